@@ -1,0 +1,214 @@
+"""RunConfig: everything that decides a run. Unknown keys are errors. The defaults are a good TLT run of the built-in task."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from engine.errors import ConfigError
+
+
+class Section(BaseModel):
+    """A closed, immutable part of the configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelConfig(Section):
+    path: str = Field("tiny", min_length=1, description="Built-in model (tiny, small) or a local Hugging Face folder (qwen2, qwen3, llama)")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="Data type of the rollout engine's weights")
+
+
+class CountdownConfig(Section):
+    """Reach a target number; generated with the run's seed."""
+
+    name: Literal["countdown"] = "countdown"
+    four_numbers: float = Field(0.2, ge=0, le=1, description="Share of hard problems (four numbers instead of three)")
+
+
+class MathConfig(Section):
+    """Maths questions from a JSONL or parquet file, checked by math-verify."""
+
+    name: Literal["math"] = "math"
+    path: Path = Field(description="JSONL or parquet file on the machine that runs the job")
+    question: str = Field("question", description="Column that holds the question")
+    answer: str = Field("answer", description="Column that holds the answer; for GSM8K the part after #### counts")
+    prompt: str = Field(
+        "{question}\nReason step by step and put the final answer in \\boxed{{}}.\n",
+        description="Prompt template; {question} is replaced. A chat template of the tokenizer is applied if it has one",
+    )
+
+    @model_validator(mode="after")
+    def _template_has_question(self) -> "MathConfig":
+        if "{question}" not in self.prompt:
+            raise ValueError("the prompt template must contain {question}")
+        return self
+
+
+TaskConfig = Annotated[CountdownConfig | MathConfig, Field(discriminator="name")]
+
+
+class AlgorithmConfig(Section):
+    """GRPO: advantages normalised within a group, clipped ratio, k3 KL to the frozen start policy, mean over tokens."""
+
+    name: Literal["grpo"] = "grpo"
+    steps: int = Field(100, ge=1, le=1_000_000, description="RL steps")
+    prompts_per_step: int = Field(8, ge=1, le=65_536, description="Prompts in a step, shared out over the workers")
+    group_size: int = Field(8, ge=2, le=1024, description="Responses for each prompt")
+    learning_rate: float = Field(2e-4, gt=0, le=1)
+    warmup_steps: int = Field(2, ge=0, description="Steps over which the learning rate rises to its value")
+    clip_low: float = Field(0.2, gt=0, lt=1, description="The ratio is clipped to [1 - clip_low, 1 + clip_high]")
+    clip_high: float = Field(0.2, gt=0, le=10)
+    kl_coefficient: float = Field(0.001, ge=0, le=10, description="Weight of the KL term; 0 skips the reference model")
+    updates_per_step: int = Field(1, ge=1, le=64, description="Optimizer updates on each step's responses")
+    max_gradient_norm: float = Field(1.0, gt=0)
+    tokens_per_microbatch: int = Field(2048, ge=1, description="Padded tokens in one forward and backward pass of a worker")
+
+
+class RolloutConfig(Section):
+    engine: Literal["native"] = Field("native", description="Rollout engine")
+    temperature: float = Field(1.0, ge=0, le=10, description="0 is greedy")
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0, description="0 is off")
+    max_prompt_tokens: int = Field(256, ge=1, description="A longer prompt is an error, never cut")
+    max_new_tokens: int = Field(1024, ge=1, description="Length limit of a response")
+    max_batch: int = Field(64, ge=1, le=4096, description="Requests that one worker decodes at once")
+
+
+class StrategyConfig(Section):
+    """One speculative strategy: depth drafted levels, top_k branches a level, verify drafted tokens checked in one target pass."""
+
+    depth: int = Field(ge=1, le=32)
+    top_k: Literal[1] = 1
+    verify: int = Field(ge=1, le=32)
+
+    @model_validator(mode="after")
+    def _chain(self) -> "StrategyConfig":
+        if self.verify > self.depth:
+            raise ValueError(f"verify={self.verify} exceeds the {self.depth} tokens that a chain of depth {self.depth} drafts")
+        return self
+
+
+class BegConfig(Section):
+    """BEG-MAB, Algorithm 1 of TLT. Bucket i starts at thresholds[i] and uses the i-th largest group of equal ``verify``, and off."""
+
+    name: Literal["beg"] = "beg"
+    epsilon: float = Field(0.1, ge=0, le=1, description="Share of decode steps that explore")
+    window: int = Field(64, ge=1, description="Recent measurements kept for each strategy")
+    thresholds: tuple[int, ...] = Field((1, 3, 8), description="Smallest batch size of each bucket, rising, the first is 1")
+
+    @model_validator(mode="after")
+    def _rising(self) -> "BegConfig":
+        if not self.thresholds or self.thresholds[0] != 1 or list(self.thresholds) != sorted(set(self.thresholds)):
+            raise ValueError("thresholds must start with 1 and rise, such as [1, 3, 8]")
+        return self
+
+
+class FixedConfig(Section):
+    """Always the first strategy; for measurements."""
+
+    name: Literal["fixed"] = "fixed"
+
+
+TunerConfig = Annotated[BegConfig | FixedConfig, Field(discriminator="name")]
+
+
+def _default_strategies() -> tuple[StrategyConfig, ...]:
+    return tuple(StrategyConfig(depth=verify, verify=verify) for verify in (7, 5, 3))
+
+
+class SpeculationConfig(Section):
+    enabled: bool = Field(True, description="The one switch: false runs stock decoding and no drafter at all (the plain baseline)")
+    threshold: int = Field(32, ge=1, description="Speculate only while a worker runs at most this many requests")
+    strategies: tuple[StrategyConfig, ...] = Field(default_factory=_default_strategies, min_length=1)
+    tuner: TunerConfig = Field(default_factory=BegConfig)
+
+    @model_validator(mode="after")
+    def _a_group_for_each_bucket(self) -> "SpeculationConfig":
+        groups = len({strategy.verify for strategy in self.strategies})
+        if isinstance(self.tuner, BegConfig) and groups != len(self.tuner.thresholds):
+            raise ValueError(
+                f"tuner beg needs as many thresholds as there are distinct values of verify: {len(self.tuner.thresholds)} thresholds, {groups} values"
+            )
+        return self
+
+
+class SpotConfig(Section):
+    """Training of the drafter on workers that wait for the tail."""
+
+    enabled: bool = True
+    min_idle_workers: int = Field(1, ge=1, description="Idle workers needed before training starts")
+    learning_rate: float = Field(5e-4, gt=0, le=1)
+    tokens_per_microbatch: int = Field(1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most")
+    buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
+
+
+class DrafterConfig(Section):
+    path: str | None = Field("builtin", description="'builtin' (comes with tiny), a local drafter folder, or null: random weights")
+    spot: SpotConfig = Field(default_factory=SpotConfig)
+
+
+class ClusterConfig(Section):
+    workers: int = Field(2, ge=1, le=4096, description="Rollout workers (one per GPU group or CPU share)")
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads_per_worker: int = Field(1, ge=1, le=1024, description="CPU threads of a worker")
+    ray_address: str | None = Field(None, description="Address of a running Ray cluster; null starts a private one on loopback")
+
+
+class CheckpointConfig(Section):
+    every: int = Field(10, ge=1, description="RL steps between checkpoints")
+    keep: int = Field(2, ge=1, description="Checkpoints kept")
+
+
+class RunConfig(Section):
+    """One run. ``speculation.enabled=false`` is the plain baseline of the same run."""
+
+    name: str = Field("run", min_length=1, max_length=200)
+    seed: int = Field(0, ge=0, lt=2**31)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    task: TaskConfig = Field(default_factory=CountdownConfig)
+    algorithm: AlgorithmConfig = Field(default_factory=AlgorithmConfig)
+    rollout: RolloutConfig = Field(default_factory=RolloutConfig)
+    speculation: SpeculationConfig = Field(default_factory=SpeculationConfig)
+    drafter: DrafterConfig = Field(default_factory=DrafterConfig)
+    cluster: ClusterConfig = Field(default_factory=ClusterConfig)
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+
+    @model_validator(mode="after")
+    def _work_for_every_worker(self) -> "RunConfig":
+        if self.cluster.workers > self.algorithm.prompts_per_step:
+            raise ValueError(
+                f"cluster.workers={self.cluster.workers} exceeds algorithm.prompts_per_step={self.algorithm.prompts_per_step}: "
+                "a worker would have nothing to do; lower the one or raise the other"
+            )
+        return self
+
+
+def parse(data: Any) -> RunConfig:
+    """Validates ``data``; ConfigError lists every fault as ``field: what is wrong (got value)``."""
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError("\n".join(describe(fault) for fault in error.errors())) from None
+
+
+def describe(fault: Any) -> str:
+    """One fault of a pydantic ValidationError in a line: the field, what is wrong, the value."""
+    field = ".".join(str(part) for part in fault["loc"]) or "config"
+    if fault["type"] == "extra_forbidden":
+        return f"{field}: unknown key; remove it or check its spelling"
+    message = fault["msg"].removeprefix("Value error, ")
+    value = fault["input"]
+    return f"{field}: {message}" + (f" (got {value!r})" if isinstance(value, str | int | float | bool | None) else "")
+
+
+def load(path: Path) -> RunConfig:
+    """Reads a YAML file; ConfigError if it is missing, not YAML, or not a valid configuration."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}") from None
+    return parse({} if data is None else data)

@@ -1,0 +1,211 @@
+"""Typed events: a run's JSONL file of them is the source of truth; SQL is rebuilt from it.
+
+Times are seconds since the epoch; ``step`` counts RL steps from 0. ``seq`` rises by one per line of a file.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+SCHEMA = 1
+
+
+class Event(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seq: int = -1
+    time: float = Field(default_factory=time.time)
+    version: int = SCHEMA
+
+
+class RunStarted(Event):
+    """First line of an attempt. ``first_step`` is above 0 after a resume."""
+
+    kind: Literal["run_started"] = "run_started"
+    first_step: int
+    steps: int
+    workers: int
+    model_parameters: int
+    device: str
+    packages: dict[str, str]
+
+
+class StepFinished(Event):
+    """One RL step: durations in seconds by phase (rollout, reward, inference, update, sync) and scalar metrics.
+
+    Metrics: reward_mean, reward_std, response_tokens, tokens_per_second, accept_length (with the target's own token; 1.0 when
+    plain), idle_seconds, trained_seconds (idle worker time, and the part of it spent training the drafter), loss, kl, entropy,
+    gradient_norm, clip_share, logprob_gap (mean |rollout - training log-prob|), drafter_version.
+    """
+
+    kind: Literal["step"] = "step"
+    step: int
+    seconds: float
+    phases: dict[str, float]
+    metrics: dict[str, float]
+
+
+class WorkerSpan(Event):
+    """What a worker did between ``start`` and ``end``. BUSY: generating; IDLE: done, waiting; TRAINING: training the drafter;
+    UPDATE: inference, policy update and sync."""
+
+    kind: Literal["worker_state"] = "worker_state"
+    step: int
+    worker: int
+    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE"]
+    start: float
+    end: float
+
+
+class RolloutFinished(Event):
+    """Response lengths in tokens, in no particular order; ``truncated`` of them stopped at the length limit."""
+
+    kind: Literal["rollout"] = "rollout"
+    step: int
+    lengths: list[int]
+    truncated: int
+
+
+class ArmStatistics(BaseModel):
+    """Use of one strategy in one batch-size bucket during a step."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bucket: int
+    strategy: str
+    pulls: int
+    requests: int
+    accepted: int
+    seconds: float
+
+
+class Speculation(Event):
+    """Speculation in one step. ``accepted_by_position[i]`` of ``drafted_by_position[i]`` drafted tokens were accepted at depth i."""
+
+    kind: Literal["speculation"] = "speculation"
+    step: int
+    arms: list[ArmStatistics]
+    drafted_by_position: list[int]
+    accepted_by_position: list[int]
+
+
+class DrafterTrained(Event):
+    """One spot-training session: ``published`` tells whether ``drafter_version`` was loaded into the engines, and ``reason`` why."""
+
+    kind: Literal["drafter"] = "drafter"
+    step: int
+    drafter_version: int
+    published: bool
+    reason: str
+    microsteps: int
+    tokens: int
+    loss: float
+    held_out_before: float
+    held_out_after: float
+
+
+class CheckpointSaved(Event):
+    """``path`` is relative to the run folder; resuming continues with ``step`` + 1."""
+
+    kind: Literal["checkpoint"] = "checkpoint"
+    step: int
+    path: str
+    seconds: float
+
+
+class ArtifactSaved(Event):
+    """A file under the run folder that users can download."""
+
+    kind: Literal["artifact"] = "artifact"
+    name: str
+    type: Literal["drafter", "policy"]
+    path: str
+    bytes: int
+    sha256: str
+    metadata: dict[str, str] = {}
+
+
+class Sample(Event):
+    kind: Literal["sample"] = "sample"
+    step: int
+    prompt: str
+    response: str
+    reward: float
+
+
+class Alarm(Event):
+    """Something that a user should look at; the run goes on."""
+
+    kind: Literal["alarm"] = "alarm"
+    step: int
+    code: str
+    message: str
+
+
+class Log(Event):
+    """A line for people. Level error with a ``code`` is the reason why an attempt failed."""
+
+    kind: Literal["log"] = "log"
+    level: Literal["info", "warning", "error"]
+    message: str
+    code: str = ""
+
+
+class RunFinished(Event):
+    """Last line of an attempt that reached its end."""
+
+    kind: Literal["run_finished"] = "run_finished"
+    steps: int
+
+
+AnyEvent = Annotated[
+    RunStarted
+    | StepFinished
+    | WorkerSpan
+    | RolloutFinished
+    | Speculation
+    | DrafterTrained
+    | CheckpointSaved
+    | ArtifactSaved
+    | Sample
+    | Alarm
+    | Log
+    | RunFinished,
+    Field(discriminator="kind"),
+]
+_ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+
+
+class EventWriter:
+    """Appends events to a JSONL file, a whole line at a time; a later writer on the same file goes on with its ``seq``."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._next = sum(1 for _ in read(path)) if path.exists() else 0
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, event: AnyEvent) -> None:
+        line = event.model_copy(update={"seq": self._next}).model_dump(mode="json")
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._file.flush()
+        self._next += 1
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def parse_line(line: str) -> AnyEvent:
+    """Parses one line; pydantic.ValidationError if it is not an event of this schema."""
+    return _ADAPTER.validate_json(line)
+
+
+def read(path: Path) -> Iterator[AnyEvent]:
+    """The events of a file; a last line without its newline (a write cut short) is left out."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield parse_line(line)

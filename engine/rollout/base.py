@@ -1,0 +1,84 @@
+"""The contract between the training loop and a rollout engine."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from engine.events import ArmStatistics
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Temperature 0 is greedy. top_p 1 and top_k 0 are off. ``seed`` makes a rollout reproducible."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_new_tokens: int = 1024
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One response to generate. Requests of one ``group`` have the same prompt."""
+
+    id: int
+    group: int
+    prompt: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A finished response. ``tokens`` ends with the end token if it was generated; ``logprobs`` are the target's, of the law
+    that was sampled (temperature, top-p and top-k applied), one per token."""
+
+    request: Request
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish: Literal["stop", "length"]
+    target_version: int
+    drafter_version: int
+
+
+@dataclass
+class RolloutStatistics:
+    """Totals since the last ``take_statistics``. Lists are indexed by draft position."""
+
+    seconds: float = 0.0
+    decode_steps: int = 0
+    tokens: int = 0
+    speculative_requests: int = 0
+    speculative_tokens: int = 0
+    drafted_by_position: list[int] = field(default_factory=list)
+    accepted_by_position: list[int] = field(default_factory=list)
+    arms: list[ArmStatistics] = field(default_factory=list)
+
+
+class RolloutEngine(Protocol):
+    """Generates responses of exactly the target's law, whatever the drafter and the strategy."""
+
+    def generate(
+        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+    ) -> list[Completion]:
+        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes."""
+        ...
+
+    def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Replaces the target's weights (Hugging Face names). Between generations only."""
+        ...
+
+    def load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Replaces the drafter's trainable weights; embedding and head stay the target's own."""
+        ...
+
+    def release(self) -> None:
+        """Frees the KV cache until ``resume``."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def take_statistics(self) -> RolloutStatistics:
+        """Statistics since the last call; starts new ones."""
+        ...

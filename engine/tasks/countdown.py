@@ -1,0 +1,97 @@
+"""Countdown: reach a target from three or four numbers, each used exactly once, with + - *.
+
+A response is a search trace. Every line is one attempt, a chain of equations that ends in ``x`` (dead end, the search goes
+on) or ``!`` (the verdict: this chain is the solution)::
+
+    3 7 25=29:          prompt
+    25+7=32,32-3=29!    response
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+OPERATORS = "+-*"
+LARGEST_INTERMEDIATE = 200
+_EQUATION = re.compile(r"(\d+)([+\-*])(\d+)=(\d+)")
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One step of a chain: ``left operator right = result``."""
+
+    left: int
+    operator: str
+    right: int
+
+    @property
+    def result(self) -> int:
+        if self.operator == "+":
+            return self.left + self.right
+        return self.left - self.right if self.operator == "-" else self.left * self.right
+
+    def __str__(self) -> str:
+        return f"{self.left}{self.operator}{self.right}={self.result}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The numbers to combine and the target to reach."""
+
+    numbers: tuple[int, ...]
+    target: int
+
+    @property
+    def prompt(self) -> str:
+        return f"{' '.join(map(str, self.numbers))}={self.target}:"
+
+
+def moves(numbers: Sequence[int]) -> Iterator[tuple[Equation, tuple[int, ...]]]:
+    """Every legal equation on two of ``numbers``, with the numbers that remain after it (the result comes last)."""
+    seen: set[Equation] = set()
+    for i in range(len(numbers)):
+        for j in range(i + 1, len(numbers)):
+            large, small = max(numbers[i], numbers[j]), min(numbers[i], numbers[j])
+            rest = tuple(numbers[:i]) + tuple(numbers[i + 1 : j]) + tuple(numbers[j + 1 :])
+            for operator in OPERATORS:
+                equation = Equation(large, operator, small)
+                if 0 < equation.result <= LARGEST_INTERMEDIATE and equation not in seen:
+                    seen.add(equation)
+                    yield equation, (*rest, equation.result)
+
+
+def generate(rng: Random, four_numbers: float) -> Problem:
+    """A solvable problem; ``four_numbers`` is the share of problems with four numbers instead of three (these are the hard ones)."""
+    while True:
+        count = 4 if rng.random() < four_numbers else 3
+        numbers = tuple(rng.randint(1, 20) for _ in range(count))
+        rest = numbers
+        while len(rest) > 1:
+            options = list(moves(rest))
+            if not options:
+                break
+            rest = rng.choice(options)[1]
+        if len(rest) == 1 and 10 <= rest[0] <= 99 and rest[0] not in numbers:
+            return Problem(numbers, rest[0])
+
+
+def reward(problem: Problem, response: str) -> float:
+    """1.0 if the last line is a verdict whose every equation is right, uses each number once and ends in the target, else 0.0."""
+    line = response.rstrip("\n").rsplit("\n", 1)[-1]
+    if not line.endswith("!"):
+        return 0.0
+    available = list(problem.numbers)
+    for text in line[:-1].split(","):
+        match = _EQUATION.fullmatch(text)
+        if match is None:
+            return 0.0
+        left, operator, right, result = int(match[1]), match[2], int(match[3]), int(match[4])
+        if Equation(left, operator, right).result != result:
+            return 0.0
+        for used in (left, right):
+            if used not in available:
+                return 0.0
+            available.remove(used)
+        available.append(result)
+    return float(available == [problem.target])

@@ -1,0 +1,54 @@
+"""Search traces that teach ``tiny`` to look for solutions: a depth-first search in random order that finishes each chain well.
+
+Three numbers have few first moves, so their traces are short; four have hundreds of chains, so theirs run long. That gives
+sampled responses the long tail of real reasoning models.
+"""
+
+from collections.abc import Iterator
+from random import Random
+
+from engine.tasks.countdown import Equation, Problem, generate, moves
+
+Chain = tuple[Equation, ...]
+
+
+def search(problem: Problem, rng: Random) -> Iterator[Chain]:
+    """Distinct chains in the order the search tries them: random moves, and the last one as close to the target as can be."""
+    yield from _expand(problem.numbers, problem.target, (), rng)
+
+
+def _expand(numbers: tuple[int, ...], target: int, done: Chain, rng: Random) -> Iterator[Chain]:
+    options = list(moves(numbers))
+    if len(numbers) == 2:
+        if options:
+            last = min(options, key=lambda option: abs(option[0].result - target))[0]
+            yield (*done, last)
+        return
+    rng.shuffle(options)
+    for equation, rest in options:
+        yield from _expand(rest, target, (*done, equation), rng)
+
+
+def trace(problem: Problem, rng: Random, longest: int) -> str | None:
+    """The response that solves ``problem``, or None if the search does not find a solution within ``longest`` characters."""
+    lines: list[str] = []
+    length = 0
+    for chain in search(problem, rng):
+        solved = chain[-1].result == problem.target
+        lines.append(",".join(map(str, chain)) + ("!" if solved else "x"))
+        length += len(lines[-1]) + 1
+        if length > longest:
+            return None
+        if solved:
+            return "\n".join(lines)
+    return None
+
+
+def examples(seed: int, four_numbers: float, longest: int) -> Iterator[tuple[str, str]]:
+    """An endless stream of (prompt, response) pairs for supervised training."""
+    rng = Random(seed)
+    while True:
+        problem = generate(rng, four_numbers)
+        response = trace(problem, rng, longest)
+        if response is not None:
+            yield problem.prompt, response
