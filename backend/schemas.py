@@ -1,0 +1,237 @@
+"""What the REST API takes and gives. Light to import: the client, the CLI and the dashboard live on it."""
+
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+T = TypeVar("T")
+RunState = Literal["queued", "starting", "running", "succeeded", "failed", "cancelled"]
+TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class Schema(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Items(Schema, Generic[T]):
+    items: list[T]
+
+
+class FieldError(Schema):
+    """One fault: the dotted field of the configuration (or the parameter) and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class Problem(Schema):
+    """RFC 9457 problem details: the one shape of every error."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] = []
+
+
+class Submission(BaseModel):
+    """A run to accept. ``config`` is a RunConfig (GET /api/v1/schema); keys that are left out take their defaults."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    config: dict[str, Any]
+    tags: list[str] = Field(default_factory=list, max_length=32)
+
+
+class ConfigCheck(BaseModel):
+    """A configuration to check without submitting it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    config: dict[str, Any]
+
+
+class Validation(Schema):
+    valid: bool
+    errors: list[FieldError]
+
+
+class Preset(Schema):
+    name: str
+    title: str
+    description: str
+    config: dict[str, Any]
+
+
+class Run(Schema):
+    """``step`` counts finished RL steps of ``steps``; ``attempt`` is 0 until a worker takes the run.
+
+    ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds).
+    """
+
+    id: str
+    name: str
+    state: RunState
+    config: dict[str, Any]
+    seed: int
+    tags: list[str]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    step: int
+    steps: int
+    attempt: int
+    cancel_requested: bool
+    error: str | None
+    error_code: str | None
+    summary: dict[str, float | None]
+
+    @property
+    def finished(self) -> bool:
+        return self.state in TERMINAL_STATES
+
+
+class RunPage(Schema):
+    items: list[Run]
+    next_cursor: str | None
+
+
+class Series(Schema):
+    """Values by RL step, steps rising. A value that is not finite is null."""
+
+    steps: list[int] = []
+    values: list[float | None] = []
+
+
+class Metrics(Schema):
+    series: dict[str, Series]
+
+
+class Lengths(Schema):
+    """Response lengths of one step in tokens; percentiles are of the nearest rank."""
+
+    step: int
+    lengths: list[int]
+    truncated: int
+    p50: int
+    p75: int
+    p90: int
+    max: int
+
+
+class Span(Schema):
+    """What a worker did from ``start`` to ``end``, in seconds since the epoch."""
+
+    step: int
+    worker: int
+    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE"]
+    start: float
+    end: float
+
+
+class Arm(Schema):
+    """Use of one strategy in one batch-size bucket during a step."""
+
+    bucket: int
+    strategy: str
+    pulls: int
+    requests: int
+    accepted: int
+    seconds: float
+
+
+class SpeculationStep(Schema):
+    step: int
+    arms: list[Arm]
+    drafted_by_position: list[int]
+    accepted_by_position: list[int]
+
+
+class DrafterSession(Schema):
+    """One spot-training session of the drafter."""
+
+    step: int
+    time: float
+    drafter_version: int
+    published: bool
+    reason: str
+    microsteps: int
+    tokens: int
+    loss: float | None
+    held_out_before: float | None
+    held_out_after: float | None
+
+
+class SampleItem(Schema):
+    step: int
+    prompt: str
+    response: str
+    reward: float | None
+
+
+class LogLine(Schema):
+    """A line for people; ``id`` rises and is the cursor of ``since``. Level alarm: look at it, the run goes on."""
+
+    id: int
+    time: float
+    level: Literal["info", "warning", "error", "alarm"]
+    step: int | None
+    code: str
+    message: str
+
+
+class Artifact(Schema):
+    id: str
+    run_id: str
+    name: str
+    type: str
+    bytes: int
+    sha256: str
+    metadata: dict[str, str] = Field(validation_alias=AliasChoices("details", "metadata"))
+    created_at: datetime
+
+
+class ComparedRun(Schema):
+    """One run against the baseline, over the ``steps`` steps that both have.
+
+    ``rollout_share`` is this run's own; a speed-up is the baseline's seconds over this run's. ``reward_first`` and ``reward_last``
+    are means over the first and the last quarter of those steps, ``accept_length`` over the last quarter, ``harvest`` is trained
+    over idle worker seconds. null: not measured.
+    """
+
+    run: Run
+    steps: int
+    seconds_per_step: float | None
+    rollout_share: float | None
+    rollout_speedup: float | None
+    e2e_speedup: float | None
+    reward_first: float | None
+    reward_last: float | None
+    reward: Series
+    accept_length: float | None
+    harvest: float | None
+
+
+class ConfigDifference(Schema):
+    """A dotted field that is not the same in all runs, and its value by run id (null where a run lacks it)."""
+
+    field: str
+    values: dict[str, Any]
+
+
+class Comparison(Schema):
+    """``items``: the baseline first, then the other runs in the order asked for."""
+
+    baseline: str
+    items: list[ComparedRun]
+    config_diff: list[ConfigDifference]
+
+
+class Health(Schema):
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(Schema):
+    status: Literal["ready"] = "ready"
+    checks: dict[str, str]

@@ -1,0 +1,51 @@
+"""Where this installation keeps its data and how it behaves; every field can be set as LONGTAIL_<FIELD> in the environment."""
+
+import sys
+from pathlib import Path
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="LONGTAIL_", frozen=True)
+
+    home: Path = Field(Path(".longtail"), description="Data folder: database, broker, run folders")
+    database_url: str = Field("", description="SQLAlchemy URL; empty is a SQLite file in home")
+    broker_url: str = Field("", description="Celery broker URL; empty is a folder in home")
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    allowed_hosts: tuple[str, ...] = Field((), description="Host names beside localhost that requests may be addressed to")
+    max_body_bytes: int = Field(2**20, ge=1024)
+    engine_command: tuple[str, ...] = Field((sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR")
+    concurrency: int = Field(1, ge=1, le=64, description="Runs that one worker process carries at a time")
+    lease_seconds: float = Field(30.0, gt=0, description="A run whose worker is silent for so long is taken from it")
+    sweep_seconds: float = Field(3.0, gt=0, description="Between two looks for lost messages and lost attempts")
+    poll_seconds: float = Field(0.25, gt=0, description="Between two looks at a running engine: its events, the cancel flag")
+    grace_seconds: float = Field(2.0, ge=0, description="From SIGTERM to SIGKILL")
+    max_retries: int = Field(2, ge=0, description="Times that a lost attempt is resumed before the run fails")
+
+    @field_validator("home")
+    @classmethod
+    def _absolute(cls, home: Path) -> Path:
+        return home.expanduser().absolute()
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite:///{self.home / 'longtail.db'}"
+
+    @property
+    def runs(self) -> Path:
+        return self.home / "runs"
+
+    @property
+    def broker_folder(self) -> Path:
+        return self.home / "broker"
+
+    @property
+    def server_file(self) -> Path:
+        """JSON that ``longtail up`` writes for clients on this machine: {"url": base URL of the API, ...}."""
+        return self.home / "server.json"
+
+    def run_folder(self, run_id: str) -> Path:
+        return self.runs / run_id
