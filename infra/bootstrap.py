@@ -1,0 +1,227 @@
+"""Sets up .venv and runs what a developer does every day: ``python3 infra/bootstrap.py demo|test|lint|serve|setup [ARGS]``.
+
+Needs Python 3.11 or newer and nothing else; idempotent. LONGTAIL_TORCH_INDEX, if set, names a further package index for torch
+alone, such as that of PyTorch's small CPU builds (see the install page of PyTorch).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYPROJECT = ROOT / "pyproject.toml"
+MINIMUM = (3, 11)
+HEARTBEAT_SECONDS = 30
+SHOWN_LINES = 15
+USAGE = "usage: python3 infra/bootstrap.py demo|test|lint|serve|setup [ARGS]"
+LINT = (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",))
+
+
+class SetupError(Exception):
+    """What is missing, and what to do."""
+
+
+def say(message: str) -> None:
+    print(f"bootstrap: {message}", flush=True)
+
+
+def check_python(version: tuple[int, int]) -> None:
+    """Goes on with a newer Python of this machine if ``version`` is too old; SetupError if there is none."""
+    if version >= MINIMUM:
+        return
+    names = [f"python{MINIMUM[0]}.{MINIMUM[1] + newer}" for newer in range(4)]
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        needed, current = (".".join(map(str, each)) for each in (MINIMUM, version))
+        raise SetupError(
+            f"Python {needed} or newer is needed, this is {current}; install one and start again: apt-get install {names[0]}-venv"
+        )
+    os.execv(found, [found, *sys.argv])
+
+
+def environment() -> dict[str, str]:
+    """The caller's environment without what would leak other installations into .venv."""
+    foreign = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
+    kept = {name: value for name, value in os.environ.items() if name not in foreign}
+    return {**kept, "VIRTUAL_ENV": str(VENV), "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+
+def usable(venv: Path) -> bool:
+    """Whether ``venv`` runs, has pip, and still lies where it was made (its scripts hold absolute paths)."""
+    activate = venv / "bin" / "activate"
+    if not activate.is_file() or str(venv) not in activate.read_text(encoding="utf-8"):
+        return False
+    try:
+        probe = [str(venv / "bin" / "python"), "-c", "import pip, sys; print(sys.prefix)"]
+        result = subprocess.run(probe, capture_output=True, text=True, env=environment(), check=False)
+    except OSError:
+        return False
+    return result.returncode == 0 and Path(result.stdout.strip()).resolve() == venv.resolve()
+
+
+def create(venv: Path) -> None:
+    """Makes ``venv`` anew with the standard library, or with virtualenv where Debian has left ensurepip out."""
+    say(f"creating {venv.name}")
+    failures = []
+    for module in ("venv", "virtualenv"):
+        command = [sys.executable, "-m", module, "--clear", str(venv)]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if result.returncode == 0 and usable(venv):
+            return
+        failures.append(result.stdout)
+    if "ensurepip" in failures[0]:
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        raise SetupError(f"this Python cannot make virtual environments; install what it lacks and start again: apt-get install {package}")
+    raise SetupError(f"cannot create {venv}:\n{tail(failures[0])}")
+
+
+def stamp(extras: tuple[str, ...]) -> dict[str, Any]:
+    """What an installation depends on."""
+    digest = hashlib.sha256(PYPROJECT.read_bytes()).hexdigest()
+    return {"pyproject": digest, "python": platform.python_version(), "extras": list(extras)}
+
+
+def installed(recorded: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether an installation stamped ``recorded`` has all of ``wanted``; more extras do no harm."""
+    return {**recorded, "extras": []} == {**wanted, "extras": []} and set(wanted["extras"]) <= set(recorded["extras"])
+
+
+def tail(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-SHOWN_LINES:])
+
+
+def pip(*arguments: str) -> None:
+    """Runs pip quietly, with a sign of life now and then; SetupError with its last lines if it fails."""
+    command = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", *arguments]
+    began = time.monotonic()
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while True:
+            try:
+                output, _ = process.communicate(timeout=HEARTBEAT_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"still installing ({time.monotonic() - began:.0f} s)")
+            except KeyboardInterrupt:
+                process.terminate()
+                raise
+    if process.returncode != 0:
+        raise SetupError(
+            f"pip failed; its last lines:\n{tail(output)}\n"
+            "Try again (what is downloaded stays). If it stays so: is there a network, a proxy to set (HTTPS_PROXY), 6 GB of free disk?"
+        )
+
+
+def has_nvidia_gpu() -> bool:
+    return shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia").exists()
+
+
+def install_torch() -> None:
+    """torch before the rest, where it must come from LONGTAIL_TORCH_INDEX; without a GPU, a warning if pip would take a CUDA build."""
+    if list(VENV.glob("lib/python*/site-packages/torch/version.py")):
+        return
+    requirement = re.findall(r'^\s*"(torch[^"]*)"', PYPROJECT.read_text(encoding="utf-8"), re.MULTILINE)[0]
+    index = os.environ.get("LONGTAIL_TORCH_INDEX")
+    if index:
+        say("installing torch from LONGTAIL_TORCH_INDEX")
+        pip(requirement, "--extra-index-url", index)
+    elif sys.platform == "linux" and not has_nvidia_gpu() and not offers_cpu_build():
+        say("no NVIDIA GPU here, but the package index offers CUDA builds of torch only (3 GB; they run on a CPU too).")
+        say("For a small install set LONGTAIL_TORCH_INDEX to the index of CPU builds that PyTorch's install page names, and start again.")
+
+
+def offers_cpu_build() -> bool:
+    """Whether pip, as the user has configured it, sees a CPU build of torch; it then takes it by itself."""
+    command = [str(VENV / "bin" / "python"), "-m", "pip", "index", "versions", "torch"]
+    return "+cpu" in subprocess.run(command, capture_output=True, text=True, env=environment(), check=False).stdout
+
+
+def setup(*extras: str) -> None:
+    """Makes .venv hold this project with ``extras``; does nothing if it already does."""
+    check_python(sys.version_info[:2])
+    with PYPROJECT.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        record = VENV / "longtail.json"
+        if not usable(VENV):
+            create(VENV)
+        wanted = stamp(extras)
+        if record.is_file() and installed(json.loads(record.read_text(encoding="utf-8")), wanted):
+            return
+        install_torch()
+        say("installing (about 2 minutes the first time)")
+        pip("--editable", f".[{','.join(extras)}]" if extras else ".")
+        record.write_text(json.dumps(wanted), encoding="utf-8")
+
+
+def replace_by(*command: str) -> None:
+    """Becomes ``command``, so that signals and its exit code need no forwarding."""
+    sys.stdout.flush()
+    os.execvpe(str(VENV / "bin" / command[0]), command, environment())
+
+
+def run_all(commands: tuple[tuple[str, ...], ...]) -> int:
+    """Runs commands until one fails; its exit code, or 0."""
+    for command in commands:
+        say(" ".join(command))
+        code = subprocess.run([VENV / "bin" / command[0], *command[1:]], cwd=ROOT, env=environment(), check=False).returncode
+        if code != 0:
+            say(f"{command[0]} failed")
+            return code if code > 0 else 128 - code
+    return 0
+
+
+def lint() -> int:
+    setup("test")
+    return run_all(LINT)
+
+
+def test(*arguments: str) -> int:
+    """Linters, then every test in one pytest session of two workers; what needs a machine of its own runs in one of them."""
+    code = lint()
+    if code == 0:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.chdir(ROOT)
+        say("pytest")
+        replace_by("pytest", "-n", "2", "--dist", "loadgroup", *arguments)
+    return code
+
+
+def main(name: str = "", *arguments: str) -> int:
+    if name == "setup":
+        setup(*arguments)
+    elif name == "demo":
+        setup()
+        replace_by("longtail", "demo", *arguments)
+    elif name == "serve":
+        setup()
+        replace_by("longtail", "up", *arguments)
+    elif name == "test":
+        return test(*arguments)
+    elif name == "lint":
+        return lint()
+    else:
+        say(USAGE)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        given = sys.argv[1:]
+        sys.exit(main(*given[:1], *given[2 if given[1:2] == ["--"] else 1 :]))
+    except SetupError as problem:
+        say(str(problem))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
