@@ -1,0 +1,38 @@
+"""One look for all charts: the Okabe-Ito palette, which colour-blind people can tell apart and which works on white and on black."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import plotly.graph_objects as go
+
+BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+GREY = "#999999"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
+
+WORKER_STATES: Mapping[str, str] = MappingProxyType({"BUSY": BLUE, "IDLE": "#C8C8C8", "TRAINING": ORANGE, "UPDATE": GREEN})
+PHASES: Mapping[str, str] = MappingProxyType({"rollout": BLUE, "reward": VERMILION, "inference": SKY, "update": GREEN, "sync": PURPLE})
+
+
+def figure(x: str, y: str, height: int = 280) -> go.Figure:
+    """An empty figure with titled axes, the legend above it, and a zoom that survives new data."""
+    chart = go.Figure()
+    chart.update_layout(
+        height=height,
+        margin={"l": 8, "r": 12, "t": 32, "b": 8},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "xanchor": "left", "x": 0, "title": None},
+        hovermode="x unified",
+        uirevision="keep",
+        bargap=0.08,
+    )
+    chart.update_xaxes(title_text=x, automargin=True, title_standoff=8)
+    chart.update_yaxes(title_text=y, automargin=True, title_standoff=8, rangemode="tozero")
+    return chart
+
+
+def color(index: int) -> str:
+    return PALETTE[index % len(PALETTE)]
+
+
+def faded(color: str, opacity: float) -> str:
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
