@@ -1,0 +1,70 @@
+"""Transactions. On SQLite every write begins IMMEDIATE, as a read that turns into a write fails whatever the busy timeout."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from backend.models import Base
+
+BUSY_SECONDS = 15
+
+
+class Database:
+    """``write()`` and ``read()`` give a session in a transaction of its own."""
+
+    def __init__(self, url: str) -> None:
+        if make_url(url).get_backend_name() == "sqlite":
+            self.writer = _sqlite(url, "BEGIN IMMEDIATE", "PRAGMA query_only=OFF")
+            self._reader = _sqlite(url, "BEGIN", "PRAGMA query_only=ON")
+        else:
+            self.writer = self._reader = create_engine(url, pool_pre_ping=True)
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        with Session(self.writer) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        with Session(self._reader) as session:
+            yield session
+
+    def close(self) -> None:
+        self.writer.dispose()
+        self._reader.dispose()
+
+
+def upsert(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], key: Sequence[str] = ()) -> None:
+    """Inserts ``rows``; one whose ``key`` (default: the primary key) is taken replaces the others of its columns that it names."""
+    if not rows:
+        return
+    table = model.__table__
+    insert: Callable[..., Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[session.get_bind().dialect.name]
+    keys = list(key) or [column.name for column in table.primary_key]
+    statement = insert(table)
+    kept = {*keys, *(column.name for column in table.primary_key)}
+    changed = {name: statement.excluded[name] for name in rows[0] if name not in kept}
+    session.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)
+
+
+def _sqlite(url: str, begin: str, *pragmas: str) -> Engine:
+    if file := make_url(url).database:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        for pragma in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA foreign_keys=ON", *pragmas):
+            connection.execute(pragma)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine

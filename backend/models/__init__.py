@@ -1,0 +1,25 @@
+"""The tables. Times are seconds since the epoch, ids that users see are opaque."""
+
+from backend.models.artifact import Artifact
+from backend.models.base import Base, new_id
+from backend.models.queue import Doorbell, IdempotencyKey, Worker
+from backend.models.run import Attempt, Run
+from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation
+
+__all__ = [
+    "Artifact",
+    "Attempt",
+    "Base",
+    "Doorbell",
+    "DrafterSession",
+    "IdempotencyKey",
+    "LogLine",
+    "Metric",
+    "Rollout",
+    "Run",
+    "Sample",
+    "Span",
+    "Speculation",
+    "Worker",
+    "new_id",
+]

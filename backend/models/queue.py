@@ -1,0 +1,41 @@
+"""What carries an accepted run to a worker."""
+
+import time
+
+from sqlalchemy import Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from backend.models.base import Base, BigInt, Id, RunKey, RunReference, new_id
+
+
+class Doorbell(Base):
+    """Outbox: a queued run whose message has to be sent, again and again until a worker claims the run."""
+
+    __tablename__ = "outbox"
+
+    run_id: Mapped[RunKey]
+    rings: Mapped[int] = mapped_column(default=0)
+    next_ring_at: Mapped[float] = mapped_column(index=True, default=time.time)
+
+
+class IdempotencyKey(Base):
+    __tablename__ = "idempotency_keys"
+
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    body_sha256: Mapped[str] = mapped_column(String(64))
+    run_id: Mapped[RunReference]
+    created_at: Mapped[float] = mapped_column(default=time.time)
+
+
+class Worker(Base):
+    """A job worker process; ``pid_started`` (clock ticks since boot) tells it from a later process with the same id."""
+
+    __tablename__ = "workers"
+    __table_args__ = (Index("ix_workers_seen", "seen_at"),)
+
+    id: Mapped[Id] = mapped_column(primary_key=True, default=new_id)
+    host: Mapped[str] = mapped_column(String(255))
+    pid: Mapped[int]
+    pid_started: Mapped[BigInt]
+    started_at: Mapped[float] = mapped_column(default=time.time)
+    seen_at: Mapped[float] = mapped_column(default=time.time)

@@ -1,0 +1,99 @@
+"""What a run's events are rolled up into. Everything here can be rebuilt from events.jsonl."""
+
+from typing import Any
+
+from sqlalchemy import Index, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from backend.models.base import Base, RunKey, RunReference
+
+
+class Metric(Base):
+    """A point of a series; ``value`` is null where the engine reported no finite number."""
+
+    __tablename__ = "metrics"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
+
+    run_id: Mapped[RunKey]
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    value: Mapped[float | None]
+
+
+class Rollout(Base):
+    __tablename__ = "rollouts"
+
+    run_id: Mapped[RunKey]
+    step: Mapped[int] = mapped_column(primary_key=True)
+    lengths: Mapped[list[int]]
+    truncated: Mapped[int]
+    p50: Mapped[int]
+    p75: Mapped[int]
+    p90: Mapped[int]
+    max: Mapped[int]
+
+
+class Speculation(Base):
+    __tablename__ = "speculation"
+
+    run_id: Mapped[RunKey]
+    step: Mapped[int] = mapped_column(primary_key=True)
+    arms: Mapped[list[dict[str, Any]]]
+    drafted_by_position: Mapped[list[int]]
+    accepted_by_position: Mapped[list[int]]
+
+
+class Span(Base):
+    __tablename__ = "spans"
+    __table_args__ = (Index("ix_spans_run_step", "run_id", "step"),)
+
+    run_id: Mapped[RunKey]
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    step: Mapped[int]
+    worker: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16))
+    start: Mapped[float]
+    end: Mapped[float]
+
+
+class DrafterSession(Base):
+    __tablename__ = "drafter_sessions"
+
+    run_id: Mapped[RunKey]
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    time: Mapped[float]
+    step: Mapped[int]
+    drafter_version: Mapped[int]
+    published: Mapped[bool]
+    reason: Mapped[str] = mapped_column(Text)
+    microsteps: Mapped[int]
+    tokens: Mapped[int]
+    loss: Mapped[float | None]
+    held_out_before: Mapped[float | None]
+    held_out_after: Mapped[float | None]
+
+
+class Sample(Base):
+    __tablename__ = "samples"
+
+    run_id: Mapped[RunKey]
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    step: Mapped[int]
+    prompt: Mapped[str] = mapped_column(Text)
+    response: Mapped[str] = mapped_column(Text)
+    reward: Mapped[float | None]
+
+
+class LogLine(Base):
+    """``source``: "engine" for lines of events.jsonl, "platform" for what the job side has to say."""
+
+    __tablename__ = "logs"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    run_id: Mapped[RunReference]
+    source: Mapped[str] = mapped_column(String(16))
+    time: Mapped[float]
+    level: Mapped[str] = mapped_column(String(16))
+    step: Mapped[int | None]
+    code: Mapped[str] = mapped_column(String(64), default="")
+    message: Mapped[str] = mapped_column(Text)
