@@ -1,0 +1,209 @@
+"""The coordinator of spot training (TLT section 3): a pure function of state and event, without a clock or messages of its own.
+
+Every message carries the epoch (RL step) of its rollout. Whatever is stale, doubled, or not in ``TRANSITIONS`` changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Literal
+
+Activity = Literal["BUSY", "IDLE", "TRAINING"]
+
+
+class Phase(Enum):
+    """What the coordinator knows of a worker."""
+
+    BUSY = "generates"
+    IDLE = "waits"
+    ORDERED = "was told to train"
+    TRAINING = "trains"
+    STOPPED = "has trained in this epoch"
+
+    @property
+    def activity(self) -> Activity:
+        """What users see: whoever neither generates nor trains is IDLE."""
+        return "BUSY" if self is Phase.BUSY else "TRAINING" if self is Phase.TRAINING else "IDLE"
+
+
+@dataclass(frozen=True)
+class RolloutStarted:
+    """Opens an epoch that is newer than all before; all ``workers`` are BUSY."""
+
+    epoch: int
+    workers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class WorkerDone:
+    """All requests of the worker's share are finished."""
+
+    epoch: int
+    worker: int
+
+
+@dataclass(frozen=True)
+class TrainingStarted:
+    epoch: int
+    worker: int
+
+
+@dataclass(frozen=True)
+class TrainingStopped:
+    epoch: int
+    worker: int
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    epoch: int
+    worker: int
+
+
+Event = RolloutStarted | WorkerDone | TrainingStarted | TrainingStopped | WorkerLost
+
+TRANSITIONS: Mapping[tuple[Phase, type], Phase] = {
+    (Phase.BUSY, WorkerDone): Phase.IDLE,
+    (Phase.ORDERED, TrainingStarted): Phase.TRAINING,
+    (Phase.ORDERED, TrainingStopped): Phase.STOPPED,
+    (Phase.TRAINING, TrainingStopped): Phase.STOPPED,
+}
+
+
+@dataclass(frozen=True)
+class StartTraining:
+    """The ``leader`` sets up the training session, the others join it."""
+
+    worker: int
+    epoch: int
+    leader: bool
+
+
+@dataclass(frozen=True)
+class HaltTraining:
+    """Harmless for a worker that does not train, or trains in another epoch."""
+
+    worker: int
+    epoch: int
+
+
+Command = StartTraining | HaltTraining
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a worker did from ``start`` to ``end``, in seconds of the caller's clock."""
+
+    worker: int
+    activity: Activity
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Worker:
+    phase: Phase
+    since: float
+
+
+@dataclass(frozen=True)
+class State:
+    """One rollout. ``spans`` of a worker follow each other without a gap from the start of the rollout to its end (or the
+    worker's loss); they are all there once ``complete``."""
+
+    min_idle_workers: int = 1
+    epoch: int = -1
+    workers: Mapping[int, Worker] = field(default_factory=dict)
+    leader: int | None = None
+    spans: tuple[Span, ...] = ()
+    complete: bool = True
+
+    @property
+    def training(self) -> tuple[int, ...]:
+        """Workers that were told to train and have not said that they stopped."""
+        return tuple(number for number, worker in self.workers.items() if worker.phase in (Phase.ORDERED, Phase.TRAINING))
+
+
+def advance(state: State, event: Event, now: float) -> tuple[State, list[Command]]:
+    """The state after ``event``, and the commands to send. ``now`` never falls."""
+    if isinstance(event, RolloutStarted):
+        return _started(state, event, now) if event.epoch > state.epoch else (state, [])
+    if event.epoch != state.epoch:
+        return state, _halt_stale(event)
+    worker = state.workers.get(event.worker)
+    if worker is None:
+        return state, []
+    if isinstance(event, WorkerLost):
+        return _settle(_lost(state, event.worker, now), now)
+    phase = TRANSITIONS.get((worker.phase, type(event)))
+    if phase is None:
+        return state, []
+    state = _moved(state, event.worker, phase, now)
+    if state.complete:
+        return state, [HaltTraining(event.worker, state.epoch)] if phase is Phase.TRAINING else []
+    return _settle(state, now)
+
+
+def _started(state: State, event: RolloutStarted, now: float) -> tuple[State, list[Command]]:
+    halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
+    workers = {worker: Worker(Phase.BUSY, now) for worker in event.workers}
+    fresh = State(state.min_idle_workers, event.epoch, workers, complete=False)
+    settled, commands = _settle(fresh, now)
+    return settled, halts + commands
+
+
+def _halt_stale(event: Event) -> list[Command]:
+    """A worker that starts to train for a rollout that is over has missed its halt."""
+    return [HaltTraining(event.worker, event.epoch)] if isinstance(event, TrainingStarted) else []
+
+
+def _settle(state: State, now: float) -> tuple[State, list[Command]]:
+    """Completes the rollout if no worker is BUSY, else promotes workers if enough of them wait."""
+    if state.complete:
+        return state, []
+    busy = sum(worker.phase is Phase.BUSY for worker in state.workers.values())
+    if not busy:
+        halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
+        for number in state.workers:
+            state = _closed(state, number, now)
+        return replace(state, complete=True), halts
+    if len(state.workers) - busy < state.min_idle_workers:
+        return state, []
+    return _promoted(state, now)
+
+
+def _promoted(state: State, now: float) -> tuple[State, list[Command]]:
+    commands: list[Command] = []
+    for number in [number for number, worker in state.workers.items() if worker.phase is Phase.IDLE]:
+        if state.leader is None:
+            state = replace(state, leader=number)
+        commands.append(StartTraining(number, state.epoch, leader=state.leader == number))
+        state = _moved(state, number, Phase.ORDERED, now)
+    return state, commands
+
+
+def _moved(state: State, number: int, phase: Phase, now: float) -> State:
+    """The worker in its new phase; a leader that stops makes room for the next one."""
+    worker = state.workers[number]
+    if worker.phase.activity != phase.activity:
+        state = _closed(state, number, now)
+        worker = state.workers[number]
+    workers = {**state.workers, number: replace(worker, phase=phase)}
+    leader = None if phase is Phase.STOPPED and state.leader == number else state.leader
+    return replace(state, workers=workers, leader=leader)
+
+
+def _lost(state: State, number: int, now: float) -> State:
+    state = _closed(state, number, now)
+    workers = {other: worker for other, worker in state.workers.items() if other != number}
+    return replace(state, workers=workers, leader=None if state.leader == number else state.leader)
+
+
+def _closed(state: State, number: int, now: float) -> State:
+    """Ends the worker's span at ``now``; a complete rollout has no spans to add."""
+    worker = state.workers[number]
+    if state.complete or worker.since == now:
+        return state
+    span = Span(number, worker.phase.activity, worker.since, now)
+    workers = {**state.workers, number: replace(worker, since=now)}
+    return replace(state, workers=workers, spans=(*state.spans, span))

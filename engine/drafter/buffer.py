@@ -1,0 +1,129 @@
+"""DataBuffer (TLT section 3): tokens and hidden states from the inference stage, in host memory, kept across RL steps."""
+
+import json
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+HELD_OUT_EVERY = 8
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T, H] in bfloat16."""
+
+    id: int
+    step: int
+    tokens: Tensor
+    prompt: int
+    features: Tensor
+
+    @property
+    def positions(self) -> int:
+        """Positions t that have an input (x[t+1], h[t]) and a token x[t+2] to predict."""
+        return len(self.tokens) - 2
+
+    @property
+    def response(self) -> int:
+        return len(self.tokens) - self.prompt
+
+    @property
+    def held_out(self) -> bool:
+        """Every eighth entry is never trained on."""
+        return self.id % HELD_OUT_EVERY == 0
+
+    @property
+    def bytes(self) -> int:
+        return self.tokens.nbytes + self.features.nbytes
+
+
+class DataBuffer:
+    """Entries in order of arrival; the oldest are dropped once they take more than ``limit`` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.bytes = 0
+        self._entries: deque[Entry] = deque()
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, step: int, tokens: Sequence[int], prompt: int, features: Tensor) -> None:
+        """Keeps a copy of one response of RL step ``step``; steps must not fall. ``features`` [T, H] stands for T tokens.
+
+        A response of one token is left out: serving would never draft any of it.
+        """
+        if len(features) != len(tokens):
+            raise ValueError(f"{len(tokens)} tokens but {len(features)} features")
+        if len(tokens) - prompt < 2:
+            return
+        self._append(Entry(self._next, step, torch.tensor(tokens, dtype=torch.int64), prompt, _host(features)))
+
+    def _append(self, entry: Entry) -> None:
+        self._next = entry.id + 1
+        self._entries.append(entry)
+        self.bytes += entry.bytes
+        while self.bytes > self.limit:
+            self.bytes -= self._entries.popleft().bytes
+
+    def mix(self) -> list[Entry]:
+        """One-step-offset sampling: the newest step's entries, and those of the step before that are longer than all of them.
+
+        While a step is only partly here its responses are the short ones, and the long ones of the step before complete the
+        distribution of lengths; once it is whole, hardly any are taken.
+        """
+        steps = sorted({entry.step for entry in self._entries})[-2:]
+        newest = [entry for entry in self._entries if entry.step in steps[-1:]]
+        longest = max((entry.response for entry in newest), default=0)
+        before = [entry for entry in self._entries if entry.step in steps[:-1] and entry.response > longest]
+        return [entry for entry in (*newest, *before) if not entry.held_out]
+
+    def held_out(self, tokens: int) -> list[Entry]:
+        """The newest held-out entries, at most ``tokens`` tokens of them but at least one entry if there is any."""
+        chosen: list[Entry] = []
+        for entry in reversed(self._entries):
+            if entry.held_out:
+                if chosen and len(entry.tokens) > tokens:
+                    break
+                chosen.append(entry)
+                tokens -= len(entry.tokens)
+        return chosen
+
+    def save(self, path: Path) -> None:
+        """Writes all entries to one safetensors file, aside and then renamed."""
+        index = {"next": self._next, "entries": [[entry.id, entry.step, entry.prompt, len(entry.tokens)] for entry in self._entries]}
+        aside = path.with_suffix(".partial")
+        tensors = {}
+        if self._entries:
+            tensors["tokens"] = torch.cat([entry.tokens for entry in self._entries])
+            tensors["features"] = torch.cat([entry.features for entry in self._entries])
+        save_file(tensors, aside, metadata={"index": json.dumps(index)})
+        aside.replace(path)
+
+    def restore(self, path: Path) -> None:
+        """Replaces the content by that of a saved file; this buffer's own limit holds."""
+        self._entries.clear()
+        self.bytes = 0
+        with safe_open(path, framework="pt") as file:
+            index = json.loads(file.metadata()["index"])
+            lengths = [length for *_, length in index["entries"]]
+            if lengths:
+                tokens, features = file.get_tensor("tokens").split(lengths), file.get_tensor("features").split(lengths)
+                for (number, step, prompt, _), ids, hidden in zip(index["entries"], tokens, features, strict=True):
+                    self._append(Entry(number, step, ids.clone(), prompt, hidden.clone()))
+        self._next = index["next"]
+
+
+def _host(features: Tensor) -> Tensor:
+    return features.detach().to("cpu", torch.bfloat16, copy=True)
+
+
+def tokens_in(entries: Iterable[Entry]) -> int:
+    return sum(len(entry.tokens) for entry in entries)

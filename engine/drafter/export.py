@@ -1,0 +1,113 @@
+"""A drafter as a folder that others can use: EAGLE layout (as SGLang reads it), safetensors, and a model card."""
+
+import zipfile
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PretrainedConfig
+
+from engine.drafter.model import Drafter, layer_config
+from engine.errors import ModelError
+
+ARCHITECTURES = {"llama": "LlamaForCausalLMEagle", "qwen2": "Qwen2ForCausalLMEagle", "qwen3": "Qwen3ForCausalLMEagle"}
+BIAS = "fc.bias"
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the model card tells. ``history`` has one line per published version; ``accept_length`` counts the target's own token."""
+
+    base_model: str
+    task: str
+    version: int
+    accept_length: float | None = None
+    history: tuple[str, ...] = ()
+
+
+def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, card: Card) -> None:
+    """Writes config.json, model.safetensors and README.md. ``weights`` as in ``Drafter.state_dict``.
+
+    SGLang's EAGLE layer has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    tensors[BIAS] = torch.zeros(len(weights["fc.weight"]), dtype=weights["fc.weight"].dtype)
+    file = folder / "model.safetensors"
+    save_file(tensors, file, metadata={"format": "pt"})
+    (folder / "config.json").write_text(_config(target), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(card, sha256(file.read_bytes()).hexdigest()), encoding="utf-8")
+
+
+def load_drafter_folder(folder: Path, target: PretrainedConfig) -> dict[str, Tensor]:
+    """The trainable tensors, float32. ModelError if ``folder`` is not a local drafter folder that fits ``target``."""
+    if not folder.is_dir():
+        raise ModelError(f"drafter {folder}: not a local folder")
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        raise ModelError(f"drafter {folder}: no model.safetensors in it")
+    try:
+        weights = load_file(file)
+    except SafetensorError as error:
+        raise ModelError(f"drafter {folder}: model.safetensors is not readable: {error}") from None
+    if weights.pop(BIAS, torch.zeros(1)).any():
+        raise ModelError(f"drafter {folder}: its {BIAS} is not zero; only drafters without this bias are supported")
+    _check(folder, weights, target)
+    return {name: tensor.float() for name, tensor in weights.items()}
+
+
+def _check(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig) -> None:
+    with torch.device("meta"):
+        expected = Drafter(target).state_dict()
+    if missing := sorted(expected.keys() - weights.keys()):
+        raise ModelError(f"drafter {folder}: tensor {missing[0]} is missing")
+    if unknown := sorted(weights.keys() - expected.keys()):
+        raise ModelError(f"drafter {folder}: tensor {unknown[0]} does not belong to a {target.model_type} drafter")
+    for name, tensor in expected.items():
+        if tensor.shape != weights[name].shape:
+            raise ModelError(f"drafter {folder}: {name} is {list(weights[name].shape)}, this target needs {list(tensor.shape)}")
+
+
+def write_zip(folder: Path, path: Path) -> str:
+    """Zips the files of ``folder``; equal files give equal bytes. Returns the zip's SHA-256."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.writestr(zipfile.ZipInfo(f"{folder.name}/{file.name}", EPOCH), file.read_bytes())
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def _config(target: PretrainedConfig) -> str:
+    config = layer_config(target)
+    config.architectures = [ARCHITECTURES[target.model_type]]
+    config.dtype = torch.float32
+    config.name_or_path = ""
+    return config.to_json_string()
+
+
+def _readme(card: Card, digest: str) -> str:
+    accept = "not measured" if card.accept_length is None else f"{card.accept_length:.2f} tokens"
+    history = "".join(f"- {line}\n" for line in card.history) or "- no earlier version\n"
+    return f"""---
+base_model: {card.base_model}
+library_name: transformers
+tags: [speculative-decoding, eagle]
+---
+# Drafter for {card.base_model}
+
+One decoder layer that drafts tokens for `{card.base_model}` (EAGLE: last hidden state and next token in, next hidden state out).
+Embedding and LM head are the base model's own and are not in this folder.
+
+| | |
+|---|---|
+| task | {card.task} |
+| version | {card.version} |
+| accept length (with the base model's own token) | {accept} |
+| SHA-256 of model.safetensors | `{digest}` |
+
+## Versions
+{history}"""

@@ -1,0 +1,75 @@
+"""The learned drafter (TLT section 4, EAGLE): one decoder layer of the target's own shape on the target's last hidden states.
+
+The one shift, in training and in serving: the input at position t is (embedding of token x[t+1], feature h[t]) with rotary
+position t; the output predicts h[t+1], whose logits under the target's head predict token x[t+2]. Features are the target's
+hidden states after its final norm.
+"""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from transformers import PretrainedConfig
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
+from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
+from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
+
+from engine.errors import ModelError
+
+FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
+    "llama": (LlamaDecoderLayer, LlamaRotaryEmbedding),
+    "qwen2": (Qwen2DecoderLayer, Qwen2RotaryEmbedding),
+    "qwen3": (Qwen3DecoderLayer, Qwen3RotaryEmbedding),
+}
+
+
+class Drafter(nn.Module):
+    """The trainable tensors only: the embedding and head are the target's, frozen, and come in as arguments.
+
+    State dict: ``fc.weight`` [H, 2H] and ``layers.0.*`` with the target's own names, without ``input_layernorm``.
+    """
+
+    def __init__(self, target: PretrainedConfig) -> None:
+        """Random weights; ``target`` is the target's configuration. ModelError if its family is not supported."""
+        super().__init__()
+        self.config = layer_config(target)
+        layer, rotary = FAMILIES[self.config.model_type]
+        self.fc = nn.Linear(2 * self.config.hidden_size, self.config.hidden_size, bias=False)
+        self.layers = nn.ModuleList([layer(self.config, 0)])
+        self.layers[0].input_layernorm = nn.Identity()
+        self.rotary = rotary(self.config)
+        self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """The features pass through ``fc`` and the layer almost unchanged, so training starts from 'h[t+1] is like h[t]'."""
+        std = self.config.initializer_range
+        for name, parameter in self.layers.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif parameter.ndim == 2:
+                parameter.normal_(std=std)
+        self.fc.weight.normal_(std=std)
+        self.fc.weight[:, self.config.hidden_size :] += torch.eye(self.config.hidden_size)
+
+    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Predicted features [B, T, H] of h[t+1].
+
+        ``embedded`` [B, T, H]: embeddings of the next tokens x[t+1]; ``features`` [B, T, H]: h[t]; ``positions`` [B, T]: t.
+        ``mask`` [B or 1, 1, T, T] is true where attention is allowed; None is causal.
+        """
+        hidden = self.fc(torch.cat((embedded, features), dim=-1))
+        output: Tensor = self.layers[0](hidden, attention_mask=mask, position_embeddings=self.rotary(hidden, positions))
+        return output
+
+
+def layer_config(target: PretrainedConfig) -> PretrainedConfig:
+    """The target's configuration cut down to one full-attention layer. ModelError if its family is not supported."""
+    if target.model_type not in FAMILIES:
+        raise ModelError(f"no drafter for model type {target.model_type!r}; supported: {', '.join(FAMILIES)}")
+    config = copy.deepcopy(target)
+    config.num_hidden_layers = 1
+    if hasattr(config, "layer_types"):
+        config.layer_types = ["full_attention"]
+    config._attn_implementation = "sdpa"
+    return config

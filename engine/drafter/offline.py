@@ -1,0 +1,51 @@
+"""Trains a first drafter away from any run: a stream of responses, hidden states of a fixed target, and the spot trainer."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel
+
+from engine.drafter.trainer import Evaluation, SpotTrainer
+
+Response = tuple[list[int], list[int]]
+ROUND = 64
+
+
+@torch.no_grad()
+def hidden_states(target: PreTrainedModel, sequences: list[list[int]]) -> list[Tensor]:
+    """The target's features [T, H] of each sequence: its hidden states after the final norm."""
+    inputs = pad_sequence([torch.tensor(ids) for ids in sequences], batch_first=True).to(target.device)
+    hidden = target.base_model(input_ids=inputs, use_cache=False).last_hidden_state
+    return [row[: len(ids)] for row, ids in zip(hidden, sequences, strict=True)]
+
+
+def train_offline(trainer: SpotTrainer, target: PreTrainedModel, responses: Iterable[Response], seconds: float) -> Evaluation:
+    """Trains on (prompt, response) token lists, best sampled from the target itself, until they end or ``seconds`` are over.
+
+    The learning rate falls from the trainer's to zero on a cosine over ``seconds``. Returns the held-out evaluation at the end.
+    """
+    trainer.set_target(cast(nn.Embedding, target.get_input_embeddings()).weight, cast(nn.Linear, target.lm_head).weight)
+    started = time.monotonic()
+    for number, chunk in enumerate(_chunks(responses)):
+        sequences = [prompt + response for prompt, response in chunk]
+        for (prompt, _), tokens, features in zip(chunk, sequences, hidden_states(target, sequences), strict=True):
+            trainer.buffer.add(number, tokens, len(prompt), features)
+        for batch in trainer.one_pass():
+            progress = (time.monotonic() - started) / seconds
+            if progress >= 1:
+                return trainer.evaluate()
+            trainer.learning_rate = trainer.config.learning_rate * (0.5 + 0.5 * math.cos(math.pi * progress))
+            trainer.micro_step(batch)
+    return trainer.evaluate()
+
+
+def _chunks(responses: Iterable[Response]) -> Iterator[list[Response]]:
+    stream = iter(responses)
+    while chunk := list(islice(stream, ROUND)):
+        yield chunk

@@ -1,0 +1,78 @@
+"""Packs variable-length entries into one row without padding; a block-diagonal causal mask keeps them apart (TLT section 3)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from torch import Tensor
+
+from engine.drafter.buffer import Entry
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Positions ``start <= t < stop`` of an entry."""
+
+    entry: Entry
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """One row of N positions t, each with what the drafter sees there and what it should predict.
+
+    ``tokens`` [1, N]: x[t+1]; ``features`` [1, N, H]: h[t]; ``targets`` [1, N, H]: h[t+1]; ``positions`` [1, N]: t;
+    ``mask`` [1, 1, N, N]: true where attention is allowed; ``trained`` [1, N]: x[t+2] is a token that serving would draft.
+    """
+
+    tokens: Tensor
+    features: Tensor
+    targets: Tensor
+    positions: Tensor
+    mask: Tensor
+    trained: Tensor
+
+    def to(self, device: torch.device) -> "MicroBatch":
+        return MicroBatch(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
+
+
+def segments(entries: Iterable[Entry], bound: int, rng: Random) -> Iterator[list[Segment]]:
+    """Groups whole entries, in their order, into rows of at most ``bound`` positions.
+
+    An entry that is longer than that forms a row of its own: a random window of ``bound`` positions that ends in its response.
+    """
+    row: list[Segment] = []
+    room = bound
+    for entry in entries:
+        if entry.positions > bound:
+            start = rng.randint(max(0, entry.prompt - bound), entry.positions - bound)
+            yield [Segment(entry, start, start + bound)]
+            continue
+        if entry.positions > room:
+            yield row
+            row, room = [], bound
+        row.append(Segment(entry, 0, entry.positions))
+        room -= entry.positions
+    if row:
+        yield row
+
+
+def pack(row: Sequence[Segment]) -> MicroBatch:
+    """The tensors of a row."""
+    owner = torch.repeat_interleave(torch.arange(len(row)), torch.tensor([len(segment) for segment in row]))
+    positions = torch.cat([torch.arange(segment.start, segment.stop) for segment in row])
+    first = torch.tensor([segment.entry.prompt - 1 for segment in row])
+    order = torch.arange(len(owner))
+    return MicroBatch(
+        tokens=torch.cat([segment.entry.tokens[segment.start + 1 : segment.stop + 1] for segment in row])[None],
+        features=torch.cat([segment.entry.features[segment.start : segment.stop] for segment in row])[None],
+        targets=torch.cat([segment.entry.features[segment.start + 1 : segment.stop + 1] for segment in row])[None],
+        positions=positions[None],
+        mask=((owner[:, None] == owner) & (order[:, None] >= order))[None, None],
+        trained=(positions >= first[owner])[None],
+    )

@@ -1,0 +1,151 @@
+"""Spot training of the drafter in micro-steps that can stop at any moment (TLT section 3). Knows nothing of who calls it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from engine.config import SpotConfig
+from engine.drafter.buffer import DataBuffer
+from engine.drafter.model import Drafter
+from engine.drafter.packing import MicroBatch, pack, segments
+from engine.drafter.recipe import Eagle, acceptance, top1_agreement
+
+EVALUATED_TOKENS = 2048
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means over ``positions`` held-out response positions, 0 if there are none.
+
+    ``agreement``: share where drafter and target have the same top token; ``acceptance``: probability that a drafted token is
+    accepted when sampling at temperature 1; ``loss``: the recipe's.
+    """
+
+    agreement: float
+    acceptance: float
+    loss: float
+    positions: int
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """One session. ``loss`` is its mean; ``held_out_*`` are ``Evaluation.agreement`` on the same held-out entries."""
+
+    microsteps: int
+    tokens: int
+    loss: float
+    held_out_before: float
+    held_out_after: float
+
+
+class SpotTrainer:
+    """Trains one worker's copy of the drafter on its data buffer. ``set_target`` must come before anything else."""
+
+    def __init__(self, drafter: Drafter, buffer: DataBuffer, config: SpotConfig, recipe: Eagle | None = None, seed: int = 0) -> None:
+        self.drafter = drafter
+        self.buffer = buffer
+        self.config = config
+        self.recipe = recipe or Eagle()
+        self.optimizer = torch.optim.AdamW(drafter.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), fused=True)
+        self._random = Random(seed)
+        self._embedding = self._head = torch.empty(0)
+
+    def set_target(self, embedding: Tensor, head: Tensor) -> None:
+        """The target's frozen embedding and head, both [V, H]; to be called after each update of the target."""
+        weight = self.drafter.fc.weight
+        self._embedding = embedding.detach().to(weight)
+        self._head = head.detach().to(weight)
+
+    @property
+    def learning_rate(self) -> float:
+        rate: float = self.optimizer.param_groups[0]["lr"]
+        return rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self.optimizer.param_groups[0]["lr"] = rate
+
+    def train(self, should_stop: Callable[[], bool]) -> TrainingReport:
+        """Micro-steps until ``should_stop()``, asked after each of them, is true. None at all if the buffer has nothing to train on."""
+        before = self.evaluate()
+        losses: list[float] = []
+        tokens = 0
+        for batch in self._batches():
+            losses.append(self.micro_step(batch))
+            tokens += batch.tokens.numel()
+            if should_stop():
+                break
+        after = self.evaluate()
+        loss = sum(losses) / max(1, len(losses))
+        return TrainingReport(len(losses), tokens, loss, before.agreement, after.agreement)
+
+    def _batches(self) -> Iterator[MicroBatch]:
+        while self.buffer.mix():
+            yield from self.one_pass()
+
+    def one_pass(self) -> Iterator[MicroBatch]:
+        """Micro-batches of the buffer's current mix, each entry once, in random order."""
+        entries = self.buffer.mix()
+        self._random.shuffle(entries)
+        for row in segments(entries, self.config.tokens_per_microbatch, self._random):
+            yield pack(row)
+
+    def micro_step(self, batch: MicroBatch) -> float:
+        """One optimizer step; returns the loss before it."""
+        loss = self.recipe.loss(*self._predict(batch), self._head)
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.item()
+
+    def _predict(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """(predicted, true) features of the trained positions, both [N, H]."""
+        weight = self.drafter.fc.weight
+        batch = batch.to(weight.device)
+        predicted = self.drafter(embedding(batch.tokens, self._embedding), batch.features.to(weight.dtype), batch.positions, batch.mask)
+        return predicted[batch.trained], batch.targets[batch.trained].to(weight.dtype)
+
+    @torch.no_grad()
+    def evaluate(self) -> Evaluation:
+        """The current weights on the newest held-out entries, about ``EVALUATED_TOKENS`` tokens of them."""
+        totals, positions = torch.zeros(3), 0
+        for row in segments(self.buffer.held_out(EVALUATED_TOKENS), self.config.tokens_per_microbatch, Random(0)):
+            predicted, features = self._predict(pack(row))
+            agreed = top1_agreement(predicted, features, self._head).sum()
+            accepted = acceptance(predicted, features, self._head).sum()
+            loss = self.recipe.loss(predicted, features, self._head) * len(predicted)
+            totals += torch.stack([agreed, accepted, loss]).cpu()
+            positions += len(predicted)
+        agreement, accept, loss_mean = (totals / max(1, positions)).tolist()
+        return Evaluation(agreement, accept, loss_mean, positions)
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the trainable tensors on the host."""
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.drafter.state_dict().items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs: drafter, optimizer and the order of the data; the buffer saves itself."""
+        return {"drafter": self.weights(), "optimizer": self.optimizer.state_dict(), "random": self._random.getstate()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.drafter.load_state_dict(state["drafter"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._random.setstate(state["random"])
+
+
+def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
+    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights.
+
+    Workers start a session from the same version, so that a worker which trained little pulls little.
+    """
+    total = sum(microsteps for _, microsteps in states)
+    if total == 0:
+        raise ValueError("no worker has trained")
+    names = states[0][0]
+    return {name: sum((weights[name] * (microsteps / total) for weights, microsteps in states), torch.tensor(0.0)) for name in names}
