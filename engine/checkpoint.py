@@ -1,0 +1,159 @@
+"""Checkpoints on disk: a folder per step, complete and verified or not there at all.
+
+``step_000010/`` is written beside its place, flushed to disk and renamed. ``manifest.json`` has the SHA-256 of every file.
+The suffix of a part's name is its format: ``.safetensors`` (named tensors), ``.json`` (plain values), ``.pt`` (tensors in nested
+containers, read back with ``weights_only``). Any other part is a function that writes the file or folder itself.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+from safetensors.torch import load_file, save_file
+
+from engine.errors import CheckpointError
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+
+Part = Callable[[Path], None] | Any
+
+_WRITERS: dict[str, Callable[[Any, Path], None]] = {
+    ".safetensors": lambda state, path: save_file(dict(state), path),
+    ".json": lambda state, path: _write_json(path, state),
+    ".pt": lambda state, path: torch.save(state, path),
+}
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".safetensors": load_file,
+    ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
+    ".pt": lambda path: torch.load(path, map_location="cpu", weights_only=True),
+}
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """``files`` maps each file's path below the folder to its SHA-256."""
+
+    schema: int
+    step: int
+    files: dict[str, str]
+
+
+_MANIFEST = TypeAdapter(_Manifest)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint of the state after ``step``. ``skipped`` says, a line each, why newer ones were not taken."""
+
+    path: Path
+    step: int
+    skipped: tuple[str, ...] = ()
+
+    def read(self, name: str) -> Any:
+        """The state saved as ``name``, on the CPU; CheckpointError if there is none."""
+        path = self.path / name
+        if not path.is_file():
+            raise CheckpointError(f"{self.path}: has no part {name}")
+        return _READERS[path.suffix](path)
+
+
+def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
+    """Writes the checkpoint of ``step`` with its parts by file name, in place of an older one of that step.
+
+    If a part fails, or the machine does, ``folder`` is as before except for a hidden leftover that the next ``save`` removes.
+    """
+    final, aside = folder / f"step_{step:06d}", folder / f".step_{step:06d}.writing"
+    folder.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    aside.mkdir()
+    for name, part in parts.items():
+        path = aside / name
+        if callable(part):
+            part(path)
+        else:
+            _WRITERS[path.suffix](part, path)
+    files = {path.relative_to(aside).as_posix(): _sha256(path) for path in sorted(aside.rglob("*")) if path.is_file()}
+    _write_json(aside / MANIFEST, asdict(_Manifest(SCHEMA, step, files)))
+    for path in (*aside.rglob("*"), aside):
+        _flush(path)
+    if final.exists():
+        final.rename(folder / f".{final.name}.replaced")
+    aside.rename(final)
+    _flush(folder)
+    _sweep(folder)
+    return Checkpoint(final, step)
+
+
+def latest(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint that verifies; None if there is none at all; CheckpointError if all are damaged."""
+    skipped: list[str] = []
+    for path in reversed(_checkpoints(folder)):
+        try:
+            return Checkpoint(path, _verified_step(path), tuple(skipped))
+        except CheckpointError as error:
+            skipped.append(str(error))
+    if skipped:
+        raise CheckpointError("no checkpoint is usable; restore one or start a new run:\n" + "\n".join(skipped))
+    return None
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Removes all but the ``keep`` newest checkpoints."""
+    for path in _checkpoints(folder)[:-keep]:
+        path.rename(folder / f".{path.name}.pruned")  # out of sight at once: deleting takes time
+    _sweep(folder)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    found = (path for path in folder.glob("step_*") if re.fullmatch(r"step_\d{6,}", path.name))
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step_")))
+
+
+def _verified_step(path: Path) -> int:
+    """The step of the checkpoint at ``path``; CheckpointError says what is wrong with it."""
+    try:
+        manifest = _MANIFEST.validate_json((path / MANIFEST).read_bytes())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path.name}: {MANIFEST} is not readable: {error}") from None
+    if manifest.schema != SCHEMA:
+        raise CheckpointError(f"{path.name}: has schema {manifest.schema}, this version reads {SCHEMA}")
+    if path.name != f"step_{manifest.step:06d}":
+        raise CheckpointError(f"{path.name}: {MANIFEST} is of step {manifest.step}")
+    for name, expected in manifest.files.items():
+        if not (path / name).is_file():
+            raise CheckpointError(f"{path.name}: {name} is missing")
+        if _sha256(path / name) != expected:
+            raise CheckpointError(f"{path.name}: {name} is damaged (its SHA-256 differs)")
+    return manifest.step
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_json(path: Path, state: Any) -> None:
+    path.write_text(json.dumps(state, indent=1, allow_nan=False), encoding="utf-8")
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(folder: Path) -> None:
+    """Deletes what is out of use, and what an interrupted ``save`` or ``prune`` left behind."""
+    for path in folder.glob(".step_*"):
+        shutil.rmtree(path)

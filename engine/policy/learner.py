@@ -1,0 +1,168 @@
+"""The learner of one worker: log-probs and features of finished responses, and data-parallel policy updates."""
+
+import copy
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.config import AlgorithmConfig
+from engine.errors import CheckpointError
+from engine.policy.batch import Microbatch, Row, balance, microbatches
+from engine.policy.gradients import FlatGradients
+from engine.policy.logprobs import label_logprobs
+from engine.policy.losses import LOSSES
+
+METRICS = ("loss", "kl", "entropy", "clip_share", "logprob_gap")
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What the inference stage found out about a row of T tokens, R of them response; on the CPU.
+
+    ``logprobs`` and ``reference_logprobs`` [R]; ``features`` [T, H] bf16: the last hidden state, after the final norm.
+    """
+
+    logprobs: Tensor
+    reference_logprobs: Tensor | None
+    features: Tensor | None
+
+
+class Learner:
+    """Trains ``model``, in place, with ``config``; every worker of ``group`` has one and calls ``update`` equally often.
+
+    Log-probs are of the full law at the sampling temperature (1 if that is 0, greedy); top-p and top-k are not applied, and the
+    metric ``logprob_gap`` shows how much they matter. The reference is a frozen copy of ``model`` as given: to resume, construct
+    from the start policy and then ``load_state``.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        config: AlgorithmConfig,
+        temperature: float,
+        device: torch.device | str,
+        group: dist.ProcessGroup | None,
+        capture_features: bool,
+    ) -> None:
+        torch.set_flush_denormal(True)  # denormals are slow on CPUs; every worker must round alike
+        self._device = torch.device(device)
+        self._model = model.to(self._device).eval()  # type: ignore[arg-type]
+        self._model.requires_grad_(True)
+        self._reference = copy.deepcopy(self._model).requires_grad_(False) if config.kl_coefficient > 0 else None
+        self._config = config
+        self._loss = LOSSES[config.name]
+        self._temperature = temperature or 1.0
+        self._group = group
+        self._capture_features = capture_features
+        self._gradients = FlatGradients(self._model.parameters())
+        self._optimizer = torch.optim.AdamW(
+            self._model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+        )
+
+    @torch.no_grad()
+    def infer(self, rows: Sequence[Row]) -> list[Inferred]:
+        """Log-probs of the current policy and the reference, and features from the same forward pass; in the order of ``rows``."""
+        found: dict[int, Inferred] = {}
+        for batch in self._microbatches(rows):
+            logprobs, _, hidden = self._forward(self._model, batch)
+            references = batch.split(self._forward(self._reference, batch)[0]) if self._reference else [None] * len(batch.rows)
+            for line, (index, policy, reference) in enumerate(zip(batch.rows, batch.split(logprobs), references, strict=True)):
+                states = hidden[line, : len(rows[index].tokens)] if self._capture_features else None
+                features = None if states is None else states.to("cpu", torch.bfloat16, copy=True)
+                found[index] = Inferred(policy, reference, features)
+        return [found[index] for index in range(len(rows))]
+
+    def update(self, rows: Sequence[Row], inferred: Sequence[Inferred], step: int) -> dict[str, float]:
+        """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none.
+
+        The loss is the mean over all response tokens of an update, on all workers (token mean, as in DAPO, arXiv 2503.14476).
+        Returns means over the tokens of all workers: loss, kl, entropy, clip_share, logprob_gap; and gradient_norm before
+        clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not finite.
+        """
+        self._set_learning_rate(step)
+        parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
+        tokens = self._sum([float(sum(rows[index].response_length for index in part)) for part in parts])
+        totals, norms = torch.zeros(len(METRICS), dtype=torch.float64, device=self._device), []
+        for part, count in zip(parts, tokens, strict=True):
+            if count > 0:  # on all workers, so that every one makes the same optimizer steps
+                totals += self._backward([rows[index] for index in part], [inferred[index] for index in part], count)
+                norms.append(self._step())
+        means = [total / max(1.0, sum(tokens)) for total in self._sum(totals.tolist())]
+        return dict(zip(METRICS, means, strict=True)) | {"gradient_norm": sum(norms) / max(1, len(norms))}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The policy's weights by Hugging Face name, without a copy; a tied weight has one entry, as in a saved folder."""
+        return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+
+    def state(self) -> dict[str, Any]:
+        """``model`` (weights, without a copy) and ``optimizer`` (tensors and plain values)."""
+        return {"model": self.weights(), "optimizer": self._optimizer.state_dict()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from ``state``; CheckpointError if its weights are those of another model. The reference stays."""
+        weights = self.weights()
+        saved: Mapping[str, Tensor] = state["model"]
+        if {name: weight.shape for name, weight in weights.items()} != {name: weight.shape for name, weight in saved.items()}:
+            raise CheckpointError("the checkpoint holds the weights of another model; start a new run, or give the model it came from")
+        for name, weight in weights.items():
+            weight.copy_(saved[name])
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def checksum(self) -> str:
+        """SHA-256 of the policy's weights: equal on all workers after each update."""
+        digest = hashlib.sha256()
+        for weight in self.weights().values():
+            digest.update(weight.cpu().contiguous().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+    def _microbatches(self, rows: Sequence[Row]) -> list[Microbatch]:
+        return microbatches(rows, self._config.tokens_per_microbatch, self._device)
+
+    def _forward(self, model: PreTrainedModel, batch: Microbatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probs [N], entropies [N] and the last hidden state [B, T, H]."""
+        hidden: Tensor = model.base_model(input_ids=batch.tokens, use_cache=False).last_hidden_state
+        states = hidden.flatten(0, 1).index_select(0, batch.predictors)
+        head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        return *label_logprobs(states, head, batch.labels, self._temperature), hidden
+
+    def _backward(self, rows: Sequence[Row], inferred: Sequence[Inferred], tokens: float) -> Tensor:
+        """Leaves the gradient of this worker's loss, whose global denominator is ``tokens``; returns the sums of METRICS."""
+        self._gradients.zero()
+        sums = torch.zeros(len(METRICS), dtype=torch.float64, device=self._device)
+        rollout = [torch.tensor(row.rollout_logprobs) for row in rows]
+        advantages = [torch.full((row.response_length,), row.advantage) for row in rows]
+        old = [found.logprobs for found in inferred]
+        references = [found.reference_logprobs for found in inferred if found.reference_logprobs is not None]
+        for batch in self._microbatches(rows):
+            logprobs, entropies, _ = self._forward(self._model, batch)
+            reference = batch.join(references) if self._reference else None
+            result = self._loss(logprobs, batch.join(old), reference, batch.join(advantages), self._config)
+            torch.autograd.backward(result.loss.sum() / tokens)
+            gap = (batch.join(rollout) - batch.join(old)).abs()
+            values = torch.stack([result.loss.detach(), result.kl.detach(), entropies, result.clipped.float(), gap])
+            sums += values.sum(dim=1, dtype=torch.float64)
+        return sums
+
+    def _step(self) -> float:
+        if self._group is not None:
+            self._gradients.reduce(self._group)
+        norm = self._gradients.clip(self._config.max_gradient_norm)
+        self._optimizer.step()
+        return norm.item()
+
+    def _set_learning_rate(self, step: int) -> None:
+        for parameters in self._optimizer.param_groups:
+            parameters["lr"] = self._config.learning_rate * min(1.0, (step + 1) / (self._config.warmup_steps + 1))
+
+    def _sum(self, values: Sequence[float]) -> list[float]:
+        """Element-wise sums over all workers."""
+        tensor = torch.tensor(values, dtype=torch.float64, device=self._device)
+        if self._group is not None:
+            dist.all_reduce(tensor, group=self._group)
+        return tensor.tolist()
