@@ -43,6 +43,10 @@ class MathConfig(Section):
     def _template_has_question(self) -> "MathConfig":
         if "{question}" not in self.prompt:
             raise ValueError("the prompt template must contain {question}")
+        try:
+            self.prompt.format(question="")
+        except (LookupError, ValueError, AttributeError):
+            raise ValueError("the prompt template may name {question} only; write other braces twice, as in \\boxed{{}}") from None
         return self
 
 
@@ -129,7 +133,8 @@ class SpeculationConfig(Section):
         groups = len({strategy.verify for strategy in self.strategies})
         if isinstance(self.tuner, BegConfig) and groups != len(self.tuner.thresholds):
             raise ValueError(
-                f"tuner beg needs as many thresholds as there are distinct values of verify: {len(self.tuner.thresholds)} thresholds, {groups} values"
+                f"tuner beg needs as many thresholds as there are distinct values of verify: "
+                f"{len(self.tuner.thresholds)} thresholds, {groups} values"
             )
         return self
 
@@ -140,7 +145,9 @@ class SpotConfig(Section):
     enabled: bool = True
     min_idle_workers: int = Field(1, ge=1, description="Idle workers needed before training starts")
     learning_rate: float = Field(5e-4, gt=0, le=1)
-    tokens_per_microbatch: int = Field(1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most")
+    tokens_per_microbatch: int = Field(
+        1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
+    )
     buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
 
 

@@ -5,10 +5,11 @@ Sixteen thin layers make one layer a small part of the whole, as in real models,
 
 import string
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config
 
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
+BYTE_LEVEL_SPACE, BYTE_LEVEL_NEWLINE = "Ġ", "Ċ"
 CONTEXT = 2048
 
 
@@ -31,13 +32,16 @@ def tiny_config(vocab_size: int) -> Qwen2Config:
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:
-    """One token per printable ASCII character; anything else is ``<unk>``."""
-    characters = string.digits + string.ascii_letters + string.punctuation + " \n"
+    """One token per printable ASCII character; anything else is ``<unk>``.
+
+    It is a byte-level BPE without merges, because transformers gives every qwen2 folder a byte-level pre-tokenizer.
+    """
+    characters = string.digits + string.ascii_letters + string.punctuation + BYTE_LEVEL_SPACE + BYTE_LEVEL_NEWLINE
     vocabulary = {token: index for index, token in enumerate([PAD, EOS, UNKNOWN, *characters])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
-    tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=EOS,

@@ -11,10 +11,18 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
+
+from engine.config import CountdownConfig
+from engine.errors import DataError
+from engine.tasks.base import Prompt
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 OPERATORS = "+-*"
 LARGEST_INTERMEDIATE = 200
-_EQUATION = re.compile(r"(\d+)([+\-*])(\d+)=(\d+)")
+_EQUATION = re.compile(r"(\d{1,9})([+\-*])(\d{1,9})=(\d{1,9})")
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,9 @@ class Problem:
     @property
     def prompt(self) -> str:
         return f"{' '.join(map(str, self.numbers))}={self.target}:"
+
+
+LONGEST = Problem((20, 20, 20, 20), 99)
 
 
 def moves(numbers: Sequence[int]) -> Iterator[tuple[Equation, tuple[int, ...]]]:
@@ -95,3 +106,26 @@ def reward(problem: Problem, response: str) -> float:
             available.remove(used)
         available.append(result)
     return float(available == [problem.target])
+
+
+class CountdownTask:
+    """Endless generated problems. ``Prompt.data`` is the Problem."""
+
+    def __init__(self, config: CountdownConfig, seed: int, tokenizer: "PreTrainedTokenizerBase") -> None:
+        self._config, self._seed, self._tokenizer = config, seed, tokenizer
+
+    def prompts(self, step: int, count: int) -> list[Prompt]:
+        rng = Random(f"{self._seed}:{step}")
+        problems = [generate(rng, self._config.four_numbers) for _ in range(count)]
+        return [Prompt(problem.prompt, self._tokens(problem), problem) for problem in problems]
+
+    def reward(self, prompt: Prompt, response: str) -> float:
+        return reward(prompt.data, response)
+
+    def check_lengths(self, limit: int) -> None:
+        longest = len(self._tokens(LONGEST))
+        if longest > limit:
+            raise DataError(f"a countdown prompt has up to {longest} tokens, more than rollout.max_prompt_tokens={limit}; raise it")
+
+    def _tokens(self, problem: Problem) -> tuple[int, ...]:
+        return tuple(self._tokenizer(problem.prompt).input_ids)

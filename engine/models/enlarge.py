@@ -1,0 +1,107 @@
+"""A model made wider and deeper without changing its function (in the spirit of Net2Net, arXiv 1511.05641).
+
+Every activation is copied ``width`` times: residual stream, heads, key/value heads, neurons. A matrix writes each copy and reads all
+of them with unequal shares of its old weights; the shares of a weight sum to it exactly, even in bfloat16, and differ from copy to
+copy, so training tells the copies apart. RMSNorm, RoPE and the attention scale are untouched: a copied vector keeps its root mean
+square, and heads keep their size. An added layer repeats the one below it, but its output matrices read one half of the copies with
+the negative of the other half's weights: it computes what any layer computes and adds nothing, until it is trained.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Generator, Tensor
+
+from engine.models.folder import describe, read_config, weight_files
+
+WIDENED = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
+HEAD_NORMS = ("q_norm.weight", "k_norm.weight")
+OUTPUTS = ("o_proj", "down_proj")
+
+
+def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0) -> None:
+    """Writes the model folder ``target``: ``source`` with all widths times ``width`` (a power of two, at least 2) and ``layers`` layers.
+
+    Parameters grow about ``width``² times in each layer. Dtype and tokenizer stay.
+    """
+    depth = describe(source).layers
+    if width < 2 or width & (width - 1):
+        raise ValueError(f"width={width} must be a power of two, at least 2")
+    if layers < depth:
+        raise ValueError(f"layers={layers} is below the {depth} layers of {source}")
+    weights = {name: tensor for file in weight_files(source) for name, tensor in load_file(file).items()}
+    config = read_config(source)
+    generator = Generator().manual_seed(seed)
+    wider = {}
+    for name, origin, added in _plan(sorted(weights), depth, layers):
+        wider[name] = _added(name, weights[origin], width, generator) if added else _widened(name, weights[origin], width, generator)
+    if config.get("tie_word_embeddings"):
+        wider.pop("lm_head.weight", None)
+        wider["model.norm.weight"] /= width  # the embedding as head reads every copy with its full weight
+    target.mkdir(parents=True, exist_ok=True)
+    for file in source.iterdir():
+        if file.is_file() and file.suffix != ".safetensors" and file.name not in ("config.json", "model.safetensors.index.json"):
+            shutil.copy(file, target)
+    save_file(wider, target / "model.safetensors", metadata={"format": "pt"})
+    (target / "config.json").write_text(json.dumps(_config(config, width, depth, layers), indent=2) + "\n")
+
+
+def _plan(names: list[str], depth: int, layers: int) -> Iterator[tuple[str, str, bool]]:
+    """(new name, old name, whether its layer is added) of every tensor; added layers are spread evenly."""
+    origins = _origins(depth, layers)
+    for name in names:
+        if not name.startswith("model.layers."):
+            yield name, name, False
+    for layer, origin in enumerate(origins):
+        prefix = f"model.layers.{origin}."
+        for name in names:
+            if name.startswith(prefix):
+                added = layer > 0 and origins[layer - 1] == origin
+                yield f"model.layers.{layer}.{name.removeprefix(prefix)}", name, added
+
+
+def _origins(depth: int, layers: int) -> list[int]:
+    return [layer * depth // layers for layer in range(layers)]
+
+
+def _config(config: dict[str, object], width: int, depth: int, layers: int) -> dict[str, object]:
+    wider = {key: value * width for key, value in config.items() if key in WIDENED and isinstance(value, int)}
+    types = config.get("layer_types")
+    kinds = {"layer_types": [types[origin] for origin in _origins(depth, layers)]} if isinstance(types, list) else {}
+    return {**config, **wider, **kinds, "num_hidden_layers": layers}
+
+
+def _widened(name: str, tensor: Tensor, width: int, generator: Generator) -> Tensor:
+    if name.endswith(HEAD_NORMS):
+        return tensor.clone()
+    if name == "model.embed_tokens.weight":
+        return tensor.repeat(1, width)
+    if tensor.ndim == 1:
+        return tensor.repeat(width)
+    if name == "lm_head.weight":
+        return _shared_out(tensor, width, generator)
+    return torch.cat([_shared_out(tensor, width, generator) for _ in range(width)])
+
+
+def _added(name: str, tensor: Tensor, width: int, generator: Generator) -> Tensor:
+    if not any(output in name for output in OUTPUTS):
+        return _widened(name, tensor, width, generator)
+    if tensor.ndim == 1:
+        return torch.zeros_like(tensor.repeat(width))
+    half = torch.cat([_shared_out(tensor, width // 2, generator) for _ in range(width)])
+    return torch.cat([half, -half], dim=1)
+
+
+def _shared_out(tensor: Tensor, copies: int, generator: Generator) -> Tensor:
+    """[out, in] -> [out, copies * in]: every weight in unequal shares whose sum is exact: by Sterbenz's lemma, x - y is exact for
+    x / 2 <= y <= x."""
+    if copies == 1:
+        return tensor
+    large = (tensor * (0.5 + 0.4 * torch.rand(tensor.shape, generator=generator))).to(tensor.dtype)
+    first = torch.rand(tensor.shape, generator=generator) < 0.5
+    one, other = torch.where(first, large, tensor - large), torch.where(first, tensor - large, large)
+    return torch.cat([_shared_out(half, copies // 2, generator) for half in (one, other)], dim=1)

@@ -1,0 +1,114 @@
+"""What a model folder holds, from its JSON files and safetensors headers alone: quick, and without torch."""
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from engine.errors import ModelError
+
+ASSETS = Path(__file__).parent / "assets"
+TINY = ASSETS / "tiny"
+DRAFTER = ASSETS / "drafter"
+BUILT_IN = ("tiny", "small")
+SUPPORTED = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """``context`` is the longest sequence in tokens, prompt and response together."""
+
+    family: str
+    parameters: int
+    layers: int
+    hidden_size: int
+    vocabulary: int
+    context: int
+
+
+def home() -> Path:
+    """Where made models are kept: LONGTAIL_HOME, or .longtail in the current folder."""
+    return Path(os.environ.get("LONGTAIL_HOME", ".longtail")).absolute()
+
+
+def describe(folder: Path) -> ModelFacts:
+    """Facts of a model folder. ModelError says what is missing or unsupported."""
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such folder; use a built-in model ({', '.join(BUILT_IN)}) or a local Hugging Face folder")
+    config = read_config(folder)
+    _check_architecture(folder, config)
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError(f"{folder}: no tokenizer (tokenizer.json)")
+    return ModelFacts(
+        family=config["model_type"],
+        parameters=sum(_parameters(file) for file in weight_files(folder)),
+        layers=config["num_hidden_layers"],
+        hidden_size=config["hidden_size"],
+        vocabulary=config["vocab_size"],
+        context=config["max_position_embeddings"],
+    )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json; ModelError if it is missing or not a JSON object."""
+    file = folder / "config.json"
+    if not file.is_file():
+        raise ModelError(f"{folder}: no config.json, so not a Hugging Face model folder")
+    return read_json(file)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A JSON object; ModelError if the file holds anything else."""
+    try:
+        data = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise ModelError(f"{file}: not readable as JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ModelError(f"{file}: must be a JSON object")
+    return data
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model, all there; ModelError otherwise."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    if not index.is_file():
+        pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
+        if pickled:
+            raise ModelError(
+                f"{folder}: the weights are pickled ({pickled[0]}), which can run code when loaded; convert them to safetensors"
+            )
+        raise ModelError(f"{folder}: no weights (model.safetensors)")
+    files = [folder / name for name in sorted(set(read_json(index).get("weight_map", {}).values()))]
+    for file in files:
+        if not file.is_file():
+            raise ModelError(f"{folder}: weights are incomplete: {file.name} is missing")
+    return files
+
+
+def _check_architecture(folder: Path, config: dict[str, Any]) -> None:
+    family = config.get("model_type")
+    architectures = config.get("architectures") or [SUPPORTED.get(family or "")]
+    if family not in SUPPORTED or SUPPORTED[family] not in architectures:
+        got = f"model_type {family!r}, architectures {architectures}"
+        raise ModelError(f"{folder}: unsupported architecture ({got}); supported are {', '.join(SUPPORTED)} causal language models")
+    for key in ("num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings"):
+        if not isinstance(config.get(key), int):
+            raise ModelError(f"{folder}: config.json has no {key}")
+    if "quantization_config" in config:
+        raise ModelError(f"{folder}: quantised weights cannot be trained; use the model's float32 or bfloat16 weights")
+    if config.get("use_sliding_window"):
+        raise ModelError(f"{folder}: sliding-window attention is not supported")
+
+
+def _parameters(file: Path) -> int:
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    except SafetensorError as error:
+        raise ModelError(f"{file}: not readable as safetensors: {error}") from None

@@ -1,0 +1,91 @@
+"""Models and tokenizers from built-in names and local Hugging Face folders. Nothing is ever downloaded; no pickle is ever loaded."""
+
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from engine.errors import ModelError
+from engine.models.enlarge import enlarge
+from engine.models.folder import DRAFTER, TINY, describe, home
+
+SMALL_WIDTH, SMALL_LAYERS = 2, 36
+
+
+def resolve(path: str) -> Path:
+    """The folder of a built-in model (``small`` is made on first use) or the local folder ``path``, checked by ``describe``."""
+    folder = TINY if path == "tiny" else _small() if path == "small" else Path(path)
+    describe(folder)
+    return folder
+
+
+def resolve_drafter(path: str | None, model: str) -> Path | None:
+    """The drafter folder for the model path ``model``; None (random weights) for no path, and for ``builtin`` with any model but tiny."""
+    if path == "builtin":
+        return DRAFTER if model == "tiny" else None
+    return None if path is None else Path(path)
+
+
+def load_model(folder: Path, dtype: torch.dtype | str) -> PreTrainedModel:
+    """The causal LM in evaluation mode on the CPU, with every weight from the folder; ModelError names those that are missing."""
+    describe(folder)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=dtype,
+        attn_implementation="sdpa",
+        local_files_only=True,
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    model: PreTrainedModel = loaded[0]
+    missing = sorted(loaded[1]["missing_keys"])
+    if missing:
+        raise ModelError(f"{folder}: {len(missing)} weights are missing, such as {missing[0]}")
+    return model
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The folder's tokenizer.json as it is (AutoTokenizer replaces parts of a qwen2 tokenizer by those of the published models).
+
+    ModelError if its tokens go beyond the model's vocabulary.
+    """
+    facts = describe(folder)
+    tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= facts.vocabulary:
+        raise ModelError(f"{folder}: the tokenizer has token {largest}, but the model's vocabulary has {facts.vocabulary} tokens")
+    return tokenizer
+
+
+def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Every token that ends a response, by the generation config, the model config or the tokenizer."""
+    generation = model.generation_config
+    named = [model.config.eos_token_id, tokenizer.eos_token_id, generation.eos_token_id if generation else None]
+    tokens = {token for entry in named for token in (entry if isinstance(entry, list) else [entry])} - {None}
+    if not tokens:
+        raise ModelError(
+            f"{model.config.name_or_path}: no end token (eos_token_id) in generation_config.json, config.json or the tokenizer"
+        )
+    return frozenset(tokens)
+
+
+def _small() -> Path:
+    """``tiny`` enlarged, in a folder named after its weights. Processes that race each make it, and one rename wins."""
+    describe(TINY)
+    digest = sha256((TINY / "model.safetensors").read_bytes()).hexdigest()[:12]
+    folder = home() / "models" / f"small-{SMALL_WIDTH}x{SMALL_LAYERS}-{digest}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".small-", dir=folder.parent) as scratch:
+        made = Path(scratch) / "small"
+        enlarge(TINY, made, SMALL_WIDTH, SMALL_LAYERS)
+        try:
+            made.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+    return folder

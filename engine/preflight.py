@@ -1,0 +1,50 @@
+"""What can be known before a run starts. ``check_light`` needs neither torch nor transformers, so the API calls it at submit time."""
+
+from pathlib import Path
+
+from engine.config import MathConfig, RunConfig
+from engine.errors import ConfigError, ModelError
+from engine.models.folder import BUILT_IN, TINY, describe
+from engine.tasks import dataset
+
+
+def check_light(config: RunConfig) -> None:
+    """Model folder, context length, drafter folder and dataset. Raises ModelError, ConfigError or DataError."""
+    _check_model(config)
+    _check_drafter(config)
+    if isinstance(config.task, MathConfig):
+        dataset.read(config.task)
+
+
+def check(config: RunConfig) -> None:
+    """All of ``check_light``, the device, the tokenizer, and the length of every prompt. Seconds; for the machine that runs the job."""
+    import torch
+
+    from engine.models.load import load_tokenizer, resolve
+    from engine.tasks.registry import build_task
+
+    _check_model(config)
+    _check_drafter(config)
+    if config.cluster.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("cluster.device: cuda was asked for, but this machine has no usable CUDA device; use auto or cpu")
+    task = build_task(config.task, config.seed, load_tokenizer(resolve(config.model.path)))
+    task.check_lengths(config.rollout.max_prompt_tokens)
+
+
+def _check_model(config: RunConfig) -> None:
+    facts = describe(TINY if config.model.path in BUILT_IN else Path(config.model.path))
+    prompt, response = config.rollout.max_prompt_tokens, config.rollout.max_new_tokens
+    if prompt + response > facts.context:
+        raise ConfigError(
+            f"rollout.max_prompt_tokens={prompt} and rollout.max_new_tokens={response} exceed the {facts.context} tokens "
+            f"that model {config.model.path} can hold; lower one of them"
+        )
+
+
+def _check_drafter(config: RunConfig) -> None:
+    path = config.drafter.path
+    if not config.speculation.enabled or path in (None, "builtin"):
+        return
+    for part in ("config.json", "model.safetensors"):
+        if not (Path(path) / part).is_file():
+            raise ModelError(f"drafter.path: {path} is not a drafter folder: no {part}; use a folder, builtin, or null for random weights")

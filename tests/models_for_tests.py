@@ -1,0 +1,66 @@
+"""Random models of some hundred thousand parameters as ordinary Hugging Face folders, for any test that needs a model.
+
+``make_random_model(folder)`` writes one; the session fixture ``random_model`` (conftest.py) is a shared qwen2, read only.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+Family = Literal["qwen2", "qwen3", "llama"]
+PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """Byte-level BPE without merges: one token for each byte, any text can be written. 259 tokens; pad is 0, end is 1."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({token: index for index, token in enumerate([PAD, EOS, UNKNOWN, *alphabet])}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=EOS, unk_token=UNKNOWN)
+
+
+def make_random_model(
+    folder: Path,
+    family: Family = "qwen2",
+    *,
+    layers: int = 2,
+    hidden: int = 64,
+    context: int = 2048,
+    tied: bool = True,
+    chat: bool = False,
+    seed: int = 0,
+) -> Path:
+    """Writes a float32 model with four query heads, two key/value heads and no zero weights, and returns ``folder``."""
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = CHAT_TEMPLATE if chat else None
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=hidden // 4,
+        max_position_embeddings=context,
+        tie_word_embeddings=tied,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(0.1 * torch.randn_like(weight))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
