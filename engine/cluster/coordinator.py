@@ -173,8 +173,10 @@ def _settle(state: State, now: float) -> tuple[State, list[Command]]:
 
 
 def _promoted(state: State, now: float) -> tuple[State, list[Command]]:
+    """Tells all who wait to train; who has waited longest leads."""
+    idle = [number for number, worker in state.workers.items() if worker.phase is Phase.IDLE]
     commands: list[Command] = []
-    for number in [number for number, worker in state.workers.items() if worker.phase is Phase.IDLE]:
+    for number in sorted(idle, key=lambda number: state.workers[number].since):
         if state.leader is None:
             state = replace(state, leader=number)
         commands.append(StartTraining(number, state.epoch, leader=state.leader == number))

@@ -14,7 +14,7 @@ from torch import Tensor
 HELD_OUT_EVERY = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T, H] in bfloat16."""
 

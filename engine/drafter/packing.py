@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.drafter.buffer import Entry
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Segment:
     """Positions ``start <= t < stop`` of an entry."""
 
@@ -22,7 +22,7 @@ class Segment:
         return self.stop - self.start
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MicroBatch:
     """One row of N positions t, each with what the drafter sees there and what it should predict.
 

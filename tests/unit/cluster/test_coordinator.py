@@ -1,0 +1,139 @@
+from collections import defaultdict
+
+import pytest
+
+from engine.cluster.coordinator import (
+    Command,
+    Event,
+    HaltTraining,
+    Phase,
+    RolloutStarted,
+    Span,
+    StartTraining,
+    State,
+    TrainingStarted,
+    TrainingStopped,
+    WorkerDone,
+    WorkerLost,
+    advance,
+)
+
+EPOCH = 3
+
+
+def play(state: State, *events: tuple[float, Event]) -> tuple[State, list[list[Command]]]:
+    commands = []
+    for now, event in events:
+        state, sent = advance(state, event, now)
+        commands.append(sent)
+    return state, commands
+
+
+def rollout(workers: int, min_idle_workers: int = 1) -> State:
+    return advance(State(min_idle_workers), RolloutStarted(EPOCH, tuple(range(workers))), 10.0)[0]
+
+
+def by_worker(state: State) -> dict[int, list[tuple[str, float, float]]]:
+    spans = defaultdict(list)
+    for span in state.spans:
+        spans[span.worker].append((span.activity, span.start, span.end))
+    return dict(spans)
+
+
+def test_a_rollout_from_start_to_end():
+    state, commands = play(
+        rollout(3),
+        (12.0, WorkerDone(EPOCH, 1)),
+        (12.5, TrainingStarted(EPOCH, 1)),
+        (14.0, WorkerDone(EPOCH, 2)),
+        (14.5, TrainingStarted(EPOCH, 2)),
+        (20.0, WorkerDone(EPOCH, 0)),
+        (20.1, TrainingStopped(EPOCH, 1)),
+    )
+    assert commands == [
+        [StartTraining(1, EPOCH, leader=True)],
+        [],
+        [StartTraining(2, EPOCH, leader=False)],
+        [],
+        [HaltTraining(1, EPOCH), HaltTraining(2, EPOCH)],
+        [],
+    ]
+    assert state.complete
+    assert state.training == (2,)
+    assert by_worker(state) == {
+        0: [("BUSY", 10.0, 20.0)],
+        1: [("BUSY", 10.0, 12.0), ("IDLE", 12.0, 12.5), ("TRAINING", 12.5, 20.0)],
+        2: [("BUSY", 10.0, 14.0), ("IDLE", 14.0, 14.5), ("TRAINING", 14.5, 20.0)],
+    }
+
+
+def test_training_waits_for_enough_idle_workers():
+    _, commands = play(
+        rollout(4, min_idle_workers=2), (11.0, WorkerDone(EPOCH, 2)), (12.0, WorkerDone(EPOCH, 0)), (13.0, WorkerDone(EPOCH, 3))
+    )
+    assert commands == [
+        [],
+        [StartTraining(2, EPOCH, leader=True), StartTraining(0, EPOCH, leader=False)],
+        [StartTraining(3, EPOCH, leader=False)],
+    ]
+
+
+def test_nobody_trains_when_all_finish_at_once():
+    _, commands = play(rollout(1), (11.0, WorkerDone(EPOCH, 0)))
+    assert commands == [[]]
+
+
+def test_the_loss_of_the_last_busy_worker_ends_the_rollout():
+    state, commands = play(rollout(2), (11.0, WorkerDone(EPOCH, 0)), (12.0, TrainingStarted(EPOCH, 0)), (15.0, WorkerLost(EPOCH, 1)))
+    assert commands[-1] == [HaltTraining(0, EPOCH)]
+    assert state.complete
+    assert by_worker(state)[1] == [("BUSY", 10.0, 15.0)]
+
+
+def test_a_lost_leader_is_followed_by_the_next_worker():
+    _, commands = play(rollout(3), (11.0, WorkerDone(EPOCH, 0)), (12.0, WorkerLost(EPOCH, 0)), (13.0, WorkerDone(EPOCH, 1)))
+    assert commands == [[StartTraining(0, EPOCH, leader=True)], [], [StartTraining(1, EPOCH, leader=True)]]
+
+
+def test_a_worker_that_stopped_by_itself_is_not_started_again():
+    state, commands = play(
+        rollout(2),
+        (11.0, WorkerDone(EPOCH, 0)),
+        (12.0, TrainingStarted(EPOCH, 0)),
+        (13.0, TrainingStopped(EPOCH, 0)),
+        (14.0, TrainingStarted(EPOCH, 0)),
+    )
+    assert commands[1:] == [[], [], []]
+    assert state.workers[0].phase is Phase.STOPPED
+    assert state.spans[-1] == Span(0, "TRAINING", 12.0, 13.0)
+
+
+@pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
+@pytest.mark.parametrize("message", [WorkerDone, TrainingStopped, WorkerLost])
+def test_messages_of_other_epochs_change_nothing(message, epoch):
+    state = rollout(2)
+    assert advance(state, message(epoch, 0), 11.0) == (state, [])
+
+
+def test_a_worker_that_trains_for_an_old_rollout_is_halted_in_that_rollout():
+    state = rollout(2)
+    assert advance(state, TrainingStarted(EPOCH - 1, 0), 11.0) == (state, [HaltTraining(0, EPOCH - 1)])
+
+
+def test_a_worker_that_starts_after_the_end_is_halted_again():
+    state, commands = play(rollout(2), (11.0, WorkerDone(EPOCH, 0)), (12.0, WorkerDone(EPOCH, 1)), (12.5, TrainingStarted(EPOCH, 0)))
+    assert commands[1:] == [[HaltTraining(0, EPOCH)], [HaltTraining(0, EPOCH)]]
+    assert by_worker(state)[0] == [("BUSY", 10.0, 11.0), ("IDLE", 11.0, 12.0)]
+
+
+def test_an_old_or_doubled_start_does_not_reset_the_rollout():
+    state, _ = play(rollout(2), (11.0, WorkerDone(EPOCH, 0)))
+    for epoch in (EPOCH - 1, EPOCH):
+        assert advance(state, RolloutStarted(epoch, (0, 1)), 12.0) == (state, [])
+
+
+def test_a_new_rollout_halts_those_that_still_train():
+    state, _ = play(rollout(2), (11.0, WorkerDone(EPOCH, 0)), (12.0, TrainingStarted(EPOCH, 0)))
+    state, commands = advance(state, RolloutStarted(EPOCH + 1, (0, 1)), 13.0)
+    assert commands == [HaltTraining(0, EPOCH)]
+    assert (state.epoch, state.spans, state.complete) == (EPOCH + 1, (), False)

@@ -1,0 +1,140 @@
+"""Any order of true, late, doubled and stale messages, and lost workers: the coordinator stays sound."""
+
+from itertools import pairwise
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.cluster.coordinator import (
+    TRANSITIONS,
+    Event,
+    Phase,
+    RolloutStarted,
+    StartTraining,
+    State,
+    TrainingStarted,
+    TrainingStopped,
+    WorkerDone,
+    WorkerLost,
+    advance,
+)
+
+WORKERS = 4
+LEGAL = {(before, after) for (before, _), after in TRANSITIONS.items()} | {(Phase.IDLE, Phase.ORDERED), (Phase.BUSY, Phase.ORDERED)}
+
+
+class Cluster(RuleBasedStateMachine):
+    """Real workers send each message once into a net that may lose, delay and double it (loss of a worker itself is always noticed)."""
+
+    @initialize(min_idle=st.integers(1, WORKERS))
+    def begin(self, min_idle: int) -> None:
+        self.state = State(min_idle)
+        self.now = 0.0
+        self.sent: list[Event] = []
+        self.ordered: set[int] = set()
+        self.halted: set[int] = set()
+        self.over: set[int] = set()
+        self.lost_at: dict[int, float] = {}
+        self.start(0.5)
+
+    def deliver(self, event: Event, delay: float) -> None:
+        before = self.state
+        self.now += delay
+        self.state, commands = advance(self.state, event, self.now)
+        if self.state.epoch == before.epoch:
+            self.check_transitions(before)
+        for command in commands:
+            if isinstance(command, StartTraining):
+                assert command.epoch == self.state.epoch
+                assert any(worker.phase is Phase.BUSY for worker in self.state.workers.values())
+                assert command.worker not in self.ordered, "told twice to train"
+                self.ordered.add(command.worker)
+            elif command.epoch == self.state.epoch:
+                self.halted.add(command.worker)
+
+    def check_transitions(self, before: State) -> None:
+        for number, worker in self.state.workers.items():
+            phase = before.workers[number].phase
+            assert worker.phase is phase or (phase, worker.phase) in LEGAL
+        assert self.state.spans[: len(before.spans)] == before.spans
+        assert self.state.complete or not before.complete
+
+    @rule(delay=st.floats(0.001, 10))
+    def start(self, delay: float) -> None:
+        """A rollout on all workers; lost ones have been replaced."""
+        event = RolloutStarted(self.state.epoch + 1, tuple(range(WORKERS)))
+        self.began = self.now + delay
+        self.ordered, self.halted, self.over, self.lost_at = set(), set(), set(), {}
+        self.deliver(event, delay)
+        self.sent.append(event)
+
+    @rule(worker=st.integers(0, WORKERS - 1), kind=st.sampled_from([WorkerDone, TrainingStarted, TrainingStopped]), delay=st.floats(0, 10))
+    def message(self, worker: int, kind: type, delay: float) -> None:
+        """A true message arrives: only what the worker's own history allows."""
+        if worker in self.lost_at or (kind is WorkerDone) != (worker not in self.over and worker not in self.ordered):
+            return
+        if kind is WorkerDone:
+            self.over.add(worker)
+        event = kind(self.state.epoch, worker)
+        self.sent.append(event)
+        self.deliver(event, delay)
+
+    @rule(worker=st.integers(0, WORKERS - 1), delay=st.floats(0, 10))
+    def lose(self, worker: int, delay: float) -> None:
+        self.lost_at.setdefault(worker, self.now + delay)
+        event = WorkerLost(self.state.epoch, worker)
+        self.sent.append(event)
+        self.deliver(event, delay)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), delay=st.floats(0, 10))
+    def repeat(self, data: st.DataObject, delay: float) -> None:
+        """An old message comes again, of this epoch or of one before."""
+        self.deliver(data.draw(st.sampled_from(self.sent)), delay)
+
+    @rule(epochs=st.integers(1, 3), worker=st.integers(0, WORKERS + 1), kind=st.sampled_from([WorkerDone, TrainingStopped, WorkerLost]))
+    def stale(self, epochs: int, worker: int, kind: type) -> None:
+        before = self.state
+        self.deliver(kind(self.state.epoch - epochs, worker), 0.1)
+        assert self.state == before
+
+    @invariant()
+    def no_deadlock(self) -> None:
+        """Once every worker is done or lost, the rollout is complete and all that were told to train were told to halt."""
+        busy = [worker for worker in self.state.workers.values() if worker.phase is Phase.BUSY]
+        assert self.state.complete == (not busy)
+        assert self.over | set(self.lost_at) == set(range(WORKERS)) or busy
+        if self.state.complete:
+            assert set(self.state.training) <= self.halted
+
+    @invariant()
+    def spans_are_contiguous(self) -> None:
+        for worker in range(WORKERS):
+            spans = [span for span in self.state.spans if span.worker == worker]
+            assert all(one.end == two.start for one, two in pairwise(spans))
+            assert all(span.start < span.end for span in spans)
+            assert not spans or spans[0].start == self.began
+
+    @invariant()
+    def spans_of_a_complete_rollout_add_up(self) -> None:
+        if self.state.complete:
+            ends = {worker: max((s.end for s in self.state.spans if s.worker == worker), default=self.began) for worker in range(WORKERS)}
+            live = {ends[worker] for worker in self.state.workers}
+            assert len(live) <= 1, "all end together"
+            assert all(ends[worker] <= max(live, default=self.now) for worker in range(WORKERS))
+
+    @invariant()
+    def enough_idle_workers_train(self) -> None:
+        busy = sum(worker.phase is Phase.BUSY for worker in self.state.workers.values())
+        waiting = [worker for worker in self.state.workers.values() if worker.phase is Phase.IDLE]
+        if busy and len(self.state.workers) - busy >= self.state.min_idle_workers:
+            assert not waiting
+
+    @invariant()
+    def the_leader_is_one_that_was_told_to_train(self) -> None:
+        assert self.state.leader is None or self.state.leader in self.state.training
+
+
+Cluster.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestCluster = Cluster.TestCase

@@ -1,0 +1,101 @@
+import pytest
+import torch
+
+from engine.drafter.buffer import HELD_OUT_EVERY, DataBuffer
+
+WIDTH, PROMPT = 4, 2
+
+
+def add(buffer: DataBuffer, step: int, *lengths: int) -> None:
+    for length in lengths:
+        tokens = list(range(PROMPT + length))
+        buffer.add(step, tokens, PROMPT, torch.randn(len(tokens), WIDTH))
+
+
+def bytes_of(length: int) -> int:
+    return (PROMPT + length) * (8 + 2 * WIDTH)
+
+
+def mixed(buffer: DataBuffer) -> list[tuple[int, int]]:
+    return sorted((entry.step, entry.response) for entry in buffer.mix())
+
+
+def test_oldest_are_dropped_first_to_hold_the_bound():
+    buffer = DataBuffer(bytes_of(10) + bytes_of(20) + bytes_of(30))
+    add(buffer, 0, 10, 20, 30)
+    assert len(buffer) == 3
+    add(buffer, 1, 15)
+    assert buffer.bytes == bytes_of(30) + bytes_of(15) <= buffer.limit
+    add(buffer, 1, 1000)
+    assert (len(buffer), buffer.bytes) == (0, 0)
+
+
+def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before():
+    buffer = DataBuffer(2**20)
+    add(buffer, 0, 90, 90)
+    add(buffer, 1, 10, 50, 80, 20, 99)
+    add(buffer, 2, 12, 5, 30)  # the 5 is held out, as the very first 90 is
+    assert mixed(buffer) == [(1, 50), (1, 80), (1, 99), (2, 12), (2, 30)]
+    add(buffer, 2, 98)
+    assert mixed(buffer) == [(1, 99), (2, 12), (2, 30), (2, 98)]
+
+
+def test_every_eighth_entry_is_held_out():
+    buffer = DataBuffer(2**20)
+    add(buffer, 0, *range(2, 66))
+    trained, held = {entry.id for entry in buffer.mix()}, {entry.id for entry in buffer.held_out(10**6)}
+    assert not trained & held
+    assert held == set(range(0, 64, HELD_OUT_EVERY))
+    assert trained | held == set(range(64))
+
+
+def test_held_out_is_newest_first_and_bounded():
+    buffer = DataBuffer(2**20)
+    add(buffer, 0, *[10] * 33)
+    assert [entry.id for entry in buffer.held_out(30)] == [32, 24]
+    assert [entry.id for entry in buffer.held_out(1)] == [32]
+
+
+def test_responses_that_serving_would_not_draft_are_left_out():
+    buffer = DataBuffer(2**20)
+    add(buffer, 0, 1)
+    assert len(buffer) == 0
+
+
+def test_features_must_match_tokens():
+    with pytest.raises(ValueError, match="3 tokens but 2 features"):
+        DataBuffer(2**20).add(0, [1, 2, 3], 1, torch.randn(2, WIDTH))
+
+
+def test_a_later_change_of_the_features_does_not_reach_the_buffer():
+    buffer, features = DataBuffer(2**20), torch.ones(5, WIDTH, dtype=torch.bfloat16)
+    buffer.add(0, [1, 2, 3, 4, 5], 2, features)
+    features.zero_()
+    assert buffer.held_out(10)[0].features.all()
+
+
+def test_save_and_restore(tmp_path):
+    buffer = DataBuffer(2**20)
+    add(buffer, 3, 10, 20, 30)
+    add(buffer, 4, 7, 9)
+    buffer.save(tmp_path / "buffer.safetensors")
+    assert [file.name for file in tmp_path.iterdir()] == ["buffer.safetensors"]
+    restored = DataBuffer(2**20)
+    add(restored, 0, 11)
+    restored.restore(tmp_path / "buffer.safetensors")
+    assert (len(restored), restored.bytes) == (len(buffer), buffer.bytes)
+    for ours, theirs in zip(buffer.mix() + buffer.held_out(99), restored.mix() + restored.held_out(99), strict=True):
+        assert (ours.id, ours.step, ours.prompt) == (theirs.id, theirs.step, theirs.prompt)
+        assert torch.equal(ours.tokens, theirs.tokens)
+        assert torch.equal(ours.features, theirs.features)
+    add(buffer, 5, 6)
+    add(restored, 5, 6)
+    assert {entry.id for entry in restored.mix()} == {entry.id for entry in buffer.mix()}
+
+
+def test_an_empty_buffer_survives_a_round_trip(tmp_path):
+    DataBuffer(2**20).save(tmp_path / "buffer.safetensors")
+    restored = DataBuffer(2**20)
+    restored.restore(tmp_path / "buffer.safetensors")
+    assert len(restored) == 0
+    assert restored.mix() == []

@@ -1,0 +1,102 @@
+import json
+import zipfile
+from hashlib import sha256
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, Qwen2Config
+
+from engine.drafter.export import Card, load_drafter_folder, write_drafter_folder, write_zip
+from engine.drafter.model import Drafter
+from engine.errors import ModelError
+
+CARD = Card(base_model="tiny", task="countdown", version=3, accept_length=2.875, history=("1: held-out 0.41", "3: held-out 0.55"))
+
+
+@pytest.fixture
+def folder(tmp_path, family):
+    write_drafter_folder(tmp_path / "drafter", Drafter(family).state_dict(), family, CARD)
+    return tmp_path / "drafter"
+
+
+def test_round_trip(tmp_path, family):
+    weights = Drafter(family).state_dict()
+    write_drafter_folder(tmp_path / "drafter", weights, family, CARD)
+    loaded = load_drafter_folder(tmp_path / "drafter", family)
+    assert loaded.keys() == weights.keys()
+    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+
+
+def test_folder_has_the_layout_that_sglang_reads(folder, family):
+    config = AutoConfig.from_pretrained(folder)
+    assert config.architectures[0].endswith("ForCausalLMEagle")
+    assert (config.num_hidden_layers, config.hidden_size, config.model_type) == (1, family.hidden_size, family.model_type)
+    assert "_name_or_path" not in json.loads((folder / "config.json").read_text())
+    tensors = load_file(folder / "model.safetensors")
+    assert tensors["fc.bias"].tolist() == [0.0] * family.hidden_size
+    assert not any("embed" in name or "head" in name for name in tensors)
+
+
+def test_card_tells_where_the_drafter_comes_from(folder):
+    text = (folder / "README.md").read_text()
+    assert text.startswith("---\nbase_model: tiny\n")
+    for fact in (
+        "countdown",
+        "| version | 3 |",
+        "2.88 tokens",
+        "- 3: held-out 0.55",
+        sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
+    ):
+        assert fact in text
+
+
+def test_missing_folder_or_file(tmp_path, family):
+    with pytest.raises(ModelError, match="not a local folder"):
+        load_drafter_folder(tmp_path / "organisation" / "drafter", family)
+    with pytest.raises(ModelError, match=r"no model\.safetensors"):
+        load_drafter_folder(tmp_path, family)
+
+
+def test_unreadable_file(folder, family):
+    (folder / "model.safetensors").write_bytes(b"not tensors at all")
+    with pytest.raises(ModelError, match="not readable"):
+        load_drafter_folder(folder, family)
+
+
+def change(folder, **tensors):
+    changed = load_file(folder / "model.safetensors") | {name.replace("__", "."): tensor for name, tensor in tensors.items()}
+    save_file({name: tensor for name, tensor in changed.items() if tensor is not None}, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"fc__weight": torch.zeros(3, 3)}, r"fc\.weight is \[3, 3\], this target needs \[32, 64\]"),
+        ({"fc__weight": None}, r"fc\.weight is missing"),
+        ({"lm_head__weight": torch.zeros(2)}, r"lm_head\.weight does not belong"),
+        ({"fc__bias": torch.ones(32)}, r"fc\.bias is not zero"),
+    ],
+)
+def test_folder_that_does_not_fit(folder, family, tensors, message):
+    change(folder, **tensors)
+    with pytest.raises(ModelError, match=message):
+        load_drafter_folder(folder, family)
+
+
+def test_drafter_of_another_target(tmp_path):
+    config = Qwen2Config(hidden_size=32, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2)
+    write_drafter_folder(tmp_path, Drafter(config).state_dict(), config, CARD)
+    config.intermediate_size = 96
+    with pytest.raises(ModelError, match=r"mlp\..*this target needs"):
+        load_drafter_folder(tmp_path, config)
+
+
+def test_zip_is_the_folder_and_always_the_same(folder, tmp_path):
+    digest = write_zip(folder, tmp_path / "one.zip")
+    (folder / "README.md").touch()
+    assert write_zip(folder, tmp_path / "two.zip") == digest
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    zipfile.ZipFile(tmp_path / "one.zip").extractall(tmp_path / "out")
+    assert sorted(file.name for file in (tmp_path / "out" / "drafter").iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    assert (tmp_path / "out/drafter/model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()

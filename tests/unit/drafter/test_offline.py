@@ -1,0 +1,36 @@
+from itertools import cycle
+
+import torch
+
+from engine.config import SpotConfig
+from engine.drafter.buffer import DataBuffer
+from engine.drafter.model import Drafter
+from engine.drafter.offline import hidden_states, train_offline
+from engine.drafter.trainer import SpotTrainer
+
+
+def fresh(target) -> SpotTrainer:
+    torch.manual_seed(1)
+    return SpotTrainer(Drafter(target.config), DataBuffer(2**24), SpotConfig(learning_rate=3e-3, tokens_per_microbatch=512))
+
+
+def test_features_are_those_whose_logits_the_target_gives(target):
+    sequences = [[5, 6, 7, 8, 9], [4, 3], [10, 11, 12]]
+    for ids, features in zip(sequences, hidden_states(target, sequences), strict=True):
+        torch.testing.assert_close(target.lm_head(features), target(torch.tensor([ids])).logits[0], atol=1e-5, rtol=1e-4)
+
+
+def test_trains_on_all_responses_until_they_end(target, responses):
+    evaluation = train_offline(trainer := fresh(target), target, iter(responses * 4), seconds=600)
+    assert len(trainer.buffer) == 4 * len(responses)
+    untrained = fresh(target)
+    untrained.buffer = trainer.buffer
+    untrained.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    assert evaluation.agreement > untrained.evaluate().agreement + 0.1
+
+
+def test_time_ends_an_endless_stream(target, responses):
+    trainer = fresh(target)
+    evaluation = train_offline(trainer, target, cycle(responses), seconds=1.0)
+    assert evaluation.positions > 0
+    assert 0 <= trainer.learning_rate < trainer.config.learning_rate

@@ -1,0 +1,124 @@
+import io
+from itertools import islice
+
+import pytest
+import torch
+from torch.nn.functional import embedding, smooth_l1_loss
+
+from engine.config import SpotConfig
+from engine.drafter.buffer import DataBuffer
+from engine.drafter.model import Drafter
+from engine.drafter.packing import Segment, pack
+from engine.drafter.trainer import SpotTrainer, merge
+
+
+def after(microsteps: int):
+    """A ``should_stop`` that is true at its n-th call."""
+    calls = iter(range(1, microsteps + 1))
+    return lambda: next(calls) == microsteps
+
+
+def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer, target):
+    """h[t] and x[t+1] go in, alone with what came before; h[t+1] is asked for, whose logits are the target's law of x[t+2]."""
+    entry = max(trainer.buffer.mix(), key=lambda entry: entry.response)
+    vocabulary, head = target.model.embed_tokens.weight, target.lm_head.weight
+    logits = target(entry.tokens[None]).logits[0]
+    losses = []
+    for t in range(entry.prompt - 1, len(entry.tokens) - 2):
+        embedded, features = embedding(entry.tokens[1 : t + 2], vocabulary), entry.features[: t + 1].float()
+        predicted = trainer.drafter(embedded[None], features[None], torch.arange(t + 1)[None])[0, -1]
+        law = logits[t + 1].softmax(-1)  # the target's own law of x[t+2]
+        cross_entropy = -(law * (head @ predicted).log_softmax(-1)).sum()
+        losses.append(smooth_l1_loss(predicted, entry.features[t + 1].float()) + 0.1 * cross_entropy)
+    loss = trainer.micro_step(pack([Segment(entry, 0, entry.positions)]))
+    assert loss == pytest.approx(torch.stack(losses).mean().item(), rel=2e-3)  # the buffer rounds features to bfloat16
+
+
+def test_target_is_frozen(trainer, target):
+    before = {name: weight.clone() for name, weight in target.state_dict().items()}
+    trainer.train(after(3))
+    assert all(weight.grad is None for weight in target.parameters())
+    assert all(torch.equal(weight, before[name]) for name, weight in target.state_dict().items())
+    assert not any(weight.shape[0] == 48 for weight in trainer.weights().values())
+
+
+def test_training_raises_held_out_agreement(trainer):
+    report = trainer.train(after(60))
+    assert report.microsteps == 60
+    assert report.held_out_after > report.held_out_before + 0.15
+    assert report.held_out_after == trainer.evaluate().agreement
+
+
+def test_stops_after_the_micro_step_in_which_it_is_told_to(trainer):
+    report = trainer.train(after(1))
+    assert report.microsteps == 1
+    assert 0 < report.tokens <= 256
+
+
+def test_held_out_entries_are_never_trained_on(trainer, monkeypatch):
+    rows = []
+    monkeypatch.setattr("engine.drafter.trainer.pack", lambda row: rows.append(row) or pack(row))
+    list(trainer.one_pass())
+    trained = [segment.entry.id for row in rows for segment in row]
+    assert len(trained) == len(set(trained)) == 140
+    assert not any(number % 8 == 0 for number in trained)
+
+
+def test_nothing_to_train_on(target):
+    trainer = SpotTrainer(Drafter(target.config), DataBuffer(2**20), SpotConfig())
+    trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    report = trainer.train(after(1))
+    assert (report.microsteps, report.tokens, report.held_out_after) == (0, 0, 0.0)
+    assert trainer.evaluate().positions == 0
+
+
+def test_evaluation_of_a_perfect_drafter(trainer, monkeypatch):
+    monkeypatch.setattr(SpotTrainer, "_predict", lambda _, batch: (batch.targets[batch.trained].float(),) * 2)
+    evaluation = trainer.evaluate()
+    assert evaluation.agreement == 1.0
+    assert evaluation.acceptance == pytest.approx(1.0, abs=1e-5)
+
+
+def test_follows_a_new_target(trainer, target):
+    before = trainer.evaluate()
+    trainer.set_target(target.model.embed_tokens.weight, torch.randn_like(target.lm_head.weight))
+    assert trainer.evaluate().acceptance != before.acceptance
+
+
+def test_resumed_trainer_goes_on_as_if_it_had_not_stopped(trainer, target, buffer):
+    for batch in islice(trainer.one_pass(), 5):
+        trainer.micro_step(batch)
+    file = io.BytesIO()
+    torch.save(trainer.state_dict(), file)
+    file.seek(0)
+    resumed = SpotTrainer(Drafter(target.config), buffer, trainer.config)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    resumed.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    assert trainer.train(after(4)) == resumed.train(after(4))
+    for name, weight in trainer.weights().items():
+        assert torch.equal(weight, resumed.weights()[name])
+
+
+def test_merge_weighs_by_micro_steps():
+    ones, twos = {"a": torch.ones(2), "b": torch.ones(3)}, {"a": torch.full((2,), 2.0), "b": torch.full((3,), 4.0)}
+    merged = merge([(ones, 3), (twos, 1)])
+    assert merged["a"].tolist() == [1.25, 1.25]
+    assert merged["b"].tolist() == [1.75, 1.75, 1.75]
+    assert merge([(ones, 0), (twos, 5)])["b"].tolist() == [4.0] * 3
+
+
+def test_merge_needs_a_worker_that_trained():
+    with pytest.raises(ValueError, match="no worker"):
+        merge([({"a": torch.ones(1)}, 0)])
+
+
+def test_merging_two_workers_is_better_than_their_start(trainer, target, buffer):
+    start = trainer.weights()
+    other = SpotTrainer(Drafter(target.config), buffer, trainer.config, seed=7)
+    other.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    other.drafter.load_state_dict(start)
+    before = trainer.evaluate()
+    steps = [worker.train(after(30)).microsteps for worker in (trainer, other)]
+    assert not torch.equal(trainer.weights()["fc.weight"], other.weights()["fc.weight"])
+    trainer.drafter.load_state_dict(merge([(trainer.weights(), steps[0]), (other.weights(), steps[1])]))
+    assert trainer.evaluate().agreement > before.agreement + 0.1
