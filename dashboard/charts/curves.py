@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from backend.schemas import Series
 from dashboard.charts.series import finite, smoothed, thinned
-from dashboard.charts.theme import color, faded, figure
+from dashboard.charts.theme import color, faded, figure, label
 
 
 def rewards(runs: Mapping[str, Series], window: int = 5) -> go.Figure:
@@ -37,5 +37,5 @@ def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.F
             dots = {"size": 5, "color": faded(color(index), 0.35)}
             chart.add_scatter(x=steps, y=values, mode="markers", marker=dots, showlegend=False, hoverinfo="skip")
         line, mode = {"color": color(index), "width": 2.5}, "lines" if len(points) > 1 else "markers"
-        chart.add_scatter(x=steps, y=curve, name=name, mode=mode, line=line, hovertemplate=hover, showlegend=len(runs) > 1)
+        chart.add_scatter(x=steps, y=curve, name=label(name), mode=mode, line=line, hovertemplate=hover, showlegend=len(runs) > 1)
     return chart

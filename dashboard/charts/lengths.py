@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from backend.schemas import Lengths, Series
 from dashboard.charts.series import finite, thinned
-from dashboard.charts.theme import BLUE, ORANGE, VERMILION, color, figure
+from dashboard.charts.theme import BLUE, ORANGE, VERMILION, color, figure, label
 
 BINS = 48
 
@@ -62,7 +62,7 @@ def distributions(runs: Mapping[str, Sequence[int]], limit: int) -> go.Figure:
         counts, edges = _binned(lengths, limit)
         shares = (100 * counts / max(1, len(lengths))).tolist()
         line = {"color": color(index), "width": 2, "shape": "hv"}
-        chart.add_scatter(x=edges.tolist(), y=[*shares, shares[-1]], name=name, mode="lines", line=line, hovertemplate="%{y:.1f} %")
+        chart.add_scatter(x=edges.tolist(), y=[*shares, shares[-1]], name=label(name), mode="lines", line=line, hovertemplate="%{y:.1f} %")
     return chart.update_layout(showlegend=True).update_xaxes(range=[0, limit * 1.02])
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import plotly.graph_objects as go
 
 from backend.schemas import SpeculationStep
-from dashboard.charts.theme import BLUE, GREY, SKY, color, figure
+from dashboard.charts.theme import BLUE, GREY, SKY, color, figure, label
 
 
 def acceptance(steps: Sequence[SpeculationStep], last: int = 5) -> go.Figure:
@@ -68,9 +68,9 @@ def strategies(steps: Sequence[SpeculationStep]) -> go.Figure:
             text=[f"{used[bucket].seconds / (seconds[bucket] or 1):.0%}" for bucket in sorted(used)],
             textposition="outside",
             cliponaxis=False,
-            name=strategy,
+            name=label(strategy),
             marker_color=GREY if strategy == "off" else color(index - ("off" in tallies)),
-            hovertemplate=strategy + ": %{y:,.0f} tokens/s, %{text} of the time<extra></extra>",
+            hovertemplate="%{fullData.name}: %{y:,.0f} tokens/s, %{text} of the time<extra></extra>",
         )
     return chart.update_xaxes(type="category", categoryorder="array", categoryarray=list(names.values()))
 

@@ -1,5 +1,6 @@
 """One look for all charts: the Okabe-Ito palette, which colour-blind people can tell apart and which works on white and on black."""
 
+import html
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -36,3 +37,8 @@ def color(index: int) -> str:
 def faded(color: str, opacity: float) -> str:
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
+
+
+def label(text: str, length: int = 40) -> str:
+    """Foreign text for a legend or a category: shortened, and shown as text, since plotly would render tags."""
+    return html.escape(text if len(text) <= length else text[: length - 1] + "…", quote=False)

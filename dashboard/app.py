@@ -1,0 +1,20 @@
+"""Entry point of the dashboard: the pages and what they share."""
+
+from pathlib import Path
+
+import streamlit as st
+
+ASSETS = Path(__file__).with_name("assets")
+
+st.set_page_config(page_title="Longtail", page_icon=str(ASSETS / "icon.svg"), layout="wide")
+st.logo(str(ASSETS / "logo.svg"), size="large", icon_image=str(ASSETS / "icon.svg"))
+page = st.navigation(
+    [
+        st.Page("views/runs.py", title="Runs", icon="📋", url_path="runs", default=True),
+        st.Page("views/new.py", title="New run", icon="🚀", url_path="new"),
+        st.Page("views/run.py", title="Run", icon="📈", url_path="run", visibility="hidden"),
+        st.Page("views/compare.py", title="Compare", icon="⚖️", url_path="compare"),
+    ],
+    position="top",
+)
+page.run()

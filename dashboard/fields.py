@@ -1,0 +1,101 @@
+"""Form fields read off the JSON schema of a run's configuration: their kind, help, limits and defaults are written down there only."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["integer", "number", "boolean", "string", "choice"]
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One setting. ``path`` is dotted (``algorithm.steps``); ``nullable`` fields may be left empty."""
+
+    path: str
+    kind: Kind
+    help: str
+    default: Any
+    options: tuple[str, ...] = ()
+    nullable: bool = False
+
+
+def field(schema: Mapping[str, Any], path: str, config: Config) -> Field:
+    """The field at ``path``; of a union's members the one that ``config`` names, else the first. KeyError if the schema has none."""
+    node: Mapping[str, Any] = schema
+    *parents, name = path.split(".")
+    section: Any = config
+    for parent in parents:
+        node = _member(schema, node["properties"][parent], section.get(parent, {}))
+        section = section.get(parent, {})
+    properties = _member(schema, node, section)["properties"]
+    union = _union(schema, path, name)
+    return union or _leaf(path, properties[name])
+
+
+def value(config: Config, field: Field) -> Any:
+    """What ``config`` says, or else the default."""
+    node: Any = config
+    for part in field.path.split("."):
+        if not isinstance(node, dict) or part not in node:
+            return field.default
+        node = node[part]
+    return node
+
+
+def changed(config: Config, path: str, value: Any) -> Config:
+    """A copy of ``config`` with ``value`` at ``path``. Another member of a union (``task.name``) starts with no settings of the old one."""
+    result = deepcopy(config)
+    *parents, name = path.split(".")
+    section = result
+    for parent in parents:
+        if not isinstance(section.get(parent), dict):
+            section[parent] = {}
+        section = section[parent]
+    if name == "name" and parents and section.get(name) != value:
+        section.clear()
+    section[name] = value
+    return result
+
+
+def _member(schema: Mapping[str, Any], node: Mapping[str, Any], section: Any) -> Mapping[str, Any]:
+    """``node`` behind its reference, or the member of its union that ``section`` names."""
+    if "discriminator" in node:
+        mapping = node["discriminator"]["mapping"]
+        name = section.get(node["discriminator"]["propertyName"]) if isinstance(section, dict) else None
+        node = {"$ref": mapping.get(name, next(iter(mapping.values())))}
+    if "$ref" in node:
+        target: Mapping[str, Any] = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        return target
+    return node
+
+
+def _union(schema: Mapping[str, Any], path: str, name: str) -> Field | None:
+    """The field that chooses among a union's members, if ``path`` is one (``task.name``)."""
+    parent = schema["properties"].get(path.split(".")[0], {})
+    discriminator = parent.get("discriminator", {})
+    if path.count(".") != 1 or discriminator.get("propertyName") != name:
+        return None
+    options = tuple(discriminator["mapping"])
+    return Field(path, "choice", parent.get("description", ""), options[0], options)
+
+
+def _leaf(path: str, node: Mapping[str, Any]) -> Field:
+    members = [member for member in node.get("anyOf", [node]) if member.get("type") != "null"]
+    nullable = "anyOf" in node and len(members) < len(node["anyOf"])
+    shape = {**node, **members[0]}
+    options = tuple(shape.get("enum", ()))
+    kind: Kind = "choice" if options else shape["type"]
+    return Field(path, kind, _help(shape), node.get("default"), options, nullable)
+
+
+def _help(shape: Mapping[str, Any]) -> str:
+    bounds = [
+        f"{words} {shape[key]:g}"
+        for key, words in (("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
+        if key in shape
+    ]
+    text = shape.get("description", "")
+    limits = ", ".join(bounds)
+    return f"{text} ({limits})" if text and limits else text or limits

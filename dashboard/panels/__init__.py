@@ -1,0 +1,1 @@
+"""Parts of the pages: each draws one thing from data that it is given."""

@@ -1,0 +1,84 @@
+"""The form of a run's main settings. What the API says about a field is shown under it."""
+
+from collections.abc import Mapping, Sequence
+from math import floor, log10
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dashboard.fields import Config, Field, changed, field, value
+from dashboard.formats import plain
+
+TASK_FIELDS: Mapping[str, Sequence[tuple[str, str]]] = {
+    "countdown": (("task.four_numbers", "Share of hard problems"),),
+    "math": (("task.path", "Data file"), ("task.question", "Question column"), ("task.answer", "Answer column")),
+}
+GROUPS: Mapping[str, Sequence[tuple[str, str]]] = {
+    "Run": (("name", "Name"), ("seed", "Seed"), ("model.path", "Model")),
+    "Task": (("task.name", "Task"),),
+    "Training": (
+        ("algorithm.steps", "Steps"),
+        ("algorithm.prompts_per_step", "Prompts a step"),
+        ("algorithm.group_size", "Responses for each prompt"),
+        ("algorithm.learning_rate", "Learning rate"),
+        ("algorithm.kl_coefficient", "KL coefficient"),
+    ),
+    "Rollout": (
+        ("rollout.max_new_tokens", "Longest response (tokens)"),
+        ("rollout.temperature", "Temperature"),
+        ("rollout.max_batch", "Largest batch"),
+    ),
+    "Speculation": (
+        ("speculation.enabled", "Speculative rollout"),
+        ("speculation.threshold", "Speculate up to (requests)"),
+        ("drafter.spot.enabled", "Train the drafter in idle time"),
+    ),
+    "Machine": (("cluster.workers", "Workers"), ("cluster.threads_per_worker", "CPU threads a worker"), ("cluster.device", "Device")),
+}
+
+
+def form(schema: Mapping[str, Any], config: Config, edition: int) -> tuple[Config, dict[str, DeltaGenerator]]:
+    """Draws the form; gives ``config`` with what the user changed, and by field the place for what is wrong with it.
+
+    A new ``edition`` makes the widgets forget what was typed.
+    """
+    columns = st.columns(3)
+    slots: dict[str, DeltaGenerator] = {}
+    for index, (group, entries) in enumerate(GROUPS.items()):
+        with columns[index % 3], st.container(border=True):
+            st.markdown(f"**{group}**")
+            for path, label in entries:
+                config = _edit(schema, config, path, label, edition)
+                slots[path] = st.empty()
+                if path == "task.name":
+                    for part, part_label in TASK_FIELDS.get(value(config, field(schema, path, config)), ()):
+                        config = _edit(schema, config, part, part_label, edition)
+                        slots[part] = st.empty()
+    return config, slots
+
+
+def _edit(schema: Mapping[str, Any], config: Config, path: str, label: str, edition: int) -> Config:
+    spec = field(schema, path, config)
+    before = value(config, spec)
+    after = _widget(spec, label, before, f"{path}-{edition}")
+    return config if after == before else changed(config, path, after)
+
+
+def _widget(spec: Field, label: str, before: Any, key: str) -> Any:
+    help = plain(spec.help) if spec.help else None
+    if spec.kind == "choice":
+        return st.selectbox(label, spec.options, spec.options.index(before) if before in spec.options else 0, key=key, help=help)
+    if spec.kind == "boolean":
+        return st.toggle(label, bool(before), key=key, help=help)
+    if spec.kind == "integer" and isinstance(before, int):
+        return st.number_input(label, value=before, step=1, key=key, help=help)
+    if spec.kind == "number" and isinstance(before, int | float):
+        return st.number_input(label, value=float(before), step=_step(spec.default), format="%g", key=key, help=help)
+    text = st.text_input(label, "" if before is None else str(before), key=key, help=help)
+    return None if spec.nullable and not text else text
+
+
+def _step(default: Any) -> float:
+    """A tenth of the default's magnitude or less: 2e-4 moves by 1e-5."""
+    return float(10.0 ** floor(log10(default or 1.0) - 0.5))

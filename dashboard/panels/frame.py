@@ -1,0 +1,39 @@
+"""What panels share: a titled frame, a chart in it, the colour of a state."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from backend.schemas import RunState
+
+Color = Literal["gray", "blue", "green", "red", "orange"]
+STATE_COLORS: dict[RunState, Color] = {
+    "queued": "gray",
+    "starting": "blue",
+    "running": "blue",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "orange",
+}
+CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]}
+
+
+@contextmanager
+def panel(title: str, help: str | None = None) -> Iterator[None]:
+    with st.container(border=True, height="stretch"):
+        st.markdown(f"**{title}**", help=help)
+        yield
+
+
+def chart(figure: go.Figure, key: str) -> None:
+    """``key`` keeps the reader's zoom while the data grows."""
+    st.plotly_chart(figure, key=key, config=CHART)
+
+
+def empty(message: str) -> None:
+    """Stands in for a chart that has no data yet."""
+    with st.container(height=240, border=False, horizontal_alignment="center", vertical_alignment="center"):
+        st.caption(message, text_alignment="center")

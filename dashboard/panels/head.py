@@ -1,0 +1,75 @@
+"""Top of the run page: name, state, progress, and what to do with the run."""
+
+from datetime import UTC, datetime
+from statistics import median
+
+import streamlit as st
+
+from backend.client import ApiError
+from backend.schemas import Run, Series
+from dashboard.charts.series import finite
+from dashboard.connection import client
+from dashboard.formats import ago, duration, number, plain
+from dashboard.pairs import speculates
+from dashboard.panels.frame import STATE_COLORS
+
+PACE_STEPS = 10
+
+
+def title(run: Run, partner: Run | None) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.header(plain(run.name), anchor=False, width="content")
+        st.badge("TLT" if speculates(run.config) else "plain", color="violet" if speculates(run.config) else "gray")
+        for tag in run.tags:
+            st.badge(plain(tag), color="gray")
+        st.space("stretch")
+        if partner is not None and st.button(f"Compare with {plain(partner.name)}"):
+            first, second = (run, partner) if speculates(partner.config) else (partner, run)
+            st.switch_page("views/compare.py", query_params={"runs": f"{first.id},{second.id}"})
+        if not run.finished and st.button("Cancel run", disabled=run.cancel_requested):
+            confirm_cancel(run.id, run.name)
+    started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
+    attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
+    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}")
+
+
+@st.dialog("Cancel this run?")
+def confirm_cancel(run_id: str, name: str) -> None:
+    st.write(f"{plain(name)} stops within seconds and cannot be resumed. What it has written stays.")
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        if st.button("Keep running"):
+            st.rerun()
+        if st.button("Cancel the run", type="primary"):
+            try:
+                client().cancel(run_id)
+            except ApiError as error:
+                st.error(plain(str(error)))
+            else:
+                st.rerun()
+
+
+def failure(run: Run) -> None:
+    if run.state == "failed":
+        st.error(f"**This run failed** ({plain(run.error_code or 'error')}) at step {run.step} of {run.steps}.", icon="❌")
+        st.code(run.error or "no reason was recorded", language=None, wrap_lines=True)
+
+
+def progress(run: Run, seconds: Series) -> None:
+    """State, step k of N, pace and time left."""
+    state = "cancelling" if run.cancel_requested and not run.finished else run.state
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.badge(state, color=STATE_COLORS[run.state])
+        st.progress(min(1.0, run.step / run.steps), text=f"step **{run.step}** of {run.steps} · {_pace(run, seconds)}")
+
+
+def _pace(run: Run, seconds: Series) -> str:
+    recent = [value for _, value in finite(seconds)][-PACE_STEPS:]
+    if run.finished:
+        whole = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else None
+        return f"took {duration(whole)}" if whole else "never started"
+    if not recent:
+        return "waiting for a worker" if run.state == "queued" else "the first step is under way"
+    left = (run.steps - run.step) * median(recent)
+    rate = run.summary.get("tokens_per_second")
+    speed = f" · {number(rate, 0)} tokens/s in rollout" if rate else ""
+    return f"{duration(median(recent))} a step{speed} · about {duration(left)} left"

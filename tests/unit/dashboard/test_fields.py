@@ -1,0 +1,56 @@
+from typing import Any
+
+import pytest
+
+from dashboard.fields import changed, field, value
+from engine.config import RunConfig
+
+SCHEMA = RunConfig.model_json_schema()
+
+
+def test_a_field_carries_the_schema_s_help_limits_and_default() -> None:
+    steps = field(SCHEMA, "algorithm.steps", {})
+    assert (steps.kind, steps.default, steps.help) == ("integer", 100, "RL steps (at least 1, at most 1e+06)")
+    assert field(SCHEMA, "algorithm.learning_rate", {}).help == "above 0, at most 1"
+
+
+def test_choices_come_from_enums_and_from_unions() -> None:
+    assert field(SCHEMA, "cluster.device", {}).options == ("auto", "cpu", "cuda")
+    task = field(SCHEMA, "task.name", {})
+    assert (task.kind, task.options, task.default) == ("choice", ("countdown", "math"), "countdown")
+
+
+def test_fields_of_a_union_are_those_of_the_chosen_member() -> None:
+    assert field(SCHEMA, "task.four_numbers", {}).kind == "number"
+    assert field(SCHEMA, "task.path", {"task": {"name": "math"}}).kind == "string"
+    with pytest.raises(KeyError):
+        field(SCHEMA, "task.path", {})
+
+
+def test_a_field_that_may_be_null_is_nullable() -> None:
+    path = field(SCHEMA, "drafter.path", {})
+    assert (path.kind, path.nullable, path.default) == ("string", True, "builtin")
+
+
+def test_nested_booleans() -> None:
+    assert field(SCHEMA, "drafter.spot.enabled", {}).kind == "boolean"
+
+
+def test_value_is_the_configuration_s_or_the_default() -> None:
+    steps = field(SCHEMA, "algorithm.steps", {})
+    assert value({"algorithm": {"steps": 3}}, steps) == 3
+    assert value({"algorithm": {}}, steps) == 100
+    assert value({"algorithm": "nonsense"}, steps) == 100
+
+
+def test_changed_leaves_the_original_alone() -> None:
+    before: dict[str, Any] = {"algorithm": {"steps": 3}}
+    assert changed(before, "algorithm.group_size", 4) == {"algorithm": {"steps": 3, "group_size": 4}}
+    assert before == {"algorithm": {"steps": 3}}
+    assert changed({}, "drafter.spot.enabled", False) == {"drafter": {"spot": {"enabled": False}}}
+
+
+def test_another_task_forgets_the_settings_of_the_old_one() -> None:
+    before: dict[str, Any] = {"name": "run", "task": {"name": "countdown", "four_numbers": 0.5}}
+    assert changed(before, "task.name", "math")["task"] == {"name": "math"}
+    assert changed(before, "name", "other") == {**before, "name": "other"}

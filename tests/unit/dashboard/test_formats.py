@@ -1,0 +1,46 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dashboard.formats import ago, duration, number, percent, plain, size, times
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0.417, "0.42 s"),
+        (9.994, "9.99 s"),
+        (9.996, "10.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (245, "4 min 5 s"),
+        (3599.6, "1 h 0 min"),
+        (7980, "2 h 13 min"),
+        (273_600, "3 d 4 h"),
+    ],
+)
+def test_duration_has_two_units_at_most(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_missing_numbers_are_dashes() -> None:
+    assert {number(None), percent(None), times(None)} == {"–"}
+
+
+def test_numbers_carry_their_units() -> None:
+    assert (number(12345.678, 1), percent(0.834), times(1.8249)) == ("12,345.7", "83 %", "1.82×")
+    assert [size(n) for n in (999, 50_000, 12_300_000, 5_000_000_000)] == ["999 B", "50.0 kB", "12.3 MB", "5.0 GB"]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3, "just now"), (61, "1 min ago"), (7300, "2 h ago"), (200_000, "2 d ago")])
+def test_ago(seconds: int, text: str) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    assert ago(now - timedelta(seconds=seconds), now) == text
+
+
+def test_plain_escapes_every_markdown_character_and_parts_shortcodes() -> None:
+    assert plain("<b>*x*</b>") == r"\<b\>\*x\*\</b\>"
+    assert plain("![a](http://h/x.png)") == "\\!\\[a\\]\\(http\\://h/x\\.png\\)"
+    assert ":material" not in plain(":material/home:").replace("\\", "")
+    assert plain("a\n\n# b") == r"a \# b"
