@@ -82,6 +82,11 @@ class ArmStatistics(BaseModel):
     accepted: int
     seconds: float
 
+    def plus(self, other: "ArmStatistics") -> "ArmStatistics":
+        """The same arm's use by two workers together."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in ("pulls", "requests", "accepted", "seconds")}
+        return self.model_copy(update=sums)
+
 
 class Speculation(Event):
     """Speculation in one step. ``accepted_by_position[i]`` of ``drafted_by_position[i]`` drafted tokens were accepted at depth i."""

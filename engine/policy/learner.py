@@ -4,6 +4,7 @@ import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -99,6 +100,10 @@ class Learner:
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights by Hugging Face name, without a copy; a tied weight has one entry, as in a saved folder."""
         return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+
+    def export(self, folder: Path) -> None:
+        """Writes the policy as a Hugging Face folder, without a tokenizer."""
+        self._model.save_pretrained(folder)
 
     def state(self) -> dict[str, Any]:
         """``model`` (weights, without a copy) and ``optimizer`` (tensors and plain values)."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Literal, Protocol
 
 from torch import Tensor
@@ -54,6 +55,25 @@ class RolloutStatistics:
     drafted_by_position: list[int] = field(default_factory=list)
     accepted_by_position: list[int] = field(default_factory=list)
     arms: list[ArmStatistics] = field(default_factory=list)
+
+    def add(self, other: "RolloutStatistics") -> None:
+        """Adds another worker's totals; equal arms are added up."""
+        self.seconds += other.seconds
+        self.decode_steps += other.decode_steps
+        self.tokens += other.tokens
+        self.speculative_requests += other.speculative_requests
+        self.speculative_tokens += other.speculative_tokens
+        self.drafted_by_position = _sums(self.drafted_by_position, other.drafted_by_position)
+        self.accepted_by_position = _sums(self.accepted_by_position, other.accepted_by_position)
+        arms = {(arm.bucket, arm.strategy): arm for arm in self.arms}
+        for arm in other.arms:
+            mine = arms.get((arm.bucket, arm.strategy))
+            arms[arm.bucket, arm.strategy] = arm if mine is None else mine.plus(arm)
+        self.arms = [arms[key] for key in sorted(arms)]
+
+
+def _sums(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip_longest(left, right, fillvalue=0)]
 
 
 class RolloutEngine(Protocol):

@@ -1,0 +1,47 @@
+"""``python -m engine run CONFIG.yaml --out FOLDER [--resume]``: one run without any backend. Exit code 2: a mistake the user can mend."""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from engine.config import load
+from engine.errors import LongtailError
+from engine.events import EventWriter, Log
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        config = load(options.config)
+        from engine.run import run  # here, so that a wrong config is told before torch is loaded
+
+        run(config, options.out, options.resume)
+    except LongtailError as error:
+        events = EventWriter(options.out / "events.jsonl")
+        events.write(Log(level="error", message=str(error), code=error.code))
+        events.close()
+        print(f"{error.code} error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _terminate(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m engine", description="Longtail's engine, on its own")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="train")
+    run.add_argument("config", type=Path, help="run configuration (YAML)")
+    run.add_argument("--out", type=Path, required=True, help="folder for events, checkpoints and artifacts")
+    run.add_argument("--resume", action="store_true", help="go on from the newest checkpoint in --out")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

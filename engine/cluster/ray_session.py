@@ -1,0 +1,59 @@
+"""A private Ray on loopback for one run, or a connection to a cluster that is already there."""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.config import ClusterConfig
+
+PREFIX = "longtail-ray-"
+OBJECT_STORE_BYTES = 512 * 2**20
+
+
+@contextmanager
+def ray_session(cluster: ClusterConfig) -> Iterator[None]:
+    """Ray is up inside the block and gone after it, with its temporary folder. Never touches another Ray on this machine."""
+    folder: Path | None = None
+    if cluster.ray_address is None:
+        _sweep()
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))  # short: unix socket paths end at 107 bytes
+        _isolate()
+    import ray
+
+    if folder is None:
+        ray.init(address=cluster.ray_address, log_to_driver=False)
+    else:
+        ray.init(
+            num_cpus=cluster.workers * cluster.threads_per_worker,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            log_to_driver=False,
+            _temp_dir=str(folder),
+        )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _isolate() -> None:
+    """Loopback ports only, a token of this session's own, no usage report. Ray reads these when it is first imported."""
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+
+
+def _sweep() -> None:
+    """Removes the temporary folders of runs whose process was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        owner = folder.name.removeprefix(PREFIX).split("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,77 @@
+"""The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.config import RunConfig
+from engine.drafter.buffer import DataBuffer
+from engine.drafter.export import load_drafter_folder
+from engine.drafter.model import Drafter
+from engine.drafter.trainer import SpotTrainer, TrainingReport
+from engine.models.folder import ASSETS, BUILT_IN
+from engine.policy.batch import Row
+from engine.policy.learner import Inferred
+
+Weights = dict[str, Tensor]
+
+
+class Spot:
+    """``published`` are the weights that every engine holds: each session starts from them."""
+
+    def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int) -> None:
+        torch.manual_seed(config.seed)  # a random drafter is the same on every worker
+        drafter = Drafter(target.config)
+        folder = _folder(config)
+        if folder is not None:
+            drafter.load_state_dict(load_drafter_folder(folder, target.config))
+        self._target = target
+        self._buffer = DataBuffer(config.drafter.spot.buffer_bytes)
+        self._trainer = SpotTrainer(drafter.to(target.device), self._buffer, config.drafter.spot, seed=config.seed + rank)
+        self.published: Weights = self._trainer.weights()
+        self.follow()
+
+    def follow(self) -> None:
+        """Takes the target's embedding and head as they are now."""
+        head = self._target.get_output_embeddings()
+        self._trainer.set_target(self._target.get_input_embeddings().weight, head.weight)
+
+    def remember(self, step: int, rows: Sequence[Row], inferred: Sequence[Inferred]) -> None:
+        """Keeps the responses of ``step`` for later sessions."""
+        for row, found in zip(rows, inferred, strict=True):
+            if found.features is not None:
+                self._buffer.add(step, row.tokens, row.prompt_length, found.features)
+
+    def train(self, should_stop: Callable[[], bool]) -> TrainingReport | None:
+        """A session; None if there is nothing to train on yet."""
+        return self._trainer.train(should_stop) if self._buffer.mix() else None
+
+    def weights(self) -> Weights:
+        """What the last session made of the published weights."""
+        return self._trainer.weights()
+
+    def adopt(self, weights: Mapping[str, Tensor] | None) -> None:
+        """Takes a newly published version; None goes back to the published one."""
+        self.published = dict(weights) if weights is not None else self.published
+        self._trainer.drafter.load_state_dict(self.published)
+
+    def save(self, path: Path) -> None:
+        """Writes buffer and trainer beside each other, under names that start with ``path``'s."""
+        self._buffer.save(path.with_suffix(".buffer.safetensors"))
+        torch.save(self._trainer.state_dict(), path.with_suffix(".trainer.pt"))
+
+    def load(self, path: Path) -> None:
+        self._buffer.restore(path.with_suffix(".buffer.safetensors"))
+        self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
+        self.published = self._trainer.weights()
+
+
+def _folder(config: RunConfig) -> Path | None:
+    """Where the first drafter is; None for random weights, which the built-in choice also means where no drafter comes with the model."""
+    if config.drafter.path != "builtin":
+        return Path(config.drafter.path) if config.drafter.path else None
+    folder = ASSETS / f"{config.model.path}-drafter"
+    return folder if config.model.path in BUILT_IN and folder.is_dir() else None

@@ -1,0 +1,168 @@
+"""One worker: its rollout engine, its share of the learner, and its spot trainer. Plain Python; ``group.py`` makes it a Ray actor."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from engine.cluster.spot import Spot
+from engine.config import RunConfig
+from engine.drafter.export import Card, write_drafter_folder
+from engine.drafter.trainer import TrainingReport
+from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
+from engine.policy.batch import Row
+from engine.policy.learner import Learner
+from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
+from engine.rollout.native.engine import NativeEngine
+
+
+@dataclass(frozen=True)
+class RolloutShare:
+    """What one worker generated, until ``ended`` (seconds since the epoch)."""
+
+    completions: list[Completion]
+    statistics: RolloutStatistics
+    ended: float
+
+
+@dataclass(frozen=True)
+class LearnShare:
+    """The training metrics (global, so equal on every worker), this worker's seconds, and the checksum of its weights."""
+
+    metrics: dict[str, float]
+    inference_seconds: float
+    update_seconds: float
+    sync_seconds: float
+    checksum: str
+
+
+class Worker:
+    """Created once per run and rank. ``rendezvous`` is a torch.distributed init method that all ranks share."""
+
+    def __init__(self, rank: int, config: RunConfig, rendezvous: str) -> None:
+        torch.set_num_threads(config.cluster.threads_per_worker)
+        torch.set_flush_denormal(True)
+        self.rank = rank
+        self.device = _device(config)
+        workers = config.cluster.workers
+        if workers > 1:
+            backend = "nccl" if self.device.type == "cuda" else "gloo"
+            dist.init_process_group(backend, init_method=rendezvous, rank=rank, world_size=workers)
+        folder = resolve(config.model.path)
+        model = load_model(folder, torch.float32)
+        self._model_config = model.config
+        self._tokenizer = load_tokenizer(folder)
+        self.learner = Learner(
+            model,
+            config.algorithm,
+            config.rollout.temperature,
+            self.device,
+            dist.group.WORLD if workers > 1 else None,
+            capture_features=config.speculation.enabled and config.drafter.spot.enabled,
+        )
+        self.spot = Spot(config, model, rank) if config.speculation.enabled else None
+        self.engine = NativeEngine(
+            model.config,
+            self.learner.weights(),
+            rollout=config.rollout,
+            speculation=config.speculation if config.speculation.enabled else None,
+            drafter_weights=self.spot.published if self.spot else None,
+            end_tokens=end_tokens(model, self._tokenizer),
+            device=self.device,
+            dtype=getattr(torch, config.model.dtype),
+            seed=config.seed + rank,
+        )
+        self._halt = threading.Event()
+
+    def facts(self) -> dict[str, str]:
+        """Parameters and device of the policy."""
+        parameters = sum(weight.numel() for weight in self.learner.weights().values())
+        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
+        return {"parameters": str(parameters), "device": name}
+
+    def rollout(self, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
+        """Generates this worker's share."""
+        self._halt.clear()
+        completions = self.engine.generate(requests, sampling)
+        return RolloutShare(completions, self.engine.take_statistics(), time.time())
+
+    def train_drafter(self) -> TrainingReport | None:
+        """Trains the drafter until ``halt``; None if there is nothing to train on yet."""
+        return self.spot.train(self._halt.is_set) if self.spot else None
+
+    def halt(self) -> None:
+        """Ends ``train_drafter`` after its current micro-step. Called from another thread."""
+        self._halt.set()
+
+    def learn(self, rows: Sequence[Row], step: int) -> LearnShare:
+        """Inference, policy update with all other workers, and new weights into the rollout engine."""
+        began = time.perf_counter()
+        inferred = self.learner.infer(rows)
+        if self.spot:
+            self.spot.remember(step, rows, inferred)
+        inferred_at = time.perf_counter()
+        metrics = self.learner.update(rows, inferred, step)
+        updated_at = time.perf_counter()
+        weights = self.learner.weights()
+        self.engine.load_target(weights, step + 1)
+        if self.spot:
+            self.spot.follow()
+        synced_at = time.perf_counter()
+        return LearnShare(metrics, inferred_at - began, updated_at - inferred_at, synced_at - updated_at, self.learner.checksum())
+
+    def save(self, folder: Path) -> None:
+        """Writes this worker's part of the resume unit; the policy, equal everywhere, is rank 0's to write."""
+        if self.rank == 0:
+            torch.save(self.learner.state(), folder / "policy.pt")
+        versions = {"target": self.engine.target_version, "drafter": self.engine.drafter_version, "tuner": self.engine.tuner_state()}
+        (folder / f"engine_{self.rank}.json").write_text(json.dumps(versions), encoding="utf-8")
+        if self.spot:
+            self.spot.save(folder / f"spot_{self.rank}")
+
+    def load(self, folder: Path) -> int:
+        """Goes on from ``folder``; returns the drafter's version. A worker that is new to the run takes over rank 0's drafter."""
+        self.learner.load_state(torch.load(folder / "policy.pt", map_location=self.device, weights_only=True))
+        rank = self.rank if (folder / f"engine_{self.rank}.json").exists() else 0
+        versions = json.loads((folder / f"engine_{rank}.json").read_text(encoding="utf-8"))
+        self.engine.load_target(self.learner.weights(), versions["target"])
+        self.engine.load_tuner_state(versions["tuner"])
+        if self.spot:
+            self.spot.load(folder / f"spot_{rank}")
+            self.engine.load_drafter(self.spot.published, versions["drafter"])
+        return int(versions["drafter"])
+
+    def export(self, folder: Path, card: Card) -> list[Path]:
+        """Writes the policy, and the drafter if there is one, as Hugging Face folders; returns those."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.learner.export(folder / "policy")
+        self._tokenizer.save_pretrained(folder / "policy")
+        if not self.spot:
+            return [folder / "policy"]
+        write_drafter_folder(folder / "drafter", self.spot.published, self._model_config, card)
+        return [folder / "policy", folder / "drafter"]
+
+    def drafter_weights(self) -> dict[str, Tensor]:
+        """The spot trainer's current weights."""
+        return self._require_spot().weights()
+
+    def publish(self, weights: Mapping[str, Tensor] | None, version: int) -> None:
+        """Takes ``weights`` as the drafter of ``version``, in engine and trainer; None undoes what was trained since the last version."""
+        self._require_spot().adopt(weights)
+        if weights is not None:
+            self.engine.load_drafter(weights, version)
+
+    def _require_spot(self) -> Spot:
+        assert self.spot is not None, "the plain baseline has no drafter"
+        return self.spot
+
+
+def _device(config: RunConfig) -> torch.device:
+    if config.cluster.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(config.cluster.device)

@@ -1,0 +1,129 @@
+"""What happened in a step, as events. Pure: results in, events out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from statistics import fmean, pstdev
+
+from engine.cluster.group import Learning, Published
+from engine.cluster.tail import Rollout
+from engine.config import RunConfig
+from engine.events import AnyEvent, DrafterTrained, RolloutFinished, RunStarted, Sample, Speculation, StepFinished, WorkerSpan
+from engine.tasks.base import Prompt
+
+SAMPLES = 2
+PACKAGES = ("torch", "transformers", "ray", "numpy")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Everything that one RL step brought; times are seconds since the epoch."""
+
+    index: int
+    began: float
+    ended: float
+    prompts: Sequence[Prompt]
+    rollout: Rollout
+    rewards: Sequence[float]
+    rewarded: float
+    learning: Learning
+    published: Published | None
+
+
+def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> RunStarted:
+    """The first event of an attempt."""
+    return RunStarted(
+        first_step=first_step,
+        steps=config.algorithm.steps,
+        workers=config.cluster.workers,
+        model_parameters=int(facts["parameters"]),
+        device=facts["device"],
+        packages={name: version(name) for name in PACKAGES},
+    )
+
+
+def events(step: Step, responses: Sequence[str]) -> Iterator[AnyEvent]:
+    """The events of a step; the one that sums it up comes last. ``responses`` are the decoded completions."""
+    yield from _spans(step)
+    completions = step.rollout.completions
+    yield RolloutFinished(
+        step=step.index,
+        lengths=[len(completion.tokens) for completion in completions],
+        truncated=sum(completion.finish == "length" for completion in completions),
+    )
+    statistics = step.rollout.statistics
+    if statistics.arms:
+        yield Speculation(
+            step=step.index,
+            arms=statistics.arms,
+            drafted_by_position=statistics.drafted_by_position,
+            accepted_by_position=statistics.accepted_by_position,
+        )
+    if step.published:
+        yield _drafter(step, step.published)
+    yield from _samples(step, responses)
+    yield _summary(step)
+
+
+def _spans(step: Step) -> Iterator[WorkerSpan]:
+    for span in step.rollout.spans:
+        yield WorkerSpan(step=step.index, worker=span.worker, state=span.activity, start=span.start, end=span.end)
+    for worker in sorted({span.worker for span in step.rollout.spans}):
+        yield WorkerSpan(step=step.index, worker=worker, state="UPDATE", start=step.rollout.ended, end=step.ended)
+
+
+def _drafter(step: Step, published: Published) -> DrafterTrained:
+    report = published.report
+    return DrafterTrained(
+        step=step.index,
+        drafter_version=published.version,
+        published=published.accepted,
+        reason=published.reason,
+        microsteps=report.microsteps,
+        tokens=report.tokens,
+        loss=report.loss,
+        held_out_before=report.held_out_before,
+        held_out_after=report.held_out_after,
+    )
+
+
+def _samples(step: Step, responses: Sequence[str]) -> Iterator[Sample]:
+    """The longest and the shortest response of the step."""
+    order = sorted(range(len(responses)), key=lambda index: len(responses[index]))
+    group = len(responses) // len(step.prompts)
+    for index in dict.fromkeys([order[-1], order[0]][:SAMPLES]):
+        yield Sample(step=step.index, prompt=step.prompts[index // group].text, response=responses[index], reward=step.rewards[index])
+
+
+def _summary(step: Step) -> StepFinished:
+    rollout, statistics, learning = step.rollout, step.rollout.statistics, step.learning
+    rollout_seconds = rollout.ended - step.began
+    sync = step.ended - step.rewarded - learning.inference_seconds - learning.update_seconds
+    tokens = sum(len(completion.tokens) for completion in rollout.completions)
+    return StepFinished(
+        step=step.index,
+        seconds=step.ended - step.began,
+        phases={
+            "rollout": rollout_seconds,
+            "reward": step.rewarded - rollout.ended,
+            "inference": learning.inference_seconds,
+            "update": learning.update_seconds,
+            "sync": sync,
+        },
+        metrics={
+            "reward_mean": fmean(step.rewards),
+            "reward_std": pstdev(step.rewards),
+            "response_tokens": tokens / len(rollout.completions),
+            "tokens_per_second": tokens / rollout_seconds,
+            "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),
+            "idle_seconds": rollout.seconds("IDLE", "TRAINING"),
+            "trained_seconds": rollout.seconds("TRAINING"),
+            "drafter_version": float(rollout.completions[0].drafter_version),
+            **learning.metrics,
+        },
+    )
+
+
+def accept_length(tokens: int, requests: int) -> float:
+    """Tokens that a speculative target pass brings a request, its own token included; 1.0 without speculation."""
+    return tokens / requests if requests else 1.0
