@@ -1,0 +1,155 @@
+"""Everything on one machine: API, job worker and dashboard as child processes on loopback. ``longtail up`` runs it."""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+from backend.database import Database
+from backend.home import announce, environment, only_one
+from backend.migrate import upgrade
+from backend.parts import Part, StackError, answers, free_port
+from backend.settings import Settings
+
+DASHBOARD_PORT = 8501
+START_SECONDS = 120.0
+POLL_SECONDS = 0.25
+RESTARTS = 5
+STEADY_SECONDS = 60.0
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+class Stack:
+    """``with Stack(home=folder) as stack: Longtail(stack.url)``. All parts are healthy inside the block and gone after it.
+
+    A port of None is the usual one if it is free, and 0 any free one. StackError if a part does not come up, a given port is
+    taken, or another stack serves this home.
+    """
+
+    def __init__(
+        self,
+        home: Path | None = None,
+        *,
+        dashboard: bool = True,
+        port: int | None = None,
+        dashboard_port: int | None = None,
+        settings: Settings | None = None,
+        say: Callable[[str], None] = _print,
+    ) -> None:
+        base = settings or Settings()
+        self.settings = base.model_copy(update={"home": (home or base.home).absolute(), "port": free_port(base.host, port, base.port)})
+        self.url = f"http://{base.host}:{self.settings.port}"
+        self.dashboard_url = f"http://{base.host}:{free_port(base.host, dashboard_port, DASHBOARD_PORT)}" if dashboard else None
+        self._say = say
+        self._parts: list[Part] = []
+        self._stopping = threading.Event()
+        self._failure: StackError | None = None
+        self._resources = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as resources:
+            resources.enter_context(only_one(self.settings))
+            _migrate(self.settings)
+            self._parts = self._make_parts()
+            for part in self._parts:
+                resources.callback(part.stop)
+                part.start()
+            self._announce()
+            deadline = time.monotonic() + START_SECONDS
+            for part in self._parts:
+                part.wait_until_healthy(deadline)
+            supervisor = threading.Thread(target=self._supervise, name="supervisor")
+            supervisor.start()
+            resources.callback(supervisor.join)
+            resources.callback(self._stopping.set)
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._resources.close()
+
+    def wait(self) -> None:
+        """Blocks until a part cannot be kept alive; StackError says which."""
+        self._stopping.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _make_parts(self) -> list[Part]:
+        surroundings = environment(self.settings) | {"LONGTAIL_URL": self.url}
+        logs = self.settings.home / "logs"
+
+        def part(name: str, healthy: str, *command: str) -> Part:
+            return Part(name, (sys.executable, "-m", *command), surroundings, logs / f"{name}.log", answers(healthy))
+
+        address = ("--host", self.settings.host, "--port", str(self.settings.port))
+        parts = [
+            part("api", f"{self.url}/healthz", "uvicorn", "backend.api.app:create_app", "--factory", "--no-access-log", *address),
+            part("worker", f"{self.url}/readyz", "backend.jobs.worker"),
+        ]
+        if self.dashboard_url is not None:
+            host, _, port = self.dashboard_url.removeprefix("http://").rpartition(":")
+            parts.append(part("dashboard", f"{self.dashboard_url}/_stcore/health", "dashboard", "--address", host, "--port", port))
+        return parts
+
+    def _announce(self) -> None:
+        announce(self.settings, self.url, self.dashboard_url, self._parts)
+
+    def _supervise(self) -> None:
+        while not self._stopping.wait(POLL_SECONDS):
+            for part in self._parts:
+                if part.exit_code is not None:
+                    self._revive(part)
+
+    def _revive(self, part: Part) -> None:
+        """Starts a part that has ended again, ever later; gives the stack up if it does not stay up."""
+        quick_ends = part.count_end(STEADY_SECONDS)
+        if quick_ends > RESTARTS:
+            self._failure = StackError(f"{part.name} ends again and again, now with code {part.exit_code}; {part.tail()}")
+            self._stopping.set()
+            return
+        pause = 2.0 ** (quick_ends - 2)
+        self._say(f"{part.name} ended with code {part.exit_code}; starting it again in {pause:g} s ({quick_ends} of {RESTARTS})")
+        if not self._stopping.wait(pause):
+            part.stop()
+            part.start()
+            self._announce()
+
+
+def main(port: int | None = None, dashboard_port: int | None = None, dashboard: bool = True) -> None:
+    """Serves until Ctrl-C or SIGTERM; StackError as in Stack."""
+    with suppress(KeyboardInterrupt), interruptible(), Stack(dashboard=dashboard, port=port, dashboard_port=dashboard_port) as stack:
+        print(f"API        {stack.url}\nDashboard  {stack.dashboard_url or 'off'}\nCtrl-C stops.", flush=True)
+        stack.wait()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """In the block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; later ones do not disturb the stopping."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in heeded:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    heeded = [number for number in INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores SIGHUP
+    before = {number: signal.signal(number, interrupt) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _migrate(settings: Settings) -> None:
+    database = Database(settings.database)
+    upgrade(database)
+    database.close()
