@@ -27,8 +27,8 @@ def field(schema: Mapping[str, Any], path: str, config: Config) -> Field:
     *parents, name = path.split(".")
     section: Any = config
     for parent in parents:
-        node = _member(schema, node["properties"][parent], section.get(parent, {}))
-        section = section.get(parent, {})
+        section = section.get(parent) if isinstance(section, dict) else None
+        node = _member(schema, node["properties"][parent], section)
     properties = _member(schema, node, section)["properties"]
     union = _union(schema, path, name)
     return union or _leaf(path, properties[name])
@@ -92,7 +92,7 @@ def _leaf(path: str, node: Mapping[str, Any]) -> Field:
 
 def _help(shape: Mapping[str, Any]) -> str:
     bounds = [
-        f"{words} {shape[key]:g}"
+        f"{words} {shape[key]:{',' if isinstance(shape[key], int) else 'g'}}"
         for key, words in (("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
         if key in shape
     ]

@@ -10,7 +10,7 @@ SCHEMA = RunConfig.model_json_schema()
 
 def test_a_field_carries_the_schema_s_help_limits_and_default() -> None:
     steps = field(SCHEMA, "algorithm.steps", {})
-    assert (steps.kind, steps.default, steps.help) == ("integer", 100, "RL steps (at least 1, at most 1e+06)")
+    assert (steps.kind, steps.default, steps.help) == ("integer", 100, "RL steps (at least 1, at most 1,000,000)")
     assert field(SCHEMA, "algorithm.learning_rate", {}).help == "above 0, at most 1"
 
 
@@ -34,6 +34,11 @@ def test_a_field_that_may_be_null_is_nullable() -> None:
 
 def test_nested_booleans() -> None:
     assert field(SCHEMA, "drafter.spot.enabled", {}).kind == "boolean"
+
+
+def test_a_section_that_is_no_mapping_reads_as_empty() -> None:
+    assert field(SCHEMA, "task.name", {"task": "nonsense"}).default == "countdown"
+    assert field(SCHEMA, "drafter.spot.enabled", {"drafter": None}).default is True
 
 
 def test_value_is_the_configuration_s_or_the_default() -> None:

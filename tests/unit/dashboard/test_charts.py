@@ -1,0 +1,144 @@
+from itertools import groupby
+from typing import Any
+
+import pytest
+import telemetry
+
+from backend.schemas import Arm, DrafterSession, Lengths, Series, Span, SpeculationStep
+from dashboard.charts import curves, drafters, lengths, phases, speculation, timeline
+from dashboard.charts.series import finite, smoothed, thinned
+from dashboard.charts.theme import PHASES, WORKER_STATES, label
+from engine.events import AnyEvent
+
+
+@pytest.fixture(scope="module")
+def events() -> list[AnyEvent]:
+    return list(telemetry.events(telemetry.config(algorithm={"steps": 6})))
+
+
+def of_kind(events: list[AnyEvent], kind: str) -> list[Any]:
+    return [event for event in events if event.kind == kind]
+
+
+def names(figure: Any) -> list[str]:
+    return [trace.name for trace in figure.data]
+
+
+def test_series_drop_what_is_not_finite() -> None:
+    assert finite(Series(steps=[0, 1, 2], values=[1.0, None, 3.0])) == [(0.0, 1.0), (2.0, 3.0)]
+
+
+def test_thinning_keeps_the_mean_and_the_limit() -> None:
+    points = [(float(i), float(i % 7)) for i in range(1000)]
+    few = thinned(points, 100)
+    assert len(few) == 100
+    assert sum(value for _, value in few) / 100 == pytest.approx(sum(value for _, value in points) / 1000)
+    assert thinned(points[:5], 100) == points[:5]
+
+
+def test_smoothing_neither_lags_nor_shortens() -> None:
+    points = [(float(i), float(i)) for i in range(9)]
+    assert smoothed(points, 3)[4] == (4.0, 4.0)
+    assert smoothed(points, 3)[0] == (0.0, 0.5)
+    assert smoothed(points, 1) == points
+
+
+def test_curves_draw_each_run_with_its_name_as_text() -> None:
+    figure = curves.rewards({"plain": Series(steps=[0, 1], values=[0.1, 0.2]), "<b>x</b>": Series(steps=[0, 1], values=[0.3, 0.4])})
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    assert [line.name for line in lines] == ["plain", "&lt;b&gt;x&lt;/b&gt;"]
+    assert lines[0].line.color != lines[1].line.color
+    assert figure.layout.yaxis.title.text == "mean reward"
+
+
+def test_a_single_step_is_drawn_as_a_dot() -> None:
+    assert curves.step_times({"run": Series(steps=[0], values=[2.5])}).data[-1].mode == "markers"
+
+
+def test_no_data_is_no_error() -> None:
+    assert not curves.rewards({}).data
+    assert len(phases.phases({}).data) == len(PHASES)
+    assert not lengths.percentiles([]).data[0].x
+    assert len(timeline.timeline([], 0.0).data) == len(WORKER_STATES)
+    assert not speculation.strategies([]).data
+    assert not drafters.held_out([]).data[0].x
+
+
+def test_phases_stack_up_to_the_step(events: list[AnyEvent]) -> None:
+    steps = of_kind(events, "step")
+    metrics = {
+        f"phase/{name}": Series(steps=[step.step for step in steps], values=[step.phases[name] for step in steps])
+        for name in steps[0].phases
+    }
+    figure = phases.phases(metrics)
+    assert figure.layout.barmode == "stack"
+    assert names(figure) == list(PHASES)
+    assert sum(trace.y[2] for trace in figure.data) == pytest.approx(steps[2].seconds)
+
+
+def test_histogram_counts_every_response_and_marks_the_tail() -> None:
+    figure = lengths.histogram([10] * 50 + [100] * 13 + [1024], 1024)
+    assert sum(figure.data[0].y) == 64
+    assert [note.text.strip() for note in figure.layout.annotations] == ["p50 10", "p90 100", "longest 1024"]
+    assert figure.data[0].customdata[0].startswith("1 to ")
+
+
+def test_histogram_marks_agree_with_the_api_s_percentiles() -> None:
+    item = Lengths(step=0, lengths=list(range(1, 65)), truncated=0, p50=32, p75=48, p90=58, max=64)
+    texts = [note.text.strip() for note in lengths.histogram(item.lengths, 64).layout.annotations]
+    assert texts == [f"p50 {item.p50}", f"p90 {item.p90}", f"longest {item.max}"]
+
+
+def test_distributions_are_shares() -> None:
+    figure = lengths.distributions({"a": [10, 20, 900], "b": [5] * 8}, 1024)
+    assert all(sum(trace.y[:-1]) == pytest.approx(100) for trace in figure.data)
+
+
+def test_timeline_has_a_lane_for_each_worker_and_a_colour_for_each_state(events: list[AnyEvent]) -> None:
+    spans = [Span.model_validate(event) for event in of_kind(events, "worker_state")]
+    figure = timeline.timeline(spans, origin=spans[0].start)
+    assert names(figure) == ["BUSY", "IDLE", "TRAINING", "UPDATE"]
+    assert {lane for trace in figure.data for lane in trace.y} == {"worker 0", "worker 1"}
+    assert sum(len(trace.x) for trace in figure.data) == len(spans)
+    assert min(min(trace.base) for trace in figure.data) == 0
+    busy = [span.end - span.start for span in spans if span.state == "BUSY"]
+    assert sum(figure.data[0].x) == pytest.approx(sum(busy))
+
+
+@pytest.mark.parametrize(("seconds", "unit"), [(20, "seconds"), (1200, "minutes"), (10_000, "hours"), (400_000, "days")])
+def test_timeline_counts_in_a_readable_unit(seconds: float, unit: str) -> None:
+    figure = timeline.timeline([Span(step=0, worker=0, state="BUSY", start=100.0, end=100.0 + seconds)], origin=100.0)
+    assert figure.layout.xaxis.title.text == f"{unit} since the start"
+    assert figure.data[0].x[0] <= 200
+
+
+def test_acceptance_is_accepted_over_drafted() -> None:
+    early = [SpeculationStep(step=i, arms=[], drafted_by_position=[100, 50], accepted_by_position=[50, 10]) for i in range(5)]
+    late = [SpeculationStep(step=5 + i, arms=[], drafted_by_position=[100, 0, 10], accepted_by_position=[80, 0, 4]) for i in range(5)]
+    first, last = speculation.acceptance([*early, *late]).data
+    assert list(first.y) == [50, 20]
+    assert list(last.x) == [1, 3]
+    assert list(last.y) == [80, 40]
+
+
+def test_strategies_show_rates_and_shares_of_time() -> None:
+    def arm(strategy: str, bucket: int, requests: int, accepted: int, seconds: float) -> Arm:
+        return Arm(bucket=bucket, strategy=strategy, pulls=1, requests=requests, accepted=accepted, seconds=seconds)
+
+    arms = [arm("off", 1, 100, 0, 1.0), arm("chain-7", 1, 100, 200, 1.0), arm("chain-7", 1, 100, 200, 2.0), arm("off", 8, 80, 0, 0.5)]
+    figure = speculation.strategies([SpeculationStep(step=0, arms=arms, drafted_by_position=[], accepted_by_position=[])])
+    off, chain = figure.data
+    assert (off.name, list(off.x), list(off.y), list(off.text)) == ("off", ["1 to 7", "8 and more"], [100, 160], ["25%", "100%"])
+    assert (chain.name, list(chain.y), list(chain.text)) == ("chain-7", [200], ["75%"])
+
+
+def test_held_out_tells_published_versions_from_the_others(events: list[AnyEvent]) -> None:
+    sessions = [DrafterSession.model_validate(event) for event in of_kind(events, "drafter")]
+    _, published, refused = drafters.held_out(sessions).data
+    counts = {key: len(list(group)) for key, group in groupby(sorted(session.published for session in sessions))}
+    assert (len(published.x), len(refused.x)) == (counts.get(True, 0), counts.get(False, 0))
+
+
+def test_labels_are_text_and_short() -> None:
+    assert label('<a href="x">') == '&lt;a href="x"&gt;'
+    assert len(label("n" * 200)) == 40

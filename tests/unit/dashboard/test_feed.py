@@ -1,0 +1,25 @@
+from backend.schemas import Lengths, Series
+from dashboard.feed import appended, extended
+
+
+def item(step: int, longest: int) -> Lengths:
+    return Lengths(step=step, lengths=[longest], truncated=0, p50=longest, p75=longest, p90=longest, max=longest)
+
+
+def test_steps_that_came_again_replace_the_old_ones() -> None:
+    old = [item(0, 1), item(1, 1), item(2, 1)]
+    assert [(i.step, i.max) for i in appended(old, [item(2, 9), item(3, 9)], held=1)] == [(0, 1), (1, 1), (2, 9), (3, 9)]
+
+
+def test_series_grow_without_gaps_or_duplicates() -> None:
+    old = {"reward": Series(steps=[0, 1, 2], values=[0.1, 0.2, 0.3]), "gone": Series(steps=[0], values=[1.0])}
+    new = {"reward": Series(steps=[2, 3], values=[0.4, 0.5]), "later": Series(steps=[3], values=[7.0])}
+    joined = extended(old, new, held=1)
+    assert joined["reward"] == Series(steps=[0, 1, 2, 3], values=[0.1, 0.2, 0.4, 0.5])
+    assert joined["gone"] == old["gone"]
+    assert joined["later"] == new["later"]
+
+
+def test_the_first_poll_takes_everything() -> None:
+    new = {"reward": Series(steps=[0, 1], values=[0.1, None])}
+    assert extended({}, new, held=-2) == new

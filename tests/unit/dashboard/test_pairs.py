@@ -1,0 +1,56 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import telemetry
+
+from backend.schemas import Run
+from dashboard.pairs import MAX_NAME, partner, plain_twin, speculates
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def run(run_id: str, config: dict[str, Any], step: int = 5, age: int = 0) -> Run:
+    return Run(
+        id=run_id,
+        name=config["name"],
+        state="running",
+        config=config,
+        seed=0,
+        tags=[],
+        created_at=NOW - timedelta(hours=age),
+        started_at=None,
+        finished_at=None,
+        step=step,
+        steps=30,
+        attempt=1,
+        cancel_requested=False,
+        error=None,
+        error_code=None,
+        summary={},
+    )
+
+
+def test_partner_is_the_newest_run_that_differs_in_speculation_only() -> None:
+    tlt = run("tlt", telemetry.config(True))
+    old, new = run("old", telemetry.config(False), age=2), run("new", telemetry.config(False), age=1)
+    other_seed = run("seed", telemetry.config(False, seed=1))
+    unstarted = run("unstarted", telemetry.config(False), step=0)
+    sibling = run("sibling", telemetry.config(True))
+    assert partner(tlt, [old, new, other_seed, unstarted, sibling, tlt]) is new
+    assert partner(new, [tlt]) is tlt
+    assert partner(tlt, [other_seed]) is None
+
+
+def test_plain_twin_differs_in_name_and_switch_only() -> None:
+    config = telemetry.config(True)
+    twin = plain_twin(config)
+    assert not speculates(twin)
+    assert speculates(config)
+    assert twin["name"] == "countdown TLT (plain)"
+    assert partner(run("a", config), [run("b", twin)]) is not None
+
+
+def test_plain_twin_of_a_sparse_configuration() -> None:
+    assert plain_twin({"name": "n" * MAX_NAME})["speculation"] == {"enabled": False}
+    assert len(plain_twin({"name": "n" * MAX_NAME})["name"]) == MAX_NAME
+    assert speculates({})
