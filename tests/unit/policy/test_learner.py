@@ -1,0 +1,195 @@
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.config import AlgorithmConfig
+from engine.errors import CheckpointError
+from engine.policy.advantages import group_normalised
+from engine.policy.batch import Row
+from engine.policy.learner import Inferred, Learner
+
+MakePolicy = Callable[..., PreTrainedModel]
+MakeRows = Callable[..., list[Row]]
+
+
+def learner(model: PreTrainedModel, temperature: float = 1.0, **config: Any) -> Learner:
+    defaults: dict[str, Any] = {"learning_rate": 1e-2, "warmup_steps": 0, "kl_coefficient": 0.1, "tokens_per_microbatch": 150}
+    return Learner(model, AlgorithmConfig(**defaults | config), temperature, "cpu", None, capture_features=True)
+
+
+def plain_logprobs(model: PreTrainedModel, row: Row, temperature: float = 1.0) -> Tensor:
+    """The response's log-probs from the whole model on the row alone."""
+    logits = model(torch.tensor([row.tokens])).logits[0, row.prompt_length - 1 : -1] / temperature
+    return logits.log_softmax(dim=-1)[torch.arange(row.response_length), torch.tensor(row.tokens[row.prompt_length :])]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("temperature", "effective"), [(1.0, 1.0), (0.6, 0.6), (0.0, 1.0)])
+def test_padded_inference_equals_the_model_row_by_row(
+    make_policy: MakePolicy, make_rows: MakeRows, tied: bool, temperature: float, effective: float
+) -> None:
+    model, rows = make_policy(tied=tied), make_rows(13)
+    subject = learner(model, temperature)
+    with torch.no_grad():
+        for row, found in zip(rows, subject.infer(rows), strict=True):
+            output = model(torch.tensor([row.tokens]), output_hidden_states=True)
+            expected = plain_logprobs(model, row, effective)
+            torch.testing.assert_close(found.logprobs, expected, atol=2e-5, rtol=1e-5)
+            torch.testing.assert_close(found.reference_logprobs, expected, atol=2e-5, rtol=1e-5)
+            assert found.features is not None
+            assert found.features.dtype == torch.bfloat16
+            torch.testing.assert_close(found.features.float(), output.hidden_states[-1][0], atol=1e-4, rtol=2**-7)
+
+
+def test_features_and_reference_only_on_demand(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    subject = Learner(make_policy(), AlgorithmConfig(kl_coefficient=0), 1.0, "cpu", None, capture_features=False)
+    for found in subject.infer(make_rows(3)):
+        assert found.features is None
+        assert found.reference_logprobs is None
+
+
+def naive_step(model: PreTrainedModel, start: PreTrainedModel, rows: list[Row], step: int, optimizer: torch.optim.Optimizer) -> Tensor:
+    """One on-policy GRPO step written from the formulas, without batches; returns the loss."""
+    losses = []
+    for row in rows:
+        new = plain_logprobs(model, row)
+        with torch.no_grad():
+            difference = plain_logprobs(start, row) - new.detach()
+        ratio = (new - new.detach()).exp()
+        kl = (difference + new.detach() - new).exp() - (difference + new.detach() - new) - 1
+        losses.append(-ratio * row.advantage + 0.1 * kl)
+    loss = torch.cat(losses).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.param_groups[0]["lr"] = 1e-2 * min(1.0, (step + 1) / 3)
+    optimizer.step()
+    return loss.detach()
+
+
+def test_updates_equal_a_naive_implementation(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    model, naive, start = make_policy(), make_policy(), make_policy()
+    optimizer = torch.optim.AdamW(naive.parameters(), lr=1e-2, betas=(0.9, 0.95), weight_decay=0.0)
+    subject = learner(model, warmup_steps=2)
+    for step in range(3):
+        rows = make_rows(11, seed=step)
+        metrics = subject.update(rows, subject.infer(rows), step)
+        assert metrics["loss"] == pytest.approx(naive_step(naive, start, rows, step, optimizer).item(), abs=1e-5)
+        assert metrics["clip_share"] == 0
+    for name, weight in naive.named_parameters():
+        torch.testing.assert_close(subject.weights()[name], weight.detach(), atol=2e-5, rtol=1e-4)
+    assert metrics["kl"] > 0
+
+
+def test_metrics_are_means_over_response_tokens(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    model, rows = make_policy(), make_rows(9)
+    gaps, entropies = [], []
+    with torch.no_grad():
+        for row in rows:
+            gaps.append((torch.tensor(row.rollout_logprobs) - plain_logprobs(model, row)).abs())
+            law = torch.distributions.Categorical(logits=model(torch.tensor([row.tokens])).logits[0, row.prompt_length - 1 : -1])
+            entropies.append(law.entropy())
+    subject = learner(model)
+    metrics = subject.update(rows, subject.infer(rows), 0)
+    assert metrics["logprob_gap"] == pytest.approx(torch.cat(gaps).mean().item(), rel=1e-5)
+    assert metrics["entropy"] == pytest.approx(torch.cat(entropies).mean().item(), rel=1e-5)
+    assert set(metrics) == {"loss", "kl", "entropy", "clip_share", "gradient_norm", "logprob_gap"}
+
+
+def test_later_updates_of_a_step_leave_the_old_policy_and_are_clipped(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    rows = make_rows(12)
+    several = learner(make_policy(), updates_per_step=4, clip_low=0.01, clip_high=0.01)
+    assert several.update(rows, several.infer(rows), 0)["clip_share"] > 0.1
+    assert several.state()["optimizer"]["state"][0]["step"].item() == 4
+
+
+def test_fewer_rows_than_updates_make_fewer_optimizer_steps(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    rows = make_rows(2)
+    subject = learner(make_policy(), updates_per_step=4)
+    subject.update(rows, subject.infer(rows), 0)
+    assert subject.state()["optimizer"]["state"][0]["step"].item() == 2
+
+
+def test_no_rows_change_nothing(make_policy: MakePolicy) -> None:
+    subject = learner(make_policy())
+    before = subject.checksum()
+    assert set(subject.update([], subject.infer([]), 0).values()) == {0.0}
+    assert subject.checksum() == before
+
+
+def test_a_reward_that_is_not_a_number_leaves_the_weights_alone(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    subject = learner(make_policy())
+    before = subject.checksum()
+    rows = [Row(row.tokens, row.prompt_length, float("nan"), row.rollout_logprobs) for row in make_rows(3)]
+    with pytest.raises(FloatingPointError):
+        subject.update(rows, subject.infer(rows), 0)
+    assert subject.checksum() == before
+
+
+def test_loaded_state_goes_on_bit_for_bit_with_the_start_policy_as_reference(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    def train(subject: Learner, steps: range) -> list[Inferred]:
+        for step in steps:
+            rows = make_rows(8, seed=step)
+            inferred = subject.infer(rows)
+            subject.update(rows, inferred, step)
+        return inferred
+
+    straight = learner(make_policy(), warmup_steps=5)
+    train(straight, range(2))
+    state = copy.deepcopy(straight.state())
+    resumed = learner(make_policy(), warmup_steps=5)
+    resumed.load_state(state)
+    for one, other in zip(train(straight, range(2, 5)), train(resumed, range(2, 5)), strict=True):
+        torch.testing.assert_close(one.reference_logprobs, other.reference_logprobs, rtol=0, atol=0)
+        assert not torch.equal(one.logprobs, one.reference_logprobs)
+    assert resumed.checksum() == straight.checksum()
+
+
+def test_the_state_of_another_model_is_refused(make_policy: MakePolicy) -> None:
+    subject = learner(make_policy())
+    before = subject.checksum()
+    with pytest.raises(CheckpointError, match="another model"):
+        subject.load_state(learner(make_policy(tied=False)).state())
+    assert subject.checksum() == before
+
+
+def test_weights_are_the_models_own_and_named_as_saved(make_policy: MakePolicy) -> None:
+    model = make_policy()
+    weights = learner(model).weights()
+    assert "lm_head.weight" not in weights
+    assert weights["model.embed_tokens.weight"].data_ptr() == model.get_input_embeddings().weight.data_ptr()
+
+
+@torch.no_grad()
+def sample(model: PreTrainedModel, prompt: tuple[int, ...], count: int, length: int) -> tuple[Tensor, Tensor]:
+    """Tokens [count, prompt + length] and the log-probs [count, length] of the sampled ones."""
+    tokens, logprobs = torch.tensor(prompt).repeat(count, 1), []
+    for _ in range(length):
+        law = torch.distributions.Categorical(logits=model(tokens).logits[:, -1])
+        drawn = law.sample()
+        logprobs.append(law.log_prob(drawn))
+        tokens = torch.cat([tokens, drawn[:, None]], dim=1)
+    return tokens, torch.stack(logprobs, dim=1)
+
+
+def test_the_mean_reward_rises(make_policy: MakePolicy) -> None:
+    model, wanted, means = make_policy(seed=3), 17, []
+    subject = learner(model, learning_rate=3e-3, kl_coefficient=0.001, tokens_per_microbatch=512)
+    for step in range(25):
+        tokens, logprobs = sample(model, (5, 9), count=64, length=8)
+        rewards = (tokens[:, 2:] == wanted).any(dim=1).float()
+        advantages = group_normalised(rewards.view(4, 16)).flatten().tolist()
+        rows = [
+            Row(tuple(line), 2, advantage, tuple(old))
+            for line, advantage, old in zip(tokens.tolist(), advantages, logprobs.tolist(), strict=True)
+        ]
+        metrics = subject.update(rows, subject.infer(rows), step)
+        assert metrics["logprob_gap"] < 1e-4
+        means.append(rewards.mean().item())
+    assert sum(means[:3]) / 3 < 0.4
+    assert sum(means[-3:]) / 3 > sum(means[:3]) / 3 + 0.4
