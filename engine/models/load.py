@@ -7,10 +7,13 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge
 from engine.models.folder import DRAFTER, TINY, describe, home
+
+logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 SMALL_WIDTH, SMALL_LAYERS = 2, 36
 

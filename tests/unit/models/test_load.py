@@ -1,0 +1,168 @@
+import json
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from models_for_tests import Family, make_random_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from engine.errors import ModelError
+from engine.models import folder as folders
+from engine.models import load
+from engine.models.folder import describe
+from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
+from engine.models.tiny import character_tokenizer, tiny_config
+
+
+@pytest.fixture
+def folder(random_model: Path, tmp_path: Path) -> Path:
+    """A copy that a test may break."""
+    return Path(shutil.copytree(random_model, tmp_path / "model"))
+
+
+def edit_json(file: Path, change: Callable[[dict[str, object]], object]) -> None:
+    data = json.loads(file.read_text())
+    change(data)
+    file.write_text(json.dumps(data))
+
+
+def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+def test_describes_and_loads_each_family(tmp_path: Path, family: Family) -> None:
+    made = make_random_model(tmp_path, family, context=512)
+    facts = describe(resolve(str(made)))
+    model = load_model(made, torch.float32)
+    assert (facts.family, facts.layers, facts.hidden_size, facts.vocabulary, facts.context) == (family, 2, 64, 259, 512)
+    assert facts.parameters == sum(weight.numel() for weight in model.parameters())
+    assert not model.training
+    assert model.config._attn_implementation == "sdpa"
+    assert load_model(made, "bfloat16").dtype == torch.bfloat16
+
+
+def test_loads_sharded_weights(folder: Path) -> None:
+    whole = load_model(folder, torch.float32)
+    (folder / "model.safetensors").unlink()
+    whole.save_pretrained(folder, max_shard_size="200KB")
+    assert len(list(folder.glob("model-*.safetensors"))) > 1
+    assert describe(folder).parameters == whole.num_parameters()
+    min(folder.glob("model-*.safetensors")).unlink()
+    with pytest.raises(ModelError, match=r"weights are incomplete: model-00001-of-\d+\.safetensors is missing"):
+        describe(folder)
+
+
+def test_missing_folder_names_what_can_be_used(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no such folder; use a built-in model \(tiny, small\) or a local Hugging Face folder"):
+        resolve(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [("config.json", r"no config\.json"), ("model.safetensors", "no weights"), ("tokenizer.json", "no tokenizer")],
+)
+def test_missing_file(folder: Path, file: str, message: str) -> None:
+    (folder / file).unlink()
+    with pytest.raises(ModelError, match=message):
+        describe(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "gpt2"}, "unsupported architecture .*gpt2.* supported are qwen2, qwen3, llama"),
+        ({"architectures": ["Qwen2ForSequenceClassification"]}, "unsupported architecture .*SequenceClassification"),
+        ({"max_position_embeddings": None}, r"config\.json has no max_position_embeddings"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantised weights cannot be trained"),
+        ({"use_sliding_window": True}, "sliding-window attention is not supported"),
+    ],
+)
+def test_config_that_cannot_be_used(folder: Path, change: dict[str, object], message: str) -> None:
+    edit_json(folder / "config.json", lambda config: config.update(change))
+    with pytest.raises(ModelError, match=message):
+        describe(folder)
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "not readable as JSON"), ("[]", "must be a JSON object")])
+def test_unreadable_config(folder: Path, text: str, message: str) -> None:
+    (folder / "config.json").write_text(text)
+    with pytest.raises(ModelError, match=message):
+        describe(folder)
+
+
+def test_pickled_weights_are_refused(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pickled \(pytorch_model\.bin\), which can run code when loaded; convert them to safetensors"):
+        load_model(folder, torch.float32)
+
+
+def test_unreadable_weights(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ModelError, match="not readable as safetensors"):
+        describe(folder)
+
+
+def test_missing_weight_is_not_made_up(folder: Path) -> None:
+    edit_weights(folder, lambda weights: weights.pop("model.layers.1.mlp.up_proj.weight"))
+    with pytest.raises(ModelError, match=r"1 weights are missing, such as model\.layers\.1\.mlp\.up_proj\.weight"):
+        load_model(folder, torch.float32)
+
+
+def test_tokenizer_beyond_the_vocabulary(folder: Path) -> None:
+    edit_json(folder / "config.json", lambda config: config.update(vocab_size=200))
+    with pytest.raises(ModelError, match="the tokenizer has token 258, but the model's vocabulary has 200 tokens"):
+        load_tokenizer(folder)
+
+
+def test_end_tokens_come_from_every_source(folder: Path) -> None:
+    edit_json(folder / "generation_config.json", lambda config: config.update(eos_token_id=[7, 9]))
+    assert end_tokens(load_model(folder, torch.float32), load_tokenizer(folder)) == {1, 7, 9}
+
+
+def test_no_end_token(folder: Path) -> None:
+    for file in ("generation_config.json", "config.json"):
+        edit_json(folder / file, lambda config: config.update(eos_token_id=None))
+    edit_json(folder / "tokenizer_config.json", lambda config: config.pop("eos_token"))
+    with pytest.raises(ModelError, match="no end token"):
+        end_tokens(load_model(folder, torch.float32), load_tokenizer(folder))
+
+
+def test_drafter_paths(tmp_path: Path) -> None:
+    assert resolve_drafter("builtin", "tiny") == folders.DRAFTER
+    assert resolve_drafter("builtin", "small") is None
+    assert resolve_drafter(None, "tiny") is None
+    assert resolve_drafter(str(tmp_path), "tiny") == tmp_path
+
+
+def test_small_is_made_once_even_in_a_race(tmp_path: Path, random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGTAIL_HOME", str(tmp_path))
+    monkeypatch.setattr(load, "TINY", random_model)
+    monkeypatch.setattr(load, "SMALL_LAYERS", 3)
+    with ThreadPoolExecutor(4) as racers:
+        made = set(racers.map(resolve, ["small"] * 4))
+    assert set((tmp_path / "models").iterdir()) == made
+    folder = made.pop()
+    before = folder.stat().st_ino
+    assert resolve("small") == folder
+    assert folder.stat().st_ino == before
+    assert describe(folder).layers == 3
+
+
+def test_character_tokenizer_reads_the_same_however_it_is_loaded(tmp_path: Path) -> None:
+    tokenizer = character_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    tiny_config(len(tokenizer)).save_pretrained(tmp_path)
+    text = "3 7 25=29:\n25+7=32,32-3=29!"
+    ids = tokenizer(text).input_ids
+    assert len(ids) == len(text)
+    for loaded in (PreTrainedTokenizerFast.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)):
+        assert loaded(text).input_ids == ids
+        assert loaded.decode(ids) == text
+    assert tokenizer("é").input_ids == [tokenizer.unk_token_id] * 2

@@ -1,0 +1,85 @@
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from engine.config import MathConfig
+from engine.errors import DataError
+from engine.tasks.dataset import Row, read
+
+GOOD = '{"question": "1+1?", "answer": "2"}\n'
+
+
+def written(tmp_path: Path, text: str | bytes) -> MathConfig:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return MathConfig(path=path)
+
+
+def test_reads_jsonl_with_numbers_as_answers_and_blank_lines(tmp_path: Path) -> None:
+    config = written(tmp_path, b"\xef\xbb\xbf" + GOOD.encode() + b'\n{"question": "2+2?", "answer": 4, "level": 1}\n')
+    assert read(config) == [Row("line 1", "1+1?", "2"), Row("line 3", "2+2?", "4")]
+
+
+def test_reads_parquet_with_other_columns(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"problem": ["1+1?", "1/2?"], "solution": [2.0, 0.5]}), path)
+    rows = read(MathConfig(path=path, question="problem", answer="solution"))
+    assert rows == [Row("row 1", "1+1?", "2.0"), Row("row 2", "1/2?", "0.5")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the dataset is empty"),
+        ("\n \n", "the dataset is empty"),
+        (GOOD + "{question: 1}\n", r"line 2: not readable as JSON: Expecting property name"),
+        (GOOD.encode() + b'{"question": "\xff"}\n', "line 2: not readable as JSON: 'utf-8' codec can't decode"),
+        ("[" * 100_000, "line 1: not readable as JSON"),
+        (GOOD + "[1, 2]\n", "line 2: must be a JSON object, got a list"),
+        ('{"problem": "1+1?", "answer": "2"}', "line 1: no column 'question'; the columns are answer, problem"),
+        (GOOD + '{"question": "1+1?"}', "line 2: no column 'answer'; the columns are question"),
+        ("{}", "line 1: no column 'question'; the columns are none"),
+        ('{"question": 11, "answer": "2"}', "line 1: column 'question' must be a text that is not empty, got the value 11"),
+        ('{"question": null, "answer": "2"}', "column 'question' must be a text that is not empty, got null"),
+        ('{"question": " ", "answer": "2"}', "column 'question' must be a text that is not empty, got an empty text"),
+        ('{"question": "1+1?", "answer": ""}', "column 'answer' must be a text or a number, got an empty text"),
+        ('{"question": "1+1?", "answer": [2]}', "column 'answer' must be a text or a number, got a list"),
+        ('{"question": "1+1?", "answer": true}', "column 'answer' must be a text or a number, got true or false"),
+    ],
+)
+def test_faults_name_the_file_and_the_line(tmp_path: Path, text: str | bytes, message: str) -> None:
+    config = written(tmp_path, text)
+    with pytest.raises(DataError, match=f"data.jsonl: {message}|data.jsonl: line 1: {message}"):
+        read(config)
+
+
+def test_path_that_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("question,answer\n")
+    (tmp_path / "data.parquet").write_bytes(b"PAR0")
+    cases: list[tuple[str, str]] = [
+        ("nothing.jsonl", "no such file"),
+        ("", "is a folder; task.path must be a JSONL or parquet file"),
+        ("data.csv", r"unknown kind of file '.csv'; use .jsonl or .parquet"),
+        ("data.parquet", "not readable as parquet"),
+    ]
+    for name, message in cases:
+        with pytest.raises(DataError, match=message):
+            read(MathConfig(path=tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"q": ["1+1?"], "answer": ["2"]}, "row 1: no column 'question'; the columns are answer, q"),
+        ({"question": ["1+1?", None], "answer": ["2", "3"]}, "row 2: column 'question' must be a text that is not empty, got null"),
+        ({"question": [], "answer": []}, "the dataset is empty"),
+    ],
+)
+def test_parquet_faults(tmp_path: Path, columns: dict[str, list[Any]], message: str) -> None:
+    path = tmp_path / "data.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    with pytest.raises(DataError, match=message):
+        read(MathConfig(path=path))

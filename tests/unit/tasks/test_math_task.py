@@ -1,0 +1,139 @@
+import json
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from models_for_tests import CHAT_TEMPLATE, byte_tokenizer
+
+from engine.config import MathConfig
+from engine.errors import DataError
+from engine.tasks.base import Prompt
+from engine.tasks.checker import Checker
+from engine.tasks.math import MathTask, expected
+
+SAMPLE = Path(__file__).parents[2] / "data" / "gsm8k_sample.jsonl"
+GSM8K = Path(__file__).parents[4] / "shared" / "data" / "gsm8k" / "test.jsonl"
+
+
+@pytest.fixture(scope="module")
+def task() -> MathTask:
+    return MathTask(MathConfig(path=SAMPLE), 0, byte_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def checker() -> Checker:
+    return Checker()
+
+
+def small_task(tmp_path: Path, count: int, seed: int = 0) -> MathTask:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps({"question": f"q{index}", "answer": index}) + "\n" for index in range(count)))
+    return MathTask(MathConfig(path=path), seed, byte_tokenizer())
+
+
+def answers(prompts: list[Prompt]) -> list[str]:
+    return [prompt.data for prompt in prompts]
+
+
+def test_prompt_is_the_filled_template(task: MathTask) -> None:
+    prompt = task.prompts(0, 1)[0]
+    assert prompt.text.endswith("\nReason step by step and put the final answer in \\boxed{}.\n")
+    assert byte_tokenizer().decode(prompt.tokens) == prompt.text
+
+
+def test_chat_template_is_applied() -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = CHAT_TEMPLATE
+    prompt = MathTask(MathConfig(path=SAMPLE, prompt="{question}?"), 0, tokenizer).prompts(0, 1)[0]
+    assert prompt.text.startswith("<user>")
+    assert prompt.text.endswith("?<assistant>")
+    assert tokenizer.decode(prompt.tokens) == prompt.text
+
+
+def test_step_is_the_cursor_and_every_epoch_has_its_own_order(tmp_path: Path) -> None:
+    task = small_task(tmp_path, 10)
+    epochs = [[answer for step in range(5 * epoch, 5 * epoch + 5) for answer in answers(task.prompts(step, 2))] for epoch in range(2)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(answers(task.prompts(0, 10)))
+    assert epochs[0] != epochs[1]
+    assert task.prompts(7, 2) == small_task(tmp_path, 10).prompts(7, 2)
+    assert answers(task.prompts(0, 10)) != answers(small_task(tmp_path, 10, seed=1).prompts(0, 10))
+
+
+def test_step_may_be_larger_than_the_dataset(tmp_path: Path) -> None:
+    prompts = small_task(tmp_path, 3).prompts(0, 8)
+    assert len(prompts) == 8
+    assert len(set(answers(prompts[:3]))) == len(set(answers(prompts[3:6]))) == 3
+
+
+def test_too_long_prompt_names_row_tokens_and_limit(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps({"question": "x" * length, "answer": 1}) + "\n" for length in (5, 20, 10, 30)))
+    task = MathTask(MathConfig(path=path, prompt="{question}"), 0, byte_tokenizer())
+    task.check_lengths(30)
+    with pytest.raises(
+        DataError,
+        match=r"data\.jsonl: line 2: the prompt has 20 tokens, more than rollout\.max_prompt_tokens=12; 2 of 4 prompts are too long, "
+        r"the longest has 30 tokens",
+    ):
+        task.check_lengths(12)
+
+
+@pytest.mark.parametrize(
+    ("answer", "response", "equal"),
+    [
+        ("so 40 + 2 = 42\n#### 42", "It is \\boxed{42}.", True),
+        ("#### 1,450,000", "\\boxed{1450000}", True),
+        ("#### 42", "\\boxed{41} is what I thought first. It is \\boxed{42}.", True),
+        ("#### 42", "\\boxed{42} is what I thought first. It is \\boxed{41}.", False),
+        ("#### -3", "The answer is -3.", True),
+        ("#### 3", "The answer is -3.", False),
+        ("0.5", "\\boxed{\\frac{1}{2}}", True),
+        ("\\frac{3}{4}", "$\\frac{3}{4}$", True),
+        ("$x^2+1$", "\\boxed{1+x^2}", True),
+        ("\\boxed{7}", "7", True),
+        ("18", "", False),
+        ("#### ", "anything", False),
+    ],
+)
+def test_answers(checker: Checker, answer: str, response: str, equal: bool) -> None:
+    assert checker.equal(expected(answer), response) is equal
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    ["\ud800 \x00 \\boxed{\\frac{}{}}", "\\boxed{" * 3000 + "42", "(" * 20_000, "9" * 20_000, "\\boxed{1/0}", "\n\r\x1c\u2028\x85"],
+)
+def test_garbage_is_wrong_and_does_not_raise(checker: Checker, garbage: str) -> None:
+    assert checker.equal("\\boxed{42}", garbage) is False
+    assert checker.equal("\\boxed{42}", "42") is True
+
+
+def test_endless_computation_is_stopped_and_the_next_answer_is_checked(checker: Checker) -> None:
+    assert checker.equal("\\boxed{42}", "\\boxed{9^{9^{9^{9}}}}") is False
+    assert checker.equal("\\boxed{42}", "\\boxed{42}") is True
+
+
+def test_rewards_in_threads(task: MathTask) -> None:
+    prompts = task.prompts(0, 8)
+    rewards: dict[int, tuple[float, float]] = {}
+
+    def score(index: int) -> None:
+        rewards[index] = task.reward(prompts[index], prompts[index].data), task.reward(prompts[index], "\\boxed{-1}")
+
+    threads = [Thread(target=score, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert rewards == dict.fromkeys(range(8), (1.0, 0.0))
+
+
+@pytest.mark.skipif(not GSM8K.is_file(), reason="GSM8K is not beside the checkout")
+def test_whole_gsm8k() -> None:
+    task = MathTask(MathConfig(path=GSM8K), 0, byte_tokenizer())
+    prompts = task.prompts(0, 1319)
+    assert len({prompt.text for prompt in prompts}) == 1319
+    assert all(task.reward(prompt, f"So it is {prompt.data}.") == 1.0 for prompt in prompts[:100])
+    with pytest.raises(DataError, match=r"rollout\.max_prompt_tokens=256"):
+        task.check_lengths(256)
+    task.check_lengths(1200)

@@ -1,0 +1,93 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from models_for_tests import make_random_model
+
+from engine.config import RunConfig, parse
+from engine.errors import ConfigError, DataError, ModelError
+from engine.preflight import check, check_light
+
+SAMPLE = Path(__file__).parents[1] / "data" / "gsm8k_sample.jsonl"
+
+
+def config(model: Path | str, **changes: object) -> RunConfig:
+    return parse({"model": {"path": str(model)}, "drafter": {"path": None}, **changes})
+
+
+def math(path: Path) -> dict[str, str]:
+    return {"name": "math", "path": str(path)}
+
+
+def test_a_good_run_passes(random_model: Path) -> None:
+    good = config(random_model, task=math(SAMPLE), rollout={"max_prompt_tokens": 900})
+    check_light(good)
+    check(good)
+    check(config(random_model))
+
+
+def test_faults_that_submit_can_see(random_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    cases: list[tuple[RunConfig, type[Exception], str]] = [
+        (config(tmp_path / "nothing"), ModelError, "nothing: no such folder; use a built-in model"),
+        (config(tmp_path), ModelError, r"no config\.json, so not a Hugging Face model folder"),
+        (config(random_model, task=math(tmp_path / "empty.jsonl")), DataError, r"empty\.jsonl: the dataset is empty"),
+        (
+            config(random_model, rollout={"max_prompt_tokens": 1025, "max_new_tokens": 1024}),
+            ConfigError,
+            r"rollout\.max_prompt_tokens=1025 and rollout\.max_new_tokens=1024 exceed the 2048 tokens that model .* can hold; lower one",
+        ),
+        (
+            config(random_model, drafter={"path": str(tmp_path)}),
+            ModelError,
+            r"drafter\.path: .* is not a drafter folder: no config\.json; use a folder, builtin, or null for random weights",
+        ),
+    ]
+    for bad, error, message in cases:
+        for function in (check_light, check):
+            with pytest.raises(error, match=message):
+                function(bad)
+
+
+def test_drafter_folder_does_not_matter_without_speculation(random_model: Path, tmp_path: Path) -> None:
+    check_light(config(random_model, drafter={"path": str(tmp_path)}, speculation={"enabled": False}))
+
+
+def test_too_long_prompt_needs_the_tokenizer(random_model: Path) -> None:
+    bad = config(random_model, task=math(SAMPLE), rollout={"max_prompt_tokens": 200})
+    check_light(bad)
+    with pytest.raises(
+        DataError, match=r"gsm8k_sample\.jsonl: line 1: the prompt has \d+ tokens, more than rollout\.max_prompt_tokens=200"
+    ):
+        check(bad)
+    with pytest.raises(DataError, match="a countdown prompt has up to 15 tokens"):
+        check(config(random_model, rollout={"max_prompt_tokens": 3}))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_cuda_that_is_not_there(random_model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.device: cuda was asked for, but this machine has no usable CUDA device"):
+        check(config(random_model, cluster={"device": "cuda"}))
+
+
+def test_tokenizer_that_does_not_fit_the_model(random_model: Path, tmp_path: Path) -> None:
+    folder = make_random_model(tmp_path / "model")
+    vocabulary = json.loads((folder / "config.json").read_text()) | {"vocab_size": 100}
+    (folder / "config.json").write_text(json.dumps(vocabulary))
+    shutil.copy(random_model / "model.safetensors", folder)
+    with pytest.raises(ModelError, match="the tokenizer has token 258, but the model's vocabulary has 100 tokens"):
+        check(config(folder))
+
+
+def test_light_check_imports_no_torch(random_model: Path) -> None:
+    code = (
+        "import sys; from engine.config import parse; from engine.preflight import check_light;"
+        f"check_light(parse({{'model': {{'path': {str(random_model)!r}}}, 'task': {{'name': 'math', 'path': {str(SAMPLE)!r}}}}}));"
+        "print(sorted({'torch', 'transformers', 'ray', 'pandas', 'pyarrow'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
