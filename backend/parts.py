@@ -15,6 +15,7 @@ import httpx
 from engine.errors import LongtailError
 
 POLL_SECONDS = 0.1
+KILL_SECONDS = 5.0
 LOG_BYTES = 10 * 2**20
 
 
@@ -129,15 +130,19 @@ def sessions_below(pid: int) -> set[int]:
 
 
 def kill_sessions(sessions: set[int]) -> None:
-    for pid, _, session in _processes():
-        if session in sessions:
+    """SIGKILL until nothing is left, or for KILL_SECONDS: a process in an uninterruptible sleep outlives that."""
+    deadline = time.monotonic() + KILL_SECONDS
+    while (left := [pid for pid, _, session in _processes() if session in sessions]) and time.monotonic() < deadline:
+        for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_SECONDS / 10)
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """(pid, parent, session) of every process of this machine."""
+    """(pid, parent, session) of every process of this machine that is not a zombie."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = status.read_bytes().rpartition(b")")[2].split()
-            yield int(status.parent.name), int(fields[1]), int(fields[3])
+            if fields[0] not in (b"Z", b"X"):
+                yield int(status.parent.name), int(fields[1]), int(fields[3])
