@@ -36,7 +36,7 @@ def _check_model(config: RunConfig) -> None:
     prompt, response = config.rollout.max_prompt_tokens, config.rollout.max_new_tokens
     if prompt + response > facts.context:
         raise ConfigError(
-            f"rollout.max_prompt_tokens={prompt} and rollout.max_new_tokens={response} exceed the {facts.context} tokens "
+            f"rollout.max_new_tokens: max_prompt_tokens={prompt} and max_new_tokens={response} together exceed the {facts.context} tokens "
             f"that model {config.model.path} can hold; lower one of them"
         )
 

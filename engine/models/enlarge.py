@@ -21,6 +21,7 @@ from engine.models.folder import describe, read_config, weight_files
 WIDENED = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 HEAD_NORMS = ("q_norm.weight", "k_norm.weight")
 OUTPUTS = ("o_proj", "down_proj")
+ATTENTION_INPUTS = ("q_proj.weight", "k_proj.weight", "v_proj.weight")
 
 
 def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0) -> None:
@@ -33,21 +34,50 @@ def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0) 
         raise ValueError(f"width={width} must be a power of two, at least 2")
     if layers < depth:
         raise ValueError(f"layers={layers} is below the {depth} layers of {source}")
-    weights = {name: tensor for file in weight_files(source) for name, tensor in load_file(file).items()}
-    config = read_config(source)
-    generator = Generator().manual_seed(seed)
+    weights, config, generator = _weights(source), read_config(source), Generator().manual_seed(seed)
     wider = {}
     for name, origin, added in _plan(sorted(weights), depth, layers):
         wider[name] = _added(name, weights[origin], width, generator) if added else _widened(name, weights[origin], width, generator)
     if config.get("tie_word_embeddings"):
         wider.pop("lm_head.weight", None)
         wider["model.norm.weight"] /= width  # the embedding as head reads every copy with its full weight
-    target.mkdir(parents=True, exist_ok=True)
+    _write(target, wider, _config(config, width, depth, layers))
     for file in source.iterdir():
         if file.is_file() and file.suffix != ".safetensors" and file.name not in ("config.json", "model.safetensors.index.json"):
             shutil.copy(file, target)
-    save_file(wider, target / "model.safetensors", metadata={"format": "pt"})
-    (target / "config.json").write_text(json.dumps(_config(config, width, depth, layers), indent=2) + "\n")
+
+
+def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0) -> None:
+    """Writes the drafter folder ``target`` for a model enlarged by ``width``, from ``source``, the drafter of the model before.
+
+    If the model's embedding is its head, its features are smaller by ``width`` (see ``enlarge``), and so is the drafter's whole
+    residual stream, which it reads without a norm in attention only.
+    """
+    config, generator = read_config(source), Generator().manual_seed(seed)
+    scale = 1 / width if config.get("tie_word_embeddings") else 1.0
+    wider = {}
+    for name, tensor in _weights(source).items():
+        if name == "fc.weight":
+            embedded, features = tensor.chunk(2, dim=1)
+            rows = [(_shared_out(embedded, width, generator) * scale, _shared_out(features, width, generator)) for _ in range(width)]
+            wider[name] = torch.cat([torch.cat(row, dim=1) for row in rows])
+        elif name == "fc.bias" or any(output in name for output in OUTPUTS):
+            wider[name] = _widened(name, tensor, width, generator) * scale
+        elif name.endswith(ATTENTION_INPUTS):
+            wider[name] = _widened(name, tensor, width, generator) / scale
+        else:
+            wider[name] = _widened(name, tensor, width, generator)
+    _write(target, wider, _config(config, width, 1, 1))
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
+
+
+def _write(folder: Path, weights: dict[str, Tensor], config: dict[str, object]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 def _plan(names: list[str], depth: int, layers: int) -> Iterator[tuple[str, str, bool]]:

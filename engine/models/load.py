@@ -1,5 +1,6 @@
 """Models and tokenizers from built-in names and local Hugging Face folders. Nothing is ever downloaded; no pickle is ever loaded."""
 
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,8 +11,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from transformers.utils import logging
 
 from engine.errors import ModelError
-from engine.models.enlarge import enlarge
-from engine.models.folder import DRAFTER, TINY, describe, home
+from engine.models.enlarge import enlarge, enlarge_drafter
+from engine.models.folder import DRAFTER, TINY, describe, home, weight_files
 
 logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
@@ -20,16 +21,20 @@ SMALL_WIDTH, SMALL_LAYERS = 2, 36
 
 def resolve(path: str) -> Path:
     """The folder of a built-in model (``small`` is made on first use) or the local folder ``path``, checked by ``describe``."""
-    folder = TINY if path == "tiny" else _small() if path == "small" else Path(path)
+    if path == "small":
+        return _made("small", TINY, lambda folder: enlarge(TINY, folder, SMALL_WIDTH, SMALL_LAYERS))
+    folder = TINY if path == "tiny" else Path(path)
     describe(folder)
     return folder
 
 
 def resolve_drafter(path: str | None, model: str) -> Path | None:
-    """The drafter folder for the model path ``model``; None (random weights) for no path, and for ``builtin`` with any model but tiny."""
-    if path == "builtin":
-        return DRAFTER if model == "tiny" else None
-    return None if path is None else Path(path)
+    """The drafter folder for the model path ``model``; None, for random weights, if there is no path, or no built-in drafter of it."""
+    if path != "builtin":
+        return None if path is None else Path(path)
+    if model == "small":
+        return _made("small-drafter", DRAFTER, lambda folder: enlarge_drafter(DRAFTER, folder, SMALL_WIDTH))
+    return DRAFTER if model == "tiny" else None
 
 
 def load_model(folder: Path, dtype: torch.dtype | str) -> PreTrainedModel:
@@ -75,17 +80,16 @@ def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> fr
     return frozenset(tokens)
 
 
-def _small() -> Path:
-    """``tiny`` enlarged, in a folder named after its weights. Processes that race each make it, and one rename wins."""
-    describe(TINY)
-    digest = sha256((TINY / "model.safetensors").read_bytes()).hexdigest()[:12]
-    folder = home() / "models" / f"small-{SMALL_WIDTH}x{SMALL_LAYERS}-{digest}"
+def _made(name: str, source: Path, make: Callable[[Path], None]) -> Path:
+    """What ``make`` writes from ``source``, kept in a folder named after its weights. Of processes that race, one rename wins."""
+    digest = sha256(b"".join(file.read_bytes() for file in weight_files(source))).hexdigest()[:12]
+    folder = home() / "models" / f"{name}-{SMALL_WIDTH}x{SMALL_LAYERS}-{digest}"
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".small-", dir=folder.parent) as scratch:
-        made = Path(scratch) / "small"
-        enlarge(TINY, made, SMALL_WIDTH, SMALL_LAYERS)
+    with TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as scratch:
+        made = Path(scratch) / "made"
+        make(made)
         try:
             made.rename(folder)
         except OSError:

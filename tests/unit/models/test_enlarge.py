@@ -8,7 +8,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
-from engine.models.enlarge import enlarge
+from engine.drafter.export import Card, load_drafter_folder, write_drafter_folder
+from engine.drafter.model import Drafter
+from engine.models.enlarge import enlarge, enlarge_drafter
 from engine.models.folder import TINY, describe, read_config, weight_files
 from engine.models.load import SMALL_LAYERS, SMALL_WIDTH, load_model, load_tokenizer
 
@@ -120,6 +122,36 @@ def test_parameters_grow_with_the_square_of_the_width(pair: tuple[Path, Path]) -
     assert len(weight_files(pair[1])) == 1
     assert read_config(pair[1])["layer_types"] == ["full_attention"] * 5
     assert load_tokenizer(pair[1]).eos_token_id == 1
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+def test_enlarged_drafter_drafts_the_same(tmp_path: Path, family: Family, tied: bool) -> None:
+    source = make_random_model(tmp_path / "source", family, tied=tied)
+    enlarge(source, tmp_path / "target", width=2, layers=3)
+    models = [load_model(folder, torch.float32) for folder in (source, tmp_path / "target")]
+    write_drafter_folder(tmp_path / "drafter", _random_drafter(models[0]), models[0].config, Card("source", "countdown", 0))
+    enlarge_drafter(tmp_path / "drafter", tmp_path / "wide", width=2)
+    ids = random_ids(models[0].config.vocab_size)
+    before, after = (_drafted(model, tmp_path / name, ids) for model, name in zip(models, ("drafter", "wide"), strict=True))
+    assert (before - after).abs().max() <= 1e-3 * before.abs().max()
+
+
+def _random_drafter(target: PreTrainedModel) -> dict[str, Tensor]:
+    torch.manual_seed(3)
+    return {name: weight + 0.1 * torch.randn_like(weight) for name, weight in Drafter(target.config).state_dict().items()}
+
+
+@torch.no_grad()
+def _drafted(target: PreTrainedModel, folder: Path, ids: Tensor) -> Tensor:
+    """Logits of the drafter in ``folder`` for the token after next."""
+    drafter = Drafter(target.config)
+    drafter.load_state_dict(load_drafter_folder(folder, target.config))
+    features = target.model(ids).last_hidden_state[:, :-1]
+    embedded = target.get_input_embeddings()(ids[:, 1:])
+    positions = torch.arange(features.shape[1]).expand(len(ids), -1)
+    mask = torch.ones(features.shape[1], features.shape[1], dtype=torch.bool).tril()[None, None]
+    return target.get_output_embeddings()(drafter(embedded, features, positions, mask))
 
 
 def test_the_built_in_small_behaves_as_tiny(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from models_for_tests import Family, make_random_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from engine.drafter.export import Card, write_drafter_folder
+from engine.drafter.model import Drafter
 from engine.errors import ModelError
 from engine.models import folder as folders
 from engine.models import load
@@ -136,7 +138,7 @@ def test_no_end_token(folder: Path) -> None:
 
 def test_drafter_paths(tmp_path: Path) -> None:
     assert resolve_drafter("builtin", "tiny") == folders.DRAFTER
-    assert resolve_drafter("builtin", "small") is None
+    assert resolve_drafter("builtin", "some/folder") is None
     assert resolve_drafter(None, "tiny") is None
     assert resolve_drafter(str(tmp_path), "tiny") == tmp_path
 
@@ -153,6 +155,21 @@ def test_small_is_made_once_even_in_a_race(tmp_path: Path, random_model: Path, m
     assert resolve("small") == folder
     assert folder.stat().st_ino == before
     assert describe(folder).layers == 3
+
+
+def test_small_has_the_built_in_drafter_of_its_own_width(tmp_path: Path, random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGTAIL_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(load, "DRAFTER", tmp_path / "missing")
+    with pytest.raises(ModelError, match="missing: no weights"):
+        resolve_drafter("builtin", "small")
+    target = load_model(random_model, torch.float32).config
+    write_drafter_folder(tmp_path / "drafter", Drafter(target).state_dict(), target, Card("tiny", "countdown", 0))
+    monkeypatch.setattr(load, "DRAFTER", tmp_path / "drafter")
+    folder = resolve_drafter("builtin", "small")
+    assert folder is not None
+    assert folder.is_relative_to(tmp_path / "home")
+    assert load_file(folder / "model.safetensors")["fc.weight"].shape == (128, 256)
+    assert resolve_drafter("builtin", "small") == folder
 
 
 def test_character_tokenizer_reads_the_same_however_it_is_loaded(tmp_path: Path) -> None:
