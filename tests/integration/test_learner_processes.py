@@ -15,6 +15,13 @@ from engine.policy.learner import Learner
 
 VOCABULARY, STEPS = 259, 3
 
+# The rows that each of two workers has, and what differs in the configuration.
+SCENARIOS: dict[str, tuple[tuple[slice, slice], dict[str, Any]]] = {
+    "uneven": ((slice(0, 7), slice(7, 10)), {}),
+    "one without rows": ((slice(0, 10), slice(0, 0)), {}),
+    "more updates than rows": ((slice(0, 9), slice(9, 10)), {"updates_per_step": 4}),
+}
+
 
 def make_learner(model: Path, group: dist.ProcessGroup | None = None, **config: Any) -> Learner:
     defaults: dict[str, Any] = {"learning_rate": 1e-3, "warmup_steps": 1, "kl_coefficient": 0.1, "tokens_per_microbatch": 150}
@@ -40,40 +47,41 @@ def train(learner: Learner, steps: range, share: slice = slice(None)) -> list[di
     return metrics
 
 
-def worker(rank: int, model: Path, folder: Path, shares: list[slice], config: dict[str, Any]) -> None:
+def worker(rank: int, model: Path, folder: Path) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=len(shares))
-    learner = make_learner(model, dist.group.WORLD, **config)
-    metrics = train(learner, range(STEPS), shares[rank])
-    torch.save({"weights": learner.weights(), "checksum": learner.checksum(), "metrics": metrics}, folder / f"{rank}.pt")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    results = {}
+    for name, (shares, config) in SCENARIOS.items():
+        learner = make_learner(model, dist.group.WORLD, **config)
+        metrics = train(learner, range(STEPS), shares[rank])
+        results[name] = {"weights": learner.weights(), "checksum": learner.checksum(), "metrics": metrics}
+    torch.save(results, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
 
-def run_workers(model: Path, folder: Path, shares: list[slice], **config: Any) -> list[dict[str, Any]]:
-    torch.multiprocessing.spawn(worker, args=(model, folder, shares, config), nprocs=len(shares))
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(len(shares))]
+@pytest.fixture(scope="module")
+def workers(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two workers found in every scenario."""
+    folder = tmp_path_factory.mktemp("workers")
+    torch.multiprocessing.spawn(worker, args=(random_model, folder), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-@pytest.mark.parametrize(
-    "shares",
-    [[slice(0, 7), slice(7, 10)], [slice(0, 1), slice(1, 1), slice(1, 10)]],
-    ids=["uneven", "one without rows"],
-)
-def test_workers_together_learn_what_one_learns_alone(random_model: Path, tmp_path: Path, shares: list[slice]) -> None:
+@pytest.mark.parametrize("scenario", ["uneven", "one without rows"])
+def test_workers_together_learn_what_one_learns_alone(random_model: Path, workers: list[dict[str, Any]], scenario: str) -> None:
     alone = make_learner(random_model)
     expected = train(alone, range(STEPS))
-    results = run_workers(random_model, tmp_path, shares)
-    assert len({result["checksum"] for result in results}) == 1
-    for result in results:
-        torch.testing.assert_close(result["weights"], alone.weights(), atol=1e-5, rtol=0)
-        for mine, one in zip(result["metrics"], expected, strict=True):
+    for results in workers:
+        torch.testing.assert_close(results[scenario]["weights"], alone.weights(), atol=1e-5, rtol=0)
+        for mine, one in zip(results[scenario]["metrics"], expected, strict=True):
             assert mine == pytest.approx(one, rel=1e-3, abs=1e-5)
 
 
-def test_workers_make_equally_many_updates_though_rows_are_few(random_model: Path, tmp_path: Path) -> None:
-    results = run_workers(random_model, tmp_path, [slice(0, 8), slice(8, 9)], updates_per_step=4)
-    assert len({result["checksum"] for result in results}) == 1
-    assert results[0]["metrics"] == results[1]["metrics"]
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_all_workers_hold_the_same_bits(workers: list[dict[str, Any]], scenario: str) -> None:
+    first, second = (results[scenario] for results in workers)
+    assert first["checksum"] == second["checksum"]
+    assert first["metrics"] == second["metrics"]
 
 
 def test_a_run_resumed_from_disk_is_the_uninterrupted_run(random_model: Path, tmp_path: Path) -> None:
