@@ -20,9 +20,9 @@ class Database:
     def __init__(self, url: str) -> None:
         if make_url(url).get_backend_name() == "sqlite":
             self.writer = _sqlite(url, "BEGIN IMMEDIATE", "PRAGMA query_only=OFF")
-            self._reader = _sqlite(url, "BEGIN", "PRAGMA query_only=ON")
+            self.reader = _sqlite(url, "BEGIN", "PRAGMA query_only=ON")
         else:
-            self.writer = self._reader = create_engine(url, pool_pre_ping=True)
+            self.writer = self.reader = create_engine(url, pool_pre_ping=True)
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -31,12 +31,12 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        with Session(self._reader) as session:
+        with Session(self.reader) as session:
             yield session
 
     def close(self) -> None:
         self.writer.dispose()
-        self._reader.dispose()
+        self.reader.dispose()
 
 
 def upsert(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], key: Sequence[str] = ()) -> None:

@@ -14,21 +14,21 @@ class RequestError(Exception):
         self.detail, self.errors = detail, list(errors)
 
 
-class NotFound(RequestError):
+class NotFoundError(RequestError):
     status, title = 404, "Not found"
 
 
-class Conflict(RequestError):
+class ConflictError(RequestError):
     status, title = 409, "Conflict"
 
 
-class TooLarge(RequestError):
+class TooLargeError(RequestError):
     status, title = 413, "Content too large"
 
 
-class Invalid(RequestError):
+class InvalidError(RequestError):
     status, title = 422, "Invalid request"
 
 
-class NotReady(RequestError):
+class NotReadyError(RequestError):
     status, title = 503, "Not ready"

@@ -35,7 +35,7 @@ def check(database: Database) -> None:
 
 
 def at_head(database: Database) -> bool:
-    with database.writer.connect() as connection:
+    with database.reader.connect() as connection:
         current = MigrationContext.configure(connection).get_current_heads()
     return set(current) == set(ScriptDirectory.from_config(_config()).get_heads())
 

@@ -19,7 +19,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(2**20, ge=1024)
     engine_command: tuple[str, ...] = Field((sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR")
     concurrency: int = Field(1, ge=1, le=64, description="Runs that one worker process carries at a time")
-    lease_seconds: float = Field(30.0, gt=0, description="A run whose worker is silent for so long is taken from it")
+    lease_seconds: float = Field(60.0, gt=0, description="A run whose worker is silent for so long is taken from it")
     sweep_seconds: float = Field(3.0, gt=0, description="Between two looks for lost messages and lost attempts")
     poll_seconds: float = Field(0.25, gt=0, description="Between two looks at a running engine: its events, the cancel flag")
     grace_seconds: float = Field(2.0, ge=0, description="From SIGTERM to SIGKILL")

@@ -190,7 +190,7 @@ class EventWriter:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._next = sum(1 for _ in read(path)) if path.exists() else 0
+        self._next = _mend(path) if path.exists() else 0
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, event: AnyEvent) -> None:
@@ -201,6 +201,17 @@ class EventWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _mend(path: Path) -> int:
+    """Cuts off a last line that a killed writer left without its newline; the number of lines that stay."""
+    lines = length = 0
+    with path.open("rb+") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                lines, length = lines + 1, length + len(line)
+        file.truncate(length)
+    return lines
 
 
 def parse_line(line: str) -> AnyEvent:

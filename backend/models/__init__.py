@@ -1,10 +1,10 @@
 """The tables. Times are seconds since the epoch, ids that users see are opaque."""
 
 from backend.models.artifact import Artifact
-from backend.models.base import Base, new_id
+from backend.models.base import Base, is_id, new_id
 from backend.models.queue import Doorbell, IdempotencyKey, Worker
 from backend.models.run import Attempt, Run
-from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation
+from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation, Stepped
 
 __all__ = [
     "Artifact",
@@ -20,6 +20,8 @@ __all__ = [
     "Sample",
     "Span",
     "Speculation",
+    "Stepped",
     "Worker",
+    "is_id",
     "new_id",
 ]

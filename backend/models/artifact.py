@@ -16,7 +16,7 @@ class Artifact(Base):
 
     id: Mapped[Id] = mapped_column(primary_key=True, default=new_id)
     run_id: Mapped[RunReference]
-    name: Mapped[str] = mapped_column(String(200))
+    name: Mapped[str] = mapped_column(Text)
     type: Mapped[str] = mapped_column(String(16))
     path: Mapped[str] = mapped_column(Text)
     bytes: Mapped[BigInt]

@@ -1,5 +1,6 @@
 """What all tables share."""
 
+import re
 import secrets
 from typing import Annotated, Any
 
@@ -33,6 +34,11 @@ class Base(DeclarativeBase):
         list[str]: JSON(),
         list[int]: JSON(),
     }
+
+
+def is_id(text: str) -> bool:
+    """Whether ``text`` could have come from ``new_id``; nothing else is worth asking the database about."""
+    return re.fullmatch(f"[0-9a-f]{{{2 * ID_BYTES}}}", text) is not None
 
 
 def new_id() -> str:

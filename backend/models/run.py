@@ -28,7 +28,7 @@ class Run(Base):
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
     error: Mapped[str | None] = mapped_column(Text)
-    error_code: Mapped[str | None] = mapped_column(String(64))
+    error_code: Mapped[str | None] = mapped_column(Text)
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     step: Mapped[int] = mapped_column(default=0)
     steps: Mapped[int]

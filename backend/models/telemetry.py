@@ -8,22 +8,29 @@ from sqlalchemy.orm import Mapped, mapped_column
 from backend.models.base import Base, RunKey, RunReference
 
 
-class Metric(Base):
+class Stepped(Base):
+    """Belongs to an RL step, and is taken back when a resumed attempt does that step again."""
+
+    __abstract__ = True
+
+    run_id: Mapped[RunKey]
+    step: Mapped[int]
+
+
+class Metric(Stepped):
     """A point of a series; ``value`` is null where the engine reported no finite number."""
 
     __tablename__ = "metrics"
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
 
-    run_id: Mapped[RunKey]
-    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key: Mapped[str] = mapped_column(Text, primary_key=True)
     step: Mapped[int] = mapped_column(primary_key=True)
     value: Mapped[float | None]
 
 
-class Rollout(Base):
+class Rollout(Stepped):
     __tablename__ = "rollouts"
 
-    run_id: Mapped[RunKey]
     step: Mapped[int] = mapped_column(primary_key=True)
     lengths: Mapped[list[int]]
     truncated: Mapped[int]
@@ -33,36 +40,31 @@ class Rollout(Base):
     max: Mapped[int]
 
 
-class Speculation(Base):
+class Speculation(Stepped):
     __tablename__ = "speculation"
 
-    run_id: Mapped[RunKey]
     step: Mapped[int] = mapped_column(primary_key=True)
     arms: Mapped[list[dict[str, Any]]]
     drafted_by_position: Mapped[list[int]]
     accepted_by_position: Mapped[list[int]]
 
 
-class Span(Base):
+class Span(Stepped):
     __tablename__ = "spans"
     __table_args__ = (Index("ix_spans_run_step", "run_id", "step"),)
 
-    run_id: Mapped[RunKey]
     seq: Mapped[int] = mapped_column(primary_key=True)
-    step: Mapped[int]
     worker: Mapped[int]
     state: Mapped[str] = mapped_column(String(16))
     start: Mapped[float]
     end: Mapped[float]
 
 
-class DrafterSession(Base):
+class DrafterSession(Stepped):
     __tablename__ = "drafter_sessions"
 
-    run_id: Mapped[RunKey]
     seq: Mapped[int] = mapped_column(primary_key=True)
     time: Mapped[float]
-    step: Mapped[int]
     drafter_version: Mapped[int]
     published: Mapped[bool]
     reason: Mapped[str] = mapped_column(Text)
@@ -73,12 +75,10 @@ class DrafterSession(Base):
     held_out_after: Mapped[float | None]
 
 
-class Sample(Base):
+class Sample(Stepped):
     __tablename__ = "samples"
 
-    run_id: Mapped[RunKey]
     seq: Mapped[int] = mapped_column(primary_key=True)
-    step: Mapped[int]
     prompt: Mapped[str] = mapped_column(Text)
     response: Mapped[str] = mapped_column(Text)
     reward: Mapped[float | None]
@@ -95,5 +95,5 @@ class LogLine(Base):
     time: Mapped[float]
     level: Mapped[str] = mapped_column(String(16))
     step: Mapped[int | None]
-    code: Mapped[str] = mapped_column(String(64), default="")
+    code: Mapped[str] = mapped_column(Text, default="")
     message: Mapped[str] = mapped_column(Text)

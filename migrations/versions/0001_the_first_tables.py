@@ -25,7 +25,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Double(), nullable=True),
         sa.Column("finished_at", sa.Double(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
-        sa.Column("error_code", sa.String(length=64), nullable=True),
+        sa.Column("error_code", sa.Text(), nullable=True),
         sa.Column("cancel_requested", sa.Boolean(), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("steps", sa.Integer(), nullable=False),
@@ -58,7 +58,7 @@ def upgrade() -> None:
         "artifacts",
         sa.Column("id", sa.String(length=16), nullable=False),
         sa.Column("run_id", sa.String(length=16), nullable=False),
-        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
         sa.Column("type", sa.String(length=16), nullable=False),
         sa.Column("path", sa.Text(), nullable=False),
         sa.Column("bytes", sa.BigInteger(), nullable=False),
@@ -89,10 +89,8 @@ def upgrade() -> None:
     )
     op.create_table(
         "drafter_sessions",
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("time", sa.Double(), nullable=False),
-        sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("drafter_version", sa.Integer(), nullable=False),
         sa.Column("published", sa.Boolean(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -101,8 +99,10 @@ def upgrade() -> None:
         sa.Column("loss", sa.Double(), nullable=True),
         sa.Column("held_out_before", sa.Double(), nullable=True),
         sa.Column("held_out_after", sa.Double(), nullable=True),
+        sa.Column("run_id", sa.String(length=16), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_drafter_sessions_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "seq", name=op.f("pk_drafter_sessions")),
+        sa.PrimaryKeyConstraint("seq", "run_id", name=op.f("pk_drafter_sessions")),
     )
     op.create_table(
         "idempotency_keys",
@@ -124,7 +124,7 @@ def upgrade() -> None:
         sa.Column("time", sa.Double(), nullable=False),
         sa.Column("level", sa.String(length=16), nullable=False),
         sa.Column("step", sa.Integer(), nullable=True),
-        sa.Column("code", sa.String(length=64), nullable=False),
+        sa.Column("code", sa.Text(), nullable=False),
         sa.Column("message", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_logs_run_id_runs"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_logs")),
@@ -134,12 +134,12 @@ def upgrade() -> None:
 
     op.create_table(
         "metrics",
-        sa.Column("run_id", sa.String(length=16), nullable=False),
-        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("value", sa.Double(), nullable=True),
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_metrics_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "key", "step", name=op.f("pk_metrics")),
+        sa.PrimaryKeyConstraint("key", "step", "run_id", name=op.f("pk_metrics")),
         sqlite_with_rowid=False,
     )
     op.create_table(
@@ -155,7 +155,6 @@ def upgrade() -> None:
 
     op.create_table(
         "rollouts",
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("lengths", sa.JSON(), nullable=False),
         sa.Column("truncated", sa.Integer(), nullable=False),
@@ -163,44 +162,45 @@ def upgrade() -> None:
         sa.Column("p75", sa.Integer(), nullable=False),
         sa.Column("p90", sa.Integer(), nullable=False),
         sa.Column("max", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_rollouts_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "step", name=op.f("pk_rollouts")),
+        sa.PrimaryKeyConstraint("step", "run_id", name=op.f("pk_rollouts")),
     )
     op.create_table(
         "samples",
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("seq", sa.Integer(), nullable=False),
-        sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("prompt", sa.Text(), nullable=False),
         sa.Column("response", sa.Text(), nullable=False),
         sa.Column("reward", sa.Double(), nullable=True),
+        sa.Column("run_id", sa.String(length=16), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_samples_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "seq", name=op.f("pk_samples")),
+        sa.PrimaryKeyConstraint("seq", "run_id", name=op.f("pk_samples")),
     )
     op.create_table(
         "spans",
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("seq", sa.Integer(), nullable=False),
-        sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("worker", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("start", sa.Double(), nullable=False),
         sa.Column("end", sa.Double(), nullable=False),
+        sa.Column("run_id", sa.String(length=16), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_spans_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "seq", name=op.f("pk_spans")),
+        sa.PrimaryKeyConstraint("seq", "run_id", name=op.f("pk_spans")),
     )
     with op.batch_alter_table("spans", schema=None) as batch_op:
         batch_op.create_index("ix_spans_run_step", ["run_id", "step"], unique=False)
 
     op.create_table(
         "speculation",
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("arms", sa.JSON(), nullable=False),
         sa.Column("drafted_by_position", sa.JSON(), nullable=False),
         sa.Column("accepted_by_position", sa.JSON(), nullable=False),
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_speculation_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "step", name=op.f("pk_speculation")),
+        sa.PrimaryKeyConstraint("step", "run_id", name=op.f("pk_speculation")),
     )
 
 

@@ -1,0 +1,60 @@
+"""Every error leaves as RFC 9457 problem+json of one shape."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from backend.errors import RequestError
+from backend.schemas import FieldError, Problem
+from backend.services.validation import field_errors
+
+MEDIA_TYPE = "application/problem+json"
+
+logger = logging.getLogger(__name__)
+
+
+def problem(status: int, detail: str, title: str = "", errors: Sequence[FieldError] = (), headers: Any = None) -> JSONResponse:
+    body = Problem(title=title or HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors))
+    return JSONResponse(body.model_dump(mode="json"), status, headers=headers, media_type=MEDIA_TYPE)
+
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def documented(*statuses: int) -> Responses:
+    """OpenAPI's ``responses`` for errors of these statuses."""
+    return {status: {"model": Problem, "description": HTTPStatus(status).phrase} for status in statuses}
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(RequestError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _refused(_: Request, error: Any) -> JSONResponse:
+    return problem(error.status, error.detail, error.title, error.errors)
+
+
+def _invalid(_: Request, error: Any) -> JSONResponse:
+    faults = error.errors()
+    if any(fault["type"] == "json_invalid" for fault in faults):
+        return problem(400, f"the body is not JSON: {faults[0]['ctx']['error']}")
+    parts = [{**fault, "loc": fault["loc"][1:]} for fault in faults]
+    return problem(422, "the request is not valid", "Invalid request", field_errors(parts, error.body))
+
+
+def _http(_: Request, error: Any) -> JSONResponse:
+    return problem(error.status_code, str(error.detail), headers=error.headers)
+
+
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem(500, "the server made a mistake; its log says more")

@@ -1,0 +1,129 @@
+"""events.jsonl -> SQL, exactly once: the file position moves in the transaction that writes the rows."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import delete, update
+from sqlalchemy.orm import Session
+
+from backend.database import Database, upsert
+from backend.models import Artifact, Base, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
+from backend.rollup import Rows, log_line, metrics, rows, summarise
+from backend.services.attempts import LeaseLostError
+from backend.services.lifecycle import affected, transition
+from engine.events import AnyEvent, Log, RunFinished, RunStarted, StepFinished, parse_line
+
+BATCH_BYTES = 2**20
+STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, Span, DrafterSession, Sample)
+UNIQUE: dict[type[Base], tuple[str, ...]] = {Artifact: ("run_id", "path")}
+
+
+class Ingestor:
+    """Follows one run's events.jsonl on behalf of one attempt. A line that is no event becomes an alarm.
+
+    ``last_error`` and ``finished`` tell what the attempt said last: an error log, and whether its last event was run_finished.
+    """
+
+    def __init__(self, database: Database, run_id: str, attempt: int, path: Path) -> None:
+        self._database, self._run_id, self._attempt, self._path = database, run_id, attempt, path
+        with database.read() as session:
+            run = session.get_one(Run, run_id)
+            self._offset, self._seq = run.events_offset, run.events_seq
+        self.last_error: Log | None = None
+        self.finished = False
+
+    def drain(self) -> None:
+        """Ingests every complete line that is there by now; LeaseLostError if the attempt was fenced off."""
+        while self._pull():
+            pass
+
+    def _pull(self) -> bool:
+        lines = self._read()
+        if not lines:
+            return False
+        pending = [self._parse(line) for line in lines]
+        offset = self._offset + sum(len(line) for line in lines)
+        seq = self._seq
+        with self._database.write() as session:
+            self._move(session, offset)
+            writer = _Writer(session, self._run_id)
+            for event in pending:
+                if isinstance(event, str):
+                    seq += 1
+                    writer.alarm(event)
+                elif event.seq > seq:
+                    seq = event.seq
+                    writer.add(event)
+                    if isinstance(event, RunStarted):
+                        transition(session, self._run_id, "running", fence=self._attempt)
+            writer.close(seq)
+        self._offset, self._seq = offset, seq
+        self.last_error = next((e for e in reversed(pending) if isinstance(e, Log) and e.level == "error"), self.last_error)
+        self.finished = isinstance(pending[-1], RunFinished)
+        return True
+
+    def _read(self) -> list[bytes]:
+        """Whole lines from the current position on, at least one if there is one, about BATCH_BYTES of them."""
+        if not self._path.exists() or self._path.stat().st_size <= self._offset:
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            lines = file.readlines(BATCH_BYTES)
+        return [line for line in lines if line.endswith(b"\n")]
+
+    def _move(self, session: Session, offset: int) -> None:
+        here = (Run.id == self._run_id, Run.attempt == self._attempt, Run.events_offset == self._offset)
+        if not affected(session, update(Run).where(*here).values(events_offset=offset)):
+            raise LeaseLostError
+
+    def _parse(self, line: bytes) -> AnyEvent | str:
+        try:
+            return parse_line(line.decode("utf-8"))
+        except (ValidationError, UnicodeDecodeError) as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            return f"a line of {self._path.name} is not an event ({reason}): {line[:120].decode('utf-8', 'replace').strip()}"
+
+
+class _Writer:
+    """Gathers the rows of a batch; a restart within it first writes, then takes back the steps that will be done again."""
+
+    def __init__(self, session: Session, run_id: str) -> None:
+        self._session, self._run_id = session, run_id
+        self._rows: Rows = {}
+        self._progress: dict[str, Any] = {}
+
+    def add(self, event: AnyEvent) -> None:
+        if isinstance(event, RunStarted):
+            self._flush()
+            for model in STEPPED:
+                affected(self._session, delete(model).where(model.run_id == self._run_id, model.step >= event.first_step))
+            self._progress |= {"step": event.first_step, "steps": event.steps}
+        if isinstance(event, StepFinished):
+            self._progress |= {"step": event.step + 1, "summary": summarise(metrics(event))}
+        for table, new in rows(self._run_id, event).items():
+            self._rows.setdefault(table, []).extend(new)
+
+    def alarm(self, message: str) -> None:
+        self._rows.setdefault(LogLine, []).append(log_line(self._run_id, time.time(), "alarm", "bad_event", message))
+
+    def close(self, seq: int) -> None:
+        self._flush()
+        affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
+
+    def _flush(self) -> None:
+        for table, new in self._rows.items():
+            upsert(self._session, table, new, UNIQUE.get(table, ()))
+        self._rows = {}
+
+
+def rebuild(database: Database, run_id: str, path: Path) -> None:
+    """Makes a finished run's telemetry again from its events.jsonl; artifacts keep their ids."""
+    with database.write() as session:
+        for model in STEPPED:
+            affected(session, delete(model).where(model.run_id == run_id))
+        affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
+        affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0))
+        attempt = session.get_one(Run, run_id).attempt
+    Ingestor(database, run_id, attempt, path).drain()

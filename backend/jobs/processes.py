@@ -1,0 +1,70 @@
+"""Finds and ends the processes of an engine, however they have detached themselves. Reads Linux's /proc."""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+MARK = "LONGTAIL_RUN_ID"
+GONE_SECONDS = 5.0
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks since boot at which ``pid`` started; None if no such process lives. With the pid it names a process for good."""
+    status = _status(pid)
+    return status and status.started
+
+
+def belonging(run_id: str, session: int | None) -> set[int]:
+    """Living processes of ``session``, and those that inherited the environment of run ``run_id``."""
+    mark = f"{MARK}={run_id}".encode()
+    return {
+        pid
+        for pid in (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
+        if pid != os.getpid() and (status := _status(pid)) and (status.session == session or mark in _environment(pid))
+    }
+
+
+def stop(process: subprocess.Popen[bytes], run_id: str, grace_seconds: float) -> int:
+    """SIGTERM and, after the grace time, SIGKILL for the engine and all that it left behind; its exit code."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(grace_seconds)
+    kill_all(run_id, process.pid)
+    return process.wait()
+
+
+def kill_all(run_id: str, session: int | None) -> None:
+    """SIGKILL until nothing is left, or for GONE_SECONDS: a process in an uninterruptible sleep outlives that."""
+    deadline = time.monotonic() + GONE_SECONDS
+    while (left := belonging(run_id, session)) and time.monotonic() < deadline:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+class _Status(NamedTuple):
+    session: int
+    started: int
+
+
+def _status(pid: int) -> _Status | None:
+    """None if no such process lives; a zombie does not."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in (b"Z", b"X") else _Status(int(fields[3]), int(fields[19]))
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []

@@ -1,0 +1,87 @@
+"""An attempt's life in SQL: claim, renew, settle. Every write is fenced by the attempt's number."""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import func, update
+from sqlalchemy.orm import Session
+
+from backend.models import Attempt, Doorbell, LogLine, Run
+from backend.schemas import RunState
+from backend.services.lifecycle import ACTIVE, affected, transition
+
+
+class LeaseLostError(Exception):
+    """Another worker may have the run by now: stop, and write nothing more about it."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    run_id: str
+    attempt: int
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended. "lost": through no fault of the run (its worker or engine was killed); "handed_over": its worker shuts down."""
+
+    state: Literal["succeeded", "failed", "cancelled", "lost", "handed_over"]
+    exit_code: int | None = None
+    error: str | None = None
+    error_code: str | None = None
+
+
+def claim(session: Session, run_id: str, worker_id: str, lease_seconds: float) -> Claim | None:
+    """Takes a queued run for this worker; None if it is not to be had, as with a doubled message."""
+    now = time.time()
+    started, expires = func.coalesce(Run.started_at, now), now + lease_seconds
+    if not transition(session, run_id, "starting", attempt=Run.attempt + 1, started_at=started, lease_expires_at=expires):
+        return None
+    run = session.get_one(Run, run_id)
+    session.add(Attempt(run_id=run_id, number=run.attempt, worker_id=worker_id))
+    answered = session.get(Doorbell, run_id)
+    if answered is not None:
+        session.delete(answered)
+    return Claim(run_id, run.attempt, run.config)
+
+
+def renew(session: Session, claim: Claim, lease_seconds: float) -> None:
+    statement = update(Run).where(Run.id == claim.run_id, Run.attempt == claim.attempt, Run.state.in_(ACTIVE))
+    if not affected(session, statement.values(lease_expires_at=time.time() + lease_seconds)):
+        raise LeaseLostError
+
+
+def settle(session: Session, run_id: str, attempt: int, outcome: Outcome, max_retries: int) -> RunState | None:
+    """Closes the attempt and moves its run on; the run's new state, or None if the attempt was not the current one any more."""
+    run = session.get_one(Run, run_id, with_for_update=True)
+    state, changes = _verdict(run, outcome, max_retries)
+    if not transition(session, run_id, state, fence=attempt, **changes):
+        return None
+    record = session.get_one(Attempt, (run_id, attempt))
+    record.state, record.exit_code, record.error = outcome.state, outcome.exit_code, outcome.error
+    record.finished_at = time.time()
+    if state == "queued":
+        session.add(Doorbell(run_id=run_id))
+        note(session, run_id, "warning", outcome.state, f"attempt {attempt} ended ({outcome.error}); resuming from the last checkpoint")
+    return state
+
+
+def _verdict(run: Run, outcome: Outcome, max_retries: int) -> tuple[RunState, dict[str, Any]]:
+    if outcome.state in ("succeeded", "cancelled"):
+        return outcome.state, {}
+    if outcome.state == "failed":
+        return "failed", {"error": outcome.error, "error_code": outcome.error_code}
+    if run.cancel_requested:
+        return "cancelled", {}
+    if outcome.state == "handed_over":
+        return "queued", {}
+    if run.losses < max_retries:
+        return "queued", {"losses": run.losses + 1}
+    return "failed", {"error": f"given up after {run.losses + 1} lost attempts; the last: {outcome.error}", "error_code": "lost"}
+
+
+def note(session: Session, run_id: str, level: str, code: str, message: str) -> None:
+    """A line of the platform itself in the run's log."""
+    session.add(LogLine(run_id=run_id, source="platform", time=time.time(), level=level, code=code, message=message))

@@ -1,0 +1,41 @@
+"""The states of a run. ``transition`` is the only place that changes one."""
+
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import CursorResult, update
+from sqlalchemy.orm import Session
+
+from backend.models import Run
+from backend.schemas import TERMINAL_STATES, RunState
+
+ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
+PREDECESSORS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
+    {
+        "queued": ACTIVE,  # a lost attempt, or a worker that shuts down, gives the run back
+        "starting": frozenset({"queued"}),
+        "running": frozenset({"starting"}),
+        "succeeded": frozenset({"running"}),
+        "failed": ACTIVE,
+        "cancelled": ACTIVE | {"queued"},
+    }
+)
+
+
+def transition(session: Session, run_id: str, to: RunState, fence: int | None = None, **changes: Any) -> bool:
+    """Moves the run to ``to`` if its state allows it and attempt number ``fence`` (where given) is still the current one; False if not."""
+    if to in TERMINAL_STATES:
+        changes["finished_at"] = time.time()
+    statement = update(Run).where(Run.id == run_id, Run.state.in_(PREDECESSORS[to]))
+    if fence is not None:
+        statement = statement.where(Run.attempt == fence)
+    return affected(session, statement.values(state=to, **changes)) == 1
+
+
+def affected(session: Session, statement: Any) -> int:
+    """Executes an UPDATE or DELETE; the number of its rows."""
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    assert isinstance(result, CursorResult)
+    return result.rowcount
