@@ -39,7 +39,7 @@ def test_faults_that_submit_can_see(random_model: Path, tmp_path: Path) -> None:
         (
             config(random_model, rollout={"max_prompt_tokens": 1025, "max_new_tokens": 1024}),
             ConfigError,
-            r"rollout\.max_new_tokens: max_prompt_tokens=1025 and max_new_tokens=1024 together exceed the 2048 tokens that model .* can hold; lower one",
+            r"rollout\.max_new_tokens: max_prompt_tokens=1025 and max_new_tokens=1024 together exceed the 2048 tokens",
         ),
         (
             config(random_model, drafter={"path": str(tmp_path)}),

@@ -155,8 +155,6 @@ def _drafted(target: PreTrainedModel, folder: Path, ids: Tensor) -> Tensor:
 
 
 def test_the_built_in_small_behaves_as_tiny(tmp_path: Path) -> None:
-    if not TINY.is_dir():
-        pytest.skip("the package has no built-in model yet")
     enlarge(TINY, tmp_path / "small", SMALL_WIDTH, SMALL_LAYERS)
     assert 25e6 <= describe(tmp_path / "small").parameters <= 90e6
     tiny, small = load_model(TINY, torch.float32), load_model(tmp_path / "small", torch.float32)
