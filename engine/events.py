@@ -99,7 +99,11 @@ class Speculation(Event):
 
 
 class DrafterTrained(Event):
-    """One spot-training session: ``published`` tells whether ``drafter_version`` was loaded into the engines, and ``reason`` why."""
+    """One spot-training session: ``published`` tells whether ``drafter_version`` was loaded into the engines, and ``reason`` why.
+
+    ``held_out_before`` and ``held_out_after`` are in [0, 1]: on recent responses that are never trained on, the share of
+    positions where the drafter's most likely token is the target's.
+    """
 
     kind: Literal["drafter"] = "drafter"
     step: int
