@@ -66,7 +66,7 @@ def _demo(client: Longtail, console: Console, server: Server, began: float) -> i
     try:
         runs = follow(client, console, runs)
     finally:
-        cancel(client, runs)
+        cancel(client, console, runs)
     bad = [run for run in runs if run.state != "succeeded"]
     for run in bad:
         console.print(f"{escape(run.name)} {run.state}: {escape(run.error or 'see its log in the dashboard')}", style="red")
@@ -116,9 +116,12 @@ def numbers(run: Run) -> str:
     return f"step {run.step}/{run.steps}, reward {reward:.2f}, {seconds:.1f} s/step"
 
 
-def cancel(client: Longtail, runs: Sequence[Run]) -> None:
+def cancel(client: Longtail, console: Console, runs: Sequence[Run]) -> None:
     """Cancels what has not ended, and waits until it has."""
     left = [run.id for run in runs if not run.finished and not client.run(run.id).finished]
+    if not left:
+        return
+    console.print("Cancelling what still runs")
     for run_id in left:
         client.cancel(run_id)
     deadline = time.monotonic() + CANCEL_SECONDS

@@ -1,0 +1,89 @@
+"""The demo as a user starts it, on a real stack; generated telemetry takes the place of training."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from backend.client import Longtail
+from backend.database import Database
+from backend.home import announced
+from backend.jobs.processes import start_time
+from backend.models import Run
+from backend.settings import Settings
+from backend.stack import Stack
+
+REPLAY = (sys.executable, str(Path(__file__).parents[1] / "replay_engine.py"))
+ASLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
+UNLUCKY = (sys.executable, "-c", "raise SystemExit('out of luck')")
+DEMO = (sys.executable, "-c", "from backend.demo import main; raise SystemExit(main(exit_after=True))")
+KEYS = {"wall_s", "e2e_speedup", "rollout_share", "rollout_speedup", "reward_plain", "reward_tlt", "accept_length", "harvest"}
+
+
+def start(home: Path, engine: tuple[str, ...]) -> subprocess.Popen[str]:
+    environment = os.environ | {"LONGTAIL_HOME": str(home), "LONGTAIL_ENGINE_COMMAND": json.dumps(engine)}
+    return subprocess.Popen(DEMO, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def states(home: Path) -> list[str]:
+    with Database(Settings(home=home).database).read() as session:
+        return [run.state for run in session.query(Run)]
+
+
+def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path) -> None:
+    demo = start(tmp_path, REPLAY)
+    output, _ = demo.communicate(timeout=180)
+    assert demo.returncode == 0, output
+    assert states(tmp_path) == ["succeeded", "succeeded"]
+    assert "end-to-end speed-up" in output
+    assert "/compare?runs=" in output
+    last = output.splitlines()[-1]
+    assert last.startswith("RESULT ")
+    numbers = json.loads(last.removeprefix("RESULT "))
+    assert numbers.keys() == KEYS
+    assert len(numbers["reward_plain"]) == len(numbers["reward_tlt"]) == len(numbers["accept_length"]) == 20
+    assert numbers["e2e_speedup"] > 1
+    assert announced(Settings(home=tmp_path)) is None
+
+
+def test_ctrl_c_cancels_the_runs_and_leaves_nothing(tmp_path: Path) -> None:
+    demo = start(tmp_path, ASLEEP)
+    deadline = time.monotonic() + 90
+    while not (tmp_path / "longtail.db").exists() or "starting" not in states(tmp_path):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    noted = announced(Settings(home=tmp_path))
+    assert noted is not None
+    demo.send_signal(signal.SIGINT)
+    output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 130, output
+    assert states(tmp_path) == ["cancelled", "cancelled"]
+    assert [start_time(pid) for pid, _ in noted["parts"]] == [None, None, None]
+
+
+def test_a_run_that_fails_fails_the_demo_and_says_why(tmp_path: Path) -> None:
+    demo = start(tmp_path, UNLUCKY)
+    output, _ = demo.communicate(timeout=120)
+    assert demo.returncode == 1, output
+    assert "out of luck" in output
+    assert states(tmp_path) == ["failed", "cancelled"]
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    return Stack(tmp_path, port=0, dashboard=False, settings=Settings(engine_command=REPLAY))
+
+
+def test_a_stack_that_runs_already_is_used_and_left_running(stack: Stack) -> None:
+    with stack:
+        demo = start(stack.settings.home, REPLAY)
+        output, _ = demo.communicate(timeout=120)
+        assert demo.returncode == 0, output
+        assert stack.url in output
+        with Longtail(stack.url) as client:
+            assert [run.tags for run in client.runs().items] == [["demo"], ["demo"]]
