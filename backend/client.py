@@ -39,7 +39,8 @@ class ApiError(Exception):
     """What the server refused and why; status 0 if no server answered."""
 
     def __init__(self, status: int, title: str, detail: str, errors: Sequence[FieldError] = ()) -> None:
-        super().__init__("\n".join([detail, *(f"  {error.field}: {error.message}" for error in errors)]))
+        faults = "; ".join(f"{error.field}: {error.message}" for error in errors)
+        super().__init__(f"{detail}: {faults}" if faults else detail)
         self.status, self.title, self.detail, self.errors = status, title, detail, list(errors)
 
 

@@ -18,7 +18,7 @@ ID_BYTES = 8
 
 BigInt = Annotated[int, mapped_column(BigInteger)]
 Id = Annotated[str, mapped_column(String(2 * ID_BYTES))]
-RunKey = Annotated[str, mapped_column(String(2 * ID_BYTES), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)]
+RunKey = Annotated[str, mapped_column(String(2 * ID_BYTES), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, sort_order=-1)]
 RunReference = Annotated[str, mapped_column(String(2 * ID_BYTES), ForeignKey("runs.id", ondelete="CASCADE"), index=True)]
 
 

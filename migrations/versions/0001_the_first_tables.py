@@ -89,6 +89,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "drafter_sessions",
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("time", sa.Double(), nullable=False),
         sa.Column("drafter_version", sa.Integer(), nullable=False),
@@ -99,10 +100,9 @@ def upgrade() -> None:
         sa.Column("loss", sa.Double(), nullable=True),
         sa.Column("held_out_before", sa.Double(), nullable=True),
         sa.Column("held_out_after", sa.Double(), nullable=True),
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_drafter_sessions_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("seq", "run_id", name=op.f("pk_drafter_sessions")),
+        sa.PrimaryKeyConstraint("run_id", "seq", name=op.f("pk_drafter_sessions")),
     )
     op.create_table(
         "idempotency_keys",
@@ -134,12 +134,12 @@ def upgrade() -> None:
 
     op.create_table(
         "metrics",
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("value", sa.Double(), nullable=True),
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_metrics_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("key", "step", "run_id", name=op.f("pk_metrics")),
+        sa.PrimaryKeyConstraint("run_id", "key", "step", name=op.f("pk_metrics")),
         sqlite_with_rowid=False,
     )
     op.create_table(
@@ -155,6 +155,7 @@ def upgrade() -> None:
 
     op.create_table(
         "rollouts",
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("lengths", sa.JSON(), nullable=False),
         sa.Column("truncated", sa.Integer(), nullable=False),
@@ -162,45 +163,44 @@ def upgrade() -> None:
         sa.Column("p75", sa.Integer(), nullable=False),
         sa.Column("p90", sa.Integer(), nullable=False),
         sa.Column("max", sa.Integer(), nullable=False),
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_rollouts_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("step", "run_id", name=op.f("pk_rollouts")),
+        sa.PrimaryKeyConstraint("run_id", "step", name=op.f("pk_rollouts")),
     )
     op.create_table(
         "samples",
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("prompt", sa.Text(), nullable=False),
         sa.Column("response", sa.Text(), nullable=False),
         sa.Column("reward", sa.Double(), nullable=True),
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_samples_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("seq", "run_id", name=op.f("pk_samples")),
+        sa.PrimaryKeyConstraint("run_id", "seq", name=op.f("pk_samples")),
     )
     op.create_table(
         "spans",
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("worker", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("start", sa.Double(), nullable=False),
         sa.Column("end", sa.Double(), nullable=False),
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_spans_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("seq", "run_id", name=op.f("pk_spans")),
+        sa.PrimaryKeyConstraint("run_id", "seq", name=op.f("pk_spans")),
     )
     with op.batch_alter_table("spans", schema=None) as batch_op:
         batch_op.create_index("ix_spans_run_step", ["run_id", "step"], unique=False)
 
     op.create_table(
         "speculation",
+        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("arms", sa.JSON(), nullable=False),
         sa.Column("drafted_by_position", sa.JSON(), nullable=False),
         sa.Column("accepted_by_position", sa.JSON(), nullable=False),
-        sa.Column("run_id", sa.String(length=16), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_speculation_run_id_runs"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("step", "run_id", name=op.f("pk_speculation")),
+        sa.PrimaryKeyConstraint("run_id", "step", name=op.f("pk_speculation")),
     )
 
 

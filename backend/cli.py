@@ -1,0 +1,159 @@
+"""``longtail``: everything from a shell, over REST. An error is one line on stderr and exit code 2."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from backend import terminal
+from backend.client import ApiError, Longtail
+from backend.schemas import Run
+from engine.config import load
+from engine.errors import LongtailError
+
+USER_ERROR = 2
+PASS_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+SECTIONS_WITH_A_PATH = ("model", "drafter", "task")
+BUILT_IN = ("tiny", "small", "builtin")
+
+
+class Commands(TyperGroup):
+    """Says a user's mistake without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ApiError, LongtailError) as error:
+            Console(stderr=True, soft_wrap=True).print(f"longtail: {error}", markup=False, highlight=False)
+            raise typer.Exit(USER_ERROR) from None
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, help="Reinforcement learning with TLT, from a shell.")
+console = Console()
+
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, or its beginning")]
+
+
+@app.command()
+def up(
+    port: Annotated[int | None, typer.Option(help="Port of the API; 0 for any free one")] = None,
+    dashboard_port: Annotated[int | None, typer.Option(help="Port of the dashboard; 0 for any free one")] = None,
+    dashboard: Annotated[bool, typer.Option(help="With the dashboard")] = True,
+) -> None:
+    """Start API, job worker and dashboard on this machine."""
+    from backend import stack
+
+    stack.main(port=port, dashboard_port=dashboard_port, dashboard=dashboard)
+
+
+@app.command()
+def demo(exit_: Annotated[bool, typer.Option("--exit", help="Stop when both runs are done")] = False) -> None:
+    """Run the plain baseline and TLT, and compare them."""
+    from backend import demo as demonstration
+
+    raise typer.Exit(demonstration.main(exit_after=exit_))
+
+
+@app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(help="Run configuration (YAML)")],
+    name: Annotated[str | None, typer.Option(help="Name of the run, in place of the file's")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the run; exit code 1 if it does not succeed")] = False,
+) -> None:
+    """Submit a run; prints its id."""
+    config = load(file).model_dump(mode="json")
+    with Longtail() as client:
+        run = client.submit(_anchored(config) | ({"name": name} if name else {}), tag or [])
+        typer.echo(run.id)
+        if watch:
+            _follow(client, run.id)
+
+
+@app.command()
+def runs(
+    state: Annotated[str | None, typer.Option(help="Only runs in this state")] = None,
+    q: Annotated[str | None, typer.Option(help="Part of the name, or beginning of the id")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 20,
+) -> None:
+    """List runs, newest first."""
+    with Longtail() as client:
+        console.print(terminal.table(client.runs(state, q, limit).items))
+
+
+@app.command()
+def watch(run: RunId) -> None:
+    """Follow a run; exit code 0 if it succeeds, else 1."""
+    with Longtail() as client:
+        _follow(client, _find(client, run).id)
+
+
+@app.command()
+def cancel(run: RunId) -> None:
+    """Stop a run."""
+    with Longtail() as client:
+        cancelled = client.cancel(_find(client, run).id)
+        console.print(f"{cancelled.id} {terminal.state(cancelled)}")
+
+
+@app.command()
+def download(
+    run: RunId,
+    name: Annotated[str | None, typer.Argument(help="Name of one artifact; all if left out")] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write to")] = Path(),
+) -> None:
+    """Download a run's artifacts, such as its drafter. Checksums are verified."""
+    with Longtail() as client:
+        found = _find(client, run)
+        artifacts = [artifact for artifact in client.artifacts(found.id) if name in (None, artifact.name)]
+        if not artifacts:
+            raise LongtailError(f"run {found.id} ({found.state}) has no artifact" + (f" named {name}" if name else " yet"))
+        out.mkdir(parents=True, exist_ok=True)
+        for artifact in artifacts:
+            path = out / Path(artifact.name).name
+            client.download(artifact.id, path)
+            console.print(f"{path}  {artifact.bytes} bytes", highlight=False)
+
+
+@app.command(context_settings=dict(PASS_ON))
+def bench(context: typer.Context) -> None:
+    """Measure: longtail bench NAME [--json FILE] [--quick]."""
+    _run_module("engine.bench", context)
+
+
+@app.command(context_settings=dict(PASS_ON))
+def warmstart(context: typer.Context) -> None:
+    """Train the built-in model from scratch by its recipe."""
+    _run_module("engine.warmstart", context)
+
+
+def _run_module(module: str, context: typer.Context) -> None:
+    raise typer.Exit(subprocess.run([sys.executable, "-m", module, *context.args], check=False).returncode)
+
+
+def _find(client: Longtail, prefix: str) -> Run:
+    """The run whose id begins with ``prefix``."""
+    found = [run for run in client.runs(q=prefix, limit=200).items if run.id.startswith(prefix)]
+    if len(found) != 1:
+        raise LongtailError(f"{'no run has' if not found else f'{len(found)} runs have'} an id that begins with {prefix}")
+    return found[0]
+
+
+def _follow(client: Longtail, run_id: str) -> None:
+    if terminal.follow(client, run_id, console).state != "succeeded":
+        raise typer.Exit(1)
+
+
+def _anchored(config: dict[str, Any]) -> dict[str, Any]:
+    """``config`` with paths that exist here made absolute, as the worker may run in another folder."""
+    anchored = dict(config)
+    for section in SECTIONS_WITH_A_PATH:
+        path = config[section].get("path")
+        if path and path not in BUILT_IN and Path(path).exists():
+            anchored[section] = config[section] | {"path": str(Path(path).absolute())}
+    return anchored

@@ -1,0 +1,72 @@
+import pytest
+from sqlalchemy import select
+
+from backend.database import Database
+from backend.models import Attempt, Doorbell, LogLine, Run, new_id
+from backend.services.attempts import Claim, LeaseLostError, Outcome, claim, renew, settle
+
+WORKER = new_id()
+
+
+def take(database: Database, run_id: str) -> Claim | None:
+    with database.write() as session:
+        return claim(session, run_id, WORKER, 60)
+
+
+def end(database: Database, run_id: str, attempt: int, outcome: Outcome, max_retries: int = 1) -> str | None:
+    with database.write() as session:
+        return settle(session, run_id, attempt, outcome, max_retries)
+
+
+def test_a_run_is_claimed_once(database: Database, run_id: str) -> None:
+    first = take(database, run_id)
+    assert first is not None
+    assert first.attempt == 1
+    assert take(database, run_id) is None
+    with database.read() as session:
+        run = session.get_one(Run, run_id)
+        assert (run.state, run.attempt) == ("starting", 1)
+        assert run.lease_expires_at is not None
+        assert session.get(Doorbell, run_id) is None, "the doorbell has been answered"
+
+
+def test_a_lost_attempt_is_queued_again_up_to_the_limit(database: Database, run_id: str) -> None:
+    take(database, run_id)
+    assert end(database, run_id, 1, Outcome("lost", error="its worker is gone")) == "queued"
+    with database.read() as session:
+        assert session.get(Doorbell, run_id) is not None, "somebody has to ring again"
+        assert "its worker is gone" in session.scalars(select(LogLine.message)).one()
+    second = take(database, run_id)
+    assert second is not None
+    assert second.attempt == 2
+    assert end(database, run_id, 2, Outcome("lost", error="its worker is gone")) == "failed"
+    with database.read() as session:
+        assert session.get_one(Run, run_id).error == "given up after 2 lost attempts; the last: its worker is gone"
+        assert session.scalars(select(Attempt.state).order_by(Attempt.number)).all() == ["lost", "lost"]
+
+
+def test_handing_over_does_not_count_as_a_loss(database: Database, run_id: str) -> None:
+    for attempt in range(1, 5):
+        take(database, run_id)
+        assert end(database, run_id, attempt, Outcome("handed_over", error="its worker shut down"), max_retries=0) == "queued"
+
+
+@pytest.mark.parametrize("state", ["lost", "handed_over"])
+def test_a_run_that_was_to_be_cancelled_is_not_queued_again(database: Database, run_id: str, state: str) -> None:
+    take(database, run_id)
+    with database.write() as session:
+        session.get_one(Run, run_id).cancel_requested = True
+    assert end(database, run_id, 1, Outcome(state)) == "cancelled"  # type: ignore[arg-type]
+
+
+def test_who_was_fenced_off_changes_nothing(database: Database, run_id: str) -> None:
+    stale = take(database, run_id)
+    assert stale is not None
+    end(database, run_id, 1, Outcome("lost", error="silent"))
+    take(database, run_id)
+    assert end(database, run_id, 1, Outcome("failed", error="late")) is None
+    with database.read() as session:
+        assert session.get_one(Run, run_id).state == "starting"
+        assert session.get_one(Attempt, (run_id, 1)).state == "lost"
+    with database.write() as session, pytest.raises(LeaseLostError):
+        renew(session, stale, 60)
