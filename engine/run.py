@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from engine import artifacts, checkpoint, telemetry
 from engine.cluster.group import WorkerGroup, worker_group
 from engine.cluster.tail import Rollout
@@ -81,7 +83,8 @@ def _sampling(config: RunConfig) -> Sampling:
 
 
 def _rows(config: RunConfig, rollout: Rollout, rewards: Sequence[float]) -> list[Row]:
-    advantages = ADVANTAGES[config.algorithm.name](rewards, config.algorithm.group_size)
+    grouped = torch.tensor(rewards).view(-1, config.algorithm.group_size)
+    advantages = ADVANTAGES[config.algorithm.name](grouped).flatten().tolist()
     return [
         Row(
             tokens=(*completion.request.prompt, *completion.tokens),

@@ -12,7 +12,7 @@ from engine.drafter.buffer import DataBuffer
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.trainer import SpotTrainer, TrainingReport
-from engine.models.folder import ASSETS, BUILT_IN
+from engine.models.load import resolve_drafter
 from engine.policy.batch import Row
 from engine.policy.learner import Inferred
 
@@ -25,7 +25,7 @@ class Spot:
     def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int) -> None:
         torch.manual_seed(config.seed)  # a random drafter is the same on every worker
         drafter = Drafter(target.config)
-        folder = _folder(config)
+        folder = resolve_drafter(config.drafter.path, config.model.path)
         if folder is not None:
             drafter.load_state_dict(load_drafter_folder(folder, target.config))
         self._target = target
@@ -67,11 +67,3 @@ class Spot:
         self._buffer.restore(path.with_suffix(".buffer.safetensors"))
         self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
         self.published = self._trainer.weights()
-
-
-def _folder(config: RunConfig) -> Path | None:
-    """Where the first drafter is; None for random weights, which the built-in choice also means where no drafter comes with the model."""
-    if config.drafter.path != "builtin":
-        return Path(config.drafter.path) if config.drafter.path else None
-    folder = ASSETS / f"{config.model.path}-drafter"
-    return folder if config.model.path in BUILT_IN and folder.is_dir() else None

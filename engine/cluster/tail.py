@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ray
-
 from engine.cluster import coordinator
 from engine.cluster.coordinator import Command, Span, StartTraining
 from engine.drafter.trainer import TrainingReport
@@ -41,6 +39,8 @@ class Tail:
 
     def run(self, shares: Sequence[Sequence[Request]], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]) -> Rollout:
         """Generates ``shares``, one a worker; returns once all are done and nobody trains any more."""
+        import ray  # late: ray reads the settings of ``ray_session`` when it is imported
+
         workers = tuple(range(len(self._actors)))
         self._post(coordinator.RolloutStarted(self._step, workers))
         self._generating = {self._actors[worker].rollout.remote(shares[worker], sampling): worker for worker in workers}
@@ -50,7 +50,7 @@ class Tail:
         while self._generating or self._training:
             reference = ray.wait([*self._generating, *self._training], num_returns=1)[0][0]
             if reference in self._training:
-                self._trained(reference)
+                self._trained(self._training.pop(reference), ray.get(reference))
                 continue
             share = ray.get(reference)
             self._post(coordinator.WorkerDone(self._step, self._generating.pop(reference)))
@@ -61,9 +61,7 @@ class Tail:
         completions.sort(key=lambda completion: completion.request.id)
         return Rollout(completions, statistics, self._state.spans, self._reports, ended)
 
-    def _trained(self, reference: Any) -> None:
-        worker = self._training.pop(reference)
-        report = ray.get(reference)
+    def _trained(self, worker: int, report: TrainingReport | None) -> None:
         if report is not None:
             self._reports[worker] = report
         self._post(coordinator.TrainingStopped(self._step, worker))

@@ -78,6 +78,7 @@ class Worker:
             dtype=getattr(torch, config.model.dtype),
             seed=config.seed + rank,
         )
+        self._target_version = self._drafter_version = 0
         self._halt = threading.Event()
 
     def facts(self) -> dict[str, str]:
@@ -109,8 +110,7 @@ class Worker:
         inferred_at = time.perf_counter()
         metrics = self.learner.update(rows, inferred, step)
         updated_at = time.perf_counter()
-        weights = self.learner.weights()
-        self.engine.load_target(weights, step + 1)
+        self._load_target(step + 1)
         if self.spot:
             self.spot.follow()
         synced_at = time.perf_counter()
@@ -120,7 +120,8 @@ class Worker:
         """Writes this worker's part of the resume unit; the policy, equal everywhere, is rank 0's to write."""
         if self.rank == 0:
             torch.save(self.learner.state(), folder / "policy.pt")
-        versions = {"target": self.engine.target_version, "drafter": self.engine.drafter_version, "tuner": self.engine.tuner_state()}
+        tuner = self.engine.tuner.state() if self.engine.tuner else None
+        versions = {"target": self._target_version, "drafter": self._drafter_version, "tuner": tuner}
         (folder / f"engine_{self.rank}.json").write_text(json.dumps(versions), encoding="utf-8")
         if self.spot:
             self.spot.save(folder / f"spot_{self.rank}")
@@ -130,12 +131,13 @@ class Worker:
         self.learner.load_state(torch.load(folder / "policy.pt", map_location=self.device, weights_only=True))
         rank = self.rank if (folder / f"engine_{self.rank}.json").exists() else 0
         versions = json.loads((folder / f"engine_{rank}.json").read_text(encoding="utf-8"))
-        self.engine.load_target(self.learner.weights(), versions["target"])
-        self.engine.load_tuner_state(versions["tuner"])
+        self._load_target(versions["target"])
+        if self.engine.tuner and versions["tuner"]:
+            self.engine.tuner.load_state(versions["tuner"])
         if self.spot:
             self.spot.load(folder / f"spot_{rank}")
-            self.engine.load_drafter(self.spot.published, versions["drafter"])
-        return int(versions["drafter"])
+            self._load_drafter(self.spot.published, versions["drafter"])
+        return self._drafter_version
 
     def export(self, folder: Path, card: Card) -> list[Path]:
         """Writes the policy, and the drafter if there is one, as Hugging Face folders; returns those."""
@@ -155,7 +157,15 @@ class Worker:
         """Takes ``weights`` as the drafter of ``version``, in engine and trainer; None undoes what was trained since the last version."""
         self._require_spot().adopt(weights)
         if weights is not None:
-            self.engine.load_drafter(weights, version)
+            self._load_drafter(weights, version)
+
+    def _load_target(self, version: int) -> None:
+        self.engine.load_target(self.learner.weights(), version)
+        self._target_version = version
+
+    def _load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
+        self.engine.load_drafter(weights, version)
+        self._drafter_version = version
 
     def _require_spot(self) -> Spot:
         assert self.spot is not None, "the plain baseline has no drafter"

@@ -1,0 +1,172 @@
+"""The engine on its own, in real processes: plain, TLT, resumed after a kill, and refusing bad input."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from engine.events import AnyEvent, ArtifactSaved, RolloutFinished, StepFinished, WorkerSpan, read
+
+SMALL_RUN: dict[str, Any] = {
+    "seed": 3,
+    "algorithm": {"steps": 3, "prompts_per_step": 4, "group_size": 4},
+    "rollout": {"max_prompt_tokens": 64, "max_new_tokens": 48},
+    "speculation": {"strategies": [{"depth": 3, "verify": 3}], "tuner": {"name": "beg", "thresholds": [1]}},
+    "drafter": {"path": None},
+    "checkpoint": {"every": 2},
+}
+Config = dict[str, Any]
+
+
+def start(config: Config, out: Path, *flags: str) -> "subprocess.Popen[str]":
+    out.mkdir(exist_ok=True)
+    (out / "config.yaml").write_text(yaml.safe_dump(config))
+    command = [sys.executable, "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out), *flags]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    _, errors = process.communicate(timeout=300)
+    return process.returncode, errors
+
+
+def run(config: Config, out: Path, *flags: str) -> list[AnyEvent]:
+    code, errors = finish(start(config, out, *flags))
+    assert code == 0, errors[-2000:]
+    return list(read(out / "events.jsonl"))
+
+
+def steps(events: list[AnyEvent]) -> list[StepFinished]:
+    return [event for event in events if isinstance(event, StepFinished)]
+
+
+def lengths(events: list[AnyEvent]) -> list[list[int]]:
+    return [event.lengths for event in events if isinstance(event, RolloutFinished)]
+
+
+def policy(out: Path) -> bytes:
+    return (out / "artifacts/policy/model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def config(random_model: Path) -> Config:
+    return SMALL_RUN | {"model": {"path": str(random_model)}}
+
+
+@pytest.fixture(scope="module")
+def tlt(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("tlt")
+    run(config, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def plain(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("plain")
+    run(config | {"speculation": {"enabled": False}}, out)
+    return out
+
+
+def test_a_run_tells_everything_about_each_step(tlt: Path) -> None:
+    events = list(read(tlt / "events.jsonl"))
+    assert [event.seq for event in events] == list(range(len(events)))
+    assert (events[0].kind, events[-1].kind) == ("run_started", "run_finished")
+    assert [event.step for event in steps(events)] == [0, 1, 2]
+    for event in steps(events):
+        assert sum(event.phases.values()) == pytest.approx(event.seconds, rel=1e-6)
+        assert event.metrics["trained_seconds"] <= event.metrics["idle_seconds"] + 1e-6
+        assert event.metrics["logprob_gap"] < 1e-3
+    assert all(len(step) == 16 for step in lengths(events))
+
+
+def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
+    spans: dict[tuple[int, int], list[WorkerSpan]] = defaultdict(list)
+    for event in read(tlt / "events.jsonl"):
+        if isinstance(event, WorkerSpan):
+            spans[event.step, event.worker].append(event)
+    assert set(spans) == {(step, worker) for step in range(3) for worker in range(2)}
+    for found in spans.values():
+        assert found[0].state == "BUSY"
+        assert found[-1].state == "UPDATE"
+        assert all(before.end == pytest.approx(after.start, abs=0.02) for before, after in zip(found, found[1:], strict=False))
+
+
+def test_the_drafter_and_the_policy_can_be_taken_away(tlt: Path) -> None:
+    artifacts = {event.name: event for event in read(tlt / "events.jsonl") if isinstance(event, ArtifactSaved)}
+    assert set(artifacts) == {"drafter.zip", "policy.zip"}
+    for artifact in artifacts.values():
+        data = (tlt / artifact.path).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (artifact.bytes, artifact.sha256)
+
+
+def test_speculation_changes_no_response(plain: Path, tlt: Path) -> None:
+    """Same seed, same weights in the first step: the very same responses and rewards, whatever the drafter does."""
+    without, with_speculation = list(read(plain / "events.jsonl")), list(read(tlt / "events.jsonl"))
+    assert lengths(with_speculation)[0] == lengths(without)[0]
+    assert steps(with_speculation)[0].metrics["reward_mean"] == steps(without)[0].metrics["reward_mean"]
+    assert not any(event.kind in ("speculation", "drafter") for event in without)
+    assert {event.metrics["accept_length"] for event in steps(without)} == {1.0}
+
+
+def test_a_killed_run_resumes_to_the_same_policy(config: Config, plain: Path, tmp_path: Path) -> None:
+    """SIGKILL of the whole session after the first checkpoint; the resumed attempt ends where the undisturbed run did."""
+    wanted = config | {"speculation": {"enabled": False}}
+    process = start(wanted, tmp_path)
+    while not (tmp_path / "checkpoints/step_000001").exists():
+        assert process.poll() is None, "the run ended before its first checkpoint"
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    _kill_session(process.pid)
+    events = run(wanted, tmp_path, "--resume")
+    resumed = [event for event in events if event.kind == "run_started"][-1]
+    assert resumed.kind == "run_started"
+    assert resumed.first_step == 2
+    assert policy(tmp_path) == policy(plain)
+
+
+def test_gsm8k_with_a_model_never_seen_before(config: Config, tmp_path: Path) -> None:
+    data = Path(__file__).parents[1] / "data" / "gsm8k_sample.jsonl"
+    task = {"name": "math", "path": str(data)}
+    events = run(config | {"task": task, "rollout": {"max_prompt_tokens": 1024, "max_new_tokens": 32}}, tmp_path)
+    assert [event.step for event in steps(events)] == [0, 1, 2]
+    assert {event.kind for event in events} >= {"rollout", "worker_state", "speculation", "checkpoint", "artifact", "sample"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"modle": {}}, "modle: unknown key"),
+        ({"model": {"path": "/nowhere/model"}}, "/nowhere/model"),
+        ({"cluster": {"workers": 0}}, "cluster.workers"),
+        ({"rollout": {"max_prompt_tokens": 4, "max_new_tokens": 16}}, "4"),
+    ],
+)
+def test_bad_input_is_told_in_a_line(config: Config, tmp_path: Path, change: Config, message: str) -> None:
+    code, errors = finish(start(config | change, tmp_path))
+    assert code == 2
+    assert message in errors
+    assert "Traceback" not in errors
+    last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
+    assert (last["kind"], last["level"]) == ("log", "error")
+    assert message in last["message"]
+
+
+def _kill_session(session: int) -> None:
+    """Ray's daemons have process groups of their own in the same session."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if os.getsid(int(folder.name)) == session:
+                    os.kill(int(folder.name), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
