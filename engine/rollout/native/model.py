@@ -1,0 +1,85 @@
+"""The target and the drafter as the engine runs them: fused weights, rows in, rows out."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.errors import ModelError
+from engine.rollout.native.architecture import Architecture
+from engine.rollout.native.layer import DecoderLayer, Pass, RMSNorm
+
+
+class Target:
+    """The policy. Its features are the hidden states after the final norm."""
+
+    def __init__(self, architecture: Architecture, like: Tensor) -> None:
+        """Empty weights on ``like``'s device, in its data type."""
+        self._tied = architecture.tied
+        self._embedding = like.new_empty(architecture.vocabulary, architecture.hidden)
+        self._layers = [DecoderLayer(architecture, like) for _ in range(architecture.layers)]
+        self._norm = RMSNorm(architecture.hidden, architecture.eps, like)
+        self._head = self._embedding if self._tied else torch.empty_like(self._embedding)
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Copies Hugging Face weights in; ModelError, and nothing changed, unless names and shapes are the model's."""
+        named = {"model.embed_tokens.weight": self._embedding, "model.norm.weight": self._norm.weight}
+        for i, layer in enumerate(self._layers):
+            named |= {f"model.layers.{i}.{name}": view for name, view in layer.parameters().items()}
+        if self._tied:
+            weights = {name: weight for name, weight in weights.items() if name != "lm_head.weight"}
+        else:
+            named["lm_head.weight"] = self._head
+        _copy("target", weights, named)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """[R] to [R, hidden]."""
+        return self._embedding.index_select(0, tokens)
+
+    def features(self, tokens: Tensor, step: Pass) -> Tensor:
+        """Runs tokens [R] and extends the cache by them; [R, hidden]."""
+        x = self.embed(tokens)
+        for i, layer in enumerate(self._layers):
+            x = layer(x, step, i)
+        return self._norm(x)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[R, hidden] to float32 [R, vocabulary]; also for features that the drafter predicted."""
+        return F.linear(features, self._head).float()
+
+
+class Drafter:
+    """One decoder layer on (embedding of x[t+1], feature h[t]) that predicts h[t+1]; the shift of engine/drafter/model.py.
+
+    Its keys and values are one more layer of the cache, behind the target's.
+    """
+
+    def __init__(self, architecture: Architecture, like: Tensor) -> None:
+        self._fuse = like.new_empty(2 * architecture.hidden, architecture.hidden)
+        self._layer = DecoderLayer(architecture, like, input_norm=False)
+        self._index = architecture.layers
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Copies the drafter's trainable weights in; ModelError, and nothing changed, unless names and shapes fit the target."""
+        _copy(
+            "drafter",
+            weights,
+            {"fc.weight": self._fuse.t()} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()},
+        )
+
+    def features(self, embedded: Tensor, features: Tensor, step: Pass) -> Tensor:
+        """Predictions of the next features, [R, hidden]."""
+        return self._layer(torch.mm(torch.cat((embedded, features), -1), self._fuse), step, self._index)
+
+
+@torch.no_grad()
+def _copy(what: str, weights: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
+    missing, unknown = sorted(views.keys() - weights.keys()), sorted(weights.keys() - views.keys())
+    if missing or unknown:
+        raise ModelError(f"{what} weights do not fit the model: missing {missing[:3]}, unknown {unknown[:3]}")
+    for name, view in views.items():
+        if weights[name].shape != view.shape:
+            raise ModelError(f"{what} weight {name} has shape {list(weights[name].shape)}, the model needs {list(view.shape)}")
+    for name, view in views.items():
+        view.copy_(weights[name])

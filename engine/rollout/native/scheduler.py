@@ -1,0 +1,77 @@
+"""Which requests wait, which run, and in which slot: a running request's index is its slot, so slots 0 .. n - 1 are the batch."""
+
+from collections import deque
+from collections.abc import Sequence, Set
+from typing import Literal
+
+from engine.rollout.base import Request
+
+
+class Response:
+    """A request and what has been generated for it. ``drafted`` is the number of its positions that the drafter has seen."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.tokens: list[int] = []
+        self.logprobs: list[float] = []
+        self.finish: Literal["stop", "length"] | None = None
+        self.drafted = 0
+
+    @property
+    def length(self) -> int:
+        """Known tokens, the prompt's included. All but the newest have been through the target."""
+        return len(self.request.prompt) + len(self.tokens)
+
+    def extend(self, tokens: Sequence[int], logprobs: Sequence[float], end_tokens: Set[int], limit: int) -> int:
+        """Appends tokens up to the end token or the limit; returns how many."""
+        before = len(self.tokens)
+        for token, logprob in zip(tokens, logprobs, strict=True):
+            self.tokens.append(token)
+            self.logprobs.append(logprob)
+            if token in end_tokens or len(self.tokens) == limit:
+                self.finish = "stop" if token in end_tokens else "length"
+                break
+        return len(self.tokens) - before
+
+
+class Scheduler:
+    """Continuous batching over a fixed number of slots, first come, first served."""
+
+    def __init__(self, responses: Sequence[Response], slots: int) -> None:
+        self.waiting = deque(responses)
+        self.running: list[Response] = []
+        self._slots = slots
+
+    @property
+    def unfinished(self) -> int:
+        return len(self.waiting) + len(self.running)
+
+    def admit(self) -> tuple[range, list[tuple[int, int]]]:
+        """Fills the free slots. Returns the new slots to prefill, and (source, target) slots of those that copy an equal prompt."""
+        first = len(self.running)
+        if not self.waiting or first == self._slots:
+            return range(0), []
+        holders = {response.request.prompt: slot for slot, response in enumerate(self.running)}
+        new: list[Response] = []
+        siblings: list[Response] = []
+        while self.waiting and first + len(new) + len(siblings) < self._slots:
+            response = self.waiting.popleft()
+            if response.request.prompt in holders:
+                siblings.append(response)
+            else:
+                holders[response.request.prompt] = first + len(new)
+                new.append(response)
+        self.running += new + siblings
+        prefill = range(first, first + len(new))
+        return prefill, [(holders[response.request.prompt], slot) for slot, response in enumerate(siblings, prefill.stop)]
+
+    def retire(self) -> list[tuple[int, int]]:
+        """Drops the finished; the last running request takes a freed slot. Returns these moves as (source, target) slots."""
+        moves = []
+        for slot in range(len(self.running)):
+            while self.running and self.running[-1].finish:
+                self.running.pop()
+            if slot < len(self.running) and self.running[slot].finish:
+                self.running[slot] = self.running.pop()
+                moves.append((len(self.running), slot))
+        return moves

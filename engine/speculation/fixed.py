@@ -1,0 +1,31 @@
+"""One strategy always; for measurements."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.events import ArmStatistics
+from engine.speculation.arms import ArmCounts
+from engine.speculation.strategy import Strategy
+
+
+class FixedTuner:
+    """Learns nothing. Its one bucket holds every batch size."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        self._counts = ArmCounts()
+
+    def select(self, batch: int) -> Strategy:  # noqa: ARG002
+        return self._strategy
+
+    def record(self, strategy: Strategy, batch: int, accepted: Sequence[int], elapsed: float) -> None:  # noqa: ARG002
+        self._counts.add(1, strategy, accepted, elapsed)
+
+    def take_arms(self) -> list[ArmStatistics]:
+        return self._counts.take()
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        pass
