@@ -70,7 +70,8 @@ def test_neither_backend_nor_dashboard_computes(package: str) -> None:
 
 
 def test_the_backend_is_light_to_import() -> None:
-    code = f"import sys, backend.client, backend.api.app, backend.cli, backend.stack, backend.jobs.worker; print(*({HEAVY!r} & set(sys.modules)))"
+    modules = "backend.client, backend.api.app, backend.cli, backend.stack, backend.jobs.worker"
+    code = f"import sys, {modules}; print(*({HEAVY!r} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert loaded == []
 
