@@ -18,6 +18,7 @@ from backend.parts import answers
 from backend.schemas import ComparedRun, Comparison, Run
 from backend.settings import Settings
 from backend.stack import Stack, interruptible
+from backend.terminal import key_figures
 
 PRESETS = ("demo-plain", "demo-tlt")
 POLL_SECONDS = 0.5
@@ -109,11 +110,8 @@ def _move(progress: Progress, bar: TaskID, run: Run) -> None:
 
 
 def numbers(run: Run) -> str:
-    """Where a run is, in a few words: its step, the latest reward, the seconds of the latest step."""
-    reward, seconds = run.summary.get("reward_mean"), run.summary.get("step_seconds")
-    if run.step == 0 or reward is None or seconds is None:
-        return run.state
-    return f"step {run.step}/{run.steps}, reward {reward:.2f}, {seconds:.1f} s/step"
+    """Where a run is, in a few words."""
+    return f"step {run.step}/{run.steps}, {key_figures(run)}" if run.step else run.state
 
 
 def cancel(client: Longtail, console: Console, runs: Sequence[Run]) -> None:
