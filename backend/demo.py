@@ -43,6 +43,7 @@ def main(exit_after: bool = False) -> int:
     with suppress(KeyboardInterrupt), interruptible(), _server(console) as server, Longtail(server.url) as client:
         code = _demo(client, console, server, began)
         if not exit_after:
+            console.print(f"Serving {server.dashboard_url}; Ctrl-C stops")
             server.serve()
     return code
 
@@ -63,8 +64,9 @@ def _server(console: Console) -> Iterator[Server]:
 def _demo(client: Longtail, console: Console, server: Server, began: float) -> int:
     configs = {preset.name: preset.config for preset in client.presets()}
     console.print(f"Dashboard: {server.dashboard_url}\nTwo runs with the same seed: plain decoding, then TLT")
-    runs = [client.submit(configs[name], tags=["demo"]) for name in PRESETS]
+    runs: list[Run] = []
     try:
+        runs.extend(client.submit(configs[name], tags=["demo"]) for name in PRESETS)
         runs = follow(client, console, runs)
     finally:
         cancel(client, console, runs)
