@@ -22,10 +22,6 @@ class ConflictError(RequestError):
     status, title = 409, "Conflict"
 
 
-class TooLargeError(RequestError):
-    status, title = 413, "Content too large"
-
-
 class InvalidError(RequestError):
     status, title = 422, "Invalid request"
 

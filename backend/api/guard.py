@@ -3,10 +3,10 @@
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.api.problems import problem
-from backend.errors import TooLargeError
 from backend.settings import Settings
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -18,6 +18,7 @@ class Guard:
         self._app = app
         self._hosts = LOCAL_HOSTS | {host.lower() for host in settings.allowed_hosts}
         self._max_body = settings.max_body_bytes
+        self._too_large = f"the body exceeds {self._max_body} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,13 +36,10 @@ class Guard:
             return 400, "the Host header names a host that this server does not answer for (LONGTAIL_ALLOWED_HOSTS)"
         if method not in SAFE_METHODS and "origin" in headers and not headers["origin"].endswith(f"://{headers['host']}"):
             return 403, "requests from pages of another origin are refused"
-        if int(headers.get("content-length", 0)) > self._max_body:
-            return 413, self._too_large
-        return None
-
-    @property
-    def _too_large(self) -> str:
-        return f"the body exceeds {self._max_body} bytes"
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            return 400, "Content-Length is not a number"
+        return (413, self._too_large) if int(length) > self._max_body else None
 
     def _bounded(self, receive: Receive) -> Receive:
         """``receive`` for bodies that do not announce their length."""
@@ -52,7 +50,7 @@ class Guard:
             message = await receive()
             received += len(message.get("body", b""))
             if received > self._max_body:
-                raise TooLargeError(self._too_large)
+                raise HTTPException(413, self._too_large)
             return message
 
         return bounded

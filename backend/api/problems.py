@@ -47,7 +47,7 @@ def _invalid(_: Request, error: Any) -> JSONResponse:
     faults = error.errors()
     if any(fault["type"] == "json_invalid" for fault in faults):
         return problem(400, f"the body is not JSON: {faults[0]['ctx']['error']}")
-    parts = [{**fault, "loc": fault["loc"][1:]} for fault in faults]
+    parts = [{**fault, "loc": fault["loc"][1:] or fault["loc"]} for fault in faults]
     return problem(422, "the request is not valid", "Invalid request", field_errors(parts, error.body))
 
 

@@ -23,9 +23,7 @@ def usable(data: Mapping[str, Any]) -> RunConfig:
     except ValidationError as error:
         raise InvalidError("the configuration is not valid", field_errors(error.errors(), data)) from None
     except LongtailError as error:
-        raise InvalidError(
-            "the configuration cannot run", [FieldError(field=FIELD_OF_CODE.get(error.code, "config"), message=str(error))]
-        ) from None
+        raise InvalidError("the configuration cannot run", [_named(error)]) from None
     return config
 
 

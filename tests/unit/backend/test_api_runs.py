@@ -1,0 +1,126 @@
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import func, select
+
+from backend.database import Database
+from backend.models import Doorbell, Run
+from backend.services.attempts import claim
+
+
+def submit(api: TestClient, config: Any, key: str | None = None, **body: Any) -> Any:
+    return api.post("/api/v1/runs", json={"config": config} | body, headers={"Idempotency-Key": key} if key else {})
+
+
+def count(database: Database, table: Any) -> int:
+    with database.read() as session:
+        return session.scalar(select(func.count()).select_from(table)) or 0
+
+
+def test_an_accepted_run_is_queued_with_its_doorbell(api: TestClient, database: Database, config: dict[str, Any]) -> None:
+    reply = submit(api, config | {"seed": 7}, tags=["a", "b"])
+    assert reply.status_code == 201
+    run = reply.json()
+    assert (run["name"], run["state"], run["seed"], run["tags"], run["step"], run["steps"]) == ("first", "queued", 7, ["a", "b"], 0, 100)
+    assert run["config"]["algorithm"]["group_size"] == 8, "defaults are filled in"
+    assert api.get(f"/api/v1/runs/{run['id']}").json() == run
+    with database.read() as session:
+        assert session.get(Doorbell, run["id"]) is not None
+
+
+def test_a_repeated_key_gives_the_first_run(api: TestClient, database: Database, config: dict[str, Any]) -> None:
+    first, again = submit(api, config, "k"), submit(api, config, "k")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    spelled_out = submit(api, config | {"seed": 0}, "k")
+    assert spelled_out.json()["id"] == first.json()["id"], "a default that is written out is the same configuration"
+    other = submit(api, config | {"seed": 1}, "k")
+    assert (other.status_code, other.json()["title"]) == (409, "Conflict")
+    assert count(database, Run) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"colour": "red"}, "colour", "unknown key"),
+        ({"algorithm": {"stepz": 1}}, "algorithm.stepz", "unknown key"),
+        ({"algorithm": {"steps": 0}}, "algorithm.steps", "greater than or equal to 1 (got 0)"),
+        ({"cluster": {"workers": 0}}, "cluster.workers", "greater than or equal to 1 (got 0)"),
+        ({"cluster": {"workers": 9}}, "config", "cluster.workers=9 exceeds algorithm.prompts_per_step=8"),
+        ({"task": {"name": "chess"}}, "task", "'countdown', 'math'"),
+        ({"task": {"name": "countdown", "four_numbers": 2}}, "task.four_numbers", "less than or equal to 1 (got 2)"),
+        ({"task": {"name": "math"}}, "task.path", "required"),
+        ({"task": {"name": "math", "path": "/nowhere.jsonl"}}, "task.path", "/nowhere.jsonl"),
+        ({"model": {"path": "/nowhere"}}, "model.path", "/nowhere"),
+        ({"drafter": {"path": "/nowhere"}}, "drafter.path", "/nowhere"),
+    ],
+)
+def test_each_fault_of_a_configuration_is_named(
+    api: TestClient, database: Database, config: dict[str, Any], change: dict[str, Any], field: str, message: str
+) -> None:
+    reply = submit(api, config | change)
+    assert reply.status_code == 422
+    assert [error["field"] for error in reply.json()["errors"]] == [field]
+    assert message in reply.json()["errors"][0]["message"]
+    checked = api.post("/api/v1/runs/validate", json={"config": config | change})
+    assert (checked.status_code, checked.json()) == (200, {"valid": False, "errors": reply.json()["errors"]})
+    assert count(database, Run) == 0, "no run is left behind"
+
+
+def test_all_faults_are_told_at_once(api: TestClient) -> None:
+    reply = submit(api, {"seed": -1, "model": {"dtype": "int4"}, "rollout": {"top_p": 0}})
+    assert {error["field"] for error in reply.json()["errors"]} == {"seed", "model.dtype", "rollout.top_p"}
+
+
+@pytest.mark.parametrize("content", ['{"question": "1+1?", "answer": "2"}\n{broken\n', ""])
+def test_a_dataset_that_cannot_be_used_is_refused_at_once(api: TestClient, config: dict[str, Any], tmp_path: Any, content: str) -> None:
+    file = tmp_path / "data.jsonl"
+    file.write_text(content)
+    reply = submit(api, config | {"task": {"name": "math", "path": str(file)}})
+    assert reply.status_code == 422
+    assert [error["field"] for error in reply.json()["errors"]] == ["task.path"]
+    assert str(file) in reply.json()["errors"][0]["message"]
+
+
+def test_a_good_configuration_is_valid(api: TestClient, config: dict[str, Any]) -> None:
+    assert api.post("/api/v1/runs/validate", json={"config": config}).json() == {"valid": True, "errors": []}
+
+
+def test_pages_follow_each_other_newest_first(api: TestClient, config: dict[str, Any]) -> None:
+    names = [submit(api, config | {"name": f"run {number}"}).json()["name"] for number in range(5)]
+    seen, cursor = [], None
+    for expected in (2, 2, 1):
+        page = api.get("/api/v1/runs", params={"limit": 2} | ({"cursor": cursor} if cursor else {})).json()
+        assert len(page["items"]) == expected
+        seen += [run["name"] for run in page["items"]]
+        cursor = page["next_cursor"]
+    assert seen == names[::-1]
+    assert cursor is None
+
+
+def test_the_list_can_be_searched(api: TestClient, config: dict[str, Any]) -> None:
+    hundred = submit(api, config | {"name": "100% Plain"}).json()
+    other = submit(api, config | {"name": "100 tlt"}).json()
+    api.post(f"/api/v1/runs/{other['id']}/cancel")
+
+    def found(**query: str) -> list[str]:
+        return [run["id"] for run in api.get("/api/v1/runs", params=query).json()["items"]]
+
+    assert found(q="plain") == [hundred["id"]]
+    assert found(q="100%") == [hundred["id"]], "a wildcard is a character like any other"
+    assert found(q=other["id"][:6]) == [other["id"]]
+    assert found(state="cancelled") == [other["id"]]
+    assert found(state="queued", q="tlt") == []
+
+
+def test_cancelling(api: TestClient, database: Database, config: dict[str, Any]) -> None:
+    queued, active = submit(api, config).json()["id"], submit(api, config).json()["id"]
+    with database.write() as session:
+        claim(session, active, "0" * 16, 60)
+    assert api.post(f"/api/v1/runs/{queued}/cancel").json()["state"] == "cancelled"
+    asked = api.post(f"/api/v1/runs/{active}/cancel").json()
+    assert (asked["state"], asked["cancel_requested"]) == ("starting", True)
+    again = api.post(f"/api/v1/runs/{queued}/cancel")
+    assert (again.status_code, again.json()["detail"]) == (409, f"run {queued} is cancelled already")
+    assert count(database, Doorbell) == 0

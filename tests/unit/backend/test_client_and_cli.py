@@ -1,0 +1,211 @@
+"""The client and the command line against a real server (without a worker)."""
+
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+import yaml
+from typer.testing import CliRunner
+
+from backend import cli
+from backend.api import create_app
+from backend.client import ApiError, Longtail, discover
+from backend.database import Database
+from backend.models import Artifact, Run
+from backend.settings import Settings
+
+
+@pytest.fixture
+def client(settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Longtail]:  # noqa: ARG001
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.setenv("LONGTAIL_URL", url)
+        while not server.started:
+            time.sleep(0.01)
+        with Longtail() as client:
+            yield client
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def file(tmp_path: Path, config: dict[str, Any]) -> Path:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def longtail(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli.app, list(arguments))
+    return result.exit_code, result.stdout, result.stderr
+
+
+def finish(database: Database, run_id: str, state: str, error: str | None = None) -> None:
+    with database.write() as session:
+        run = session.get_one(Run, run_id)
+        run.state, run.error, run.step = state, error, run.steps
+
+
+def add_artifact(database: Database, settings: Settings, run_id: str, content: bytes, sha256: str) -> None:
+    folder = settings.run_folder(run_id)
+    folder.mkdir(parents=True)
+    (folder / "drafter.zip").write_bytes(content)
+    with database.write() as session:
+        session.add(Artifact(run_id=run_id, name="drafter.zip", type="drafter", path="drafter.zip", bytes=len(content), sha256=sha256))
+
+
+def test_every_answer_has_its_type(client: Longtail, config: dict[str, Any]) -> None:
+    run = client.submit(config, ["a"], idempotency_key="k")
+    assert client.submit(config, ["a"], idempotency_key="k") == run == client.run(run.id)
+    assert client.runs(state="queued").items == [run]
+    assert client.schema()["title"] == "RunConfig"
+    assert {"demo-plain", "demo-tlt", "countdown-100", "gsm8k"} <= {preset.name for preset in client.presets()}
+    assert client.validate({"seed": -1}).errors[0].field == "seed"
+    assert client.metrics(run.id).series == {}
+    for ask in (client.lengths, client.spans, client.speculation, client.drafters, client.samples, client.logs, client.artifacts):
+        assert ask(run.id) == []
+    comparison = client.compare(run.id, [run.id])
+    assert (comparison.baseline, [item.run for item in comparison.items], comparison.config_diff) == (run.id, [run], [])
+    assert client.cancel(run.id).finished
+
+
+def test_a_refusal_says_everything(client: Longtail) -> None:
+    with pytest.raises(ApiError) as refusal:
+        client.submit({"seed": -1, "colour": "red"})
+    assert (refusal.value.status, refusal.value.title) == (422, "Invalid request")
+    assert [error.field for error in refusal.value.errors] == ["seed", "colour"]
+    assert "colour: unknown key" in str(refusal.value)
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with Longtail(url) as client, pytest.raises(ApiError, match="start one with: longtail up"):
+        client.presets()
+    with Longtail(url) as client, pytest.raises(ApiError, match="no Longtail server answers"):
+        client.download("0" * 16, tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LONGTAIL_URL", raising=False)
+    monkeypatch.setenv("LONGTAIL_HOME", str(tmp_path))
+    assert discover() == "http://127.0.0.1:8000"
+    (tmp_path / "server.json").write_text('{"url": "http://127.0.0.1:4711", "pid": 1}')
+    assert discover() == "http://127.0.0.1:4711"
+    monkeypatch.setenv("LONGTAIL_URL", "http://elsewhere")
+    assert discover() == "http://elsewhere"
+
+
+def test_a_download_is_whole_or_not_there(
+    client: Longtail, database: Database, settings: Settings, config: dict[str, Any], tmp_path: Path
+) -> None:
+    content = os.urandom(3 * 2**20)
+    good, bad = client.submit(config).id, client.submit(config).id
+    add_artifact(database, settings, good, content, hashlib.sha256(content).hexdigest())
+    add_artifact(database, settings, bad, content, "0" * 64)
+    client.download(client.artifacts(good)[0].id, tmp_path / "good.zip")
+    assert (tmp_path / "good.zip").read_bytes() == content
+    with pytest.raises(ApiError, match="arrived damaged"):
+        client.download(client.artifacts(bad)[0].id, tmp_path / "bad.zip")
+    assert not list(tmp_path.glob("bad.zip*"))
+
+
+@pytest.mark.usefixtures("client")
+def test_submit_list_cancel(database: Database, file: Path) -> None:
+    code, out, _ = longtail("submit", str(file), "--name", "from a shell", "--tag", "x")
+    run_id = out.strip()
+    assert code == 0
+    with database.read() as session:
+        run = session.get_one(Run, run_id)
+        assert (run.name, run.tags) == ("from a shell", ["x"])
+    assert run_id in longtail("runs", "--state", "queued")[1]
+    assert longtail("cancel", run_id[:8])[0] == 0
+    assert run_id not in longtail("runs", "--state", "queued")[1]
+    code, _, err = longtail("cancel", run_id[:8])
+    assert (code, err.strip()) == (2, f"longtail: run {run_id} is cancelled already")
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 1)])
+def test_watching_ends_with_the_run(client: Longtail, database: Database, config: dict[str, Any], state: str, code: int) -> None:
+    run_id = client.submit(config).id
+    finish(database, run_id, state, "the [dataset] is empty" if state == "failed" else None)
+    got, out, _ = longtail("watch", run_id)
+    assert got == code
+    assert state in out
+    assert ("the [dataset] is empty" in out) == (state == "failed")
+
+
+def test_download_by_the_command_line(
+    client: Longtail, database: Database, settings: Settings, config: dict[str, Any], tmp_path: Path
+) -> None:
+    run_id = client.submit(config).id
+    code, _, err = longtail("download", run_id)
+    assert (code, "has no artifact yet" in err) == (2, True)
+    add_artifact(database, settings, run_id, b"weights", hashlib.sha256(b"weights").hexdigest())
+    assert longtail("download", run_id[:6], "drafter.zip", "--out", str(tmp_path / "out"))[0] == 0
+    assert (tmp_path / "out" / "drafter.zip").read_bytes() == b"weights"
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("colour: red", "colour: unknown key"),
+        ("{", "not readable as YAML"),
+        ("model: {path: /nowhere}", "model.path: /nowhere: no such folder"),
+        ("cluster: {workers: 0}", "cluster.workers"),
+    ],
+)
+def test_a_bad_file_is_one_line_and_code_2(database: Database, tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(content)
+    code, out, err = longtail("submit", str(file))
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
+    with database.read() as session:
+        assert session.query(Run).all() == []
+
+
+@pytest.mark.usefixtures("client")
+def test_unknown_ids() -> None:
+    assert longtail("watch", "abc")[2].strip() == "longtail: no run has an id that begins with abc"
+
+
+@pytest.mark.usefixtures("client")
+def test_paths_are_anchored_where_the_user_is(
+    database: Database, tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
+    Path("run.yaml").write_text(yaml.safe_dump(config | {"model": {"path": "model"}, "task": {"name": "math", "path": "data.jsonl"}}))
+    code, out, err = longtail("submit", "run.yaml")
+    assert code == 0, err
+    with database.read() as session:
+        stored = session.get_one(Run, out.strip()).config
+    assert (stored["model"]["path"], stored["task"]["path"]) == (str(tmp_path / "model"), str(tmp_path / "data.jsonl"))
+
+
+def test_the_command_has_no_traceback_when_nothing_listens() -> None:
+    environment = os.environ | {"LONGTAIL_URL": "http://127.0.0.1:9"}
+    result = subprocess.run(
+        [sys.executable, "-c", "from backend.cli import app; app()", "runs"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "longtail up" in result.stderr
