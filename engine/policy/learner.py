@@ -83,8 +83,8 @@ class Learner:
         """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none.
 
         The loss is the mean over all response tokens of an update, on all workers (token mean, as in DAPO, arXiv 2503.14476).
-        Returns means over the tokens of all workers: loss, kl, entropy, clip_share, logprob_gap; and gradient_norm before
-        clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not finite.
+        Returns means over the tokens of all workers: loss, kl (0 without a reference), entropy, clip_share, logprob_gap; and
+        gradient_norm before clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not finite.
         """
         self._set_learning_rate(step)
         parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
