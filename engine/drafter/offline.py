@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import cast
 
 import torch
@@ -15,14 +15,21 @@ from engine.drafter.trainer import Evaluation, SpotTrainer
 
 Response = tuple[list[int], list[int]]
 ROUND = 64
+SEQUENCES_PER_PASS = 8
+PASSES = 3  # hidden states cost more than a pass over them
 
 
 @torch.no_grad()
 def hidden_states(target: PreTrainedModel, sequences: list[list[int]]) -> list[Tensor]:
-    """The target's features [T, H] of each sequence: its hidden states after the final norm."""
-    inputs = pad_sequence([torch.tensor(ids) for ids in sequences], batch_first=True).to(target.device)
-    hidden = target.base_model(input_ids=inputs, use_cache=False).last_hidden_state
-    return [row[: len(ids)] for row, ids in zip(hidden, sequences, strict=True)]
+    """The target's features [T, H] of each sequence: its hidden states after the final norm. Runs sequences of like length together."""
+    order = sorted(range(len(sequences)), key=lambda index: len(sequences[index]))
+    found: dict[int, Tensor] = {}
+    for first in range(0, len(order), SEQUENCES_PER_PASS):
+        indices = order[first : first + SEQUENCES_PER_PASS]
+        inputs = pad_sequence([torch.tensor(sequences[index]) for index in indices], batch_first=True).to(target.device)
+        hidden = target.base_model(input_ids=inputs, use_cache=False).last_hidden_state
+        found |= {index: row[: len(sequences[index])] for index, row in zip(indices, hidden, strict=True)}
+    return [found[index] for index in range(len(sequences))]
 
 
 def train_offline(trainer: SpotTrainer, target: PreTrainedModel, responses: Iterable[Response], seconds: float) -> Evaluation:
@@ -36,7 +43,7 @@ def train_offline(trainer: SpotTrainer, target: PreTrainedModel, responses: Iter
         sequences = [prompt + response for prompt, response in chunk]
         for (prompt, _), tokens, features in zip(chunk, sequences, hidden_states(target, sequences), strict=True):
             trainer.buffer.add(number, tokens, len(prompt), features)
-        for batch in trainer.one_pass():
+        for batch in chain.from_iterable(trainer.one_pass() for _ in range(PASSES)):
             progress = (time.monotonic() - started) / seconds
             if progress >= 1:
                 return trainer.evaluate()
