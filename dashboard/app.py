@@ -7,7 +7,7 @@ import streamlit as st
 ASSETS = Path(__file__).with_name("assets")
 
 st.set_page_config(page_title="Longtail", page_icon=str(ASSETS / "icon.svg"), layout="wide")
-st.logo(str(ASSETS / "logo.svg"), size="large", icon_image=str(ASSETS / "icon.svg"))
+st.logo(str(ASSETS / "logo.svg"), size="large")
 page = st.navigation(
     [
         st.Page("views/runs.py", title="Runs", icon="📋", url_path="runs", default=True),

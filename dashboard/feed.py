@@ -42,7 +42,7 @@ def refreshed(feed: Feed, client: Longtail) -> Feed:
     run = client.run(feed.run.id)
     if run.attempt != feed.run.attempt:
         feed = Feed(run)
-    held = max((series.steps[-1] for series in feed.metrics.values() if series.steps), default=-1) - 1
+    held = max([-1, *(series.steps[-1] - 1 for series in feed.metrics.values() if series.steps)])
     recent = run.step - SPAN_STEPS
     return Feed(
         run=run,

@@ -5,16 +5,16 @@ from datetime import datetime
 
 MISSING = "–"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$<>&:=^\"'])")
-_SHORTCODE = re.compile(r":(?=[\w+-])")
+_JOINED = re.compile(r"(?<=:)(?=[\w+/-])|(?<=www)(?=\.)|(?<=@)")
 _WORD_JOINER = "\u2060"
 
 
 def plain(text: str) -> str:
     """Markdown that shows ``text`` as it is: no markup, link, image, formula, colour or icon comes out of it.
 
-    Streamlit replaces ``:name:`` after Markdown's own escapes are gone, so an invisible word joiner parts such names.
+    Shortcodes (``:name:``) and bare addresses are found after Markdown's own escapes are gone, so an invisible word joiner parts them.
     """
-    return _MARKDOWN.sub(r"\\\1", _SHORTCODE.sub(":" + _WORD_JOINER, " ".join(text.split())))
+    return _MARKDOWN.sub(r"\\\1", _JOINED.sub(_WORD_JOINER, " ".join(text.split())))
 
 
 def number(value: float | None, digits: int = 2) -> str:

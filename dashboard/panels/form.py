@@ -10,32 +10,39 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.fields import Config, Field, changed, field, value
 from dashboard.formats import plain
 
-TASK_FIELDS: Mapping[str, Sequence[tuple[str, str]]] = {
+Entries = Sequence[tuple[str, str]]  # (field, label)
+TASK_FIELDS: Mapping[str, Entries] = {
     "countdown": (("task.four_numbers", "Share of hard problems"),),
     "math": (("task.path", "Data file"), ("task.question", "Question column"), ("task.answer", "Answer column")),
 }
-GROUPS: Mapping[str, Sequence[tuple[str, str]]] = {
-    "Run": (("name", "Name"), ("seed", "Seed"), ("model.path", "Model")),
-    "Task": (("task.name", "Task"),),
-    "Training": (
-        ("algorithm.steps", "Steps"),
-        ("algorithm.prompts_per_step", "Prompts a step"),
-        ("algorithm.group_size", "Responses for each prompt"),
-        ("algorithm.learning_rate", "Learning rate"),
-        ("algorithm.kl_coefficient", "KL coefficient"),
-    ),
-    "Rollout": (
-        ("rollout.max_new_tokens", "Longest response (tokens)"),
-        ("rollout.temperature", "Temperature"),
-        ("rollout.max_batch", "Largest batch"),
-    ),
-    "Speculation": (
-        ("speculation.enabled", "Speculative rollout"),
-        ("speculation.threshold", "Speculate up to (requests)"),
-        ("drafter.spot.enabled", "Train the drafter in idle time"),
-    ),
-    "Machine": (("cluster.workers", "Workers"), ("cluster.threads_per_worker", "CPU threads a worker"), ("cluster.device", "Device")),
-}
+COLUMNS: Sequence[Mapping[str, Entries]] = (
+    {
+        "Run": (("name", "Name"), ("seed", "Seed"), ("model.path", "Model")),
+        "Task": (("task.name", "Task"),),
+    },
+    {
+        "Training": (
+            ("algorithm.steps", "Steps"),
+            ("algorithm.prompts_per_step", "Prompts a step"),
+            ("algorithm.group_size", "Responses for each prompt"),
+            ("algorithm.learning_rate", "Learning rate"),
+            ("algorithm.kl_coefficient", "KL coefficient"),
+        ),
+        "Machine": (("cluster.workers", "Workers"), ("cluster.threads_per_worker", "CPU threads a worker")),
+    },
+    {
+        "Speculation": (
+            ("speculation.enabled", "Speculative rollout"),
+            ("drafter.spot.enabled", "Train the drafter in idle time"),
+            ("speculation.threshold", "Speculate up to (requests)"),
+        ),
+        "Rollout": (
+            ("rollout.max_new_tokens", "Longest response (tokens)"),
+            ("rollout.temperature", "Temperature"),
+            ("rollout.max_batch", "Largest batch"),
+        ),
+    },
+)
 
 
 def form(schema: Mapping[str, Any], config: Config, edition: int) -> tuple[Config, dict[str, DeltaGenerator]]:
@@ -43,26 +50,26 @@ def form(schema: Mapping[str, Any], config: Config, edition: int) -> tuple[Confi
 
     A new ``edition`` makes the widgets forget what was typed.
     """
-    columns = st.columns(3)
     slots: dict[str, DeltaGenerator] = {}
-    for index, (group, entries) in enumerate(GROUPS.items()):
-        with columns[index % 3], st.container(border=True):
-            st.markdown(f"**{group}**")
-            for path, label in entries:
-                config = _edit(schema, config, path, label, edition)
-                slots[path] = st.empty()
-                if path == "task.name":
-                    for part, part_label in TASK_FIELDS.get(value(config, field(schema, path, config)), ()):
-                        config = _edit(schema, config, part, part_label, edition)
-                        slots[part] = st.empty()
+    for column, groups in zip(st.columns(len(COLUMNS)), COLUMNS, strict=True):
+        for title, entries in groups.items():
+            with column, st.container(border=True):
+                st.markdown(f"**{title}**")
+                config = _edit(schema, config, entries, edition, slots)
+                if title == "Task":
+                    task = value(config, field(schema, "task.name", config))
+                    config = _edit(schema, config, TASK_FIELDS.get(task, ()), edition, slots)
     return config, slots
 
 
-def _edit(schema: Mapping[str, Any], config: Config, path: str, label: str, edition: int) -> Config:
-    spec = field(schema, path, config)
-    before = value(config, spec)
-    after = _widget(spec, label, before, f"{path}-{edition}")
-    return config if after == before else changed(config, path, after)
+def _edit(schema: Mapping[str, Any], config: Config, entries: Entries, edition: int, slots: dict[str, DeltaGenerator]) -> Config:
+    for path, label in entries:
+        spec = field(schema, path, config)
+        before = value(config, spec)
+        after = _widget(spec, label, before, f"{path}-{edition}")
+        slots[path] = st.empty()
+        config = config if after == before else changed(config, path, after)
+    return config
 
 
 def _widget(spec: Field, label: str, before: Any, key: str) -> Any:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from backend.schemas import RunState
 
@@ -18,14 +19,17 @@ STATE_COLORS: dict[RunState, Color] = {
     "failed": "red",
     "cancelled": "orange",
 }
+CONTROL_HEIGHT = 44
 CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]}
 
 
 @contextmanager
-def panel(title: str, help: str | None = None) -> Iterator[None]:
+def panel(title: str, help: str | None = None) -> Iterator[DeltaGenerator]:
+    """A frame; gives the right end of its title row, for a control."""
     with st.container(border=True, height="stretch"):
-        st.markdown(f"**{title}**", help=help)
-        yield
+        head = st.container(horizontal=True, vertical_alignment="center", height=CONTROL_HEIGHT, horizontal_alignment="distribute")
+        head.markdown(f"**{title}**", help=help, width="content")
+        yield head
 
 
 def chart(figure: go.Figure, key: str) -> None:

@@ -1,6 +1,7 @@
 """The charts of the run page."""
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from backend.schemas import Comparison
 from dashboard import answers
@@ -34,8 +35,10 @@ def first_questions(feed: Feed, comparison: Comparison | None) -> None:
 
 def training_charts(feed: Feed) -> None:
     left, right = st.columns(2)
-    with left, panel("Reward", "Mean reward of each step's responses, and its mean over a window of steps."):
-        window = st.select_slider("Smoothing over steps", (1, 3, 5, 9, 15, 25), 5, key="smoothing", label_visibility="collapsed")
+    with left, panel("Reward", "Mean reward of each step's responses, and its mean over a window of steps.") as head:
+        window = head.selectbox(
+            "Smoothing", (1, 3, 5, 9, 15, 25), 2, key="smoothing", format_func=_over, label_visibility="collapsed", width=160
+        )
         if feed.series("reward_mean").steps:
             chart(curves.rewards({"reward": feed.series("reward_mean")}, window), "reward")
         else:
@@ -50,9 +53,9 @@ def training_charts(feed: Feed) -> None:
 def length_charts(feed: Feed) -> None:
     left, right = st.columns(2)
     limit = int(feed.run.config.get("rollout", {}).get("max_new_tokens", 1024))
-    with left, panel("Response lengths", "Most responses are short; every worker waits for the few longest."):
+    with left, panel("Response lengths", "Most responses are short; every worker waits for the few longest.") as head:
         if feed.lengths:
-            _histogram(feed, limit)
+            _histogram(feed, limit, head)
         else:
             empty("The lengths of each step's responses will appear here.")
     with right, panel("Lengths over steps", "The gap between the 90th percentile and the longest is the tail that speculation shortens."):
@@ -62,15 +65,9 @@ def length_charts(feed: Feed) -> None:
             empty("Percentiles of the response lengths will appear here.")
 
 
-def _histogram(feed: Feed, limit: int) -> None:
+def _histogram(feed: Feed, limit: int, head: DeltaGenerator) -> None:
     steps: list[int | None] = [None, *(item.step for item in reversed(feed.lengths))]
-    chosen = st.selectbox(
-        "Step",
-        steps,
-        format_func=lambda step: "latest step" if step is None else f"step {step}",
-        key="length-step",
-        label_visibility="collapsed",
-    )
+    chosen = head.selectbox("Step", steps, key="length-step", format_func=_step, label_visibility="collapsed", width=160)
     item = next((item for item in feed.lengths if item.step == chosen), feed.lengths[-1])
     chart(lengths.histogram(item.lengths, limit), "lengths")
     st.caption(f"step {item.step}: {len(item.lengths)} responses, {item.truncated} cut at the limit of {limit:,} tokens")
@@ -80,11 +77,13 @@ def worker_timeline(feed: Feed) -> None:
     help = (
         "BUSY: generating. IDLE: done, waiting for the slowest. TRAINING: training the drafter meanwhile. UPDATE: inference, update, sync."
     )
-    with panel("Workers", help):
+    with panel("Workers", help) as head:
         if not feed.spans:
             empty("What each worker does will appear here after the first step.")
             return
-        window = st.segmented_control("Steps shown", (1, 3, 10, SPAN_STEPS), default=3, required=True, key="window", format_func=_last)
+        window = head.segmented_control(
+            "Steps shown", (1, 3, 10, SPAN_STEPS), default=3, required=True, key="window", format_func=_last, label_visibility="collapsed"
+        )
         last = max(span.step for span in feed.spans)
         origin = feed.run.started_at.timestamp() if feed.run.started_at else feed.spans[0].start
         shown = [span for span in feed.spans if span.step > last - (window or SPAN_STEPS)]
@@ -92,6 +91,14 @@ def worker_timeline(feed: Feed) -> None:
         idle, trained = (sum(feed_value(feed, key)) for key in ("idle_seconds", "trained_seconds"))
         if idle and speculates(feed.run.config):
             st.caption(f"{percent(trained / idle)} of all waiting time was used to train the drafter.")
+
+
+def _step(step: int | None) -> str:
+    return "latest step" if step is None else f"step {step}"
+
+
+def _over(window: int) -> str:
+    return "each step" if window == 1 else f"mean over {window} steps"
 
 
 def _last(steps: int) -> str:

@@ -12,7 +12,7 @@ from dashboard.connection import client
 from dashboard.feed import Feed
 from dashboard.formats import MISSING, number, plain, size
 
-SHOWN = 10
+HEIGHT = 480
 
 
 def records(feed: Feed) -> None:
@@ -40,12 +40,13 @@ def records(feed: Feed) -> None:
 def samples(items: Sequence[SampleItem]) -> None:
     if not items:
         st.caption("A few responses of each step will appear here.")
-    for item in reversed(items[-SHOWN:]):
-        with st.container(border=True):
-            st.caption(f"step {item.step} · reward **{number(item.reward)}**")
-            left, right = st.columns([1, 3])
-            left.code(item.prompt, language=None, wrap_lines=True)
-            right.code(item.response, language=None, wrap_lines=True)
+        return
+    with st.container(height=HEIGHT, border=False):
+        for item in reversed(items):
+            place, prompt, response = st.columns([1, 2, 6])
+            place.markdown(f"step {item.step}  \nreward **{number(item.reward)}**")
+            prompt.code(item.prompt, language=None, wrap_lines=True)
+            response.code(item.response, language=None, wrap_lines=True)
 
 
 def log(lines: Sequence[LogLine], alarms: Sequence[LogLine]) -> None:
@@ -53,7 +54,7 @@ def log(lines: Sequence[LogLine], alarms: Sequence[LogLine]) -> None:
     for code, count in Counter(line.code for line in alarms).items():
         st.warning(f"**{plain(code)}**, {count} times, last at step {latest[code].step}: {plain(latest[code].message)}", icon="⚠️")
     text = "\n".join(_line(line) for line in lines)
-    st.code(text or "Nothing logged yet.", language=None, wrap_lines=True, height=min(480, 60 + 22 * len(lines)) if lines else "content")
+    st.code(text or "Nothing logged yet.", language=None, wrap_lines=True, height=min(HEIGHT, 60 + 22 * len(lines)) if lines else "content")
 
 
 def _line(line: LogLine) -> str:

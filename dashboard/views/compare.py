@@ -21,7 +21,7 @@ def step_seconds(run_id: str, attempt: int, step: int) -> Series:  # noqa: ARG00
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def lengths(run_id: str, attempt: int, step: int) -> list[Lengths]:  # noqa: ARG001
-    return client().lengths(run_id, step - LENGTH_STEPS)
+    return client().lengths(run_id, max(-1, step - LENGTH_STEPS))
 
 
 def choose(runs: list[Run]) -> list[str]:

@@ -85,7 +85,8 @@ def show_faults(faults: Iterable[FieldError], slots: Mapping[str, DeltaGenerator
     """Each fault under its field; those of no field in the form above it."""
     for fault in faults:
         if fault.field in slots:
-            slots[fault.field].markdown(f":red[{plain(fault.message)}]")
+            place = slots[fault.field].container(key=f"fault-{fault.field.replace('.', '-')}")
+            place.markdown(f":red[{plain(fault.message)}]")
     others = [fault for fault in faults if fault.field not in slots]
     if others:
         elsewhere.error("\n".join(f"- `{fault.field}`: {plain(fault.message)}" for fault in others), icon="⚠️")

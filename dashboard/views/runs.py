@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from backend.client import ApiError
 from backend.schemas import Run
@@ -31,13 +32,30 @@ def newest(count: int, state: str | None, q: str | None) -> tuple[list[Run], boo
     return runs, cursor is not None
 
 
-def comparison_button(runs: Sequence[Run]) -> None:
+def filters() -> tuple[str | None, str | None, DeltaGenerator]:
+    """State, search and the place for a button beside them."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        query = st.text_input(
+            "Search",
+            type="search",
+            placeholder="name or id",
+            key="q",
+            live=True,
+            bind="query-params",
+            label_visibility="collapsed",
+            width=280,
+        )
+        state = st.pills("State", list(STATE_COLORS), key="state", bind="query-params", label_visibility="collapsed", width="stretch")
+        return state, query or None, st.empty()
+
+
+def comparison_button(runs: Sequence[Run], place: DeltaGenerator) -> None:
     """Among the ticked runs a plain one comes first: it is the baseline."""
     ticked = sorted(
         (run for run in runs if st.session_state.get(f"tick-{run.id}")), key=lambda run: (speculates(run.config), run.created_at)
     )
-    label = f"Compare {len(ticked)} runs" if len(ticked) > 1 else "Tick two runs to compare them"
-    if st.button(label, disabled=len(ticked) < 2, type="primary" if len(ticked) > 1 else "secondary", key="compare"):
+    label = f"Compare {len(ticked)} runs" if len(ticked) > 1 else "Tick two runs to compare"
+    if place.button(label, disabled=len(ticked) < 2, type="primary" if len(ticked) > 1 else "secondary", key="compare"):
         st.switch_page("views/compare.py", query_params={"runs": ",".join(run.id for run in ticked)})
 
 
@@ -59,24 +77,28 @@ def row(run: Run, now: datetime) -> None:
     reward.text(number(run.summary.get("reward_mean"), 3))
     pace.text(duration(run.summary.get("step_seconds")))
     accept.text(number(run.summary.get("accept_length")))
-    created.text(ago(run.created_at, now), help=f"{run.created_at:%Y-%m-%d %H:%M:%S} UTC")
+    created.text(ago(run.created_at, now))
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
-def table(state: str | None, q: str | None) -> None:
+def page() -> None:
+    state, query, place = filters()
     try:
-        runs, more = newest(st.session_state.setdefault("shown", PAGE), state, q)
+        runs, more = newest(st.session_state.setdefault("shown", PAGE), state, query)
     except ApiError as error:
         explain(error)
-    else:
-        rows(runs) if runs else nothing(filtered=bool(state or q))
-        if more and st.button("Show more"):
-            st.session_state["shown"] += PAGE
-            st.rerun(scope="fragment")
+        return
+    if not runs:
+        nothing(filtered=bool(state or query))
+        return
+    comparison_button(runs, place)
+    table(runs)
+    if more and st.button("Show more"):
+        st.session_state["shown"] += PAGE
+        st.rerun(scope="fragment")
 
 
-def rows(runs: Sequence[Run]) -> None:
-    comparison_button(runs)
+def table(runs: Sequence[Run]) -> None:
     with st.container(border=True, gap="xsmall"):
         for column, heading in zip(st.columns(WIDTHS), HEADINGS, strict=True):
             column.caption(heading)
@@ -93,9 +115,4 @@ def nothing(filtered: bool) -> None:
 
 
 st.header("Runs", anchor=False)
-with st.container(horizontal=True, vertical_alignment="bottom"):
-    query = st.text_input(
-        "Search", type="search", placeholder="name or id", key="q", live=True, bind="query-params", label_visibility="collapsed", width=320
-    )
-    chosen = st.pills("State", list(STATE_COLORS), key="state", bind="query-params", label_visibility="collapsed")
-table(chosen, query or None)
+page()

@@ -1,0 +1,83 @@
+"""``python tests/browser/screenshots.py URL FOLDER`` photographs every page of a served dashboard, light and dark.
+
+Without ids it takes the newest TLT run that finished and its plain partner.
+"""
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from backend.client import Longtail
+from dashboard.pairs import partner, speculates
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+SETTLE_MS, PATIENCE_MS = 1500, 300_000
+
+
+def settle(page: Page) -> None:
+    """Until the page has stopped running and drawn its charts."""
+    page.wait_for_selector("[data-testid=stMain] h2")
+    page.wait_for_timeout(SETTLE_MS)
+    for unfinished in ("stStatusWidget", "stSkeleton"):
+        page.wait_for_selector(f"[data-testid={unfinished}]", state="detached")
+    page.wait_for_timeout(SETTLE_MS)
+
+
+def grow(page: Page) -> None:
+    """Makes the window as tall as the page, which scrolls inside Streamlit's main element."""
+    height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+    page.set_viewport_size({"width": 1440, "height": min(6000, height + 60)})
+    page.wait_for_timeout(SETTLE_MS)
+
+
+def chosen(api: str, run: str | None, baseline: str | None) -> tuple[str, str]:
+    with Longtail(api) as client:
+        if run and baseline:
+            return run, baseline
+        runs = client.runs(limit=100).items
+        for candidate in runs:
+            if candidate.id in (run, *([] if run else [candidate.id])) and speculates(candidate.config) and candidate.finished:
+                other = partner(candidate, runs)
+                if other is not None:
+                    return candidate.id, other.id
+    raise SystemExit("no finished TLT run with a plain partner: name them with --run and --baseline")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", help="address of the dashboard")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--api", default=None, help="address of the API; default as for the client")
+    parser.add_argument("--run")
+    parser.add_argument("--baseline")
+    parser.add_argument("--only", nargs="*", default=(), help="pages to photograph, such as run compare")
+    options = parser.parse_args()
+    run, baseline = chosen(options.api, options.run, options.baseline)
+    paths = {
+        "runs": "/",
+        "new": "/new",
+        "run": f"/run?id={run}",
+        "plain": f"/run?id={baseline}",
+        "compare": f"/compare?runs={baseline},{run}",
+    }
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM") or shutil.which("chromium"), args=FLAGS)
+        for scheme in ("light", "dark"):
+            context = browser.new_context(base_url=options.url, viewport={"width": 1440, "height": 900}, color_scheme=scheme)
+            page = context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            for name, path in ((name, path) for name, path in paths.items() if name in (options.only or paths)):
+                page.set_viewport_size({"width": 1440, "height": 900})
+                page.goto(path)
+                settle(page)
+                grow(page)
+                page.screenshot(path=options.folder / f"{name}-{scheme}.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""The list, the run page and the comparison, as a visitor sees them."""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Submit, until
+from playwright.sync_api import Locator, Page, expect
+
+from backend.client import Longtail
+from backend.schemas import Run
+
+Pair = tuple[Run, Run]
+HOSTILE = "<img src=x onerror=alert(1)> **bold** ![i](http://evil.example/x.png) :material/home: :smile: $x^2$ www.evil.example"
+
+
+def row(page: Page, run: Run) -> Locator:
+    """The link of a run in the list."""
+    return page.locator(f"a[href*='id={run.id}']")
+
+
+def chart(page: Page, title: str) -> Locator:
+    frame = page.locator("[data-testid=stVerticalBlock]").filter(has=page.get_by_text(title, exact=True)).last
+    return frame.locator(".js-plotly-plot")
+
+
+def text_of(page: Page) -> str:
+    """All text, without the invisible joiners that part shortcodes."""
+    return page.locator("[data-testid=stMain]").inner_text().replace("\u2060", "")
+
+
+def test_the_list_shows_runs_and_opens_one(page: Page, pair: Pair) -> None:
+    page.goto("/")
+    for run in pair:
+        expect(row(page, run)).to_contain_text(run.name)
+    expect(page.get_by_text("30 / 30").first).to_be_visible()
+    row(page, pair[1]).click()
+    expect(page).to_have_url(re.compile(f"/run\\?id={pair[1].id}"))
+    expect(page.get_by_role("heading", name=pair[1].name)).to_be_visible()
+
+
+def test_the_list_finds_runs_by_name_and_state(page: Page, pair: Pair) -> None:
+    page.goto("/?q=no+such+run")
+    expect(page.get_by_text("No run matches")).to_be_visible()
+    page.goto("/?state=succeeded")
+    expect(row(page, pair[0])).to_be_visible()
+
+
+def test_the_run_page_answers_the_first_questions(page: Page, pair: Pair) -> None:
+    page.goto(f"/run?id={pair[1].id}")
+    expect(page.get_by_text("Is it training?")).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile(r"\d\.\d\d× end to end"))).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile(r"\d\.\d\d tokens a pass"))).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Reward",
+        "Time per step",
+        "Workers",
+        "Response lengths",
+        "Lengths over steps",
+        "Accept length",
+        "Acceptance by position",
+        "Strategies",
+        "Drafter versions",
+    ],
+)
+def test_every_chart_is_drawn(page: Page, pair: Pair, title: str) -> None:
+    page.goto(f"/run?id={pair[1].id}")
+    expect(chart(page, title).locator("svg.main-svg").first).to_be_visible()
+    assert chart(page, title).evaluate("chart => chart.data.some(trace => (trace.x || []).length > 0)")
+
+
+def test_a_plain_run_has_no_drafter_charts(page: Page, pair: Pair) -> None:
+    page.goto(f"/run?id={pair[0].id}")
+    expect(page.get_by_role("heading", name="Plain baseline")).to_be_visible()
+    expect(chart(page, "Workers").locator("svg.main-svg").first).to_be_visible()
+    expect(page.get_by_text("Acceptance by position")).to_have_count(0)
+
+
+def test_a_running_run_grows_without_a_reload_and_keeps_the_zoom(page: Page, submit: Submit) -> None:
+    run = submit(name="slow and live", algorithm={"steps": 300})
+    page.goto(f"/run?id={run.id}")
+    plot = chart(page, "Time per step")
+    expect(plot.locator("svg.main-svg").first).to_be_visible()
+    until(lambda: points(plot), lambda count: count >= 4)
+    zoomed = zoom(page, plot)
+    before = points(plot)
+    until(lambda: points(plot), lambda count: count > before + 2)
+    assert plot.evaluate("chart => chart.layout.xaxis.range") == pytest.approx(zoomed)
+
+
+def points(plot: Locator) -> int:
+    return int(plot.evaluate("chart => chart.data[0].x.length"))
+
+
+def zoom(page: Page, plot: Locator) -> Any:
+    """Drags a box over the left half of the chart; its new range on the x axis."""
+    area = plot.locator(".nsewdrag").first
+    area.scroll_into_view_if_needed()
+    box = area.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.1 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], middle, steps=8)
+    page.mouse.up()
+    return until(
+        lambda: plot.evaluate("chart => chart.layout.xaxis.autorange ? null : chart.layout.xaxis.range"),
+        lambda found: found is not None,
+    )
+
+
+def test_cancelling_asks_first(page: Page, api: Longtail, submit: Submit) -> None:
+    run = submit(name="stuck until cancelled")
+    until(lambda: api.run(run.id), lambda run: run.state == "running")
+    page.goto(f"/run?id={run.id}")
+    page.get_by_role("button", name="Cancel run").click()
+    expect(page.get_by_role("dialog")).to_contain_text("cannot be resumed")
+    assert not api.run(run.id).cancel_requested
+    page.get_by_role("button", name="Cancel the run").click()
+    until(lambda: api.run(run.id), lambda run: run.state == "cancelled")
+    expect(page.get_by_text("cancelled", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel run")).to_have_count(0)
+
+
+def test_a_failed_run_says_why_at_the_top(page: Page, api: Longtail, submit: Submit) -> None:
+    run = submit(name="broken data")
+    until(lambda: api.run(run.id), lambda run: run.finished)
+    page.goto(f"/run?id={run.id}")
+    expect(page.get_by_text("This run failed")).to_be_visible()
+    expect(page.get_by_text("line 7 is not JSON").first).to_be_visible()
+
+
+def test_ticked_runs_are_compared_and_the_address_holds_them(page: Page, pair: Pair) -> None:
+    page.goto("/")
+    for run in pair:
+        page.locator(f".st-key-tick-{run.id} label").click()
+    page.get_by_role("button", name="Compare 2 runs").click()
+    expect(page).to_have_url(re.compile(f"/compare\\?runs={pair[0].id}(,|%2C){pair[1].id}"))
+    for _ in range(2):
+        expect(page.get_by_text("End-to-end speed-up")).to_be_visible()
+        expect(page.get_by_role("cell", name=re.compile(r"speculation\.enabled"))).to_be_visible()
+        for title in ("Reward", "Time per step", "Response lengths"):
+            expect(chart(page, title).locator("svg.main-svg").first).to_be_visible()
+        page.reload()
+
+
+def test_the_compared_numbers_are_the_api_s(page: Page, api: Longtail, pair: Pair) -> None:
+    other = api.compare(pair[0].id, [pair[1].id]).items[1]
+    page.goto(f"/compare?runs={pair[0].id},{pair[1].id}")
+    expect(page.get_by_role("table").first).to_contain_text(f"{other.e2e_speedup:.2f}×")
+    expect(page.get_by_role("table").first).to_contain_text(f"{other.rollout_speedup:.2f}×")
+
+
+def test_the_drafter_is_downloaded_whole(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
+    (artifact,) = api.artifacts(pair[1].id)
+    page.goto(f"/run?id={pair[1].id}")
+    page.get_by_role("tab", name="Files").click()
+    link = page.get_by_role("link", name="Download")
+    assert link.get_attribute("href") == api.artifact_url(artifact.id)
+    with page.expect_download() as download:
+        link.click()
+    file = tmp_path / "drafter"
+    download.value.save_as(file)
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == artifact.sha256
+
+
+def test_foreign_text_is_shown_as_text(page: Page, submit: Submit, api: Longtail) -> None:
+    run = submit(name=HOSTILE, tags=("<i>tag</i>", ":smile:"))
+    until(lambda: api.run(run.id), lambda run: run.finished)
+    for address in ("/", f"/run?id={run.id}"):
+        page.goto(address)
+        expect(page.get_by_text("<i>tag</i>").first).to_be_visible()
+        assert HOSTILE in text_of(page)
+        assert page.locator("[data-testid=stMain] :is(img[src^='http'], a[href*=evil], b:has-text('bold'), .katex)").count() == 0
+    page.get_by_role("tab", name="Samples").click()
+    expect(page.get_by_text("<b>ok</b>").first).to_be_visible()
+
+
+def test_an_unknown_run_is_explained(page: Page) -> None:
+    page.goto("/run?id=0123456789abcdef")
+    expect(page.get_by_text("there is no run 0123456789abcdef")).to_be_visible()
