@@ -100,12 +100,12 @@ class BegConfig(Section):
     name: Literal["beg"] = "beg"
     epsilon: float = Field(0.1, ge=0, le=1, description="Share of decode steps that explore")
     window: int = Field(64, ge=1, description="Recent measurements kept for each strategy")
-    thresholds: tuple[int, ...] = Field((1, 3, 8), description="Smallest batch size of each bucket, rising, the first is 1")
+    thresholds: tuple[int, ...] = Field((1, 3, 9), description="Smallest batch size of each bucket, rising, the first is 1")
 
     @model_validator(mode="after")
     def _rising(self) -> "BegConfig":
         if not self.thresholds or self.thresholds[0] != 1 or list(self.thresholds) != sorted(set(self.thresholds)):
-            raise ValueError("thresholds must start with 1 and rise, such as [1, 3, 8]")
+            raise ValueError("thresholds must start with 1 and rise, such as [1, 3, 9]")
         return self
 
 
@@ -119,7 +119,7 @@ TunerConfig = Annotated[BegConfig | FixedConfig, Field(discriminator="name")]
 
 
 def _default_strategies() -> tuple[StrategyConfig, ...]:
-    return tuple(StrategyConfig(depth=verify, verify=verify) for verify in (7, 5, 3))
+    return tuple(StrategyConfig(depth=verify, verify=verify) for verify in (6, 3, 2))
 
 
 class SpeculationConfig(Section):

@@ -8,9 +8,9 @@ from engine.warmstart.target import WarmStart, train_target
 
 
 def main() -> None:
-    """Writes FOLDER/tiny and FOLDER/tiny-drafter."""
+    """Writes FOLDER/tiny and FOLDER/drafter."""
     parser = argparse.ArgumentParser(prog="python -m engine.warmstart", description="Train the built-in model and its first drafter")
-    parser.add_argument("--out", type=Path, required=True, help="folder for tiny/ and tiny-drafter/")
+    parser.add_argument("--out", type=Path, required=True, help="folder for tiny/ and drafter/")
     parser.add_argument("--minutes", type=float, default=65.0, help="supervised training of the model; 0 keeps OUT/tiny")
     parser.add_argument("--drafter-minutes", type=float, default=5.0, help="training of its drafter; 0 leaves it out")
     parser.add_argument("--processes", type=int, default=2, help="one a core")
@@ -20,7 +20,7 @@ def main() -> None:
     if options.minutes:
         train_target(WarmStart(target, options.minutes, options.processes, options.seed))
     if options.drafter_minutes:
-        print(train_drafter(target, options.out / "tiny-drafter", options.drafter_minutes, options.seed))
+        print(train_drafter(target, options.out / "drafter", options.drafter_minutes, options.seed))
 
 
 if __name__ == "__main__":
