@@ -1,8 +1,9 @@
 """Packs variable-length entries into one row without padding; a block-diagonal causal mask keeps them apart (TLT section 3)."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from random import Random
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -41,23 +42,26 @@ class MicroBatch:
         return MicroBatch(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
 
 
-def segments(entries: Iterable[Entry], bound: int, rng: Random) -> Iterator[list[Segment]]:
-    """Groups whole entries, in their order, into rows of at most ``bound`` positions.
+def cut(entry: Entry, bound: int) -> list[Segment]:
+    """The entry's positions as one segment, or as equal windows of at most ``bound`` if it is longer than that.
 
-    An entry that is longer than that forms a row of its own: a random window of ``bound`` positions that ends in its response.
+    A window keeps its true positions but sees nothing before itself.
     """
+    windows = math.ceil(entry.positions / bound)
+    edges = [entry.positions * window // windows for window in range(windows + 1)]
+    return [Segment(entry, start, stop) for start, stop in pairwise(edges) if stop >= entry.prompt]
+
+
+def rows(segments: Iterable[Segment], bound: int) -> Iterator[list[Segment]]:
+    """Groups segments, in their order, into rows of at most ``bound`` positions."""
     row: list[Segment] = []
     room = bound
-    for entry in entries:
-        if entry.positions > bound:
-            start = rng.randint(max(0, entry.prompt - bound), entry.positions - bound)
-            yield [Segment(entry, start, start + bound)]
-            continue
-        if entry.positions > room:
+    for segment in segments:
+        if row and len(segment) > room:
             yield row
             row, room = [], bound
-        row.append(Segment(entry, 0, entry.positions))
-        room -= entry.positions
+        row.append(segment)
+        room -= len(segment)
     if row:
         yield row
 

@@ -12,7 +12,7 @@ from torch.nn.functional import embedding
 from engine.config import SpotConfig
 from engine.drafter.buffer import DataBuffer
 from engine.drafter.model import Drafter
-from engine.drafter.packing import MicroBatch, pack, segments
+from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.recipe import Eagle, acceptance, top1_agreement
 
 EVALUATED_TOKENS = 2048
@@ -90,10 +90,10 @@ class SpotTrainer:
 
     def one_pass(self) -> Iterator[MicroBatch]:
         """Micro-batches of the buffer's current mix, each entry once, in random order."""
-        entries = self.buffer.mix()
-        self._random.shuffle(entries)
-        for row in segments(entries, self.config.tokens_per_microbatch, self._random):
-            yield pack(row)
+        bound = self.config.tokens_per_microbatch
+        segments = [segment for entry in self.buffer.mix() for segment in cut(entry, bound)]
+        self._random.shuffle(segments)
+        yield from map(pack, rows(segments, bound))
 
     def micro_step(self, batch: MicroBatch) -> float:
         """One optimizer step; returns the loss before it."""
@@ -115,7 +115,8 @@ class SpotTrainer:
     def evaluate(self) -> Evaluation:
         """The current weights on the newest held-out entries, about ``EVALUATED_TOKENS`` tokens of them."""
         totals, positions = torch.zeros(3), 0
-        for row in segments(self.buffer.held_out(EVALUATED_TOKENS), self.config.tokens_per_microbatch, Random(0)):
+        segments = [segment for entry in self.buffer.held_out(EVALUATED_TOKENS) for segment in cut(entry, EVALUATED_TOKENS)]
+        for row in rows(segments, EVALUATED_TOKENS):
             predicted, features = self._predict(pack(row))
             agreed = top1_agreement(predicted, features, self._head).sum()
             accepted = acceptance(predicted, features, self._head).sum()

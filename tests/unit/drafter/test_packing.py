@@ -1,12 +1,10 @@
-from random import Random
-
 import pytest
 import torch
 from torch.nn.functional import embedding
 
 from engine.drafter.buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
-from engine.drafter.packing import MicroBatch, Segment, pack, segments
+from engine.drafter.packing import MicroBatch, Segment, cut, pack, rows
 
 
 def entry(length: int, prompt: int = 3, seed: int = 0) -> Entry:
@@ -57,27 +55,34 @@ def test_each_position_has_the_tensors_of_the_shift():
     assert batch.positions[0].tolist() == list(range(7))
 
 
-def test_rows_hold_the_bound_and_every_position_once():
-    entries = [entry(2 + length, seed=length) for length in (50, 30, 40, 20, 60, 10)]
-    rows = list(segments(entries, 80, Random(0)))
-    assert all(sum(map(len, row)) <= 80 for row in rows)
-    assert [segment.entry.id for row in rows for segment in row] == [50, 30, 40, 20, 60, 10]
-    assert [len(row) for row in rows] == [2, 2, 2]
+def test_rows_hold_the_bound_and_keep_the_order():
+    segments = [whole(entry(2 + length, seed=length)) for length in (50, 30, 40, 20, 60, 10)]
+    found = list(rows(segments, 80))
+    assert [[len(segment) for segment in row] for row in found] == [[50, 30], [40, 20], [60, 10]]
+    assert [segment for row in found for segment in row] == segments
 
 
-@pytest.mark.parametrize("prompt", [3, 150])
-def test_a_too_long_entry_is_a_window_with_its_true_positions(prompt):
-    long, starts = entry(202, prompt), set()
-    for seed in range(40):
-        rows = list(segments([entry(12, seed=1), long, entry(22, seed=2)], 64, Random(seed)))
-        assert [len(row) for row in rows] == [1, 2]
-        window = rows[0][0]
-        batch = pack(rows[0])
-        starts.add(window.start)
-        assert batch.positions[0].tolist() == list(range(window.start, window.start + 64))
-        assert torch.equal(batch.tokens[0], long.tokens[window.start + 1 : window.start + 65])
-        assert batch.trained.any()
-    assert len(starts) > 10
+def test_a_segment_beyond_the_bound_has_a_row_of_its_own():
+    segments = [whole(entry(2 + length, seed=length)) for length in (90, 10, 95, 20, 30)]
+    assert [[len(segment) for segment in row] for row in rows(segments, 80)] == [[90], [10], [95], [20, 30]]
+
+
+@pytest.mark.parametrize("length", [64, 65, 200, 257])
+def test_windows_cover_a_long_entry_once_with_true_positions(length):
+    long = entry(length + 2)
+    windows = cut(long, 64)
+    assert [t for window in windows for t in range(window.start, window.stop)] == list(range(length))
+    assert max(map(len, windows)) <= 64
+    assert max(map(len, windows)) - min(map(len, windows)) <= 1
+    for window in windows:
+        batch = pack([window])
+        assert batch.positions[0].tolist() == list(range(window.start, window.stop))
+        assert torch.equal(batch.tokens[0], long.tokens[window.start + 1 : window.stop + 1])
+
+
+def test_windows_without_a_response_are_left_out():
+    assert [window.stop for window in cut(entry(202, prompt=150), 50)] == [150, 200]
+    assert [window.stop for window in cut(entry(202, prompt=151), 50)] == [200]
 
 
 def test_buffer_entries_always_have_something_to_train_on():
