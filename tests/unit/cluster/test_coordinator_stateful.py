@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -44,6 +45,8 @@ class Cluster(RuleBasedStateMachine):
         self.state, commands = advance(self.state, event, self.now)
         if self.state.epoch == before.epoch:
             self.check_transitions(before)
+        if self.state.complete and not before.complete:
+            self.ended = self.now
         for command in commands:
             if isinstance(command, StartTraining):
                 assert command.epoch == self.state.epoch
@@ -57,7 +60,7 @@ class Cluster(RuleBasedStateMachine):
         for number, worker in self.state.workers.items():
             phase = before.workers[number].phase
             assert worker.phase is phase or (phase, worker.phase) in LEGAL
-        assert self.state.spans[: len(before.spans)] == before.spans
+        assert self.state.spans[: len(before.spans)] == before.spans, "what is told stays told"
         assert self.state.complete or not before.complete
 
     @rule(delay=st.floats(0.001, 10))
@@ -109,20 +112,16 @@ class Cluster(RuleBasedStateMachine):
             assert set(self.state.training) <= self.halted
 
     @invariant()
-    def spans_are_contiguous(self) -> None:
+    def spans_add_up(self) -> None:
+        """Without a gap from the start of the rollout to its end or the worker's loss, and until then to the current span."""
         for worker in range(WORKERS):
-            spans = [span for span in self.state.spans if span.worker == worker]
-            assert all(one.end == two.start for one, two in pairwise(spans))
-            assert all(span.start < span.end for span in spans)
-            assert not spans or spans[0].start == self.began
-
-    @invariant()
-    def spans_of_a_complete_rollout_add_up(self) -> None:
-        if self.state.complete:
-            ends = {worker: max((s.end for s in self.state.spans if s.worker == worker), default=self.began) for worker in range(WORKERS)}
-            live = {ends[worker] for worker in self.state.workers}
-            assert len(live) <= 1, "all end together"
-            assert all(ends[worker] <= max(live, default=self.now) for worker in range(WORKERS))
+            spans = [(span.start, span.end) for span in self.state.spans if span.worker == worker]
+            if worker in self.state.workers and not self.state.complete:
+                spans.append((self.state.workers[worker].since, self.now))
+            end = min(self.lost_at.get(worker, self.now), self.ended if self.state.complete else self.now)
+            assert sum(stop - start for start, stop in spans) == pytest.approx(end - self.began)
+            assert all(start <= stop for start, stop in spans)
+            assert all(one[1] == two[0] for one, two in pairwise(spans))
 
     @invariant()
     def enough_idle_workers_train(self) -> None:
