@@ -33,7 +33,7 @@ class Request:
 @dataclass(frozen=True)
 class Completion:
     """A finished response. ``tokens`` ends with the end token if it was generated; ``logprobs`` are the target's, of the law
-    that was sampled (temperature, top-p and top-k applied), one per token."""
+    that was sampled (temperature, top-p and top-k applied; at temperature 0 the law at temperature 1), one per token."""
 
     request: Request
     tokens: tuple[int, ...]

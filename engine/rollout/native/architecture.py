@@ -57,23 +57,20 @@ class Architecture:
 
 
 class Rotary:
-    """Tables of cosines and sines, each [positions, 1, head_dim], with the scaling that transformers computes.
-
-    The first half of a sine is negated, so that x is rotated by ``x * cosine + x.roll(head_dim // 2, -1) * sine``.
-    """
+    """Rotary positions with the scaling that transformers computes, for ``like``'s device and data type."""
 
     def __init__(self, config: PretrainedConfig, like: Tensor) -> None:
-        """Device and data type are those of ``like``."""
         rope = config.rope_parameters["rope_type"]
         if rope not in FIXED_ROPES:
             raise ModelError(f"rope type {rope!r} is not supported; choose one of {', '.join(FIXED_ROPES)}")
         self._embedding = LlamaRotaryEmbedding(cast(LlamaConfig, config)).to(like.device)
         self._like = like
-        self.reserve(1)
 
-    def reserve(self, positions: int) -> None:
-        """Makes the tables of positions 0 .. ``positions`` - 1."""
+    def tables(self, positions: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of positions 0 .. ``positions`` - 1, each [positions, 1, head_dim].
+
+        The first half of a sine is negated, so that x is rotated by ``x * cosine + x.roll(head_dim // 2, -1) * sine``.
+        """
         cosine, sine = self._embedding(self._like, torch.arange(positions, device=self._like.device)[None])
         half = sine.shape[-1] // 2
-        self.cosine: Tensor = cosine.transpose(0, 1)
-        self.sine: Tensor = torch.cat((-sine[..., :half], sine[..., half:]), -1).transpose(0, 1)
+        return cosine.transpose(0, 1), torch.cat((-sine[..., :half], sine[..., half:]), -1).transpose(0, 1)

@@ -67,7 +67,7 @@ class NativeEngine:
         longest = self._longest_prompt(requests)
         responses = [Response(request) for request in requests]
         self._scheduler = Scheduler(responses, self._rollout.max_batch)
-        self._runner.cache.reserve(min(self._rollout.max_batch, len(requests)), longest + sampling.max_new_tokens + self._deepest)
+        self._runner.reserve(min(self._rollout.max_batch, len(requests)), longest + sampling.max_new_tokens + self._deepest)
         law = Law(sampling, self._vocabulary, self._device)
         while self._scheduler.unfinished:
             self._admit()
@@ -90,10 +90,10 @@ class NativeEngine:
         self._drafter_loaded, self._drafter_version = True, version
 
     def release(self) -> None:
-        self._runner.cache.release()
+        self._runner.release()
 
     def resume(self) -> None:
-        self._runner.cache.resume()
+        self._runner.resume()
 
     def take_statistics(self) -> RolloutStatistics:
         """See RolloutEngine. Draft positions count verified drafts; tokens and arms count what was kept (none after an end token)."""

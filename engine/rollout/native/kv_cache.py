@@ -16,54 +16,29 @@ class KVCache:
     [slots * capacity, hidden], and the drafter's keys and values as one layer more. ``index`` leads to the rows.
     """
 
-    positions: Tensor
-    tokens: Tensor
-    features: Tensor
-
-    def __init__(self, architecture: Architecture, rotary: Rotary, like: Tensor, drafting: bool) -> None:
-        """Takes no memory yet; it will be on ``like``'s device, in its data type."""
-        self._a, self._rotary, self._like, self._drafting = architecture, rotary, like, drafting
-        self._slots = self._capacity = 0
-        self._allocated = False
-
-    def reserve(self, slots: int, capacity: int) -> None:
-        """Makes room for ``slots`` requests of ``capacity`` positions, unless there is as much already."""
-        if self._allocated and slots <= self._slots and capacity <= self._capacity:
-            return
-        self.release()
-        self._slots, self._capacity = max(slots, self._slots), max(capacity, self._capacity)
-        self.resume()
-
-    def release(self) -> None:
-        """Frees the memory, and with it all that was kept."""
-        if self._allocated:
-            del self.tokens, self.features, self._kv, self._store, self._row, self.positions
-        self._allocated = False
-
-    def resume(self) -> None:
-        """Takes as much memory as before ``release``."""
-        if self._allocated:
-            return
-        a, like, slots, capacity = self._a, self._like, self._slots, self._capacity
-        layers = a.layers + self._drafting
-        self._store = like.new_zeros(layers, slots * capacity, 2 * a.kv_heads * a.head_dim)
-        self._kv = self._store.view(layers, slots, capacity, 2, a.kv_heads, a.head_dim)
-        self.tokens = torch.zeros(slots * capacity, dtype=torch.long, device=like.device)
-        self.features = like.new_zeros(slots * capacity if self._drafting else 0, a.hidden)
-        self.positions = torch.arange(capacity, device=like.device)
-        self._row = torch.arange(0, slots * capacity, max(capacity, 1), device=like.device)[:, None]
-        self._rotary.reserve(capacity)
-        self._allocated = True
+    def __init__(self, architecture: Architecture, rotary: Rotary, like: Tensor, drafting: bool, slots: int, capacity: int) -> None:
+        """On ``like``'s device, in its data type."""
+        a, device, rows = architecture, like.device, slots * capacity
+        self._a, self._like, self._drafting = architecture, like, drafting
+        self.slots, self.capacity = slots, capacity
+        self.positions = torch.arange(capacity, device=device)
+        self.tokens = torch.zeros(rows, dtype=torch.long, device=device)
+        self.features = like.new_zeros(rows if drafting else 0, a.hidden)
+        self._store = like.new_zeros(a.layers + drafting, rows, 2 * a.kv_heads * a.head_dim)
+        self._layers = self._store.unbind()
+        self._kv = self._store.view(a.layers + drafting, slots, capacity, 2, a.kv_heads, a.head_dim)
+        self._start = torch.arange(slots, device=device)[:, None] * capacity
+        self._cosine, self._sine = rotary.tables(capacity)
 
     def write(self, slot: int, prompt: Sequence[int]) -> None:
         """Puts a prompt's tokens at the start of a slot."""
-        start = slot * self._capacity
+        start = slot * self.capacity
         self.tokens[start : start + len(prompt)] = torch.tensor(prompt)
 
     def copy(self, source: int, target: int, positions: int) -> None:
         """Copies the first ``positions`` positions of one slot to another."""
-        old = slice(source * self._capacity, source * self._capacity + positions)
-        new = slice(target * self._capacity, target * self._capacity + positions)
+        old = slice(source * self.capacity, source * self.capacity + positions)
+        new = slice(target * self.capacity, target * self.capacity + positions)
         self.tokens[new] = self.tokens[old]
         self._store[:, new] = self._store[:, old]
         if self._drafting:
@@ -71,7 +46,7 @@ class KVCache:
 
     def index(self, positions: Tensor, first: int = 0) -> Tensor:
         """Rows of the flattened cache of ``positions`` [n, T] of slots ``first`` and following; [n, T]."""
-        return positions + self._row[first : first + len(positions)]
+        return positions + self._start[first : first + len(positions)]
 
     def plan(self, positions: Tensor, reach: int, first: int = 0) -> Pass:
         """A pass over ``positions`` [n, T] < ``reach`` of slots ``first`` and following; a token sees itself and all before it."""
@@ -85,10 +60,10 @@ class KVCache:
             requests=n,
             tokens=t,
             index=self.index(positions, first).flatten(),
-            cosine=self._rotary.cosine.index_select(0, flat),
-            sine=self._rotary.sine.index_select(0, flat),
+            cosine=self._cosine.index_select(0, flat),
+            sine=self._sine.index_select(0, flat),
             mask=mask,
-            store=self._store.unbind(),
+            store=self._layers,
             keys=window[:, :, :, 0].unbind(),
             values=window[:, :, :, 1].unbind(),
         )

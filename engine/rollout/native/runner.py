@@ -1,5 +1,7 @@
 """Runs target and drafter for the requests in the slots of the cache: prefill, draft, verify."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig
@@ -21,8 +23,25 @@ class Runner:
         architecture = Architecture.of(config)
         self.target = Target(architecture, like)
         self.drafter = Drafter(architecture, like) if drafting else None
-        self.cache = KVCache(architecture, Rotary(config, like), like, drafting)
+        self._make_cache = partial(KVCache, architecture, Rotary(config, like), like, drafting)
+        self._size = (0, 0)
+        self.cache = self._make_cache(0, 0)
         self._device = like.device
+
+    def reserve(self, slots: int, capacity: int) -> None:
+        """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large."""
+        if slots > self.cache.slots or capacity > self.cache.capacity:
+            self._size = max(slots, self._size[0]), max(capacity, self._size[1])
+            self.resume()
+
+    def release(self) -> None:
+        """Frees the cache's memory."""
+        self.cache = self._make_cache(0, 0)
+
+    def resume(self) -> None:
+        """Makes an empty cache of the last size."""
+        self.release()
+        self.cache = self._make_cache(*self._size)
 
     def prefill(self, slots: range, prompts: list[tuple[int, ...]]) -> None:
         """Writes prompts into their slots and runs all but their last token through the target, padded to the longest."""
@@ -67,13 +86,14 @@ class Runner:
         """Drafts [n, depth] for ``noise`` [n, depth, vocabulary]. The drafter's entries from the newest position on are rewritten
         by the next ``_catch_up``, because they rest on predicted features."""
         assert self.drafter
+        depth = noise.shape[1]
         feature = self._catch_up(self.drafter, batch, newest, reach)
-        ahead = self.cache.plan(newest + self.cache.positions[: noise.shape[1]], reach)
-        drafts: list[Tensor] = []
-        for i in range(noise.shape[1]):
-            if drafts:
-                feature = self.drafter.features(self.target.embed(drafts[-1]), feature, ahead.column(i - 1))
-            drafts.append(law.guess(self.target.logits(feature), noise[:, i]))
+        drafts = [law.guess(self.target.logits(feature), noise[:, 0])]
+        if depth > 1:
+            ahead = self.cache.plan(newest + self.cache.positions[: depth - 1], reach)
+        for i in range(depth - 1):
+            feature = self.drafter.features(self.target.embed(drafts[-1]), feature, ahead.column(i))
+            drafts.append(law.guess(self.target.logits(feature), noise[:, i + 1]))
         return torch.stack(drafts, 1)
 
     def _catch_up(self, drafter: Drafter, batch: list[Response], newest: Tensor, reach: int) -> Tensor:

@@ -1,0 +1,143 @@
+"""Models, drafters and engines that the tests of the native engine share."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
+from engine.drafter.model import Drafter
+from engine.events import ArmStatistics
+from engine.rollout.base import Request
+from engine.rollout.native.engine import NativeEngine
+from engine.speculation.strategy import OFF, Strategy
+
+CPU = torch.device("cpu")
+SHAPES: dict[str, dict[str, Any]] = {
+    "qwen2": {"tie_word_embeddings": True},
+    "qwen3": {"tie_word_embeddings": False, "head_dim": 24},
+    "llama": {
+        "tie_word_embeddings": False,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 10_000.0,
+            "factor": 4.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        },
+    },
+}
+
+
+def make_target(
+    family: str = "qwen2", *, vocabulary: int = 48, hidden: int = 64, layers: int = 2, seed: int = 0, **changes: Any
+) -> PreTrainedModel:
+    """A random model whose every weight, biases and norms included, is far from its default."""
+    shape = {
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "intermediate_size": 2 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "pad_token_id": None,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **shape | SHAPES[family] | changes))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.15)
+    return model.eval()
+
+
+def random_drafter(target: PreTrainedModel, seed: int = 1) -> dict[str, Tensor]:
+    torch.manual_seed(seed)
+    return Drafter(target.config).state_dict()
+
+
+def constant_drafter(target: PreTrainedModel) -> dict[str, Tensor]:
+    """Predicts the zero feature always, so that every token is as likely as any other."""
+    return {name: torch.zeros_like(weight) for name, weight in random_drafter(target).items()}
+
+
+def make_guessable(target: PreTrainedModel) -> dict[str, Tensor]:
+    """Makes the target's layers nearly the identity, and returns a drafter that is often right about it: h[t+1] = embedding of x[t+1]."""
+    hidden = target.config.hidden_size
+    assert not target.config.tie_word_embeddings, "a tied target with such layers would only repeat its token"
+    with torch.no_grad():
+        target.lm_head.weight.normal_(std=2 / hidden**0.5)
+        embedding = target.get_input_embeddings().weight
+        embedding.div_(embedding.square().mean(-1, keepdim=True).sqrt())
+        target.model.norm.weight.fill_(1)
+        for layer in target.model.layers:
+            layer.self_attn.o_proj.weight.mul_(0.15)
+            layer.mlp.down_proj.weight.mul_(0.15)
+    weights = constant_drafter(target)
+    weights["fc.weight"][:, :hidden] = torch.eye(hidden)
+    return weights
+
+
+def chains(*verify: int) -> SpeculationConfig:
+    """Chains of these lengths under a fixed tuner, which takes the first; for any batch size."""
+    strategies = tuple(StrategyConfig(depth=n, verify=n) for n in verify)
+    return SpeculationConfig.model_validate({"threshold": 100_000, "strategies": strategies, "tuner": {"name": "fixed"}})
+
+
+def make_engine(
+    target: PreTrainedModel,
+    drafter: Mapping[str, Tensor] | None = None,
+    speculation: SpeculationConfig | None = None,
+    *,
+    slots: int = 16,
+    end_tokens: frozenset[int] = frozenset(),
+) -> NativeEngine:
+    return NativeEngine(
+        target.config,
+        target.state_dict(),
+        rollout=RolloutConfig(max_batch=slots, max_prompt_tokens=64),
+        speculation=speculation,
+        end_tokens=end_tokens,
+        device=CPU,
+        drafter_weights=drafter,
+    )
+
+
+def make_requests(count: int, vocabulary: int, *, group: int = 1, longest: int = 20, seed: int = 0) -> list[Request]:
+    """Groups of ``group`` requests with one random prompt of 1 to ``longest`` tokens."""
+    rng = random.Random(seed)
+    prompts = [tuple(rng.randrange(vocabulary) for _ in range(rng.randint(1, longest))) for _ in range(0, count, group)]
+    return [Request(i, i // group, prompts[i // group]) for i in range(count)]
+
+
+class RandomTuner:
+    """Another strategy, or none, at every step; remembers what it chose and what came of it."""
+
+    def __init__(self, deepest: int, seed: int = 0) -> None:
+        self._arms = [OFF, *(Strategy("eagle", n, 1, n) for n in range(1, deepest + 1))]
+        self._rng = random.Random(seed)
+        self.steps: list[tuple[Strategy, list[int]]] = []
+
+    def select(self, batch: int) -> Strategy:
+        assert batch > 0
+        return self._rng.choice(self._arms)
+
+    def record(self, strategy: Strategy, batch: int, accepted: Sequence[int], elapsed: float) -> None:
+        assert len(accepted) == batch
+        assert elapsed > 0
+        self.steps.append((strategy, list(accepted)))
+
+    def take_arms(self) -> list[ArmStatistics]:
+        return []
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        raise NotImplementedError

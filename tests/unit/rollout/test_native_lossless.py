@@ -1,0 +1,134 @@
+"""What is generated does not depend on the drafter, the strategy, or the moment of switching; and it has the target's law."""
+
+from collections import Counter
+from itertools import product
+
+import pytest
+import torch
+from native_cases import RandomTuner, chains, constant_drafter, make_engine, make_guessable, make_requests, make_target, random_drafter
+from scipy.stats import chisquare
+from torch import Tensor
+from transformers import LogitsProcessorList, PreTrainedModel, TemperatureLogitsWarper, TopPLogitsWarper
+
+from engine.rollout.base import Completion, Request, Sampling
+from engine.rollout.native.engine import NativeEngine
+
+DRAFTERS = ("random", "constant", "good")
+ENDS = frozenset({5, 6})
+
+
+def make_pair(drafter: str, slots: int, seed: int = 0) -> tuple[NativeEngine, NativeEngine, RandomTuner]:
+    """A plain and a speculative engine of one target; the strategy of the latter changes at random at every step."""
+    target = make_target(seed=seed, tie_word_embeddings=False)
+    weights = {"random": random_drafter, "constant": constant_drafter, "good": make_guessable}[drafter](target)
+    plain = make_engine(target, slots=slots, end_tokens=ENDS)
+    speculative = make_engine(target, weights, chains(7, 2), slots=slots, end_tokens=ENDS)
+    tuner = speculative.tuner = RandomTuner(7)
+    return plain, speculative, tuner
+
+
+def outcome(completions: list[Completion]) -> list[tuple[tuple[int, ...], str]]:
+    return [(completion.tokens, completion.finish) for completion in completions]
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_greedy_equals_plain_token_for_token(drafter: str) -> None:
+    plain, speculative, tuner = make_pair(drafter, slots=12)
+    requests = make_requests(510, 48, group=3)
+    sampling = Sampling(temperature=0, max_new_tokens=20)
+    expected = plain.generate(requests, sampling)
+    assert outcome(speculative.generate(requests, sampling)) == outcome(expected)
+    assert {completion.finish for completion in expected} == {"stop", "length"}
+    assert len({str(strategy) for strategy, _ in tuner.steps}) == 8
+    assert plain.running == speculative.running == 0
+    accepted = [drafts for strategy, drafts in tuner.steps if strategy.verify]
+    assert max(map(max, accepted)) >= {"random": 1, "constant": 1, "good": 7}[drafter]
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("sampling", [Sampling(seed=1), Sampling(0.7, 0.9, seed=2), Sampling(1.2, 1.0, 6, seed=3)])
+def test_samples_equal_plain_token_for_token(drafter: str, sampling: Sampling) -> None:
+    plain, speculative, _ = make_pair(drafter, slots=10, seed=4)
+    sampling = Sampling(sampling.temperature, sampling.top_p, sampling.top_k, max_new_tokens=30, seed=sampling.seed)
+    requests = make_requests(60, 48, group=5)
+    expected = plain.generate(requests, sampling)
+    actual = speculative.generate(requests, sampling)
+    assert outcome(actual) == outcome(expected)
+    for ours, theirs in zip(actual, expected, strict=True):
+        torch.testing.assert_close(torch.tensor(ours.logprobs), torch.tensor(theirs.logprobs), atol=1e-4, rtol=0)
+
+
+def exact_law(target: PreTrainedModel, prompt: tuple[int, ...], length: int, end: int, sampling: Sampling) -> dict[tuple[int, ...], float]:
+    """The probability of every response, from transformers alone."""
+    vocabulary = target.config.vocab_size
+    processors = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature), TopPLogitsWarper(sampling.top_p)])
+    law: dict[tuple[int, ...], float] = {}
+    live: dict[tuple[int, ...], float] = {(): 1.0}
+    for position in range(length):
+        inputs = torch.tensor([prompt + prefix for prefix in live])
+        with torch.inference_mode():
+            probabilities: Tensor = processors(inputs, target(inputs).logits[:, -1].double()).softmax(-1)
+        grown = {}
+        for (prefix, mass), row in zip(live.items(), probabilities.tolist(), strict=True):
+            for token, probability in zip(range(vocabulary), row, strict=True):
+                done = token == end or position == length - 1
+                (law if done else grown)[(*prefix, token)] = mass * probability
+        live = grown
+    return law
+
+
+def p_value(law: dict[tuple[int, ...], float], samples: list[tuple[int, ...]]) -> float:
+    """Of a chi-square test; outcomes that are expected less than five times count as one."""
+    counts = Counter(samples)
+    assert all(law[outcome] > 0 for outcome in counts)
+    common = [outcome for outcome, mass in law.items() if mass * len(samples) >= 5]
+    observed = [counts[outcome] for outcome in common]
+    expected = [law[outcome] * len(samples) for outcome in common]
+    rest = len(samples) - sum(expected)
+    if rest >= 5:
+        observed.append(len(samples) - sum(observed))
+        expected.append(rest)
+    scale = sum(observed) / sum(expected)
+    return float(chisquare(observed, [count * scale for count in expected]).pvalue)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(max_new_tokens=4), Sampling(0.8, 0.85, max_new_tokens=4, seed=1)])
+@pytest.mark.parametrize("drafter", [None, "random", "constant", "good"])
+def test_responses_have_the_law_of_the_target(drafter: str | None, sampling: Sampling) -> None:
+    target = make_target(vocabulary=6, hidden=16, layers=1, seed=2, tie_word_embeddings=False)
+    weights = {"random": random_drafter, "constant": constant_drafter, "good": make_guessable}[drafter](target) if drafter else None
+    prompt, end = (3, 1, 4), 0
+    law = exact_law(target, prompt, 4, end, sampling)
+    assert abs(sum(law.values()) - 1) < 1e-9
+    assert len(law) == 1 + 5 + 25 + 125 * 6
+    engine = make_engine(target, weights, chains(3) if weights else None, slots=4000, end_tokens=frozenset({end}))
+    if weights:
+        engine.tuner = RandomTuner(3)
+    samples = [completion.tokens for completion in engine.generate([Request(i, 0, prompt) for i in range(20_000)], sampling)]
+    assert p_value(law, samples) > 1e-4
+    flat = dict.fromkeys(law, 1 / len(law))
+    assert p_value(flat, samples) < 1e-4, "the test must be able to tell laws apart"
+
+
+def test_the_test_notices_a_law_that_is_a_little_off() -> None:
+    """A chi-square test of this size rejects the same target at temperature 0.9."""
+    target = make_target(vocabulary=6, hidden=16, layers=1, seed=2, tie_word_embeddings=False)
+    law = exact_law(target, (3, 1, 4), 4, 0, Sampling(0.9))
+    engine = make_engine(target, slots=4000, end_tokens=frozenset({0}))
+    samples = [c.tokens for c in engine.generate([Request(i, 0, (3, 1, 4)) for i in range(20_000)], Sampling(max_new_tokens=4))]
+    assert p_value(law, samples) < 1e-4
+
+
+def test_every_prompt_has_its_own_law() -> None:
+    """The first token after each of 16 prompts."""
+    target = make_target(vocabulary=4, hidden=16, layers=1, seed=5)
+    engine = make_engine(target, slots=2000)
+    prompts = list(product(range(4), repeat=2))
+    requests = [Request(i, i % 16, prompts[i % 16]) for i in range(16_000)]
+    drawn = Counter(
+        (completion.request.prompt, completion.tokens[0]) for completion in engine.generate(requests, Sampling(max_new_tokens=1))
+    )
+    with torch.inference_mode():
+        expected = target(torch.tensor(prompts)).logits[:, -1].double().softmax(-1) * 1000
+    observed = torch.tensor([[drawn[prompt, token] for token in range(4)] for prompt in prompts])
+    assert chisquare(observed.flatten(), expected.flatten()).pvalue > 1e-4

@@ -1,0 +1,62 @@
+"""Slots, admission and retirement."""
+
+import random
+
+from engine.rollout.base import Request
+from engine.rollout.native.scheduler import Response, Scheduler
+
+
+def make(prompts: list[tuple[int, ...]]) -> list[Response]:
+    return [Response(Request(i, 0, prompt)) for i, prompt in enumerate(prompts)]
+
+
+def test_equal_prompts_are_prefilled_once_and_copied() -> None:
+    scheduler = Scheduler(make([(1,), (2,), (1,), (2,), (3,), (1,)]), 5)
+    assert scheduler.admit() == (range(3), [(0, 3), (1, 4)])
+    assert [response.request.prompt for response in scheduler.running] == [(1,), (2,), (3,), (1,), (2,)]
+    assert scheduler.admit() == (range(0), [])
+    scheduler.running[1].finish = "stop"
+    assert scheduler.retire() == [(4, 1)]
+    assert scheduler.admit() == (range(4, 4), [(3, 4)])
+    assert scheduler.unfinished == 5
+
+
+def test_moves_keep_every_running_request_in_its_slot() -> None:
+    """Follows the moves in a model of the cache, for random finishing."""
+    rng = random.Random(0)
+    scheduler = Scheduler(make([(i,) for i in range(500)]), 13)
+    cache: list[Response | None] = [None] * 13
+    seen: set[int] = set()
+    while scheduler.unfinished:
+        slots, copies = scheduler.admit()
+        assert not copies
+        for slot in slots:
+            cache[slot] = scheduler.running[slot]
+        assert cache[: len(scheduler.running)] == scheduler.running
+        for response in scheduler.running:
+            response.finish = "stop" if rng.random() < 0.4 else None
+        finished = {response.request.id for response in scheduler.running if response.finish}
+        for source, target in scheduler.retire():
+            assert source >= len(scheduler.running) > target
+            cache[target] = cache[source]
+        assert cache[: len(scheduler.running)] == scheduler.running
+        assert not any(response.finish for response in scheduler.running)
+        assert not seen & finished
+        seen |= finished
+    assert seen == set(range(500))
+
+
+def test_a_response_ends_at_its_end_token_or_at_the_limit_inside_a_draft() -> None:
+    for tokens, limit, kept, finish in (
+        ([5, 6, 7], 9, 3, None),
+        ([5, 1, 7], 9, 2, "stop"),
+        ([5, 6, 7], 2, 2, "length"),
+        ([5, 1, 7], 2, 2, "stop"),
+        ([1], 1, 1, "stop"),
+    ):
+        (response,) = make([(3, 3)])
+        assert response.extend(tokens, [-1.0] * len(tokens), {1}, limit) == kept
+        assert response.tokens == tokens[:kept]
+        assert response.finish == finish
+        assert response.length == 2 + kept
+        assert len(response.logprobs) == kept
