@@ -26,6 +26,7 @@ def make_celery(settings: Settings) -> Celery:
         task_default_queue="longtail",
     )
     if not settings.broker_url:
+        app.conf.broker_transport = "backend.jobs.folder:Transport"
         app.conf.broker_transport_options = _folders(settings)
     return app
 
@@ -35,13 +36,12 @@ def ring(app: Celery, run_id: str) -> None:
 
 
 def _folders(settings: Settings) -> dict[str, object]:
-    queue, control, taken = (settings.broker_folder / name for name in ("queue", "control", "taken"))
-    for folder in (queue, control, taken):
+    queue, control = (settings.broker_folder / name for name in ("queue", "control"))
+    for folder in (queue, control):
         folder.mkdir(parents=True, exist_ok=True)
     return {
         "data_folder_in": str(queue),
         "data_folder_out": str(queue),
         "control_folder": str(control),
-        "processed_folder": str(taken),
         "polling_interval": POLLING_SECONDS,
     }

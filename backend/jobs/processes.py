@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
-MARK = "LONGTAIL_RUN_ID"
+MARK = "LONGTAIL_ATTEMPT"
 GONE_SECONDS = 5.0
 
 
@@ -19,30 +19,35 @@ def start_time(pid: int) -> int | None:
     return status and status.started
 
 
-def belonging(run_id: str, session: int | None) -> set[int]:
-    """Living processes of ``session``, and those that inherited the environment of run ``run_id``."""
-    mark = f"{MARK}={run_id}".encode()
+def mark(run_id: str, attempt: int) -> dict[str, str]:
+    """Environment by which an attempt's processes are known, also those that have left its session."""
+    return {"LONGTAIL_RUN_ID": run_id, MARK: f"{run_id}.{attempt}"}
+
+
+def belonging(run_id: str, attempt: int, session: int | None) -> set[int]:
+    """Living processes of ``session``, and those that inherited the environment of the attempt."""
+    inherited = f"{MARK}={run_id}.{attempt}".encode()
     return {
         pid
         for pid in (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
-        if pid != os.getpid() and (status := _status(pid)) and (status.session == session or mark in _environment(pid))
+        if pid != os.getpid() and (status := _status(pid)) and (status.session == session or inherited in _environment(pid))
     }
 
 
-def stop(process: subprocess.Popen[bytes], run_id: str, grace_seconds: float) -> int:
+def stop(process: subprocess.Popen[bytes], run_id: str, attempt: int, grace_seconds: float) -> int:
     """SIGTERM and, after the grace time, SIGKILL for the engine and all that it left behind; its exit code."""
     if process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(grace_seconds)
-    kill_all(run_id, process.pid)
+    kill_all(run_id, attempt, process.pid)
     return process.wait()
 
 
-def kill_all(run_id: str, session: int | None) -> None:
+def kill_all(run_id: str, attempt: int, session: int | None) -> None:
     """SIGKILL until nothing is left, or for GONE_SECONDS: a process in an uninterruptible sleep outlives that."""
     deadline = time.monotonic() + GONE_SECONDS
-    while (left := belonging(run_id, session)) and time.monotonic() < deadline:
+    while (left := belonging(run_id, attempt, session)) and time.monotonic() < deadline:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -68,4 +68,4 @@ def _kill_leftovers(session: Session, run: Run) -> None:
     worker = _worker(session, run)
     here = worker is not None and _is_here(worker)
     ours = here and attempt.pid is not None and start_time(attempt.pid) in (None, attempt.pid_started)
-    kill_all(run.id, attempt.pid if ours else None)
+    kill_all(run.id, run.attempt, attempt.pid if ours else None)

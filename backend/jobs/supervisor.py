@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from backend.database import Database
 from backend.ingest import Ingestor
-from backend.jobs.processes import MARK, start_time, stop
+from backend.jobs.processes import mark, start_time, stop
 from backend.models import Attempt, Run
 from backend.schemas import RunState
 from backend.services.attempts import Claim, LeaseLostError, Outcome, note, renew, settle
@@ -60,7 +60,7 @@ class Supervisor:
         config.write_text(yaml.safe_dump(self._claim.config, sort_keys=False), encoding="utf-8")
         resume = ["--resume"] if self._claim.attempt > 1 else []
         command = [*self._settings.engine_command, "run", str(config), "--out", str(self._folder), *resume]
-        environment = os.environ | {MARK: self._claim.run_id}
+        environment = os.environ | mark(self._claim.run_id, self._claim.attempt)
         with self._log.open("wb") as log:
             engine = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
@@ -68,7 +68,7 @@ class Supervisor:
         try:
             yield engine
         finally:
-            stop(engine, self._claim.run_id, self._settings.grace_seconds)
+            stop(engine, self._claim.run_id, self._claim.attempt, self._settings.grace_seconds)
 
     def _introduce(self, pid: int) -> None:
         with self._database.write() as session:

@@ -1,6 +1,7 @@
 """A real platform on a temporary folder: uvicorn, Celery workers on the embedded broker, SQLite. Only the engine is a stand-in."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,13 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bare_model import make_bare_model
+from sqlalchemy import select
 
 from backend.client import ApiError, Longtail
 from backend.database import Database
 from backend.migrate import upgrade
+from backend.models import Attempt
 from backend.schemas import Run
 from backend.settings import Settings
 
+SECONDS = 120
 ENGINE = Path(__file__).with_name("standin_engine.py")
 
 
@@ -27,7 +31,7 @@ class Platform:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         command = (sys.executable, str(ENGINE))
-        self.settings = Settings(home=home, port=port, engine_command=command, sweep_seconds=0.5, lease_seconds=6)
+        self.settings = Settings(home=home, port=port, engine_command=command, sweep_seconds=0.5, lease_seconds=10)
         self.model = make_bare_model(home / "model")
         self.database = Database(self.settings.database)
         upgrade(self.database)
@@ -35,48 +39,62 @@ class Platform:
             "LONGTAIL_HOME": str(home),
             "LONGTAIL_ENGINE_COMMAND": f'["{sys.executable}", "{ENGINE}"]',
             "LONGTAIL_SWEEP_SECONDS": "0.5",
-            "LONGTAIL_LEASE_SECONDS": "6",
+            "LONGTAIL_LEASE_SECONDS": "10",
         }
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.start("-m", "uvicorn", "backend.api.app:create_app", "--factory", "--port", str(port), "--no-access-log")
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._api = self._start("-m", "uvicorn", "backend.api.app:create_app", "--factory", "--port", str(port), "--no-access-log")
         self.client = Longtail(f"http://127.0.0.1:{port}")
-        self.until(self._answers)
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, *arguments], env=self.environment | environment, start_new_session=True)
-        self._processes.append(process)
-        return process
+    def worker(self, step_seconds: float = 0.05) -> subprocess.Popen[bytes]:
+        """Starts a worker whose stand-in engine takes ``step_seconds`` for a step."""
+        worker = self._start("-m", "backend.jobs.worker", STANDIN_STEP_SECONDS=str(step_seconds))
+        self._workers.append(worker)
+        return worker
 
-    def worker(self, **environment: str) -> subprocess.Popen[bytes]:
-        return self.start("-m", "backend.jobs.worker", **environment)
+    def stop_workers(self) -> None:
+        for worker in self._workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGCONT)
+                worker.terminate()
+        for worker in self._workers:
+            worker.wait(SECONDS)
+        self._workers.clear()
+
+    def attempts(self, run_id: str) -> list[Attempt]:
+        with self.database.read() as session:
+            return list(session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)))
 
     def submit(self, name: str = "good", steps: int = 5) -> Run:
         return self.client.submit(
             {"name": name, "model": {"path": str(self.model)}, "drafter": {"path": None}, "algorithm": {"steps": steps}}
         )
 
-    def until_state(self, run_id: str, *states: str, seconds: float = 60) -> Run:
-        self.until(lambda: self.client.run(run_id).state in states, seconds)
+    def until_state(self, run_id: str, *states: str) -> Run:
+        self.until(lambda: self.client.run(run_id).state in states)
         return self.client.run(run_id)
 
+    def until_step(self, run_id: str, step: int) -> None:
+        self.until(lambda: self.client.run(run_id).step >= step)
+
     @staticmethod
-    def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
+    def until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + SECONDS
         while not condition():
             assert time.monotonic() < deadline, "waited in vain"
             time.sleep(0.05)
 
-    def close(self) -> None:
-        for process in self._processes:
-            if process.poll() is None:
-                process.terminate()
-        for process in self._processes:
-            process.wait(20)
-        self.client.close()
-        self.database.close()
-
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         try:
             return bool(self.client.presets())
         except ApiError:
             return False
+
+    def close(self) -> None:
+        self.stop_workers()
+        self._api.terminate()
+        self._api.wait(SECONDS)
+        self.client.close()
+        self.database.close()
+
+    def _start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, *arguments], env=self.environment | environment, start_new_session=True)

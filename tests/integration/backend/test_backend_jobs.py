@@ -6,16 +6,18 @@ import time
 from pathlib import Path
 
 from live_platform import Platform
-from sqlalchemy import select
 
 from backend.jobs.celery import make_celery, ring
 from backend.jobs.processes import start_time
-from backend.models import Attempt
 
 
-def attempts(platform: Platform, run_id: str) -> list[str]:
-    with platform.database.read() as session:
-        return list(session.scalars(select(Attempt.state).where(Attempt.run_id == run_id).order_by(Attempt.number)))
+def endings(platform: Platform, run_id: str) -> list[str]:
+    return [attempt.state for attempt in platform.attempts(run_id)]
+
+
+def alive(pid: int | None) -> bool:
+    assert pid is not None, "the attempt has no process on record"
+    return start_time(pid) is not None
 
 
 def test_a_run_succeeds_and_shows_everything(platform: Platform, tmp_path: Path) -> None:
@@ -24,16 +26,29 @@ def test_a_run_succeeds_and_shows_everything(platform: Platform, tmp_path: Path)
     assert (run.state, run.attempt, run.steps) == ("queued", 0, 5)
     run = platform.until_state(run.id, "succeeded", "failed")
     assert (run.state, run.step, run.attempt, run.error) == ("succeeded", 5, 1, None)
-    assert run.summary["rollout_share"] == 0.75
-    assert run.summary["harvest"] == 0.5
+    assert (run.summary["rollout_share"], run.summary["harvest"]) == (0.75, 0.5)
     series = platform.client.metrics(run.id, ["step_seconds", "phase/rollout"], since_step=1).series
     assert series["phase/rollout"].steps == [2, 3, 4]
     assert series["step_seconds"].values == [2.0, 2.0, 2.0]
     assert [lengths.p50 for lengths in platform.client.lengths(run.id)] == [20] * 5
     artifact = platform.client.artifacts(run.id)[0]
-    platform.client.download(artifact.id, tmp_path / "drafter.safetensors")
-    assert (tmp_path / "drafter.safetensors").stat().st_size == artifact.bytes
+    platform.client.download(artifact.id, tmp_path / artifact.name)
+    assert (tmp_path / artifact.name).stat().st_size == artifact.bytes
     assert (platform.settings.run_folder(run.id) / "attempt_1.log").exists()
+
+
+def test_failures_say_why(platform: Platform) -> None:
+    platform.worker()
+    said, crashed, silent = (platform.submit(name).id for name in ("user-error", "crash", "silent"))
+    run = platform.until_state(said, "failed")
+    assert (run.error, run.error_code) == ("the dataset is empty", "data")
+    run = platform.until_state(crashed, "failed")
+    assert run.error is not None
+    assert "RuntimeError: out of luck" in run.error
+    assert "Traceback" in platform.client.logs(crashed)[-1].message
+    run = platform.until_state(silent, "failed")
+    assert run.error_code == "crash", "exit code 0 without run_finished is no success"
+    assert [endings(platform, run_id) for run_id in (said, crashed, silent)] == [["failed"]] * 3, "nothing is tried again"
 
 
 def test_doubled_messages_make_one_attempt(platform: Platform) -> None:
@@ -41,96 +56,87 @@ def test_doubled_messages_make_one_attempt(platform: Platform) -> None:
     run = platform.submit(steps=10)
     for _ in range(10):
         ring(app, run.id)
+    app.close()
     platform.worker()
     platform.worker()
-    run = platform.until_state(run.id, "succeeded", "failed")
+    assert platform.until_state(run.id, "succeeded", "failed").state == "succeeded"
     platform.until(lambda: not list((platform.settings.broker_folder / "queue").iterdir()))
-    assert run.state == "succeeded"
-    assert attempts(platform, run.id) == ["succeeded"]
+    assert endings(platform, run.id) == ["succeeded"]
 
 
 def test_a_killed_worker_loses_nothing(platform: Platform) -> None:
-    worker = platform.worker(STANDIN_STEP_SECONDS="0.3")
+    worker = platform.worker(step_seconds=0.3)
     run = platform.submit(steps=12)
-    platform.until(lambda: platform.client.run(run.id).step >= 2)
-    with platform.database.read() as session:
-        orphan = session.scalars(select(Attempt.pid).where(Attempt.run_id == run.id)).one()
+    platform.until_step(run.id, 2)
+    orphan = platform.attempts(run.id)[0].pid
+    assert alive(orphan)
     os.kill(worker.pid, signal.SIGKILL)
-    worker.wait()
     platform.worker()
-    run = platform.until_state(run.id, "succeeded", "failed")
-    assert run.state == "succeeded"
-    assert attempts(platform, run.id) == ["lost", "succeeded"]
+    assert platform.until_state(run.id, "succeeded", "failed").state == "succeeded"
+    assert endings(platform, run.id) == ["lost", "succeeded"]
+    assert not alive(orphan)
     assert platform.client.metrics(run.id).series["reward_mean"].steps == list(range(12))
-    messages = [line.message for line in platform.client.logs(run.id)]
-    assert any("engine started at step" in message and "at step 0 " not in message for message in messages), "it did not resume"
-    assert orphan is not None
-    assert start_time(orphan) is None
+    starts = [line.message for line in platform.client.logs(run.id) if line.code == "started"]
+    assert "at step 0 " in starts[0]
+    assert "at step 0 " not in starts[1], "it resumes from its checkpoint"
+
+
+def test_a_worker_that_was_frozen_past_its_lease_writes_nothing_more(platform: Platform) -> None:
+    frozen = platform.worker(step_seconds=0.3)
+    run = platform.submit(steps=12)
+    platform.until_step(run.id, 2)
+    os.kill(frozen.pid, signal.SIGSTOP)
+    platform.worker()
+    platform.until(lambda: platform.client.run(run.id).attempt == 2)
+    assert not alive(platform.attempts(run.id)[0].pid)
+    os.kill(frozen.pid, signal.SIGCONT)
+    assert platform.until_state(run.id, "succeeded", "failed").state == "succeeded"
+    assert endings(platform, run.id) == ["lost", "succeeded"]
+    assert platform.client.metrics(run.id).series["reward_mean"].steps == list(range(12))
 
 
 def test_cancel_is_quick_and_thorough(platform: Platform) -> None:
-    platform.worker(STANDIN_STEP_SECONDS="0.2")
+    platform.worker(step_seconds=0.2)
     run = platform.submit("deaf", steps=1000)
-    platform.until(lambda: platform.client.run(run.id).step >= 1)
+    platform.until_step(run.id, 1)
     pids = [int(pid) for pid in (platform.settings.run_folder(run.id) / "pids").read_text().split()]
-    assert all(start_time(pid) is not None for pid in pids)
+    assert all(alive(pid) for pid in pids)
     started = time.monotonic()
     assert platform.client.cancel(run.id).cancel_requested
-    run = platform.until_state(run.id, "cancelled")
+    platform.until_state(run.id, "cancelled")
     assert time.monotonic() - started < 5
-    assert [pid for pid in pids if start_time(pid) is not None] == []
+    assert [pid for pid in pids if alive(pid)] == []
+    assert endings(platform, run.id) == ["cancelled"]
 
 
 def test_a_queued_run_is_cancelled_at_once(platform: Platform) -> None:
-    run = platform.submit()
-    assert platform.client.cancel(run.id).state == "cancelled"
+    cancelled, other = platform.submit(), platform.submit()
+    assert platform.client.cancel(cancelled.id).state == "cancelled"
     platform.worker()
-    other = platform.submit()
     platform.until_state(other.id, "succeeded")
-    assert attempts(platform, run.id) == []
-
-
-def test_a_user_error_fails_with_the_engine_s_own_words(platform: Platform) -> None:
-    platform.worker()
-    run = platform.until_state(platform.submit("user-error").id, "failed")
-    assert (run.error, run.error_code) == ("the dataset is empty", "data")
-
-
-def test_a_crash_fails_and_shows_its_traceback(platform: Platform) -> None:
-    platform.worker()
-    run = platform.until_state(platform.submit("crash").id, "failed")
-    assert run.error is not None
-    assert "RuntimeError: out of luck" in run.error
-    assert "Traceback" in platform.client.logs(run.id)[-1].message
-
-
-def test_success_without_run_finished_is_a_failure(platform: Platform) -> None:
-    platform.worker()
-    run = platform.until_state(platform.submit("silent").id, "failed")
-    assert run.error_code == "crash"
+    assert endings(platform, cancelled.id) == []
 
 
 def test_a_killed_engine_is_resumed_up_to_the_limit(platform: Platform) -> None:
-    platform.worker(STANDIN_STEP_SECONDS="600")
+    platform.worker(step_seconds=600)
     run = platform.submit()
     for number in (1, 2, 3):
-        platform.until(lambda n=number: platform.client.run(run.id).attempt == n and platform.client.run(run.id).state == "running")
-        with platform.database.read() as session:
-            pid = session.scalars(select(Attempt.pid).where(Attempt.run_id == run.id, Attempt.number == number)).one()
+        platform.until(lambda n=number: (now := platform.client.run(run.id)).attempt == n and now.state == "running")
+        pid = platform.attempts(run.id)[-1].pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
     run = platform.until_state(run.id, "failed")
-    assert attempts(platform, run.id) == ["lost"] * 3
+    assert endings(platform, run.id) == ["lost"] * 3
     assert run.error == "given up after 3 lost attempts; the last: the engine was killed by signal 9"
 
 
 def test_a_worker_that_shuts_down_hands_its_run_over(platform: Platform) -> None:
-    worker = platform.worker(STANDIN_STEP_SECONDS="0.3")
+    worker = platform.worker(step_seconds=0.3)
     run = platform.submit(steps=10)
-    platform.until(lambda: platform.client.run(run.id).step >= 2)
+    platform.until_step(run.id, 2)
     worker.terminate()
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     assert platform.client.run(run.id).state == "queued"
     platform.worker()
     assert platform.until_state(run.id, "succeeded", "failed").state == "succeeded"
-    assert attempts(platform, run.id) == ["handed_over", "succeeded"]
+    assert endings(platform, run.id) == ["handed_over", "succeeded"]
