@@ -33,6 +33,7 @@ from backend.settings import Settings
 
 Reply = TypeVar("Reply", bound=BaseModel)
 _CHUNK = 2**20
+_PAST_THE_PROXY: Mapping[str, None] = {"all://127.0.0.1": None, "all://localhost": None}
 
 
 class ApiError(Exception):
@@ -62,7 +63,7 @@ class Longtail:
 
     def __init__(self, base_url: str | None = None, timeout: float = 30.0) -> None:
         self.base_url = (base_url or discover()).rstrip("/")
-        self._http = httpx.Client(base_url=self.base_url, timeout=timeout)
+        self._http = httpx.Client(base_url=self.base_url, timeout=timeout, mounts=_PAST_THE_PROXY)
 
     def __enter__(self) -> Self:
         return self

@@ -165,8 +165,8 @@ def setup(*extras: str) -> None:
 
 
 def replace_by(*command: str) -> None:
-    """Becomes ``command``, so that signals and its exit code need no forwarding."""
-    sys.stdout.flush()
+    """Becomes ``command`` in the project's folder, so that signals and its exit code need no forwarding."""
+    os.chdir(ROOT)
     os.execvpe(str(VENV / "bin" / command[0]), command, environment())
 
 
@@ -191,7 +191,6 @@ def test(*arguments: str) -> int:
     code = lint()
     if code == 0:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
-        os.chdir(ROOT)
         say("pytest")
         replace_by("pytest", "-n", "2", "--dist", "loadgroup", *arguments)
     return code

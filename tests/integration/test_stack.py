@@ -18,7 +18,7 @@ from backend.client import Longtail
 from backend.database import Database
 from backend.home import announced
 from backend.models import Run
-from backend.parts import StackError
+from backend.parts import StackError, answers
 from backend.settings import Settings
 from backend.stack import Stack
 
@@ -26,7 +26,7 @@ ASLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
 SERVE = "from backend.stack import main; main(port=0, dashboard=False)"
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -86,6 +86,16 @@ def test_clients_of_the_home_find_it(stack: Stack, monkeypatch: pytest.MonkeyPat
         assert client.presets()
 
 
+def test_a_proxy_for_the_outside_is_not_asked(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with Longtail(stack.url) as client:
+        assert client.presets()
+    assert answers(f"{stack.url}/healthz")()
+
+
 def test_a_second_stack_on_the_same_home_is_refused(stack: Stack) -> None:
     second = Stack(stack.settings.home, port=0, dashboard_port=0)
     with pytest.raises(StackError, match=f"another stack \\(process {os.getpid()}\\) serves {stack.url}"), second:
@@ -127,20 +137,13 @@ def test_a_part_that_dies_is_started_again(stack: Stack, said: list[str]) -> Non
     until(lambda: len(said) == 3)
     assert all("ended with code -9; starting it again" in line for line in said)
     until(lambda: all(new[0] != old[0] for new, old in zip((announced(stack.settings) or before)["parts"], before["parts"], strict=True)))
-    until(lambda: _answers(f"{stack.url}/readyz") and _answers(f"{stack.dashboard_url}/_stcore/health"))
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url).is_success
-    except httpx.TransportError:
-        return False
+    until(lambda: answers(f"{stack.url}/readyz")() and answers(f"{stack.dashboard_url}/_stcore/health")())
 
 
 def test_ctrl_c_stops_everything(served: subprocess.Popen[str], tmp_path: Path) -> None:
     assert len(processes_of(tmp_path)) == 3
     served.send_signal(signal.SIGINT)
-    assert served.wait(30) == 0
+    assert served.wait(60) == 0
     assert processes_of(tmp_path) == []
 
 
@@ -153,7 +156,7 @@ def test_a_run_goes_back_to_the_queue_when_the_stack_is_terminated(served: subpr
         until(lambda: client.run(run_id).state == "starting")
         until(lambda: any("sleep" in line for line in processes_of(tmp_path)))
     served.terminate()
-    assert served.wait(30) == 0
+    assert served.wait(60) == 0
     assert processes_of(tmp_path) == []
     with Database(Settings(home=tmp_path).database).read() as session:
         assert session.get_one(Run, run_id).state == "queued"
