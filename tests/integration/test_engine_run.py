@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
     for found in spans.values():
         assert found[0].state == "BUSY"
         assert found[-1].state == "UPDATE"
-        assert all(before.end == pytest.approx(after.start, abs=0.02) for before, after in zip(found, found[1:], strict=False))
+        assert all(before.end == pytest.approx(after.start, abs=0.02) for before, after in pairwise(found))
 
 
 def test_the_drafter_and_the_policy_can_be_taken_away(tlt: Path) -> None:

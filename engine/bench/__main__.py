@@ -1,0 +1,45 @@
+"""``python -m engine.bench NAME [--json FILE] [--quick]``: prints what was measured and, as its last line, ``RESULT {json}``."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from engine.bench import lossless, rollout
+from engine.errors import LongtailError
+
+BENCHES = {"rollout": rollout.run, "lossless": lossless.run}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="longtail bench", description="Measure what Longtail claims")
+    parser.add_argument("name", choices=sorted(BENCHES))
+    parser.add_argument("--json", type=Path, help="also write the result to this file")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
+    parser.add_argument("--model", default="tiny", help="built-in model (tiny, small)")
+    options = parser.parse_args(arguments)
+    try:
+        result = BENCHES[options.name](options.quick, options.model)
+    except LongtailError as error:
+        print(f"{error.code} error: {error}", file=sys.stderr)
+        return 2
+    _table(result)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    print(f"RESULT {json.dumps(result)}")
+    return 0
+
+
+def _table(result: dict[str, Any], indent: str = "") -> None:
+    for name, value in result.items():
+        if isinstance(value, dict):
+            print(f"{indent}{name}")
+            _table(value, indent + "  ")
+        else:
+            print(f"{indent}{name:24} {value}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

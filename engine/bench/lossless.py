@@ -1,0 +1,103 @@
+"""``bench lossless``: speculation changes no token and no law, with a good drafter and with bad ones."""
+
+from collections import Counter
+from itertools import product
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
+
+from engine.bench.bed import Bed, fixed, timed
+from engine.config import RolloutConfig
+from engine.drafter.model import Drafter
+from engine.rollout.base import Request, Sampling
+from engine.rollout.native.engine import NativeEngine
+
+VOCABULARY, LENGTH = 6, 3
+LAWS = {"temperature 1": (1.0, 1.0), "temperature 0.7, top-p 0.9": (0.7, 0.9)}
+
+
+def run(quick: bool, model: str) -> dict[str, Any]:
+    """Greedy and sampled tokens of plain and speculative decoding, and chi-square tests against an enumerated law."""
+    bed = Bed(model)
+    prompts = 64 if quick else 512
+    greedy = _compare(bed, prompts, Sampling(temperature=0, max_new_tokens=96))
+    sampled = _compare(bed, prompts, Sampling(max_new_tokens=96))
+    return {
+        "facts": bed.facts(),
+        "greedy_prompts": prompts,
+        "greedy_mismatches": greedy["mismatches"],
+        "sampled_mismatches": sampled["mismatches"],
+        "logprob_max_abs_diff": max(greedy["difference"], sampled["difference"]),
+        "laws": [_law(name, *law, samples=5_000 if quick else 100_000) for name, law in LAWS.items()],
+    }
+
+
+def _compare(bed: Bed, prompts: int, sampling: Sampling) -> dict[str, Any]:
+    requests = bed.requests(prompts)
+    plain = timed(bed.engine(None), requests, sampling)[0]
+    speculative = timed(bed.engine(fixed(5)), requests, sampling)[0]
+    pairs = list(zip(plain, speculative, strict=True))
+    equal = [(one, other) for one, other in pairs if one.tokens == other.tokens]
+    difference = max(abs(a - b) for one, other in equal for a, b in zip(one.logprobs, other.logprobs, strict=True))
+    return {"mismatches": len(pairs) - len(equal), "difference": difference}
+
+
+def _law(name: str, temperature: float, top_p: float, samples: int) -> dict[str, Any]:
+    """Speculates with a random drafter, the worst there is, on a random model whose law can be enumerated."""
+    from scipy.stats import chisquare
+
+    torch.manual_seed(0)
+    model = _toy()
+    drafter = Drafter(model.config).state_dict()
+    engine = NativeEngine(
+        model.config,
+        {key: weight.detach() for key, weight in model.named_parameters()},
+        rollout=RolloutConfig(max_batch=1000),
+        speculation=fixed(2),
+        drafter_weights=drafter,
+        end_tokens=frozenset(),
+        device=torch.device("cpu"),
+    )
+    prompt = (1, 2, 3)
+    expected = _enumerate(model, prompt, temperature, top_p)
+    requests = [Request(index, 0, prompt) for index in range(samples)]
+    sampling = Sampling(temperature=temperature, top_p=top_p, max_new_tokens=LENGTH)
+    counts = Counter(completion.tokens for completion in engine.generate(requests, sampling))
+    support = [tokens for tokens, probability in expected.items() if probability * samples >= 5]
+    observed = [counts[tokens] for tokens in support]
+    wanted = [expected[tokens] * samples for tokens in support]
+    observed.append(samples - sum(observed))
+    wanted.append(samples - sum(wanted))
+    p_value = float(chisquare([o for o, w in zip(observed, wanted, strict=True) if w > 1e-6], [w for w in wanted if w > 1e-6]).pvalue)
+    return {"name": name, "samples": samples, "p_value": p_value}
+
+
+def _toy() -> PreTrainedModel:
+    config = Qwen2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        initializer_range=0.3,
+    )
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config).eval()
+    return model
+
+
+@torch.no_grad()
+def _enumerate(model: PreTrainedModel, prompt: tuple[int, ...], temperature: float, top_p: float) -> dict[tuple[int, ...], float]:
+    """The probability of every response, by transformers' own forward pass."""
+    responses = list(product(range(VOCABULARY), repeat=LENGTH))
+    logits = model(input_ids=torch.tensor([[*prompt, *response] for response in responses])).logits
+    laws = (logits[:, len(prompt) - 1 : -1] / temperature).double().softmax(-1)
+    ordered, order = laws.sort(-1, descending=True)
+    kept = ordered * ((ordered.cumsum(-1) - ordered) < top_p)
+    laws = torch.zeros_like(laws).scatter(-1, order, kept)
+    laws /= laws.sum(-1, keepdim=True)
+    chosen = laws.gather(-1, torch.tensor(responses)[:, :, None])[..., 0].prod(-1)
+    return dict(zip(responses, chosen.tolist(), strict=True))
