@@ -34,7 +34,7 @@ def training(rewards: Series, steps: int) -> Answer:
     error = ((stdev(first) ** 2 + stdev(last) ** 2) / third) ** 0.5
     trend = "no clear change yet" if abs(change) < 2 * error else "rising" if change > 0 else "falling"
     detail = f"mean reward, first against last {third} of {len(values)} steps: {trend} ({change:+.3f} ± {2 * error:.3f})"
-    return Answer(question, f"{fmean(first):.2f} → {fmean(last):.2f}", detail)
+    return Answer(question, f"Reward {fmean(first):.2f} → {fmean(last):.2f}", detail)
 
 
 def faster(run: Run, seconds: Series, baseline: ComparedRun | None, tlt: ComparedRun | None) -> Answer:
@@ -68,7 +68,7 @@ def why(run: Run, accept: Series, idle: Series, trained: Series, lengths: Sequen
         return Answer("Why?", f"{duration(waited)} idle" if waited else "Not yet", f"workers waited for the tail: {longest}")
     if not recent:
         return Answer("Why?", "Not yet", longest)
-    detail = f"accepted on average in the last {len(recent)} steps; {longest}"
+    detail = f"of the target, in the last {len(recent)} steps (plain decoding: 1); {longest}"
     if waited:
         published = sum(session.published for session in drafters)
         detail += f"; {percent(used / waited)} of the waiting trained the drafter ({published} new versions)"

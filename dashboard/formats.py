@@ -17,6 +17,10 @@ def plain(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", _JOINED.sub(_WORD_JOINER, " ".join(text.split())))
 
 
+def short(text: str, length: int = 40) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
 def number(value: float | None, digits: int = 2) -> str:
     return MISSING if value is None else f"{value:,.{digits}f}"
 

@@ -34,7 +34,7 @@ def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.F
         steps, values = [step for step, _ in points], [value for _, value in points]
         curve = [value for _, value in smoothed(points, window)]
         if window > 1:
-            dots = {"size": 5, "color": faded(color(index), 0.35)}
+            dots = {"size": 5, "color": faded(color(index), 0.5)}
             chart.add_scatter(x=steps, y=values, mode="markers", marker=dots, showlegend=False, hoverinfo="skip")
         line, mode = {"color": color(index), "width": 2.5}, "lines" if len(points) > 1 else "markers"
         chart.add_scatter(x=steps, y=curve, name=label(name), mode=mode, line=line, hovertemplate=hover, showlegend=len(runs) > 1)

@@ -6,6 +6,8 @@ from types import MappingProxyType
 
 import plotly.graph_objects as go
 
+from dashboard.formats import short
+
 BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 GREY = "#999999"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
@@ -25,8 +27,8 @@ def figure(x: str, y: str, height: int = 280) -> go.Figure:
         uirevision="keep",
         bargap=0.08,
     )
-    chart.update_xaxes(title_text=x, automargin=True, title_standoff=8)
-    chart.update_yaxes(title_text=y, automargin=True, title_standoff=8, rangemode="tozero")
+    chart.update_xaxes(title_text=x)
+    chart.update_yaxes(title_text=y, rangemode="tozero")
     return chart
 
 
@@ -39,6 +41,6 @@ def faded(color: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
-def label(text: str, length: int = 40) -> str:
+def label(text: str) -> str:
     """Foreign text for a legend or a category: shortened, and shown as text, since plotly would render tags."""
-    return html.escape(text if len(text) <= length else text[: length - 1] + "…", quote=False)
+    return html.escape(short(text), quote=False)

@@ -16,7 +16,7 @@ def timeline(spans: Sequence[Span], origin: float) -> go.Figure:
     latest = max((span.end for span in spans), default=origin) - origin
     scale, unit = next((scale, unit) for least, scale, unit in UNITS if latest >= least)
     workers = sorted({span.worker for span in spans})
-    chart = figure(f"{unit} since the start", "", height=96 + 30 * max(2, min(len(workers), 24)))
+    chart = figure(f"{unit} since the start", "", height=124 + 30 * max(2, min(len(workers), 24)))
     for state, shade in WORKER_STATES.items():
         chosen = [span for span in spans if span.state == state]
         chart.add_bar(
@@ -30,9 +30,11 @@ def timeline(spans: Sequence[Span], origin: float) -> go.Figure:
             hovertemplate="%{y}, step %{customdata[0]}: " + state + " %{customdata[1]:.2f} s<extra></extra>",
         )
     _part_steps(chart, spans, origin, scale)
-    chart.update_layout(barmode="overlay", bargap=0.25, hovermode="closest", legend_traceorder="normal", showlegend=True)
+    chart.update_layout(barmode="overlay", bargap=0.25, hovermode="closest", showlegend=True, margin_t=56)
+    chart.update_layout(legend={"traceorder": "normal", "yref": "container", "y": 1, "yanchor": "top"})
     chart.update_yaxes(categoryorder="array", categoryarray=[_lane(worker) for worker in reversed(workers)], rangemode="normal")
-    return chart.update_xaxes(rangemode="normal", showgrid=False)
+    first = min((span.start for span in spans), default=origin) - origin
+    return chart.update_xaxes(rangemode="normal", showgrid=False, range=[first / scale, latest / scale])
 
 
 def _lane(worker: int) -> str:
@@ -47,6 +49,4 @@ def _part_steps(chart: go.Figure, spans: Sequence[Span], origin: float, scale: f
         position = (start - origin) / scale
         chart.add_vline(x=position, line={"dash": "dot", "width": 1, "color": "#999999"})
         if len(starts) <= MAX_LABELS:
-            chart.add_annotation(
-                x=position, y=0, yref="paper", yanchor="bottom", xanchor="left", text=f"{step}", showarrow=False, font={"size": 10}
-            )
+            chart.add_annotation(x=position, y=1, yref="paper", yanchor="bottom", xanchor="left", text=f"step {step}", showarrow=False)

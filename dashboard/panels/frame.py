@@ -27,7 +27,9 @@ CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d",
 def panel(title: str, help: str | None = None) -> Iterator[DeltaGenerator]:
     """A frame; gives the right end of its title row, for a control."""
     with st.container(border=True, height="stretch"):
-        head = st.container(horizontal=True, vertical_alignment="center", height=CONTROL_HEIGHT, horizontal_alignment="distribute")
+        head = st.container(
+            horizontal=True, vertical_alignment="center", height=CONTROL_HEIGHT, border=False, horizontal_alignment="distribute"
+        )
         head.markdown(f"**{title}**", help=help, width="content")
         yield head
 

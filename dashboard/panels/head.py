@@ -9,7 +9,7 @@ from backend.client import ApiError
 from backend.schemas import Run, Series
 from dashboard.charts.series import finite
 from dashboard.connection import client
-from dashboard.formats import ago, duration, number, plain
+from dashboard.formats import ago, duration, number, plain, short
 from dashboard.pairs import speculates
 from dashboard.panels.frame import STATE_COLORS
 
@@ -23,7 +23,7 @@ def title(run: Run, partner: Run | None) -> None:
         for tag in run.tags:
             st.badge(plain(tag), color="gray")
         st.space("stretch")
-        if partner is not None and st.button(f"Compare with {plain(partner.name)}"):
+        if partner is not None and st.button(f"Compare with {plain(short(partner.name))}"):
             first, second = (run, partner) if speculates(partner.config) else (partner, run)
             st.switch_page("views/compare.py", query_params={"runs": f"{first.id},{second.id}"})
         if not run.finished and st.button("Cancel run", disabled=run.cancel_requested):

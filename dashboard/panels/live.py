@@ -11,6 +11,8 @@ from dashboard.formats import percent, plain
 from dashboard.pairs import speculates
 from dashboard.panels.frame import chart, empty, panel
 
+LATEST, ALL = "latest step", "all steps"
+
 
 def first_questions(feed: Feed, comparison: Comparison | None) -> None:
     pair = {speculates(item.run.config): item for item in comparison.items} if comparison else {}
@@ -66,11 +68,13 @@ def length_charts(feed: Feed) -> None:
 
 
 def _histogram(feed: Feed, limit: int, head: DeltaGenerator) -> None:
-    steps: list[int | None] = [None, *(item.step for item in reversed(feed.lengths))]
-    chosen = head.selectbox("Step", steps, key="length-step", format_func=_step, label_visibility="collapsed", width=160)
-    item = next((item for item in feed.lengths if item.step == chosen), feed.lengths[-1])
-    chart(lengths.histogram(item.lengths, limit), "lengths")
-    st.caption(f"step {item.step}: {len(item.lengths)} responses, {item.truncated} cut at the limit of {limit:,} tokens")
+    options = [LATEST, ALL, *(f"step {item.step}" for item in reversed(feed.lengths))]
+    chosen = head.selectbox("Step", options, key="length-step", label_visibility="collapsed", width=160)
+    picked = {LATEST: feed.lengths[-1:], ALL: feed.lengths}.get(chosen) or [item for item in feed.lengths if f"step {item.step}" == chosen]
+    responses = [length for item in picked for length in item.lengths]
+    steps = f"step {picked[0].step}" if len(picked) == 1 else f"steps {picked[0].step} to {picked[-1].step}"
+    chart(lengths.histogram(responses, limit), "lengths")
+    st.caption(f"{steps}: {len(responses):,} responses, {sum(item.truncated for item in picked):,} cut at the limit of {limit:,} tokens")
 
 
 def worker_timeline(feed: Feed) -> None:
@@ -91,10 +95,6 @@ def worker_timeline(feed: Feed) -> None:
         idle, trained = (sum(feed_value(feed, key)) for key in ("idle_seconds", "trained_seconds"))
         if idle and speculates(feed.run.config):
             st.caption(f"{percent(trained / idle)} of all waiting time was used to train the drafter.")
-
-
-def _step(step: int | None) -> str:
-    return "latest step" if step is None else f"step {step}"
 
 
 def _over(window: int) -> str:

@@ -45,7 +45,8 @@ def filters() -> tuple[str | None, str | None, DeltaGenerator]:
             label_visibility="collapsed",
             width=280,
         )
-        state = st.pills("State", list(STATE_COLORS), key="state", bind="query-params", label_visibility="collapsed", width="stretch")
+        state = st.pills("State", list(STATE_COLORS), key="state", bind="query-params", label_visibility="collapsed")
+        st.space("stretch")
         return state, query or None, st.empty()
 
 
@@ -63,7 +64,7 @@ def row(run: Run, now: datetime) -> None:
     tick, name, state, progress, reward, pace, accept, created = st.columns(WIDTHS, vertical_alignment="center")
     tick.checkbox(f"Select {plain(run.name)}", key=f"tick-{run.id}", label_visibility="collapsed", persist_state="page")
     kind = "TLT" if speculates(run.config) else "plain"
-    with name, st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+    with name, st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="xsmall"):
         st.page_link("views/run.py", label=f"**{plain(run.name)}**", icon="", query_params={"id": run.id})
         st.badge(kind, color="violet" if kind == "TLT" else "gray")
         for tag in run.tags:
