@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,7 +123,3 @@ class DataBuffer:
 
 def _host(features: Tensor) -> Tensor:
     return features.detach().to("cpu", torch.bfloat16, copy=True)
-
-
-def tokens_in(entries: Iterable[Entry]) -> int:
-    return sum(len(entry.tokens) for entry in entries)
