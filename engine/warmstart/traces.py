@@ -1,7 +1,7 @@
 """Search traces that teach ``tiny`` to look for solutions: a depth-first search in random order that finishes each chain well.
 
 Three numbers have few first moves, so their traces are short; four have hundreds of chains, so theirs run long. That gives
-sampled responses the long tail of real reasoning models.
+sampled responses the long tail of real reasoning models. Some traces give up early, which reinforcement learning can cure.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,9 @@ from random import Random
 from engine.tasks.countdown import Equation, Problem, generate, moves
 
 Chain = tuple[Equation, ...]
+IMPATIENT = 0.35
+PATIENCE = 2
+GIVE_UP = "?"
 
 
 def search(problem: Problem, rng: Random) -> Iterator[Chain]:
@@ -30,9 +33,13 @@ def _expand(numbers: tuple[int, ...], target: int, done: Chain, rng: Random) -> 
 
 
 def trace(problem: Problem, rng: Random, longest: int) -> str | None:
-    """The response that solves ``problem``, or None if the search does not find a solution within ``longest`` characters."""
+    """The response to ``problem``, or None if the search does not find a solution within ``longest`` characters.
+
+    A share of ``IMPATIENT`` gives up after at most ``PATIENCE`` dead ends.
+    """
     lines: list[str] = []
     length = 0
+    patience = rng.randint(1, PATIENCE) if rng.random() < IMPATIENT else None
     for chain in search(problem, rng):
         solved = chain[-1].result == problem.target
         lines.append(",".join(map(str, chain)) + ("!" if solved else "x"))
@@ -41,6 +48,8 @@ def trace(problem: Problem, rng: Random, longest: int) -> str | None:
             return None
         if solved:
             return "\n".join(lines)
+        if len(lines) == patience:
+            return "\n".join([*lines, GIVE_UP])
     return None
 
 
