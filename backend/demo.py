@@ -22,7 +22,7 @@ from backend.terminal import key_figures
 
 PRESETS = ("demo-plain", "demo-tlt")
 POLL_SECONDS = 0.5
-LINE_SECONDS = 10.0
+LINE_SECONDS = 5.0
 CANCEL_SECONDS = 15.0
 
 
@@ -87,7 +87,7 @@ def _demo(client: Longtail, console: Console, server: Server, began: float) -> i
 def follow(client: Longtail, console: Console, runs: Sequence[Run]) -> list[Run]:
     """Shows the runs' progress until all have succeeded or one cannot any more: bars on a terminal, else a line now and then."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[numbers]}"), TimeElapsedColumn())
-    shown_at = 0.0
+    line, shown_at = "", 0.0
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bars = {run.id: progress.add_task(run.name, total=run.steps, start=False, numbers="") for run in runs}
         while True:
@@ -95,9 +95,10 @@ def follow(client: Longtail, console: Console, runs: Sequence[Run]) -> list[Run]
             for run in runs:
                 _move(progress, bars[run.id], run)
             settled = all(run.state == "succeeded" for run in runs) or any(run.state in ("failed", "cancelled") for run in runs)
-            if not console.is_terminal and (settled or time.monotonic() > shown_at + LINE_SECONDS):
-                console.print("; ".join(f"{run.name}: {numbers(run)}" for run in runs), markup=False, soft_wrap=True)
-                shown_at = time.monotonic()
+            news = "; ".join(f"{run.name}: {numbers(run)}" for run in runs)
+            if not console.is_terminal and news != line and (settled or time.monotonic() > shown_at + LINE_SECONDS):
+                console.print(news, markup=False, soft_wrap=True)
+                line, shown_at = news, time.monotonic()
             if settled:
                 return runs
             time.sleep(POLL_SECONDS)
