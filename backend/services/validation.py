@@ -35,7 +35,7 @@ def field_errors(faults: Iterable[Any], data: Any) -> list[FieldError]:
 def _named(error: LongtailError) -> FieldError:
     """The error under the field that it begins with, or else under the one that errors of its kind come from."""
     field, colon, message = str(error).partition(": ")
-    if colon and re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", field):
+    if colon and re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", field) and field.split(".")[0] in RunConfig.model_fields:
         return FieldError(field=field, message=message)
     return FieldError(field=FIELD_OF_CODE.get(error.code, "config"), message=str(error))
 

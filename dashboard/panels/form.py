@@ -83,7 +83,7 @@ def _widget(spec: Field, label: str, before: Any, key: str) -> Any:
     if spec.kind == "number" and isinstance(before, int | float):
         return st.number_input(label, value=float(before), step=_step(spec.default), format="%g", key=key, help=help)
     text = st.text_input(label, "" if before is None else str(before), key=key, help=help)
-    return None if spec.nullable and not text else text
+    return text or (None if spec.nullable or before is None else "")
 
 
 def _step(default: Any) -> float:

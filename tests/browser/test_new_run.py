@@ -55,12 +55,12 @@ def test_a_fault_between_fields_stands_above_the_form(page: Page) -> None:
 
 def test_another_task_shows_its_own_fields(page: Page) -> None:
     page.goto("/new")
-    expect(page.get_by_label("Share of hard problems")).to_be_visible()
+    expect(page.get_by_label("Share of hard problems", exact=True)).to_be_visible()
     page.get_by_label("Task", exact=True).click()
     page.get_by_role("option", name="math").click()
     fill(page, "Data file", "missing.jsonl")
     expect(page.locator(".st-key-fault-task-path")).to_contain_text("missing.jsonl")
-    expect(page.get_by_label("Share of hard problems")).to_have_count(0)
+    expect(page.get_by_label("Share of hard problems", exact=True)).to_have_count(0)
 
 
 def test_yaml_and_form_are_two_views_of_one_draft(page: Page, api: Longtail, random_model: Path) -> None:
