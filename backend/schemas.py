@@ -1,12 +1,13 @@
 """What the REST API takes and gives. Light to import: the client, the CLI and the dashboard live on it."""
 
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 T = TypeVar("T")
 RunState = Literal["queued", "starting", "running", "succeeded", "failed", "cancelled"]
+Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -41,7 +42,7 @@ class Submission(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     config: dict[str, Any]
-    tags: list[str] = Field(default_factory=list, max_length=32)
+    tags: list[Tag] = Field(default_factory=list, max_length=32)
 
 
 class ConfigCheck(BaseModel):

@@ -171,7 +171,7 @@ class CheckpointConfig(Section):
 class RunConfig(Section):
     """One run. ``speculation.enabled=false`` is the plain baseline of the same run."""
 
-    name: str = Field("run", min_length=1, max_length=200)
+    name: str = Field("run", min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$", description="No control characters")
     seed: int = Field(0, ge=0, lt=2**31)
     model: ModelConfig = Field(default_factory=ModelConfig)
     task: TaskConfig = Field(default_factory=CountdownConfig)

@@ -45,7 +45,9 @@ def validate(body: ConfigCheck) -> Validation:
 def list_runs(
     session: Reading,
     state: RunState | None = None,
-    q: Annotated[str | None, Query(max_length=200, description="A part of the name, or the beginning of the id")] = None,
+    q: Annotated[
+        str | None, Query(max_length=200, pattern=r"^[^\x00]*$", description="A part of the name, or the beginning of the id")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(max_length=200, description="next_cursor of the page before")] = None,
 ) -> RunPage:

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,24 +8,33 @@ from fastapi.testclient import TestClient
 
 from backend.api import create_app
 from backend.database import Database
-from backend.migrate import upgrade
-from backend.models import Run
+from backend.migrate import downgrade, upgrade
 from backend.services import runs
 from backend.settings import Settings
 from engine.config import RunConfig
 
+# an empty database to test on, such as postgresql+psycopg://localhost/longtail_test; left out: a SQLite file for each test
+DATABASE_URL = os.environ.get("LONGTAIL_TEST_DATABASE_URL", "")
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "home")
+    return Settings(home=tmp_path / "home", database_url=DATABASE_URL)
 
 
 @pytest.fixture
-def database(settings: Settings) -> Iterator[Database]:
+def bare_database(settings: Settings) -> Iterator[Database]:
+    """Without tables."""
     database = Database(settings.database)
-    upgrade(database)
     yield database
+    downgrade(database)
     database.close()
+
+
+@pytest.fixture
+def database(bare_database: Database) -> Database:
+    upgrade(bare_database)
+    return bare_database
 
 
 @pytest.fixture
@@ -44,8 +54,3 @@ def config(tmp_path: Path) -> dict[str, object]:
 @pytest.fixture
 def api(settings: Settings, database: Database) -> TestClient:  # noqa: ARG001 - the tables have to be there
     return TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False)
-
-
-def stored(database: Database, run_id: str) -> Run:
-    with database.read() as session:
-        return session.get_one(Run, run_id)

@@ -49,6 +49,8 @@ def test_an_artifact_is_listed_and_downloaded(api: TestClient, database: Databas
 def test_no_record_leads_out_of_the_run_s_folder(
     api: TestClient, database: Database, settings: Settings, run_id: str, folder: Path, path: str
 ) -> None:
+    if "\0" in path and settings.database_url:
+        pytest.skip("PostgreSQL stores no NUL")
     (folder / "link").symlink_to(settings.home / "secret")
     (folder / "linked").symlink_to(settings.home)
     artifact_id = record(database, run_id, path.format(secret=settings.home / "secret"))

@@ -40,6 +40,8 @@ RUN = "/api/v1/runs/0123456789abcdef"
         ("POST", "/api/v1/runs", {"json": {"config": []}}, 422),
         ("POST", "/api/v1/runs", {"json": {"config": {}, "colour": 1}}, 422),
         ("POST", "/api/v1/runs", {"json": {"config": {}, "tags": ["x"] * 33}}, 422),
+        ("POST", "/api/v1/runs", {"json": {"config": {}, "tags": ["\0"]}}, 422),
+        ("GET", "/api/v1/runs?q=%00", {}, 422),
         ("POST", "/api/v1/runs/validate", {"json": {}}, 422),
         ("GET", "/healthz", {"headers": {"host": "evil.example"}}, 400),
         ("GET", "/healthz", {"headers": {"host": "localhost.evil.example"}}, 400),
@@ -88,6 +90,7 @@ def test_hosts_can_be_allowed(tmp_path: Path) -> None:
     assert TestClient(app, base_url="http://longtail.example").get("/healthz").status_code == 200
 
 
+@pytest.mark.usefixtures("bare_database")
 def test_readiness_says_what_is_missing(settings: Settings) -> None:
     reply = TestClient(create_app(settings), base_url="http://localhost").get("/readyz")
     assert reply.json()["errors"][0]["field"] == "migrations"

@@ -44,6 +44,7 @@ def test_a_repeated_key_gives_the_first_run(api: TestClient, database: Database,
     ("change", "field", "message"),
     [
         ({"colour": "red"}, "colour", "unknown key"),
+        ({"name": "two\nlines"}, "name", "should match pattern"),
         ({"algorithm": {"stepz": 1}}, "algorithm.stepz", "unknown key"),
         ({"algorithm": {"steps": 0}}, "algorithm.steps", "greater than or equal to 1 (got 0)"),
         ({"cluster": {"workers": 0}}, "cluster.workers", "greater than or equal to 1 (got 0)"),
