@@ -57,7 +57,7 @@ def _server(console: Console) -> Iterator[Server]:
         yield Server(facts["url"], facts["dashboard_url"], lambda: None)
         return
     console.print("Starting API, job worker and dashboard")
-    with Stack(settings=Settings(concurrency=1)) as stack:
+    with Stack(settings=Settings(concurrency=1), say=console.print) as stack:
         yield Server(stack.url, stack.dashboard_url, stack.wait)
 
 
