@@ -15,6 +15,7 @@ from backend.database import Database
 from backend.home import announced
 from backend.jobs.processes import start_time
 from backend.models import Run
+from backend.presets import preset
 from backend.settings import Settings
 from backend.stack import Stack
 
@@ -46,7 +47,8 @@ def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path) -> None:
     assert last.startswith("RESULT ")
     numbers = json.loads(last.removeprefix("RESULT "))
     assert numbers.keys() == KEYS
-    assert len(numbers["reward_plain"]) == len(numbers["reward_tlt"]) == len(numbers["accept_length"]) == 20
+    steps = preset("demo-tlt").config["algorithm"]["steps"]
+    assert [len(numbers[key]) for key in ("reward_plain", "reward_tlt", "accept_length")] == [steps] * 3
     assert numbers["e2e_speedup"] > 1
     assert announced(Settings(home=tmp_path)) is None
 
