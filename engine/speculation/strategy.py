@@ -8,7 +8,10 @@ from engine.config import StrategyConfig
 
 @dataclass(frozen=True)
 class Strategy:
-    """(draft_depth, top_k, tokens_to_verify) of TLT section 4, and who drafts. Only the ``verify`` best tokens reach the target."""
+    """(draft_depth, top_k, tokens_to_verify) of TLT section 4, and who drafts.
+
+    Only the ``verify`` best drafted tokens reach the target. In a chain (top_k 1) these are the first, so no more are drafted.
+    """
 
     drafter: Literal["none", "eagle"]
     depth: int

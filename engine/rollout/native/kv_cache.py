@@ -35,10 +35,10 @@ class KVCache:
         start = slot * self.capacity
         self.tokens[start : start + len(prompt)] = torch.tensor(prompt)
 
-    def copy(self, source: int, target: int, positions: int) -> None:
-        """Copies the first ``positions`` positions of one slot to another."""
-        old = slice(source * self.capacity, source * self.capacity + positions)
-        new = slice(target * self.capacity, target * self.capacity + positions)
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copies the first ``length`` positions of one slot to another."""
+        old = slice(source * self.capacity, source * self.capacity + length)
+        new = slice(target * self.capacity, target * self.capacity + length)
         self.tokens[new] = self.tokens[old]
         self._store[:, new] = self._store[:, old]
         if self._drafting:
@@ -52,8 +52,8 @@ class KVCache:
         """A pass over ``positions`` [n, T] < ``reach`` of slots ``first`` and following; a token sees itself and all before it."""
         n, t = positions.shape
         flat = positions.flatten()
-        hidden = self.positions[:reach] > positions[:, :, None]
-        mask = self._like.new_zeros(n, t, 1, reach).masked_fill_(hidden[:, :, None], -torch.inf)
+        future = self.positions[:reach] > positions[:, :, None]
+        mask = self._like.new_zeros(n, t, 1, reach).masked_fill_(future[:, :, None], -torch.inf)
         mask = mask.expand(n, t, self._a.heads // self._a.kv_heads, reach).reshape(n, 1, -1, reach)
         window = self._kv[:, first : first + n, :reach].transpose(2, 4)
         return Pass(

@@ -12,7 +12,7 @@ from engine.rollout.native.model import Drafter, Target
 from engine.rollout.native.sampling import Law
 from engine.rollout.native.scheduler import Response
 
-TOKENS_PER_PASS = 8192
+TOKENS_PER_PASS = 2048
 
 
 class Runner:
@@ -72,8 +72,11 @@ class Runner:
         drawn, logprobs = law.sample(logits.view(*tokens.shape, -1), noise)
         self.cache.tokens[index + 1] = drawn
         accepted = (drawn[:, :-1] == tokens[:, 1:]).long().cumprod(1).sum(1, keepdim=True)
-        rows = torch.cat((accepted, drawn, logprobs), 1).tolist()  # float32 holds token ids exactly
-        return [([int(token) for token in row[1 : int(row[0]) + 2]], row[depth + 2 : depth + 3 + int(row[0])]) for row in rows]
+        results = []
+        for drafts, *row in torch.cat((accepted, drawn, logprobs), 1).tolist():  # one transfer; float32 holds token ids exactly
+            count = int(drafts) + 1
+            results.append(([int(token) for token in row[:count]], row[depth + 1 : depth + 1 + count]))
+        return results
 
     def _forward(self, tokens: Tensor, positions: Tensor, reach: int, first: int = 0) -> Tensor:
         step = self.cache.plan(positions, reach, first)
