@@ -58,7 +58,7 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     def score(completions: Sequence[Completion]) -> None:
         for completion in completions:
             request = completion.request
-            responses[request.id] = tokenizer.decode(completion.tokens, skip_special_tokens=True)
+            responses[request.id] = str(tokenizer.decode(list(completion.tokens), skip_special_tokens=True))
             rewards[request.id] = task.reward(prompts[request.group], responses[request.id])
 
     rollout = workers.rollout(index, _requests(config, index, prompts), _sampling(config), score)

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from engine.bench.bed import Bed, fixed, timed
 from engine.config import RolloutConfig
@@ -85,8 +85,7 @@ def _toy() -> PreTrainedModel:
         tie_word_embeddings=True,
         initializer_range=0.3,
     )
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(config).eval()
-    return model
+    return Qwen2ForCausalLM(config)
 
 
 @torch.no_grad()

@@ -48,10 +48,11 @@ class WorkerGroup:
     """A call returns when every worker has done its part."""
 
     def __init__(self, config: RunConfig, rendezvous: str) -> None:
-        import ray
+        import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
         from engine.cluster.worker import Worker
 
+        ray: Any = untyped_ray
         self._config = config
         self._get = ray.get
         actor = ray.remote(concurrency_groups={"control": 1})(Worker)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,8 +37,8 @@ class Spot:
 
     def follow(self) -> None:
         """Takes the target's embedding and head as they are now."""
-        head = self._target.get_output_embeddings()
-        self._trainer.set_target(self._target.get_input_embeddings().weight, head.weight)
+        target: Any = self._target
+        self._trainer.set_target(target.get_input_embeddings().weight, target.get_output_embeddings().weight)
 
     def remember(self, step: int, rows: Sequence[Row], inferred: Sequence[Inferred]) -> None:
         """Keeps the responses of ``step`` for later sessions."""

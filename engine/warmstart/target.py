@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForCausalLM, Qwen2ForCausalLM
+from transformers import Qwen2ForCausalLM
 
 from engine.models.tiny import character_tokenizer, tiny_config
 from engine.warmstart.batches import IGNORED, TraceBatches
@@ -36,7 +37,7 @@ def train_target(recipe: WarmStart) -> None:
     """Trains on all processes and writes a Hugging Face folder to ``recipe.output`` (and every few minutes on the way)."""
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29555")
-    torch.multiprocessing.spawn(_train, args=(recipe,), nprocs=recipe.processes)  # type: ignore[no-untyped-call]
+    spawn(_train, args=(recipe,), nprocs=recipe.processes)  # type: ignore[no-untyped-call]
 
 
 def _train(rank: int, recipe: WarmStart) -> None:
@@ -71,12 +72,10 @@ def _train(rank: int, recipe: WarmStart) -> None:
 
 
 def _model(recipe: WarmStart, vocabulary: int) -> Qwen2ForCausalLM:
-    model: Qwen2ForCausalLM = (
-        AutoModelForCausalLM.from_pretrained(recipe.start_from, dtype=torch.float32)
-        if recipe.start_from
-        else AutoModelForCausalLM.from_config(tiny_config(vocabulary))
-    )
-    return model.float().train()
+    started = recipe.start_from
+    model = Qwen2ForCausalLM.from_pretrained(started, dtype=torch.float32) if started else Qwen2ForCausalLM(tiny_config(vocabulary))
+    model.train()
+    return model
 
 
 def _optimizers(model: Qwen2ForCausalLM) -> list[torch.optim.Optimizer]:
@@ -91,7 +90,7 @@ def _optimizers(model: Qwen2ForCausalLM) -> list[torch.optim.Optimizer]:
 def _backward(model: Qwen2ForCausalLM, inputs: Tensor, labels: Tensor, accumulate: int) -> Tensor:
     logits = model(input_ids=inputs, use_cache=False).logits
     loss = cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED) / accumulate
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     return loss.detach()
 
 
@@ -102,7 +101,7 @@ def _average_gradients(model: Qwen2ForCausalLM) -> None:
     flat /= dist.get_world_size()
     norm = flat.norm()
     flat *= min(1.0, 1.0 / float(norm + 1e-6))
-    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+    for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
 
 
@@ -115,7 +114,8 @@ def _agreed(value: float) -> float:
 
 def save(model: Qwen2ForCausalLM, folder: Path) -> None:
     """Writes a bf16 Hugging Face folder with its tokenizer."""
-    half = AutoModelForCausalLM.from_config(model.config).to(torch.bfloat16)
+    half = Qwen2ForCausalLM(model.config)
     half.load_state_dict(model.state_dict())
+    half.bfloat16()
     half.save_pretrained(folder)
     character_tokenizer().save_pretrained(folder)

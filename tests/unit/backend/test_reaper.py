@@ -40,6 +40,7 @@ def me() -> int:
         ("elsewhere", 1, -60.0, False),  # cannot be looked up: its lease counts
         ("elsewhere", 1, 31.0, True),
     ],
+    ids=["alive", "just-expired", "silent", "other-process", "elsewhere", "elsewhere-silent"],  # the same in every test worker
 )
 def test_who_counts_as_lost(
     database: Database, settings: Settings, run_id: str, host: str, pid_started: int, expired_seconds: float, lost: bool
