@@ -124,11 +124,12 @@ def test_arm_statistics() -> None:
 
 
 def test_the_configured_tuner_is_built() -> None:
-    default = build_tuner(SpeculationConfig(), 0)
-    assert isinstance(default, BegTuner)
-    assert [default.select(batch).verify for batch in (1, 3, 8)] == [7, 5, 3]
-    fixed = build_tuner(SpeculationConfig.model_validate({"tuner": {"name": "fixed"}}), 0)
+    strategies = [{"depth": verify, "verify": verify} for verify in (3, 7)]
+    beg = build_tuner(SpeculationConfig.model_validate({"strategies": strategies, "tuner": {"name": "beg", "thresholds": [1, 4]}}), 0)
+    assert isinstance(beg, BegTuner)
+    assert [beg.select(batch).verify for batch in (1, 3, 4)] == [7, 7, 3]
+    fixed = build_tuner(SpeculationConfig.model_validate({"strategies": strategies, "tuner": {"name": "fixed"}}), 0)
     assert isinstance(fixed, FixedTuner)
-    assert fixed.select(9) == Strategy("eagle", 7, 1, 7)
+    assert fixed.select(9) == Strategy("eagle", 3, 1, 3)
     fixed.record(fixed.select(9), 9, [2] * 9, 1.0)
-    assert fixed.take_arms() == [ArmStatistics(bucket=1, strategy="eagle d7 k1 v7", pulls=1, requests=9, accepted=18, seconds=1.0)]
+    assert fixed.take_arms() == [ArmStatistics(bucket=1, strategy="eagle d3 k1 v3", pulls=1, requests=9, accepted=18, seconds=1.0)]
