@@ -9,7 +9,7 @@ from engine.models.tiny import character_tokenizer
 from engine.tasks.base import Task
 from engine.tasks.countdown import LONGEST, CountdownTask, Problem, generate, reward
 from engine.tasks.registry import build_task
-from engine.warmstart.traces import trace
+from engine.warmstart.traces import GIVE_UP, trace
 
 PROBLEM = Problem((3, 7, 25), 29)
 
@@ -55,7 +55,7 @@ def test_search_traces_are_rewarded(task: Task) -> None:
     for prompt in task.prompts(0, 20):
         solution = trace(prompt.data, rng, 100_000)
         assert solution is not None
-        assert task.reward(prompt, solution) == 1.0
+        assert task.reward(prompt, solution) == float(not solution.endswith(GIVE_UP))
         assert task.reward(prompt, solution.replace("!", "x")) == 0.0
 
 
