@@ -82,12 +82,12 @@ def test_a_plain_run_has_no_drafter_charts(page: Page, pair: Pair) -> None:
     expect(page.get_by_text("Acceptance by position")).to_have_count(0)
 
 
-def test_a_running_run_grows_without_a_reload_and_keeps_the_zoom(page: Page, submit: Submit) -> None:
+def test_a_running_run_grows_without_a_reload_and_keeps_the_zoom(page: Page, api: Longtail, submit: Submit) -> None:
     run = submit(name="slow and live", algorithm={"steps": 300})
+    until(lambda: api.run(run.id), lambda run: run.step >= 4)
     page.goto(f"/run?id={run.id}")
     plot = chart(page, "Time per step")
     expect(plot.locator("svg.main-svg").first).to_be_visible()
-    until(lambda: points(plot), lambda count: count >= 4)
     zoomed = zoom(page, plot)
     before = points(plot)
     until(lambda: points(plot), lambda count: count > before + 2)
@@ -176,7 +176,7 @@ def test_foreign_text_is_shown_as_text(page: Page, submit: Submit, api: Longtail
     for address in ("/", f"/run?id={run.id}"):
         page.goto(address)
         expect(page.get_by_text("<i>tag</i>").first).to_be_visible()
-        assert HOSTILE in text_of(page)
+        until(lambda: text_of(page), lambda text: HOSTILE in text)
         assert page.locator("[data-testid=stMain] :is(img[src^='http'], a[href*=evil], b:has-text('bold'), .katex)").count() == 0
     page.get_by_role("tab", name="Samples").click()
     expect(page.get_by_text("<b>ok</b>").first).to_be_visible()
