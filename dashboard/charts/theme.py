@@ -17,14 +17,13 @@ PHASES: Mapping[str, str] = MappingProxyType({"rollout": BLUE, "reward": VERMILI
 
 
 def figure(x: str, y: str, height: int = 280) -> go.Figure:
-    """An empty figure with titled axes, the legend above it, and a zoom that survives new data."""
+    """An empty figure with titled axes and the legend above it."""
     chart = go.Figure()
     chart.update_layout(
         height=height,
         margin={"l": 8, "r": 12, "t": 32, "b": 8},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "xanchor": "left", "x": 0, "title": None},
         hovermode="x unified",
-        uirevision="keep",
         bargap=0.08,
     )
     chart.update_xaxes(title_text=x)

@@ -35,7 +35,7 @@ def panel(title: str, help: str | None = None) -> Iterator[DeltaGenerator]:
 
 
 def chart(figure: go.Figure, key: str) -> None:
-    """``key`` keeps the reader's zoom while the data grows."""
+    """Streamlit draws a chart anew, without the reader's zoom, when its data changes; ``key`` keeps it apart from its neighbours."""
     st.plotly_chart(figure, key=key, config=CHART)
 
 

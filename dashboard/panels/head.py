@@ -16,7 +16,8 @@ from dashboard.panels.frame import STATE_COLORS
 PACE_STEPS = 10
 
 
-def title(run: Run, partner: Run | None) -> None:
+def title(run: Run, partner: Run | None) -> bool:
+    """Name and actions; True if the page is to follow the run."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header(plain(run.name), anchor=False, width="content")
         st.badge("TLT" if speculates(run.config) else "plain", color="violet" if speculates(run.config) else "gray")
@@ -26,11 +27,13 @@ def title(run: Run, partner: Run | None) -> None:
         if partner is not None and st.button(f"Compare with {plain(short(partner.name))}"):
             first, second = (run, partner) if speculates(partner.config) else (partner, run)
             st.switch_page("views/compare.py", query_params={"runs": f"{first.id},{second.id}"})
+        live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
         if not run.finished and st.button("Cancel run", disabled=run.cancel_requested):
             confirm_cancel(run.id, run.name)
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
     st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}")
+    return live
 
 
 @st.dialog("Cancel this run?")

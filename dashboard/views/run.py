@@ -50,23 +50,24 @@ def show(feed: Feed, comparison: Comparison | None) -> None:
     records(feed)
 
 
-def follow(run: Run) -> None:
-    """The live part of the page: while the API is away it shows what was known last; it ends with the run."""
+def follow(run: Run, following: bool) -> None:
+    """The part of the page that a run changes. Held still, or while the API is away, it shows what was known last."""
     key = f"known-{run.id}"
-    try:
-        feed = refreshed(st.session_state[key][0] if key in st.session_state else Feed(run), client())
-        st.session_state[key] = feed, compared(feed.run, partner(feed.run, recent_runs()))
-    except ApiError as error:
-        explain(error)
+    if following or key not in st.session_state or run.finished:
+        try:
+            feed = refreshed(st.session_state[key][0] if key in st.session_state else Feed(run), client())
+            st.session_state[key] = feed, compared(feed.run, partner(feed.run, recent_runs()))
+        except ApiError as error:
+            explain(error)
     if key not in st.session_state:
         return
     feed, comparison = st.session_state[key]
     show(feed, comparison)
-    if feed.run.state != run.state or feed.run.cancel_requested != run.cancel_requested:
+    if following and (feed.run.state, feed.run.cancel_requested) != (run.state, run.cancel_requested):
         st.rerun()
 
 
 with answered():
     run = chosen()
-    head.title(run, partner(run, recent_runs()))
-    st.fragment(follow, run_every=None if run.finished else REFRESH_SECONDS)(run)
+    following = head.title(run, partner(run, recent_runs()))
+    st.fragment(follow, run_every=REFRESH_SECONDS if following else None)(run, following)

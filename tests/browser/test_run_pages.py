@@ -13,6 +13,7 @@ from backend.client import Longtail
 from backend.schemas import Run
 
 Pair = tuple[Run, Run]
+SETTLE_MS = 5_000
 HOSTILE = "<img src=x onerror=alert(1)> **bold** ![i](http://evil.example/x.png) :material/home: :smile: $x^2$ www.evil.example"
 
 
@@ -82,16 +83,31 @@ def test_a_plain_run_has_no_drafter_charts(page: Page, pair: Pair) -> None:
     expect(page.get_by_text("Acceptance by position")).to_have_count(0)
 
 
-def test_a_running_run_grows_without_a_reload_and_keeps_the_zoom(page: Page, api: Longtail, submit: Submit) -> None:
+def test_a_running_run_grows_without_a_reload(page: Page, api: Longtail, submit: Submit) -> None:
     run = submit(name="slow and live", algorithm={"steps": 300})
     until(lambda: api.run(run.id), lambda run: run.step >= 4)
     page.goto(f"/run?id={run.id}")
-    plot = chart(page, "Time per step")
+    plot = chart(page, "Time per step").first
     expect(plot.locator("svg.main-svg").first).to_be_visible()
-    zoomed = zoom(page, plot)
     before = points(plot)
     until(lambda: points(plot), lambda count: count > before + 2)
+
+
+def test_a_page_that_holds_still_keeps_its_data_and_zoom(page: Page, api: Longtail, submit: Submit) -> None:
+    run = submit(name="slow and held", algorithm={"steps": 300})
+    until(lambda: api.run(run.id), lambda run: run.step >= 4)
+    page.goto(f"/run?id={run.id}")
+    plot = chart(page, "Time per step").first
+    expect(plot.locator("svg.main-svg").first).to_be_visible()
+    page.get_by_text("Live", exact=True).click()
+    page.wait_for_timeout(SETTLE_MS)
+    held, zoomed = points(plot), zoom(page, plot)
+    step = api.run(run.id).step
+    until(lambda: api.run(run.id), lambda run: run.step > step + 8)
+    assert points(plot) == held
     assert plot.evaluate("chart => chart.layout.xaxis.range") == pytest.approx(zoomed)
+    page.get_by_text("Live", exact=True).click()
+    until(lambda: points(plot), lambda count: count > held)
 
 
 def points(plot: Locator) -> int:
