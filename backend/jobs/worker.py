@@ -38,6 +38,8 @@ class JobWorker:
     def main(self) -> None:
         """Until SIGTERM or SIGINT, which stop the engines and give their runs back to the queue."""
         signals.worker_shutting_down.connect(self._shut_down)
+        with self._celery.connection_for_read() as broker:
+            broker.ensure_connection(max_retries=3)  # a worker that cannot hear must not count as one that was seen
         self._register()
         hurry(self._database)
         housekeeping = threading.Thread(target=self._housekeep, name="housekeeping", daemon=True)
