@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,14 +108,6 @@ def answers(url: str) -> Callable[[], bool]:
             return False
 
     return healthy
-
-
-def free_port(host: str, wanted: int | None, usual: int) -> int:
-    """``wanted``, or StackError; for None the usual one if it is free, else any."""
-    for port in (usual, 0) if wanted is None else (wanted,):
-        with suppress(OSError), socket.create_server((host, port)) as probe:
-            return int(probe.getsockname()[1])
-    raise StackError(f"port {wanted} of {host} is not free; name another, or none to take any")
 
 
 def sessions_below(pid: int) -> set[int]:

@@ -13,7 +13,8 @@ from typing import Self
 from backend.database import Database
 from backend.home import announce, environment, only_one
 from backend.migrate import upgrade
-from backend.parts import Part, StackError, answers, free_port
+from backend.parts import Part, StackError, answers
+from backend.ports import Port
 from backend.settings import Settings
 
 DASHBOARD_PORT = 8501
@@ -46,9 +47,13 @@ class Stack:
         say: Callable[[str], None] = _print,
     ) -> None:
         base = settings or Settings()
-        self.settings = base.model_copy(update={"home": (home or base.home).absolute(), "port": free_port(base.host, port, base.port)})
+        self._ports = [Port(base.host, port, base.port)]
+        self.settings = base.model_copy(update={"home": (home or base.home).absolute(), "port": self._ports[0].number})
         self.url = f"http://{base.host}:{self.settings.port}"
-        self.dashboard_url = f"http://{base.host}:{free_port(base.host, dashboard_port, DASHBOARD_PORT)}" if dashboard else None
+        self.dashboard_url = None
+        if dashboard:
+            self._ports.append(Port(base.host, dashboard_port, DASHBOARD_PORT))
+            self.dashboard_url = f"http://{base.host}:{self._ports[1].number}"
         self._say = say
         self._parts: list[Part] = []
         self._stopping = threading.Event()
@@ -57,6 +62,8 @@ class Stack:
 
     def __enter__(self) -> Self:
         with ExitStack() as resources:
+            for port in self._ports:
+                resources.callback(port.release)
             resources.enter_context(only_one(self.settings))
             _migrate(self.settings)
             self._parts = self._make_parts()

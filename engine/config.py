@@ -66,6 +66,10 @@ class AlgorithmConfig(Section):
     clip_high: float = Field(0.2, gt=0, le=10)
     kl_coefficient: float = Field(0.001, ge=0, le=10, description="Weight of the KL term; 0 skips the reference model")
     updates_per_step: int = Field(1, ge=1, le=64, description="Optimizer updates on each step's responses")
+    mask_truncated: bool = Field(
+        True,
+        description="Learn nothing from a response cut at the length limit (DAPO's overlong filtering); its reward still counts",
+    )
     max_gradient_norm: float = Field(1.0, gt=0)
     tokens_per_microbatch: int = Field(2048, ge=1, description="Padded tokens in one forward and backward pass of a worker")
 

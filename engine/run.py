@@ -91,6 +91,7 @@ def _rows(config: RunConfig, rollout: Rollout, rewards: Sequence[float]) -> list
             prompt_length=len(completion.request.prompt),
             advantage=advantage,
             rollout_logprobs=completion.logprobs,
+            masked=config.algorithm.mask_truncated and completion.finish == "length",
         )
         for completion, advantage in zip(rollout.completions, advantages, strict=True)
     ]

@@ -192,7 +192,7 @@ def test(*arguments: str) -> int:
     if code == 0:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         say("pytest")
-        replace_by("pytest", "-n", "2", "--dist", "loadgroup", *arguments)
+        replace_by("pytest", "-n", "2", "--dist", "loadscope", *arguments)
     return code
 
 

@@ -1,7 +1,16 @@
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from models_for_tests import make_random_model
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+# Speed is measured elsewhere: a busy machine must not fail a property.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")
@@ -10,10 +19,21 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_random_model(tmp_path_factory.mktemp("models") / "random")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole systems run one after the other, in one of pytest-xdist's workers; unit tests run beside them."""
-    unit = Path(__file__).parent / "unit"
-    for item in items:
-        if unit not in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("systems"))
+@pytest.fixture(autouse=True)
+def ordinary_floats() -> Iterator[None]:
+    """Workers flush denormal numbers, for their whole process; a worker inside a test must not do so to the tests after it."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_flush_denormal(False)
+
+
+class OneSystemAtATime(LoadScopeScheduling):
+    """Whole systems run one after the other, in one of pytest-xdist's workers; unit tests run beside them, file by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file.startswith("tests/unit/") else "systems"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSystemAtATime:
+    return OneSystemAtATime(config, log)

@@ -71,7 +71,8 @@ class WorkerGroup:
 
     def learn(self, step: int, rows: Sequence[Row]) -> Learning:
         """Inference, policy update, and the new weights into every engine. RuntimeError if the workers' weights come apart."""
-        parts = balance([len(row.tokens) for row in rows], len(self._actors))
+        kl = self._config.algorithm.kl_coefficient > 0
+        parts = balance([len(row.tokens) * (3 if row.teaches(kl) else 1) for row in rows], len(self._actors))
         calls = [actor.learn.remote([rows[index] for index in part], step) for actor, part in zip(self._actors, parts, strict=True)]
         shares = self._get(calls)
         if len({share.checksum for share in shares}) > 1:

@@ -47,7 +47,7 @@ class Worker:
 
     def __init__(self, rank: int, config: RunConfig, rendezvous: str) -> None:
         torch.set_num_threads(config.cluster.threads_per_worker)
-        torch.set_flush_denormal(True)
+        torch.set_flush_denormal(True)  # denormals are slow on CPUs; every worker must round alike
         self.rank = rank
         self.device = _device(config)
         workers = config.cluster.workers

@@ -13,12 +13,16 @@ MICROBATCH_OVERHEAD = 64
 
 @dataclass(frozen=True)
 class Row:
-    """One response to learn from. ``tokens`` is prompt then response; ``rollout_logprobs`` has one entry per response token."""
+    """One response. ``tokens`` is prompt then response; ``rollout_logprobs`` has one entry per response token.
+
+    A ``masked`` one is no part of the loss; it is looked at by inference only.
+    """
 
     tokens: tuple[int, ...]
     prompt_length: int
     advantage: float
     rollout_logprobs: tuple[float, ...]
+    masked: bool = False
 
     def __post_init__(self) -> None:
         if self.prompt_length < 1:
@@ -29,6 +33,10 @@ class Row:
     @property
     def response_length(self) -> int:
         return len(self.rollout_logprobs)
+
+    def teaches(self, kl: bool) -> bool:
+        """Whether the loss, with a KL term or without, has a gradient here."""
+        return not self.masked and (kl or self.advantage != 0)
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,19 @@ from engine.policy.gradients import FlatGradients
 from engine.policy.logprobs import label_logprobs
 from engine.policy.losses import LOSSES
 
-METRICS = ("loss", "kl", "entropy", "clip_share", "logprob_gap")
+LAW_METRICS = ("entropy", "logprob_gap")
+LOSS_METRICS = ("loss", "kl", "clip_share")
 
 
 @dataclass(frozen=True)
 class Inferred:
     """What the inference stage found out about a row of T tokens, R of them response; on the CPU.
 
-    ``logprobs`` and ``reference_logprobs`` [R]; ``features`` [T, H] bf16: the last hidden state, after the final norm.
+    ``logprobs``, ``entropies`` and ``reference_logprobs`` [R]; ``features`` [T, H] bf16: the last hidden state, after the final norm.
     """
 
     logprobs: Tensor
+    entropies: Tensor
     reference_logprobs: Tensor | None
     features: Tensor | None
 
@@ -51,7 +53,6 @@ class Learner:
         group: dist.ProcessGroup | None,
         capture_features: bool,
     ) -> None:
-        torch.set_flush_denormal(True)  # denormals are slow on CPUs; every worker must round alike
         self._device = torch.device(device)
         self._model = model.to(self._device).eval()  # type: ignore[arg-type]
         self._model.requires_grad_(True)
@@ -71,31 +72,35 @@ class Learner:
         """Log-probs of the current policy and the reference, and features from the same forward pass; in the order of ``rows``."""
         found: dict[int, Inferred] = {}
         for batch in self._microbatches(rows):
-            logprobs, _, hidden = self._forward(self._model, batch)
+            logprobs, entropies, hidden = self._forward(self._model, batch)
             references = batch.split(self._forward(self._reference, batch)[0]) if self._reference else [None] * len(batch.rows)
-            for line, (index, policy, reference) in enumerate(zip(batch.rows, batch.split(logprobs), references, strict=True)):
+            laws = zip(batch.split(logprobs), batch.split(entropies), references, strict=True)
+            for line, (index, law) in enumerate(zip(batch.rows, laws, strict=True)):
                 states = hidden[line, : len(rows[index].tokens)] if self._capture_features else None
                 features = None if states is None else states.to("cpu", torch.bfloat16, copy=True)
-                found[index] = Inferred(policy, reference, features)
+                found[index] = Inferred(*law, features)
         return [found[index] for index in range(len(rows))]
 
     def update(self, rows: Sequence[Row], inferred: Sequence[Inferred], step: int) -> dict[str, float]:
         """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none.
 
-        The loss is the mean over all response tokens of an update, on all workers (token mean, as in DAPO, arXiv 2503.14476).
-        Returns means over the tokens of all workers: loss, kl (0 without a reference), entropy, clip_share, logprob_gap; and
-        gradient_norm before clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not finite.
+        The loss is the mean over all response tokens of an update that are not masked, on all workers (token mean, as in DAPO,
+        arXiv 2503.14476). Rows without a gradient cost nothing. Returns means over the tokens of all workers: loss, kl (0 without a
+        reference) and clip_share of those in the loss, entropy and logprob_gap of all; and gradient_norm before clipping, the mean
+        over updates. FloatingPointError, on every worker, if a gradient is not finite.
         """
         self._set_learning_rate(step)
         parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
-        tokens = self._sum([float(sum(rows[index].response_length for index in part)) for part in parts])
-        totals, norms = torch.zeros(len(METRICS), dtype=torch.float64, device=self._device), []
+        tokens = self._sum([float(sum(rows[index].response_length for index in part if not rows[index].masked)) for part in parts])
+        totals, norms = torch.zeros(len(LOSS_METRICS), dtype=torch.float64, device=self._device), []
         for part, count in zip(parts, tokens, strict=True):
             if count > 0:  # on all workers, so that every one makes the same optimizer steps
-                totals += self._backward([rows[index] for index in part], [inferred[index] for index in part], count)
+                taught = [index for index in part if rows[index].teaches(self._reference is not None)]
+                totals += self._backward([rows[index] for index in taught], [inferred[index] for index in taught], count)
                 norms.append(self._step())
         means = [total / max(1.0, sum(tokens)) for total in self._sum(totals.tolist())]
-        return dict(zip(METRICS, means, strict=True)) | {"gradient_norm": sum(norms) / max(1, len(norms))}
+        norm = sum(norms) / max(1, len(norms))
+        return dict(zip(LOSS_METRICS, means, strict=True)) | self._laws(rows, inferred) | {"gradient_norm": norm}
 
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights by Hugging Face name, without a copy; a tied weight has one entry, as in a saved folder."""
@@ -137,22 +142,29 @@ class Learner:
         return *label_logprobs(states, head, batch.labels, self._temperature), hidden
 
     def _backward(self, rows: Sequence[Row], inferred: Sequence[Inferred], tokens: float) -> Tensor:
-        """Leaves the gradient of this worker's loss, whose global denominator is ``tokens``; returns the sums of METRICS."""
+        """Leaves the gradient of this worker's loss, whose global denominator is ``tokens``; returns the sums of LOSS_METRICS."""
         self._gradients.zero()
-        sums = torch.zeros(len(METRICS), dtype=torch.float64, device=self._device)
-        rollout = [torch.tensor(row.rollout_logprobs) for row in rows]
+        sums = torch.zeros(len(LOSS_METRICS), dtype=torch.float64, device=self._device)
         advantages = [torch.full((row.response_length,), row.advantage) for row in rows]
         old = [found.logprobs for found in inferred]
         references = [found.reference_logprobs for found in inferred if found.reference_logprobs is not None]
         for batch in self._microbatches(rows):
-            logprobs, entropies, _ = self._forward(self._model, batch)
+            logprobs, _, _ = self._forward(self._model, batch)
             reference = batch.join(references) if self._reference else None
             result = self._loss(logprobs, batch.join(old), reference, batch.join(advantages), self._config)
             torch.autograd.backward(result.loss.sum() / tokens)
-            gap = (batch.join(rollout) - batch.join(old)).abs()
-            values = torch.stack([result.loss.detach(), result.kl.detach(), entropies, result.clipped.float(), gap])
+            values = torch.stack([result.loss.detach(), result.kl.detach(), result.clipped.float()])
             sums += values.sum(dim=1, dtype=torch.float64)
         return sums
+
+    def _laws(self, rows: Sequence[Row], inferred: Sequence[Inferred]) -> dict[str, float]:
+        """LAW_METRICS: how uncertain the policy was, and how far the rollout's log-probs were from the learner's."""
+        entropy = sum(found.entropies.sum().item() for found in inferred)
+        gap = sum(
+            (torch.tensor(row.rollout_logprobs) - found.logprobs).abs().sum().item() for row, found in zip(rows, inferred, strict=True)
+        )
+        *totals, tokens = self._sum([entropy, gap, sum(row.response_length for row in rows)])
+        return {name: total / max(1.0, tokens) for name, total in zip(LAW_METRICS, totals, strict=True)}
 
     def _step(self) -> float:
         if self._group is not None:

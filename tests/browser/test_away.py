@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from backend.database import Database
 from backend.migrate import upgrade
-from backend.parts import Part, answers, free_port
+from backend.parts import Part, answers
+from backend.ports import Port
 from backend.settings import Settings
 
 HOST = "127.0.0.1"
@@ -19,7 +20,7 @@ HOST = "127.0.0.1"
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "home", port=free_port(HOST, 0, 0))
+    return Settings(home=tmp_path / "home", port=Port(HOST, 0, 0).number)
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def environment(settings: Settings) -> dict[str, str]:
 @pytest.fixture
 def page(browser: Browser, environment: dict[str, str], tmp_path: Path) -> Iterator[Page]:
     """A dashboard whose API is not there."""
-    port = free_port(HOST, 0, 0)
+    port = Port(HOST, 0, 0).number
     command = (sys.executable, "-m", "dashboard", "--port", str(port))
     dashboard = Part("dashboard", command, environment, tmp_path / "dashboard.log", answers(f"http://{HOST}:{port}/_stcore/health"))
     yield from served(dashboard, browser, f"http://{HOST}:{port}")

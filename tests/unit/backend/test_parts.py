@@ -1,5 +1,4 @@
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backend.jobs.processes import start_time
-from backend.parts import Part, StackError, free_port
+from backend.parts import Part, StackError
 
 DETACHED = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)"
 
@@ -96,13 +95,3 @@ def test_a_large_log_is_put_aside(tmp_path: Path) -> None:
     part.stop()
     assert part.log.with_suffix(".log.1").stat().st_size == 11 * 2**20
     assert part.log.stat().st_size < 100
-
-
-def test_ports() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        busy = taken.getsockname()[1]
-        assert free_port("127.0.0.1", None, busy) not in (0, busy)
-        with pytest.raises(StackError, match=f"port {busy} .* is not free"):
-            free_port("127.0.0.1", busy, 8000)
-    assert free_port("127.0.0.1", None, busy) == busy
-    assert free_port("127.0.0.1", 0, busy) != 0

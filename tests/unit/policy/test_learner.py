@@ -1,5 +1,6 @@
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,31 @@ def test_metrics_are_means_over_response_tokens(make_policy: MakePolicy, make_ro
     assert metrics["logprob_gap"] == pytest.approx(torch.cat(gaps).mean().item(), rel=1e-5)
     assert metrics["entropy"] == pytest.approx(torch.cat(entropies).mean().item(), rel=1e-5)
     assert set(metrics) == {"loss", "kl", "entropy", "clip_share", "gradient_norm", "logprob_gap"}
+
+
+def test_masked_rows_and_rows_without_a_gradient_leave_no_trace(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    rows = [replace(row, advantage=row.advantage if index % 3 else 0.0) for index, row in enumerate(make_rows(12))]
+    masked = [replace(row, masked=True) for row in make_rows(5, seed=1)]
+    alone, together = learner(make_policy(), kl_coefficient=0), learner(make_policy(), kl_coefficient=0)
+    expected = alone.update(rows, alone.infer(rows), 0)
+    found = together.update(rows + masked, together.infer(rows + masked), 0)
+    assert found["loss"] == pytest.approx(expected["loss"], abs=1e-6)
+    assert found["gradient_norm"] == pytest.approx(expected["gradient_norm"], rel=1e-4)
+    with_kl = learner(make_policy(), kl_coefficient=1e-12)
+    with_kl.update(rows, with_kl.infer(rows), 0)
+    for name, weight in alone.weights().items():
+        torch.testing.assert_close(together.weights()[name], weight, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(with_kl.weights()[name], weight, atol=2e-5, rtol=1e-4)
+
+
+def test_only_masked_rows_change_nothing(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    subject = learner(make_policy())
+    before = subject.checksum()
+    rows = [replace(row, masked=True) for row in make_rows(3)]
+    metrics = subject.update(rows, subject.infer(rows), 0)
+    assert metrics["loss"] == metrics["gradient_norm"] == 0
+    assert metrics["entropy"] > 0
+    assert subject.checksum() == before
 
 
 def test_later_updates_of_a_step_leave_the_old_policy_and_are_clipped(make_policy: MakePolicy, make_rows: MakeRows) -> None:
