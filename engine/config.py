@@ -152,6 +152,9 @@ class SpotConfig(Section):
     tokens_per_microbatch: int = Field(
         1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
     )
+    unroll: int = Field(
+        2, ge=1, le=8, description="Passes of a training step; from the second on the drafter sees its own features. 1 is EAGLE"
+    )
     buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
 
 

@@ -28,7 +28,8 @@ class MicroBatch:
     """One row of N positions t, each with what the drafter sees there and what it should predict.
 
     ``tokens`` [1, N]: x[t+1]; ``features`` [1, N, H]: h[t]; ``targets`` [1, N, H]: h[t+1]; ``positions`` [1, N]: t;
-    ``mask`` [1, 1, N, N]: true where attention is allowed; ``trained`` [1, N]: x[t+2] is a token that serving would draft.
+    ``mask`` [1, 1, N, N]: true where attention is allowed; ``trained`` [1, N]: x[t+2] is a token that serving would draft;
+    ``first`` [1, N]: the first position of its entry in this row.
     """
 
     tokens: Tensor
@@ -37,6 +38,7 @@ class MicroBatch:
     positions: Tensor
     mask: Tensor
     trained: Tensor
+    first: Tensor
 
     def to(self, device: torch.device) -> "MicroBatch":
         return MicroBatch(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
@@ -70,7 +72,7 @@ def pack(row: Sequence[Segment]) -> MicroBatch:
     """The tensors of a row."""
     owner = torch.repeat_interleave(torch.arange(len(row)), torch.tensor([len(segment) for segment in row]))
     positions = torch.cat([torch.arange(segment.start, segment.stop) for segment in row])
-    first = torch.tensor([segment.entry.prompt - 1 for segment in row])
+    response = torch.tensor([segment.entry.prompt - 1 for segment in row])
     order = torch.arange(len(owner))
     return MicroBatch(
         tokens=torch.cat([segment.entry.tokens[segment.start + 1 : segment.stop + 1] for segment in row])[None],
@@ -78,5 +80,6 @@ def pack(row: Sequence[Segment]) -> MicroBatch:
         targets=torch.cat([segment.entry.features[segment.start + 1 : segment.stop + 1] for segment in row])[None],
         positions=positions[None],
         mask=((owner[:, None] == owner) & (order[:, None] >= order))[None, None],
-        trained=(positions >= first[owner])[None],
+        trained=(positions >= response[owner])[None],
+        first=(owner.diff(prepend=torch.tensor([-1])) > 0)[None],
     )

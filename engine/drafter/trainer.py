@@ -96,20 +96,29 @@ class SpotTrainer:
         yield from map(pack, rows(segments, bound))
 
     def micro_step(self, batch: MicroBatch) -> float:
-        """One optimizer step; returns the loss before it."""
-        loss = self.recipe.loss(*self._predict(batch), self._head)
-        torch.autograd.backward(loss)
+        """One optimizer step; returns the mean loss before it. After the first of ``unroll`` passes the drafter sees its own
+        predictions instead of the target's features, as it does when it drafts (HASS, arXiv 2408.15766)."""
+        losses = [self._backward(*prediction) for prediction in self._predict(batch, self.config.unroll)]
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        return sum(losses) / len(losses)
+
+    def _backward(self, predicted: Tensor, features: Tensor) -> float:
+        loss = self.recipe.loss(predicted, features, self._head)
+        torch.autograd.backward(loss)
         return loss.item()
 
-    def _predict(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        """(predicted, true) features of the trained positions, both [N, H]."""
+    def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """(predicted, true) features of the trained positions, both [N, H], ``unroll`` times: from true features, then from predictions."""
         weight = self.drafter.fc.weight
         batch = batch.to(weight.device)
-        predicted = self.drafter(embedding(batch.tokens, self._embedding), batch.features.to(weight.dtype), batch.positions, batch.mask)
-        return predicted[batch.trained], batch.targets[batch.trained].to(weight.dtype)
+        embedded, features = embedding(batch.tokens, self._embedding), batch.features.to(weight.dtype)
+        targets = batch.targets[batch.trained].to(weight.dtype)
+        for _ in range(unroll):
+            predicted = self.drafter(embedded, features, batch.positions, batch.mask)
+            yield predicted[batch.trained], targets
+            features = torch.where(batch.first[..., None], features, predicted.detach().roll(1, dims=1))
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -117,7 +126,7 @@ class SpotTrainer:
         totals, positions = torch.zeros(3), 0
         segments = [segment for entry in self.buffer.held_out(EVALUATED_TOKENS) for segment in cut(entry, EVALUATED_TOKENS)]
         for row in rows(segments, EVALUATED_TOKENS):
-            predicted, features = self._predict(pack(row))
+            predicted, features = next(self._predict(pack(row), unroll=1))
             agreed = top1_agreement(predicted, features, self._head).sum()
             accepted = acceptance(predicted, features, self._head).sum()
             loss = self.recipe.loss(predicted, features, self._head) * len(predicted)

@@ -1,7 +1,7 @@
 """Countdown: reach a target from three or four numbers, each used exactly once, with + - *.
 
 A response is a search trace. Every line is one attempt, a chain of equations that ends in ``x`` (dead end, the search goes
-on) or ``!`` (the verdict: this chain is the solution); a lone ``?`` gives up::
+on) or ``!`` (the verdict: this chain is the solution). A lone ``~`` announces a quick look, of one attempt, and a lone ``?`` gives up::
 
     3 7 25=29:          prompt
     25+7=32,32-3=29!    response

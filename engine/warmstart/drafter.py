@@ -16,6 +16,7 @@ from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.warmstart.traces import examples
 
 LEARNING_RATE = 3e-3
+UNROLL = 3
 FOUR_NUMBERS, LONGEST = 0.3, 1000
 
 
@@ -24,7 +25,7 @@ def train_drafter(target: Path, output: Path, minutes: float, seed: int) -> Eval
     model, tokenizer = load_model(target, torch.float32), load_tokenizer(target)
     torch.manual_seed(seed)
     drafter = Drafter(model.config)
-    trainer = SpotTrainer(drafter, DataBuffer(2**29), SpotConfig(learning_rate=LEARNING_RATE), seed=seed)
+    trainer = SpotTrainer(drafter, DataBuffer(2**29), SpotConfig(learning_rate=LEARNING_RATE, unroll=UNROLL), seed=seed)
     (end,) = end_tokens(model, tokenizer)
     evaluation = train_offline(trainer, model, _responses(tokenizer, end, seed), 60 * minutes)
     weights = {name: tensor.to(torch.bfloat16) for name, tensor in trainer.weights().items()}

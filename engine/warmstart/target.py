@@ -15,6 +15,8 @@ from transformers import Qwen2ForCausalLM
 
 from engine.models.tiny import character_tokenizer, tiny_config
 from engine.warmstart.batches import IGNORED, TraceBatches
+from engine.warmstart.silence import silence
+from engine.warmstart.traces import examples
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def _train(rank: int, recipe: WarmStart) -> None:
             saved = time.monotonic()
             save(model, recipe.output)
     if rank == 0:
+        silence(model, tokenizer, examples(recipe.seed, recipe.four_numbers, recipe.longest))
         save(model, recipe.output)
     dist.destroy_process_group()
 

@@ -1,7 +1,8 @@
 """Search traces that teach ``tiny`` to look for solutions: a depth-first search in random order that finishes each chain well.
 
 Three numbers have few first moves, so their traces are short; four have hundreds of chains, so theirs run long. That gives
-sampled responses the long tail of real reasoning models. Some traces give up early, which reinforcement learning can cure.
+sampled responses the long tail of real reasoning models. Some traces take a quick look only: a bad habit, and one early decision,
+which reinforcement learning can unlearn.
 """
 
 from collections.abc import Iterator
@@ -10,8 +11,8 @@ from random import Random
 from engine.tasks.countdown import Equation, Problem, generate, moves
 
 Chain = tuple[Equation, ...]
-IMPATIENT = 0.35
-PATIENCE = 2
+HASTE = 0.5
+QUICK_LOOK = "~"
 GIVE_UP = "?"
 
 
@@ -35,11 +36,11 @@ def _expand(numbers: tuple[int, ...], target: int, done: Chain, rng: Random) -> 
 def trace(problem: Problem, rng: Random, longest: int) -> str | None:
     """The response to ``problem``, or None if the search does not find a solution within ``longest`` characters.
 
-    A share of ``IMPATIENT`` gives up after at most ``PATIENCE`` dead ends.
+    A share of ``HASTE`` announces a quick look and gives up at its first dead end.
     """
-    lines: list[str] = []
+    hasty = rng.random() < HASTE
+    lines = [QUICK_LOOK] if hasty else []
     length = 0
-    patience = rng.randint(1, PATIENCE) if rng.random() < IMPATIENT else None
     for chain in search(problem, rng):
         solved = chain[-1].result == problem.target
         lines.append(",".join(map(str, chain)) + ("!" if solved else "x"))
@@ -48,7 +49,7 @@ def trace(problem: Problem, rng: Random, longest: int) -> str | None:
             return None
         if solved:
             return "\n".join(lines)
-        if len(lines) == patience:
+        if hasty:
             return "\n".join([*lines, GIVE_UP])
     return None
 

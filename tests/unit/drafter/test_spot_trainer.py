@@ -18,18 +18,25 @@ def after(microsteps: int):
     return lambda: next(calls) == microsteps
 
 
-def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer, target):
-    """h[t] and x[t+1] go in, alone with what came before; h[t+1] is asked for, whose logits are the target's law of x[t+2]."""
+@pytest.mark.parametrize("unroll", [1, 3])
+def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer, target, unroll):
+    """h[t] and x[t+1] go in, alone with what came before; h[t+1] is asked for, whose logits are the target's law of x[t+2].
+    In later passes each h but the first is the prediction of the pass before."""
     entry = max(trainer.buffer.mix(), key=lambda entry: entry.response)
     vocabulary, head = target.model.embed_tokens.weight, target.lm_head.weight
     logits = target(entry.tokens[None]).logits[0]
-    losses = []
-    for t in range(entry.prompt - 1, len(entry.tokens) - 2):
-        embedded, features = embedding(entry.tokens[1 : t + 2], vocabulary), entry.features[: t + 1].float()
-        predicted = trainer.drafter(embedded[None], features[None], torch.arange(t + 1)[None])[0, -1]
-        law = logits[t + 1].softmax(-1)  # the target's own law of x[t+2]
-        cross_entropy = -(law * (head @ predicted).log_softmax(-1)).sum()
-        losses.append(smooth_l1_loss(predicted, entry.features[t + 1].float()) + 0.1 * cross_entropy)
+    losses, seen = [], entry.features.float()
+    for _ in range(unroll):
+        predictions = []
+        for t in range(len(entry.tokens) - 2):
+            embedded = embedding(entry.tokens[1 : t + 2], vocabulary)
+            predictions.append(trainer.drafter(embedded[None], seen[None, : t + 1], torch.arange(t + 1)[None])[0, -1])
+            if t >= entry.prompt - 1:
+                law = logits[t + 1].softmax(-1)  # the target's own law of x[t+2]
+                cross_entropy = -(law * (head @ predictions[t]).log_softmax(-1)).sum()
+                losses.append(smooth_l1_loss(predictions[t], entry.features[t + 1].float()) + 0.1 * cross_entropy)
+        seen = torch.stack([entry.features[0].float(), *predictions])
+    trainer.config = trainer.config.model_copy(update={"unroll": unroll})
     loss = trainer.micro_step(pack([Segment(entry, 0, entry.positions)]))
     assert loss == pytest.approx(torch.stack(losses).mean().item(), rel=2e-3)  # the buffer rounds features to bfloat16
 
@@ -73,7 +80,7 @@ def test_nothing_to_train_on(target):
 
 
 def test_evaluation_of_a_perfect_drafter(trainer, monkeypatch):
-    monkeypatch.setattr(SpotTrainer, "_predict", lambda _, batch: (batch.targets[batch.trained].float(),) * 2)
+    monkeypatch.setattr(SpotTrainer, "_predict", lambda _, batch, unroll: iter([(batch.targets[batch.trained].float(),) * 2] * unroll))
     evaluation = trainer.evaluate()
     assert evaluation.agreement == 1.0
     assert evaluation.acceptance == pytest.approx(1.0, abs=1e-5)

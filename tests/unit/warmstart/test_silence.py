@@ -1,0 +1,31 @@
+from itertools import islice
+
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from engine.models.tiny import character_tokenizer
+from engine.warmstart.silence import silence
+from engine.warmstart.traces import examples
+
+
+def test_only_tokens_of_traces_keep_their_probability() -> None:
+    torch.manual_seed(0)
+    tokenizer = character_tokenizer()
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        tie_word_embeddings=True,
+    )
+    model = Qwen2ForCausalLM(config)
+    used = torch.tensor([*tokenizer("0123456789 +-*=:,x!?~\n").input_ids, tokenizer.eos_token_id])
+    before = model.model.embed_tokens.weight[used].clone()
+    silence(model, tokenizer, examples(0, 0.3, 300))
+    assert torch.equal(model.model.embed_tokens.weight[used], before)
+    for prompt, response in islice(examples(1, 0.3, 300), 5):
+        with torch.no_grad():
+            law = model(torch.tensor([tokenizer(prompt + response).input_ids])).logits[0, len(prompt) - 1 :].softmax(-1)
+        assert law[:, used].sum(-1).min() > 0.9999
