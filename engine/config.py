@@ -155,6 +155,7 @@ class SpotConfig(Section):
     unroll: int = Field(
         2, ge=1, le=8, description="Passes of a training step; from the second on the drafter sees its own features. 1 is EAGLE"
     )
+    least_tokens: int = Field(16_384, ge=0, description="Tokens to train on at least: older responses make up for small steps")
     buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
 
 

@@ -14,8 +14,7 @@ from engine.drafter.export import load_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.trainer import SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
-from engine.policy.batch import Row
-from engine.policy.learner import Inferred
+from engine.rollout.base import Completion
 
 Weights = dict[str, Tensor]
 
@@ -30,7 +29,7 @@ class Spot:
         if folder is not None:
             drafter.load_state_dict(load_drafter_folder(folder, target.config))
         self._target = target
-        self._buffer = DataBuffer(config.drafter.spot.buffer_bytes)
+        self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
         self._trainer = SpotTrainer(drafter.to(target.device), self._buffer, config.drafter.spot, seed=config.seed + rank)
         self.published: Weights = self._trainer.weights()
         self.follow()
@@ -40,11 +39,11 @@ class Spot:
         target: Any = self._target
         self._trainer.set_target(target.get_input_embeddings().weight, target.get_output_embeddings().weight)
 
-    def remember(self, step: int, rows: Sequence[Row], inferred: Sequence[Inferred]) -> None:
-        """Keeps the responses of ``step`` for later sessions."""
-        for row, found in zip(rows, inferred, strict=True):
-            if found.features is not None:
-                self._buffer.add(step, row.tokens, row.prompt_length, found.features)
+    def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
+        """Keeps the responses of ``step`` with their ``features`` (by request id), for this step's session and later ones."""
+        for completion in completions:
+            request = completion.request
+            self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
 
     def train(self, should_stop: Callable[[], bool]) -> TrainingReport | None:
         """A session; None if there is nothing to train on yet."""

@@ -43,7 +43,7 @@ class Tail:
 
         workers = tuple(range(len(self._actors)))
         self._post(coordinator.RolloutStarted(self._step, workers))
-        self._generating = {self._actors[worker].rollout.remote(shares[worker], sampling): worker for worker in workers}
+        self._generating = {self._actors[worker].rollout.remote(self._step, shares[worker], sampling): worker for worker in workers}
         completions: list[Completion] = []
         statistics = RolloutStatistics()
         ended = time.time()

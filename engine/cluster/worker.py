@@ -64,7 +64,6 @@ class Worker:
             config.rollout.temperature,
             self.device,
             dist.group.WORLD if workers > 1 else None,
-            capture_features=config.speculation.enabled and config.drafter.spot.enabled,
         )
         self.spot = Spot(config, model, rank) if config.speculation.enabled else None
         self.engine = NativeEngine(
@@ -77,6 +76,7 @@ class Worker:
             device=self.device,
             dtype=getattr(torch, config.model.dtype),
             seed=config.seed + rank,
+            keep_features=config.speculation.enabled and config.drafter.spot.enabled,
         )
         self._target_version = self._drafter_version = 0
         self._halt = threading.Event()
@@ -87,10 +87,12 @@ class Worker:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         return {"parameters": str(parameters), "device": name}
 
-    def rollout(self, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
-        """Generates this worker's share."""
+    def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
+        """Generates this worker's share of ``step``."""
         self._halt.clear()
         completions = self.engine.generate(requests, sampling)
+        if self.spot and (features := self.engine.take_features()):
+            self.spot.remember(step, completions, features)
         return RolloutShare(completions, self.engine.take_statistics(), time.time())
 
     def train_drafter(self) -> TrainingReport | None:
@@ -105,8 +107,6 @@ class Worker:
         """Inference, policy update with all other workers, and new weights into the rollout engine."""
         began = time.perf_counter()
         inferred = self.learner.infer(rows)
-        if self.spot:
-            self.spot.remember(step, rows, inferred)
         inferred_at = time.perf_counter()
         metrics = self.learner.update(rows, inferred, step)
         updated_at = time.perf_counter()

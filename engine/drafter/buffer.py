@@ -1,4 +1,4 @@
-"""DataBuffer (TLT section 3): tokens and hidden states from the inference stage, in host memory, kept across RL steps."""
+"""DataBuffer (TLT section 3): tokens and hidden states of responses, in host memory, kept across RL steps."""
 
 import json
 from collections import deque
@@ -16,7 +16,8 @@ HELD_OUT_EVERY = 8
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T, H] in bfloat16."""
+    """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, H] in bfloat16,
+    which the last token has none of: the target need not have seen it."""
 
     id: int
     step: int
@@ -46,8 +47,10 @@ class Entry:
 class DataBuffer:
     """Entries in order of arrival; the oldest are dropped once they take more than ``limit`` bytes."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, least_tokens: int = 0) -> None:
+        """``least_tokens``: see ``mix``."""
         self.limit = limit
+        self.least_tokens = least_tokens
         self.bytes = 0
         self._entries: deque[Entry] = deque()
         self._next = 0
@@ -56,11 +59,11 @@ class DataBuffer:
         return len(self._entries)
 
     def add(self, step: int, tokens: Sequence[int], prompt: int, features: Tensor) -> None:
-        """Keeps a copy of one response of RL step ``step``; steps must not fall. ``features`` [T, H] stands for T tokens.
+        """Keeps a copy of one response of RL step ``step``; steps must not fall. ``features`` is [T - 1, H] for T tokens.
 
         A response of one token is left out: serving would never draft any of it.
         """
-        if len(features) != len(tokens):
+        if len(features) != len(tokens) - 1:
             raise ValueError(f"{len(tokens)} tokens but {len(features)} features")
         if len(tokens) - prompt < 2:
             return
@@ -77,13 +80,22 @@ class DataBuffer:
         """One-step-offset sampling: the newest step's entries, and those of the step before that are longer than all of them.
 
         While a step is only partly here its responses are the short ones, and the long ones of the step before complete the
-        distribution of lengths; once it is whole, hardly any are taken.
+        distribution of lengths; once it is whole, hardly any are taken. If these have fewer than ``least_tokens``, the youngest
+        others follow until they have: on a few responses alone, passed again and again, the drafter would overfit.
         """
         steps = sorted({entry.step for entry in self._entries})[-2:]
         newest = [entry for entry in self._entries if entry.step in steps[-1:]]
         longest = max((entry.response for entry in newest), default=0)
         before = [entry for entry in self._entries if entry.step in steps[:-1] and entry.response > longest]
-        return [entry for entry in (*newest, *before) if not entry.held_out]
+        chosen = {entry.id: entry for entry in (*newest, *before) if not entry.held_out}
+        tokens = sum(len(entry.tokens) for entry in chosen.values())
+        for entry in reversed(self._entries):
+            if tokens >= self.least_tokens:
+                break
+            if entry.id not in chosen and not entry.held_out:
+                chosen[entry.id] = entry
+                tokens += len(entry.tokens)
+        return list(chosen.values())
 
     def held_out(self, tokens: int) -> list[Entry]:
         """The newest held-out entries, at most ``tokens`` tokens of them but at least one entry if there is any."""
@@ -115,7 +127,8 @@ class DataBuffer:
             index = json.loads(file.metadata()["index"])
             lengths = [length for *_, length in index["entries"]]
             if lengths:
-                tokens, features = file.get_tensor("tokens").split(lengths), file.get_tensor("features").split(lengths)
+                tokens = file.get_tensor("tokens").split(lengths)
+                features = file.get_tensor("features").split([length - 1 for length in lengths])
                 for (number, step, prompt, _), ids, hidden in zip(index["entries"], tokens, features, strict=True):
                     self._append(Entry(number, step, ids.clone(), prompt, hidden.clone()))
         self._next = index["next"]

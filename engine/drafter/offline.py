@@ -42,7 +42,7 @@ def train_offline(trainer: SpotTrainer, target: PreTrainedModel, responses: Iter
     for number, chunk in enumerate(_chunks(responses)):
         sequences = [prompt + response for prompt, response in chunk]
         for (prompt, _), tokens, features in zip(chunk, sequences, hidden_states(target, sequences), strict=True):
-            trainer.buffer.add(number, tokens, len(prompt), features)
+            trainer.buffer.add(number, tokens, len(prompt), features[:-1])
         for batch in chain.from_iterable(trainer.one_pass() for _ in range(PASSES)):
             progress = (time.monotonic() - started) / seconds
             if progress >= 1:

@@ -1,4 +1,4 @@
-"""The learner of one worker: log-probs and features of finished responses, and data-parallel policy updates."""
+"""The learner of one worker: log-probs of finished responses, and data-parallel policy updates."""
 
 import copy
 import hashlib
@@ -19,21 +19,16 @@ from engine.policy.gradients import FlatGradients
 from engine.policy.logprobs import label_logprobs
 from engine.policy.losses import LOSSES
 
-LAW_METRICS = ("entropy", "logprob_gap")
 LOSS_METRICS = ("loss", "kl", "clip_share")
+LAW_METRICS = ("entropy", "logprob_gap")
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """What the inference stage found out about a row of T tokens, R of them response; on the CPU.
-
-    ``logprobs``, ``entropies`` and ``reference_logprobs`` [R]; ``features`` [T, H] bf16: the last hidden state, after the final norm.
-    """
+    """What the inference stage found out about the R response tokens of a row, each [R], on the CPU."""
 
     logprobs: Tensor
-    entropies: Tensor
     reference_logprobs: Tensor | None
-    features: Tensor | None
 
 
 class Learner:
@@ -51,7 +46,6 @@ class Learner:
         temperature: float,
         device: torch.device | str,
         group: dist.ProcessGroup | None,
-        capture_features: bool,
     ) -> None:
         self._device = torch.device(device)
         self._model = model.to(self._device).eval()  # type: ignore[arg-type]
@@ -61,46 +55,48 @@ class Learner:
         self._loss = LOSSES[config.name]
         self._temperature = temperature or 1.0
         self._group = group
-        self._capture_features = capture_features
         self._gradients = FlatGradients(self._model.parameters())
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
         )
 
     @torch.no_grad()
-    def infer(self, rows: Sequence[Row]) -> list[Inferred]:
-        """Log-probs of the current policy and the reference, and features from the same forward pass; in the order of ``rows``."""
+    def infer(self, rows: Sequence[Row]) -> list[Inferred] | None:
+        """Log-probs of the current policy and the reference, in the order of ``rows``.
+
+        None without a reference and with one update a step: that update is on policy, so its own log-probs are the old ones.
+        """
+        if self._reference is None and self._config.updates_per_step == 1:
+            return None
         found: dict[int, Inferred] = {}
         for batch in self._microbatches(rows):
-            logprobs, entropies, hidden = self._forward(self._model, batch)
+            logprobs = batch.split(self._forward(self._model, batch)[0])
             references = batch.split(self._forward(self._reference, batch)[0]) if self._reference else [None] * len(batch.rows)
-            laws = zip(batch.split(logprobs), batch.split(entropies), references, strict=True)
-            for line, (index, law) in enumerate(zip(batch.rows, laws, strict=True)):
-                states = hidden[line, : len(rows[index].tokens)] if self._capture_features else None
-                features = None if states is None else states.to("cpu", torch.bfloat16, copy=True)
-                found[index] = Inferred(*law, features)
+            found |= {index: Inferred(*law) for index, law in zip(batch.rows, zip(logprobs, references, strict=True), strict=True)}
         return [found[index] for index in range(len(rows))]
 
-    def update(self, rows: Sequence[Row], inferred: Sequence[Inferred], step: int) -> dict[str, float]:
-        """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none.
+    def update(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, step: int) -> dict[str, float]:
+        """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none. ``inferred`` is ``infer``'s.
 
         The loss is the mean over all response tokens of an update that are not masked, on all workers (token mean, as in DAPO,
         arXiv 2503.14476). Rows without a gradient cost nothing. Returns means over the tokens of all workers: loss, kl (0 without a
-        reference) and clip_share of those in the loss, entropy and logprob_gap of all; and gradient_norm before clipping, the mean
-        over updates. FloatingPointError, on every worker, if a gradient is not finite.
+        reference) and clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to the rollout's); and
+        gradient_norm before clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not finite.
         """
         self._set_learning_rate(step)
         parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
         tokens = self._sum([float(sum(rows[index].response_length for index in part if not rows[index].masked)) for part in parts])
-        totals, norms = torch.zeros(len(LOSS_METRICS), dtype=torch.float64, device=self._device), []
+        totals, norms = self._no_sums(), []
         for part, count in zip(parts, tokens, strict=True):
             if count > 0:  # on all workers, so that every one makes the same optimizer steps
                 taught = [index for index in part if rows[index].teaches(self._reference is not None)]
-                totals += self._backward([rows[index] for index in taught], [inferred[index] for index in taught], count)
+                totals += self._backward([rows[index] for index in taught], inferred and [inferred[index] for index in taught], count)
                 norms.append(self._step())
-        means = [total / max(1.0, sum(tokens)) for total in self._sum(totals.tolist())]
-        norm = sum(norms) / max(1, len(norms))
-        return dict(zip(LOSS_METRICS, means, strict=True)) | self._laws(rows, inferred) | {"gradient_norm": norm}
+        *sums, taught_tokens = self._sum(totals.tolist())
+        metrics = {name: total / max(1.0, sum(tokens)) for name, total in zip(LOSS_METRICS, sums, strict=False)}
+        if taught_tokens:
+            metrics |= {name: total / taught_tokens for name, total in zip(LAW_METRICS, sums[len(LOSS_METRICS) :], strict=True)}
+        return metrics | {"gradient_norm": sum(norms) / max(1, len(norms))}
 
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights by Hugging Face name, without a copy; a tied weight has one entry, as in a saved folder."""
@@ -134,37 +130,34 @@ class Learner:
     def _microbatches(self, rows: Sequence[Row]) -> list[Microbatch]:
         return microbatches(rows, self._config.tokens_per_microbatch, self._device)
 
-    def _forward(self, model: PreTrainedModel, batch: Microbatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probs [N], entropies [N] and the last hidden state [B, T, H]."""
+    def _forward(self, model: PreTrainedModel, batch: Microbatch) -> tuple[Tensor, Tensor]:
+        """Log-probs [N] and entropies [N]."""
         hidden: Tensor = model.base_model(input_ids=batch.tokens, use_cache=False).last_hidden_state
         states = hidden.flatten(0, 1).index_select(0, batch.predictors)
         head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        return *label_logprobs(states, head, batch.labels, self._temperature), hidden
+        return label_logprobs(states, head, batch.labels, self._temperature)
 
-    def _backward(self, rows: Sequence[Row], inferred: Sequence[Inferred], tokens: float) -> Tensor:
-        """Leaves the gradient of this worker's loss, whose global denominator is ``tokens``; returns the sums of LOSS_METRICS."""
+    def _no_sums(self) -> Tensor:
+        return torch.zeros(len(LOSS_METRICS) + len(LAW_METRICS) + 1, dtype=torch.float64, device=self._device)
+
+    def _backward(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, tokens: float) -> Tensor:
+        """Leaves the gradient of this worker's loss, whose global denominator is ``tokens``; returns the sums of LOSS_METRICS and
+        LAW_METRICS, and the number of tokens."""
         self._gradients.zero()
-        sums = torch.zeros(len(LOSS_METRICS), dtype=torch.float64, device=self._device)
+        sums = self._no_sums()
+        rollout = [torch.tensor(row.rollout_logprobs) for row in rows]
         advantages = [torch.full((row.response_length,), row.advantage) for row in rows]
-        old = [found.logprobs for found in inferred]
-        references = [found.reference_logprobs for found in inferred if found.reference_logprobs is not None]
+        references = [found.reference_logprobs for found in inferred or () if found.reference_logprobs is not None]
         for batch in self._microbatches(rows):
-            logprobs, _, _ = self._forward(self._model, batch)
+            logprobs, entropies = self._forward(self._model, batch)
+            old = logprobs.detach() if inferred is None else batch.join([found.logprobs for found in inferred])
             reference = batch.join(references) if self._reference else None
-            result = self._loss(logprobs, batch.join(old), reference, batch.join(advantages), self._config)
+            result = self._loss(logprobs, old, reference, batch.join(advantages), self._config)
             torch.autograd.backward(result.loss.sum() / tokens)
-            values = torch.stack([result.loss.detach(), result.kl.detach(), result.clipped.float()])
+            gap = (batch.join(rollout) - old).abs()
+            values = torch.stack([result.loss.detach(), result.kl.detach(), result.clipped.float(), entropies, gap, torch.ones_like(gap)])
             sums += values.sum(dim=1, dtype=torch.float64)
         return sums
-
-    def _laws(self, rows: Sequence[Row], inferred: Sequence[Inferred]) -> dict[str, float]:
-        """LAW_METRICS: how uncertain the policy was, and how far the rollout's log-probs were from the learner's."""
-        entropy = sum(found.entropies.sum().item() for found in inferred)
-        gap = sum(
-            (torch.tensor(row.rollout_logprobs) - found.logprobs).abs().sum().item() for row, found in zip(rows, inferred, strict=True)
-        )
-        *totals, tokens = self._sum([entropy, gap, sum(row.response_length for row in rows)])
-        return {name: total / max(1.0, tokens) for name, total in zip(LAW_METRICS, totals, strict=True)}
 
     def _step(self) -> float:
         if self._group is not None:

@@ -93,6 +93,11 @@ class RolloutEngine(Protocol):
         """Replaces the drafter's trainable weights; embedding and head stay the target's own."""
         ...
 
+    def take_features(self) -> dict[int, Tensor]:
+        """The hidden states of the responses finished since the last call, by request id, if the engine was made to keep them:
+        [T - 1, H] bf16 on the host, after the final norm, of prompt and response but for the last token."""
+        ...
+
     def release(self) -> None:
         """Frees the KV cache until ``resume``."""
         ...

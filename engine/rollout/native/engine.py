@@ -36,15 +36,19 @@ class NativeEngine:
         drafter_weights: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
+        keep_features: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """ModelError if the model is not supported or weights do not fit. ``seed`` is the tuner's; each generation has its own."""
+        """ModelError if the model is not supported or weights do not fit. ``seed`` is the tuner's; each generation has its own.
+        ``keep_features`` (with speculation only) is for ``take_features``."""
         self._runner = Runner(config, torch.empty(0, device=device, dtype=dtype), drafting=speculation is not None)
         self._rollout, self._end_tokens, self._clock = rollout, end_tokens, clock
         self._vocabulary, self._device = config.vocab_size, device
         self._threshold = speculation.threshold if speculation else 0
         self._deepest = max(strategy.verify for strategy in speculation.strategies) if speculation else 0
         self.tuner: Tuner | None = build_tuner(speculation, seed) if speculation else None
+        self._keep_features = keep_features
+        self._features: dict[int, Tensor] = {}
         self._drafter_loaded = False
         self._drafter_version = 0
         self._scheduler = Scheduler([], 0)
@@ -89,6 +93,10 @@ class NativeEngine:
         self._runner.drafter.load(weights)
         self._drafter_loaded, self._drafter_version = True, version
 
+    def take_features(self) -> dict[int, Tensor]:
+        taken, self._features = self._features, {}
+        return taken
+
     def release(self) -> None:
         self._runner.release()
 
@@ -120,6 +128,11 @@ class NativeEngine:
         if tuner:
             tuner.record(strategy, len(batch), [tokens - 1 for tokens in kept], self._clock() - began)
         self._count(strategy, [len(tokens) - 1 for tokens, _ in drawn], kept)
+        if self._keep_features:
+            finished = [(slot, response) for slot, response in enumerate(batch) if response.finish]
+            self._features |= {
+                response.request.id: self._runner.cache.features_of(slot, response.length - 1) for slot, response in finished
+            }
         for source, target in self._scheduler.retire():
             self._runner.cache.copy(source, target, self._scheduler.running[target].length)
         return [response for response in batch if response.finish]

@@ -44,6 +44,11 @@ class KVCache:
         if self._drafting:
             self.features[new] = self.features[old]
 
+    def features_of(self, slot: int, length: int) -> Tensor:
+        """A copy of a slot's first ``length`` features, bf16 on the host."""
+        start = slot * self.capacity
+        return self.features[start : start + length].to("cpu", torch.bfloat16, copy=True)
+
     def index(self, positions: Tensor, first: int = 0) -> Tensor:
         """Rows of the flattened cache of ``positions`` [n, T] of slots ``first`` and following; [n, T]."""
         return positions + self._start[first : first + len(positions)]

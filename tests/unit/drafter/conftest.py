@@ -49,7 +49,7 @@ def responses(target: PreTrainedModel) -> list[tuple[list[int], list[int]]]:
 def buffer(target: PreTrainedModel, responses: list[tuple[list[int], list[int]]]) -> DataBuffer:
     buffer = DataBuffer(2**24)
     for prompt, response in responses:
-        buffer.add(0, prompt + response, len(prompt), hidden_states(target, [prompt + response])[0])
+        buffer.add(0, prompt + response, len(prompt), hidden_states(target, [prompt + response])[0][:-1])
     return buffer
 
 

@@ -9,11 +9,11 @@ WIDTH, PROMPT = 4, 2
 def add(buffer: DataBuffer, step: int, *lengths: int) -> None:
     for length in lengths:
         tokens = list(range(PROMPT + length))
-        buffer.add(step, tokens, PROMPT, torch.randn(len(tokens), WIDTH))
+        buffer.add(step, tokens, PROMPT, torch.randn(len(tokens) - 1, WIDTH))
 
 
 def bytes_of(length: int) -> int:
-    return (PROMPT + length) * (8 + 2 * WIDTH)
+    return (PROMPT + length) * 8 + (PROMPT + length - 1) * 2 * WIDTH
 
 
 def mixed(buffer: DataBuffer) -> list[tuple[int, int]]:
@@ -40,6 +40,17 @@ def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before():
     assert mixed(buffer) == [(1, 99), (2, 12), (2, 30), (2, 98)]
 
 
+def test_small_steps_are_made_up_for_by_the_youngest_other_responses():
+    buffer = DataBuffer(10**6, least_tokens=100)
+    add(buffer, 0, 5)  # held out
+    add(buffer, 0, 60, 61)
+    add(buffer, 1, 30, 10)
+    add(buffer, 2, 40)
+    assert mixed(buffer) == [(0, 61), (1, 10), (1, 30), (2, 40)]
+    add(buffer, 3, 99)
+    assert mixed(buffer) == [(3, 99)]
+
+
 def test_every_eighth_entry_is_held_out():
     buffer = DataBuffer(2**20)
     add(buffer, 0, *range(2, 66))
@@ -63,12 +74,12 @@ def test_responses_that_serving_would_not_draft_are_left_out():
 
 
 def test_features_must_match_tokens():
-    with pytest.raises(ValueError, match="3 tokens but 2 features"):
-        DataBuffer(2**20).add(0, [1, 2, 3], 1, torch.randn(2, WIDTH))
+    with pytest.raises(ValueError, match="3 tokens but 3 features"):
+        DataBuffer(2**20).add(0, [1, 2, 3], 1, torch.randn(3, WIDTH))
 
 
 def test_a_later_change_of_the_features_does_not_reach_the_buffer():
-    buffer, features = DataBuffer(2**20), torch.ones(5, WIDTH, dtype=torch.bfloat16)
+    buffer, features = DataBuffer(2**20), torch.ones(4, WIDTH, dtype=torch.bfloat16)
     buffer.add(0, [1, 2, 3, 4, 5], 2, features)
     features.zero_()
     assert buffer.held_out(10)[0].features.all()

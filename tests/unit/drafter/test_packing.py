@@ -89,5 +89,5 @@ def test_buffer_entries_always_have_something_to_train_on():
     buffer = DataBuffer(2**20)
     for length in range(1, 6):
         for _ in range(9):
-            buffer.add(0, [1] * (3 + length), 3, torch.zeros(3 + length, 32))
+            buffer.add(0, [1] * (3 + length), 3, torch.zeros(2 + length, 32))
     assert all(pack([whole(one)]).trained.any() for one in buffer.mix())

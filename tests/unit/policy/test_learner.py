@@ -20,7 +20,7 @@ MakeRows = Callable[..., list[Row]]
 
 def learner(model: PreTrainedModel, temperature: float = 1.0, **config: Any) -> Learner:
     defaults: dict[str, Any] = {"learning_rate": 1e-2, "warmup_steps": 0, "kl_coefficient": 0.1, "tokens_per_microbatch": 150}
-    return Learner(model, AlgorithmConfig(**defaults | config), temperature, "cpu", None, capture_features=True)
+    return Learner(model, AlgorithmConfig(**defaults | config), temperature, "cpu", None)
 
 
 def plain_logprobs(model: PreTrainedModel, row: Row, temperature: float = 1.0) -> Tensor:
@@ -37,21 +37,31 @@ def test_padded_inference_equals_the_model_row_by_row(
     model, rows = make_policy(tied=tied), make_rows(13)
     subject = learner(model, temperature)
     with torch.no_grad():
-        for row, found in zip(rows, subject.infer(rows), strict=True):
-            output = model(torch.tensor([row.tokens]), output_hidden_states=True)
+        for row, found in zip(rows, subject.infer(rows) or [], strict=True):
             expected = plain_logprobs(model, row, effective)
             torch.testing.assert_close(found.logprobs, expected, atol=2e-5, rtol=1e-5)
             torch.testing.assert_close(found.reference_logprobs, expected, atol=2e-5, rtol=1e-5)
-            assert found.features is not None
-            assert found.features.dtype == torch.bfloat16
-            torch.testing.assert_close(found.features.float(), output.hidden_states[-1][0], atol=1e-4, rtol=2**-7)
 
 
-def test_features_and_reference_only_on_demand(make_policy: MakePolicy, make_rows: MakeRows) -> None:
-    subject = Learner(make_policy(), AlgorithmConfig(kl_coefficient=0), 1.0, "cpu", None, capture_features=False)
-    for found in subject.infer(make_rows(3)):
-        assert found.features is None
-        assert found.reference_logprobs is None
+def test_inference_only_on_demand(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    rows = make_rows(3)
+    assert learner(make_policy(), kl_coefficient=0).infer(rows) is None
+    inferred = learner(make_policy(), kl_coefficient=0, updates_per_step=2).infer(rows)
+    assert inferred is not None
+    assert all(found.reference_logprobs is None for found in inferred)
+
+
+def test_an_on_policy_update_needs_no_inference(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    """Against a learner whose KL term is too small to matter but makes it look up the old log-probs."""
+    rows = make_rows(9)
+    direct, looked_up = learner(make_policy(), kl_coefficient=0), learner(make_policy(), kl_coefficient=1e-12)
+    expected = looked_up.update(rows, looked_up.infer(rows), 0)
+    found = direct.update(rows, None, 0)
+    assert {name: value for name, value in found.items() if name != "kl"} == pytest.approx(
+        {name: value for name, value in expected.items() if name != "kl"}, abs=1e-5
+    )
+    for name, weight in looked_up.weights().items():
+        torch.testing.assert_close(direct.weights()[name], weight, atol=2e-5, rtol=1e-4)
 
 
 def naive_step(model: PreTrainedModel, start: PreTrainedModel, rows: list[Row], step: int, optimizer: torch.optim.Optimizer) -> Tensor:
@@ -123,7 +133,7 @@ def test_only_masked_rows_change_nothing(make_policy: MakePolicy, make_rows: Mak
     rows = [replace(row, masked=True) for row in make_rows(3)]
     metrics = subject.update(rows, subject.infer(rows), 0)
     assert metrics["loss"] == metrics["gradient_norm"] == 0
-    assert metrics["entropy"] > 0
+    assert "entropy" not in metrics
     assert subject.checksum() == before
 
 
@@ -163,6 +173,7 @@ def test_loaded_state_goes_on_bit_for_bit_with_the_start_policy_as_reference(mak
             rows = make_rows(8, seed=step)
             inferred = subject.infer(rows)
             subject.update(rows, inferred, step)
+        assert inferred is not None
         return inferred
 
     straight = learner(make_policy(), warmup_steps=5)

@@ -97,6 +97,7 @@ def make_engine(
     *,
     slots: int = 16,
     end_tokens: frozenset[int] = frozenset(),
+    keep_features: bool = False,
 ) -> NativeEngine:
     return NativeEngine(
         target.config,
@@ -106,6 +107,7 @@ def make_engine(
         end_tokens=end_tokens,
         device=CPU,
         drafter_weights=drafter,
+        keep_features=keep_features,
     )
 
 

@@ -219,3 +219,17 @@ def test_the_plain_engine_has_nothing_of_a_drafter() -> None:
     assert engine._runner.drafter is None
     assert engine._runner.cache.features.numel() == 0
     assert len(engine._runner.cache._store) == 2
+
+
+def test_features_of_finished_responses_are_the_models_hidden_states() -> None:
+    target = make_target()
+    engine = make_engine(target, random_drafter(target), chains(3), slots=4, end_tokens=frozenset({3, 4, 5}), keep_features=True)
+    completions = engine.generate(make_requests(11, 48, group=2), Sampling(max_new_tokens=25))
+    features = engine.take_features()
+    for completion in completions:
+        tokens = torch.tensor([completion.request.prompt + completion.tokens])
+        with torch.inference_mode():
+            expected = target(tokens, output_hidden_states=True).hidden_states[-1][0, :-1]
+        assert features[completion.request.id].dtype == torch.bfloat16
+        torch.testing.assert_close(features[completion.request.id].float(), expected, atol=1e-3, rtol=2**-7)
+    assert engine.take_features() == {}
