@@ -52,11 +52,14 @@ def up(
 
 
 @app.command()
-def demo(exit_: Annotated[bool, typer.Option("--exit", help="Stop when both runs are done")] = False) -> None:
+def demo(
+    exit_: Annotated[bool, typer.Option("--exit", help="Stop when both runs are done")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help="Seed of both runs, in place of the preset's")] = None,
+) -> None:
     """Run the plain baseline and TLT, and compare them."""
     from backend import demo as demonstration
 
-    raise typer.Exit(demonstration.main(exit_after=exit_))
+    raise typer.Exit(demonstration.main(exit_after=exit_, seed=seed))
 
 
 @app.command()

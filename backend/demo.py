@@ -35,13 +35,13 @@ class Server:
     serve: Callable[[], None]
 
 
-def main(exit_after: bool = False) -> int:
+def main(exit_after: bool = False, seed: int | None = None) -> int:
     """The exit code: 0 if both runs succeed, 1 if one does not, 130 if interrupted before. Serves until Ctrl-C unless ``exit_after``."""
     console = Console()
     began = time.monotonic()
     code = 130
     with suppress(KeyboardInterrupt), interruptible(), _server(console) as server, Longtail(server.url) as client:
-        code = _demo(client, console, server, began)
+        code = _demo(client, console, server, began, {} if seed is None else {"seed": seed})
         if not exit_after:
             console.print(f"Serving {server.dashboard_url}; Ctrl-C stops")
             server.serve()
@@ -61,12 +61,12 @@ def _server(console: Console) -> Iterator[Server]:
         yield Server(stack.url, stack.dashboard_url, stack.wait)
 
 
-def _demo(client: Longtail, console: Console, server: Server, began: float) -> int:
+def _demo(client: Longtail, console: Console, server: Server, began: float, changes: dict[str, Any]) -> int:
     configs = {preset.name: preset.config for preset in client.presets()}
     console.print(f"Dashboard: {server.dashboard_url}\nTwo runs with the same seed: plain decoding, then TLT")
     runs: list[Run] = []
     try:
-        runs.extend(client.submit(configs[name], tags=["demo"]) for name in PRESETS)
+        runs.extend(client.submit(configs[name] | changes, tags=["demo"]) for name in PRESETS)
         runs = follow(client, console, runs)
     finally:
         cancel(client, console, runs)

@@ -7,8 +7,8 @@ from engine.config import RunConfig
 
 DEMO: dict[str, Any] = {
     "seed": 1,
-    "task": {"name": "countdown", "four_numbers": 0.3},
-    "algorithm": {"steps": 36, "prompts_per_step": 4, "group_size": 4, "learning_rate": 5e-5, "kl_coefficient": 0.0},
+    "task": {"name": "countdown", "four_numbers": 0.25},
+    "algorithm": {"steps": 24, "prompts_per_step": 8, "group_size": 4, "learning_rate": 2e-5, "kl_coefficient": 0.0},
     "rollout": {"max_prompt_tokens": 64, "max_new_tokens": 1024},
     "cluster": {"workers": 2},
     "checkpoint": {"every": 10},

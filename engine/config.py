@@ -60,7 +60,7 @@ class AlgorithmConfig(Section):
     steps: int = Field(100, ge=1, le=1_000_000, description="RL steps")
     prompts_per_step: int = Field(8, ge=1, le=65_536, description="Prompts in a step, shared out over the workers")
     group_size: int = Field(8, ge=2, le=1024, description="Responses for each prompt")
-    learning_rate: float = Field(2e-4, gt=0, le=1)
+    learning_rate: float = Field(2e-5, gt=0, le=1)
     warmup_steps: int = Field(2, ge=0, description="Steps over which the learning rate rises to its value")
     clip_low: float = Field(0.2, gt=0, lt=1, description="The ratio is clipped to [1 - clip_low, 1 + clip_high]")
     clip_high: float = Field(0.2, gt=0, le=10)

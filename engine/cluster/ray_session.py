@@ -44,6 +44,7 @@ def ray_session(cluster: ClusterConfig) -> Iterator[None]:
 
 def _isolate() -> None:
     """Loopback ports only, a token of this session's own, no usage report. Ray reads these when it is first imported."""
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - else anything on the machine goes before the workers
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_AUTH_MODE"] = "token"

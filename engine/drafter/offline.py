@@ -32,10 +32,12 @@ def hidden_states(target: PreTrainedModel, sequences: list[list[int]]) -> list[T
     return [found[index] for index in range(len(sequences))]
 
 
-def train_offline(trainer: SpotTrainer, target: PreTrainedModel, responses: Iterable[Response], seconds: float) -> Evaluation:
+def train_offline(
+    trainer: SpotTrainer, target: PreTrainedModel, responses: Iterable[Response], seconds: float, learning_rate: float
+) -> Evaluation:
     """Trains on (prompt, response) token lists, best sampled from the target itself, until they end or ``seconds`` are over.
 
-    The learning rate falls from the trainer's to zero on a cosine over ``seconds``. Returns the held-out evaluation at the end.
+    The learning rate falls from ``learning_rate`` to zero on a cosine over ``seconds``. Returns the held-out evaluation at the end.
     """
     trainer.set_target(cast(nn.Embedding, target.get_input_embeddings()).weight, cast(nn.Linear, target.lm_head).weight)
     started = time.monotonic()
@@ -47,7 +49,7 @@ def train_offline(trainer: SpotTrainer, target: PreTrainedModel, responses: Iter
             progress = (time.monotonic() - started) / seconds
             if progress >= 1:
                 return trainer.evaluate()
-            trainer.learning_rate = trainer.config.learning_rate * (0.5 + 0.5 * math.cos(math.pi * progress))
+            trainer.learning_rate = learning_rate * (0.5 + 0.5 * math.cos(math.pi * progress))
             trainer.micro_step(batch)
     return trainer.evaluate()
 

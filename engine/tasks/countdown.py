@@ -115,8 +115,11 @@ class CountdownTask:
         self._config, self._seed, self._tokenizer = config, seed, tokenizer
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
+        """Every step has the same share of hard problems, as nearly as ``count`` allows, so that steps can be compared."""
         rng = Random(f"{self._seed}:{step}")
-        problems = [generate(rng, self._config.four_numbers) for _ in range(count)]
+        hard = int(count * self._config.four_numbers + rng.random())
+        problems = [generate(rng, 1.0 if index < hard else 0.0) for index in range(count)]
+        rng.shuffle(problems)
         return [Prompt(problem.prompt, self._tokens(problem), problem) for problem in problems]
 
     def reward(self, prompt: Prompt, response: str) -> float:

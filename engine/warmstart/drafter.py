@@ -1,39 +1,69 @@
-"""The first drafter of ``tiny``: trained on search traces, whose law the target has learned, and on the target's hidden states there."""
+"""The first drafter of ``tiny``: trained on search traces, whose law the target has learned, then on the target's own responses."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from engine.config import SpotConfig
+from engine.config import CountdownConfig, RolloutConfig, SpotConfig
 from engine.drafter.buffer import DataBuffer
 from engine.drafter.export import Card, write_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.offline import Response, train_offline
 from engine.drafter.trainer import Evaluation, SpotTrainer
 from engine.models.load import end_tokens, load_model, load_tokenizer
+from engine.rollout.base import Request, Sampling
+from engine.rollout.native.engine import NativeEngine
+from engine.tasks.countdown import CountdownTask
 from engine.warmstart.traces import examples
 
-LEARNING_RATE = 3e-3
+LEARNING_RATE, FINE_LEARNING_RATE = 3e-3, 1e-3
 UNROLL = 3
+OWN_SHARE = 0.5
+OWN_AT_ONCE = 256
 FOUR_NUMBERS, LONGEST = 0.3, 1000
 
 
-def train_drafter(target: Path, output: Path, minutes: float, seed: int) -> Evaluation:
-    """Writes a drafter folder; returns its held-out evaluation."""
+def train_drafter(target: Path, output: Path, minutes: float, seed: int, start_from: Drafter | None = None) -> Evaluation:
+    """Writes a drafter folder; returns its held-out evaluation. ``start_from`` skips the traces."""
     model, tokenizer = load_model(target, torch.float32), load_tokenizer(target)
     torch.manual_seed(seed)
-    drafter = Drafter(model.config)
+    drafter = start_from or Drafter(model.config)
     trainer = SpotTrainer(drafter, DataBuffer(2**29), SpotConfig(learning_rate=LEARNING_RATE, unroll=UNROLL), seed=seed)
-    (end,) = end_tokens(model, tokenizer)
-    evaluation = train_offline(trainer, model, _responses(tokenizer, end, seed), 60 * minutes)
+    ends = end_tokens(model, tokenizer)
+    seconds = 60 * minutes
+    if not start_from:
+        train_offline(trainer, model, _traces(tokenizer, ends, seed), seconds * (1 - OWN_SHARE), LEARNING_RATE)
+        seconds *= OWN_SHARE
+    evaluation = train_offline(trainer, model, _own_responses(model, tokenizer, ends, seed), seconds, FINE_LEARNING_RATE)
     weights = {name: tensor.to(torch.bfloat16) for name, tensor in trainer.weights().items()}
     write_drafter_folder(output, weights, model.config, Card(base_model="tiny", task="countdown", version=0))
     return evaluation
 
 
-def _responses(tokenizer: PreTrainedTokenizerBase, end: int, seed: int) -> Iterator[Response]:
+def _traces(tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int) -> Iterator[Response]:
     """Endless (prompt, response) token lists that the target has not been trained on."""
+    (end,) = ends
     for prompt, response in examples(seed + 10**9, FOUR_NUMBERS, LONGEST):
         yield tokenizer(prompt).input_ids, [*tokenizer(response).input_ids, end]
+
+
+def _own_responses(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int) -> Iterator[Response]:
+    """Endless responses of the target to fresh problems, at temperature 1."""
+    engine = NativeEngine(
+        model.config,
+        {name: weight.detach() for name, weight in model.named_parameters()},
+        rollout=RolloutConfig(max_batch=OWN_AT_ONCE),
+        speculation=None,
+        end_tokens=ends,
+        device=torch.device("cpu"),
+    )
+    task = CountdownTask(CountdownConfig(four_numbers=FOUR_NUMBERS), seed + 10**6, tokenizer)
+    step = 0
+    while True:
+        prompts = task.prompts(step, OWN_AT_ONCE)
+        requests = [Request(step * OWN_AT_ONCE + i, i, prompt.tokens) for i, prompt in enumerate(prompts)]
+        for completion in engine.generate(requests, Sampling(max_new_tokens=LONGEST, seed=seed)):
+            yield list(completion.request.prompt), list(completion.tokens)
+        step += 1

@@ -22,7 +22,7 @@ from backend.stack import Stack
 REPLAY = (sys.executable, str(Path(__file__).parents[1] / "replay_engine.py"))
 ASLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
 UNLUCKY = (sys.executable, "-c", "raise SystemExit('out of luck')")
-DEMO = (sys.executable, "-c", "from backend.demo import main; raise SystemExit(main(exit_after=True))")
+DEMO = (sys.executable, "-c", "from backend.demo import main; raise SystemExit(main(exit_after=True, seed=7))")
 KEYS = {"wall_s", "e2e_speedup", "rollout_share", "rollout_speedup", "reward_plain", "reward_tlt", "accept_length", "harvest"}
 
 
@@ -36,11 +36,17 @@ def states(home: Path) -> list[str]:
         return [run.state for run in session.query(Run)]
 
 
+def seeds(home: Path) -> list[int]:
+    with Database(Settings(home=home).database).read() as session:
+        return [run.seed for run in session.query(Run)]
+
+
 def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path) -> None:
     demo = start(tmp_path, REPLAY)
     output, _ = demo.communicate(timeout=300)
     assert demo.returncode == 0, output
     assert states(tmp_path) == ["succeeded", "succeeded"]
+    assert seeds(tmp_path) == [7, 7]
     assert "end-to-end speed-up" in output
     assert "/compare?runs=" in output
     last = output.splitlines()[-1]

@@ -21,7 +21,7 @@ def test_features_are_those_whose_logits_the_target_gives(target):
 
 
 def test_trains_on_all_responses_until_they_end(target, responses):
-    evaluation = train_offline(trainer := fresh(target), target, iter(responses * 4), seconds=600)
+    evaluation = train_offline(trainer := fresh(target), target, iter(responses * 4), seconds=600, learning_rate=3e-3)
     assert len(trainer.buffer) == 4 * len(responses)
     untrained = fresh(target)
     untrained.buffer = trainer.buffer
@@ -31,6 +31,6 @@ def test_trains_on_all_responses_until_they_end(target, responses):
 
 def test_time_ends_an_endless_stream(target, responses):
     trainer = fresh(target)
-    evaluation = train_offline(trainer, target, cycle(responses), seconds=1.0)
+    evaluation = train_offline(trainer, target, cycle(responses), seconds=1.0, learning_rate=3e-3)
     assert evaluation.positions > 0
     assert 0 <= trainer.learning_rate < trainer.config.learning_rate
