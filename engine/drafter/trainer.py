@@ -15,7 +15,7 @@ from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.recipe import Eagle, acceptance, top1_agreement
 
-EVALUATED_TOKENS = 2048
+EVALUATED_TOKENS = 1024
 
 
 @dataclass(frozen=True)
