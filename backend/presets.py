@@ -8,7 +8,7 @@ from engine.config import RunConfig
 DEMO: dict[str, Any] = {
     "seed": 1,
     "task": {"name": "countdown", "four_numbers": 0.25},
-    "algorithm": {"steps": 24, "prompts_per_step": 8, "group_size": 4, "learning_rate": 2e-5, "kl_coefficient": 0.0},
+    "algorithm": {"steps": 18, "prompts_per_step": 8, "group_size": 4, "learning_rate": 2e-5, "kl_coefficient": 0.0},
     "rollout": {"max_prompt_tokens": 64, "max_new_tokens": 1024},
     "drafter": {"spot": {"tokens_per_microbatch": 512}},
     "cluster": {"workers": 2},

@@ -148,13 +148,14 @@ class SpotConfig(Section):
 
     enabled: bool = True
     min_idle_workers: int = Field(1, ge=1, description="Idle workers needed before training starts")
-    learning_rate: float = Field(5e-4, gt=0, le=1)
+    learning_rate: float = Field(2e-4, gt=0, le=1)
     tokens_per_microbatch: int = Field(
         1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
     )
     unroll: int = Field(
         2, ge=1, le=8, description="Passes of a training step; from the second on the drafter sees its own features. 1 is EAGLE"
     )
+    passes: int = Field(4, ge=1, description="Times that a response is trained on, at most: more would be learned by heart")
     least_tokens: int = Field(16_384, ge=0, description="Tokens to train on at least: older responses make up for small steps")
     buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
 

@@ -47,7 +47,7 @@ class Spot:
 
     def train(self, should_stop: Callable[[], bool]) -> TrainingReport | None:
         """A session; None if there is nothing to train on yet."""
-        return self._trainer.train(should_stop) if self._buffer.mix() else None
+        return self._trainer.train(should_stop) if self._trainer.has_data else None
 
     def weights(self) -> Weights:
         """What the last session made of the published weights."""

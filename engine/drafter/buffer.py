@@ -17,9 +17,10 @@ HELD_OUT_EVERY = 8
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, H] in bfloat16,
-    which the last token has none of: the target need not have seen it."""
+    which the last token has none of: the target need not have seen it. Successive entries of one prompt have one ``group``."""
 
     id: int
+    group: int
     step: int
     tokens: Tensor
     prompt: int
@@ -36,8 +37,8 @@ class Entry:
 
     @property
     def held_out(self) -> bool:
-        """Every eighth entry is never trained on."""
-        return self.id % HELD_OUT_EVERY == 0
+        """Every eighth prompt's entries are never trained on; siblings are too alike to be divided."""
+        return self.group % HELD_OUT_EVERY == 0
 
     @property
     def bytes(self) -> int:
@@ -54,9 +55,16 @@ class DataBuffer:
         self.bytes = 0
         self._entries: deque[Entry] = deque()
         self._next = 0
+        self._group = -1
+        self._prompt: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def oldest(self) -> int:
+        """The id of the oldest entry; of the next one if there is none."""
+        return self._entries[0].id if self._entries else self._next
 
     def add(self, step: int, tokens: Sequence[int], prompt: int, features: Tensor) -> None:
         """Keeps a copy of one response of RL step ``step``; steps must not fall. ``features`` is [T - 1, H] for T tokens.
@@ -67,7 +75,9 @@ class DataBuffer:
             raise ValueError(f"{len(tokens)} tokens but {len(features)} features")
         if len(tokens) - prompt < 2:
             return
-        self._append(Entry(self._next, step, torch.tensor(tokens, dtype=torch.int64), prompt, _host(features)))
+        if tuple(tokens[:prompt]) != self._prompt:
+            self._group, self._prompt = self._group + 1, tuple(tokens[:prompt])
+        self._append(Entry(self._next, self._group, step, torch.tensor(tokens, dtype=torch.int64), prompt, _host(features)))
 
     def _append(self, entry: Entry) -> None:
         self._next = entry.id + 1
@@ -110,7 +120,8 @@ class DataBuffer:
 
     def save(self, path: Path) -> None:
         """Writes all entries to one safetensors file, aside and then renamed."""
-        index = {"next": self._next, "entries": [[entry.id, entry.step, entry.prompt, len(entry.tokens)] for entry in self._entries]}
+        entries = [[entry.id, entry.group, entry.step, entry.prompt, len(entry.tokens)] for entry in self._entries]
+        index = {"next": self._next, "group": self._group, "entries": entries}
         aside = path.with_suffix(".partial")
         tensors = {}
         if self._entries:
@@ -129,9 +140,9 @@ class DataBuffer:
             if lengths:
                 tokens = file.get_tensor("tokens").split(lengths)
                 features = file.get_tensor("features").split([length - 1 for length in lengths])
-                for (number, step, prompt, _), ids, hidden in zip(index["entries"], tokens, features, strict=True):
-                    self._append(Entry(number, step, ids.clone(), prompt, hidden.clone()))
-        self._next = index["next"]
+                for (number, group, step, prompt, _), ids, hidden in zip(index["entries"], tokens, features, strict=True):
+                    self._append(Entry(number, group, step, ids.clone(), prompt, hidden.clone()))
+        self._next, self._group = index["next"], index["group"]
 
 
 def _host(features: Tensor) -> Tensor:

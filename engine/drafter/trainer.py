@@ -1,5 +1,6 @@
 """Spot training of the drafter in micro-steps that can stop at any moment (TLT section 3). Knows nothing of who calls it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -10,12 +11,13 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from engine.config import SpotConfig
-from engine.drafter.buffer import DataBuffer
+from engine.drafter.buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.recipe import Eagle, acceptance, top1_agreement
 
 EVALUATED_TOKENS = 1024
+AVERAGING = 3
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class SpotTrainer:
         self.recipe = recipe or Eagle()
         self.optimizer = torch.optim.AdamW(drafter.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), fused=True)
         self._random = Random(seed)
+        self._uses: Counter[int] = Counter()  # tokens trained on, by entry
         self._embedding = self._head = torch.empty(0)
 
     def set_target(self, embedding: Tensor, head: Tensor) -> None:
@@ -71,29 +74,50 @@ class SpotTrainer:
         self.optimizer.param_groups[0]["lr"] = rate
 
     def train(self, should_stop: Callable[[], bool]) -> TrainingReport:
-        """Micro-steps until ``should_stop()``, asked after each of them, is true. None at all if the buffer has nothing to train on."""
+        """Micro-steps until ``should_stop()``, asked after each of them, is true, or there is nothing left to train on.
+
+        Leaves the average of the weights after each step, later ones counting more (Shamir and Zhang, arXiv 1212.1824): a few steps
+        on a few responses would else cost a good drafter more in noise than they teach it.
+        """
         before = self.evaluate()
+        average = [weight.detach().clone() for weight in self.drafter.parameters()]
         losses: list[float] = []
         tokens = 0
         for batch in self._batches():
             losses.append(self.micro_step(batch))
             tokens += batch.tokens.numel()
+            share = (AVERAGING + 1) / (len(losses) + AVERAGING)
+            torch._foreach_lerp_(average, [weight.detach() for weight in self.drafter.parameters()], share)
             if should_stop():
                 break
+        torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], average)
         after = self.evaluate()
         loss = sum(losses) / max(1, len(losses))
         return TrainingReport(len(losses), tokens, loss, before.agreement, after.agreement)
 
     def _batches(self) -> Iterator[MicroBatch]:
-        while self.buffer.mix():
+        while self._fresh():
             yield from self.one_pass()
 
+    @property
+    def has_data(self) -> bool:
+        """Whether there is something to train on."""
+        return bool(self._fresh())
+
+    def _fresh(self) -> list[Entry]:
+        """The buffer's mix, without what has been trained on ``config.passes`` times."""
+        return [entry for entry in self.buffer.mix() if self._uses[entry.id] <= (self.config.passes - 1) * entry.positions]
+
     def one_pass(self) -> Iterator[MicroBatch]:
-        """Micro-batches of the buffer's current mix, each entry once, in random order."""
+        """Micro-batches of the buffer's current mix, each entry once, in random order; see ``_fresh``."""
         bound = self.config.tokens_per_microbatch
-        segments = [segment for entry in self.buffer.mix() for segment in cut(entry, bound)]
+        self._uses = Counter({number: used for number, used in self._uses.items() if number >= self.buffer.oldest})
+        segments = [segment for entry in self._fresh() for segment in cut(entry, bound)]
         self._random.shuffle(segments)
-        yield from map(pack, rows(segments, bound))
+        for row in rows(segments, bound):
+            for segment in row:
+                self._uses[segment.entry.id] += len(segment)
+            yield pack(row)
 
     def micro_step(self, batch: MicroBatch) -> float:
         """One optimizer step; returns the mean loss before it. After the first of ``unroll`` passes the drafter sees its own
@@ -141,12 +165,18 @@ class SpotTrainer:
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: drafter, optimizer and the order of the data; the buffer saves itself."""
-        return {"drafter": self.weights(), "optimizer": self.optimizer.state_dict(), "random": self._random.getstate()}
+        return {
+            "drafter": self.weights(),
+            "optimizer": self.optimizer.state_dict(),
+            "random": self._random.getstate(),
+            "uses": dict(self._uses),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.drafter.load_state_dict(state["drafter"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._random.setstate(state["random"])
+        self._uses = Counter(state["uses"])
 
 
 def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:

@@ -56,6 +56,6 @@ def buffer(target: PreTrainedModel, responses: list[tuple[list[int], list[int]]]
 @pytest.fixture
 def trainer(target: Qwen2ForCausalLM, buffer: DataBuffer) -> SpotTrainer:
     torch.manual_seed(1)
-    trainer = SpotTrainer(Drafter(target.config), buffer, SpotConfig(learning_rate=3e-3, tokens_per_microbatch=256))
+    trainer = SpotTrainer(Drafter(target.config), buffer, SpotConfig(learning_rate=3e-3, tokens_per_microbatch=256, passes=100))
     trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
     return trainer

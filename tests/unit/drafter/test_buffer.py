@@ -1,14 +1,18 @@
+from itertools import count
+
 import pytest
 import torch
 
 from engine.drafter.buffer import HELD_OUT_EVERY, DataBuffer
 
 WIDTH, PROMPT = 4, 2
+unique = count()
 
 
-def add(buffer: DataBuffer, step: int, *lengths: int) -> None:
+def add(buffer: DataBuffer, step: int, *lengths: int, prompt: int | None = None) -> None:
+    """Responses of these lengths, each to a prompt of its own if none is given."""
     for length in lengths:
-        tokens = list(range(PROMPT + length))
+        tokens = [next(unique) if prompt is None else -prompt, *range(1, PROMPT + length)]
         buffer.add(step, tokens, PROMPT, torch.randn(len(tokens) - 1, WIDTH))
 
 
@@ -49,6 +53,15 @@ def test_small_steps_are_made_up_for_by_the_youngest_other_responses():
     assert mixed(buffer) == [(0, 61), (1, 10), (1, 30), (2, 40)]
     add(buffer, 3, 99)
     assert mixed(buffer) == [(3, 99)]
+
+
+def test_siblings_are_held_out_together():
+    buffer = DataBuffer(2**20)
+    for prompt in range(1, 25):
+        add(buffer, 0, 5, 6, 7, prompt=prompt)
+    held = {entry.tokens[0].item() for entry in buffer.held_out(10**6)}
+    trained = {entry.tokens[0].item() for entry in buffer.mix()}
+    assert (len(held), len(trained), held & trained) == (3, 21, set())
 
 
 def test_every_eighth_entry_is_held_out():

@@ -11,7 +11,7 @@ from engine.drafter.trainer import SpotTrainer
 
 def fresh(target) -> SpotTrainer:
     torch.manual_seed(1)
-    return SpotTrainer(Drafter(target.config), DataBuffer(2**24), SpotConfig(learning_rate=3e-3, tokens_per_microbatch=512))
+    return SpotTrainer(Drafter(target.config), DataBuffer(2**24), SpotConfig(learning_rate=3e-3, tokens_per_microbatch=512, passes=100))
 
 
 def test_features_are_those_whose_logits_the_target_gives(target):

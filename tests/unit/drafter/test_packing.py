@@ -10,7 +10,7 @@ from engine.drafter.packing import MicroBatch, Segment, cut, pack, rows
 def entry(length: int, prompt: int = 3, seed: int = 0) -> Entry:
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(48, (length,), generator=generator)
-    return Entry(seed, 0, tokens, prompt, torch.randn(length, 32, generator=generator).bfloat16())
+    return Entry(seed, seed, 0, tokens, prompt, torch.randn(length, 32, generator=generator).bfloat16())
 
 
 def whole(entry: Entry) -> Segment:
@@ -89,5 +89,5 @@ def test_buffer_entries_always_have_something_to_train_on():
     buffer = DataBuffer(2**20)
     for length in range(1, 6):
         for _ in range(9):
-            buffer.add(0, [1] * (3 + length), 3, torch.zeros(2 + length, 32))
+            buffer.add(0, [length] * (3 + length), 3, torch.zeros(2 + length, 32))
     assert all(pack([whole(one)]).trained.any() for one in buffer.mix())

@@ -79,6 +79,15 @@ def test_nothing_to_train_on(target):
     assert trainer.evaluate().positions == 0
 
 
+def test_a_response_is_used_a_few_times_only(trainer):
+    trainer.config = trainer.config.model_copy(update={"passes": 2})
+    tokens = sum(entry.positions for entry in trainer.buffer.mix())
+    assert trainer.has_data
+    report = trainer.train(lambda: False)
+    assert tokens < report.tokens <= 2 * tokens
+    assert not trainer.has_data
+
+
 def test_evaluation_of_a_perfect_drafter(trainer, monkeypatch):
     monkeypatch.setattr(SpotTrainer, "_predict", lambda _, batch, unroll: iter([(batch.targets[batch.trained].float(),) * 2] * unroll))
     evaluation = trainer.evaluate()
