@@ -10,7 +10,7 @@ from dashboard.charts.theme import GREEN, GREY, VERMILION, figure
 
 def held_out(sessions: Sequence[DrafterSession]) -> go.Figure:
     """Held-out loss before and after each training session; a filled dot was published to the engines, a cross was not."""
-    chart = figure("step", "held-out loss").update_layout(hovermode="closest")
+    chart = figure("step", "held-out agreement").update_layout(hovermode="closest")
     before = [session.held_out_before for session in sessions]
     steps = [session.step for session in sessions]
     line = {"color": GREY, "width": 1.5, "dash": "dot"}
