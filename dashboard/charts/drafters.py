@@ -9,7 +9,7 @@ from dashboard.charts.theme import GREEN, GREY, VERMILION, figure
 
 
 def held_out(sessions: Sequence[DrafterSession]) -> go.Figure:
-    """Held-out loss before and after each training session; a filled dot was published to the engines, a cross was not."""
+    """Held-out agreement before and after each training session; a filled dot was published to the engines, a cross was not."""
     chart = figure("step", "held-out agreement").update_layout(hovermode="closest")
     before = [session.held_out_before for session in sessions]
     steps = [session.step for session in sessions]

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from backend.database import Database
 from backend.home import announced
 from backend.jobs.processes import start_time
 from backend.models import Run
+from backend.parts import kill_sessions, sessions_below
 from backend.presets import preset
 from backend.settings import Settings
 from backend.stack import Stack
@@ -23,12 +26,30 @@ REPLAY = (sys.executable, str(Path(__file__).parents[1] / "replay_engine.py"))
 ASLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
 UNLUCKY = (sys.executable, "-c", "raise SystemExit('out of luck')")
 DEMO = (sys.executable, "-c", "from backend.demo import main; raise SystemExit(main(exit_after=True, seed=7))")
+Start = Callable[[Path, tuple[str, ...]], subprocess.Popen[str]]
 KEYS = {"wall_s", "e2e_speedup", "rollout_share", "rollout_speedup", "reward_plain", "reward_tlt", "accept_length", "harvest"}
 
 
-def start(home: Path, engine: tuple[str, ...]) -> subprocess.Popen[str]:
-    environment = os.environ | {"LONGTAIL_HOME": str(home), "LONGTAIL_ENGINE_COMMAND": json.dumps(engine)}
-    return subprocess.Popen(DEMO, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def heed_interrupts() -> None:
+    """Whatever started the tests may ignore SIGINT, as a shell does for jobs in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    demos: list[subprocess.Popen[str]] = []
+
+    def start_demo(home: Path, engine: tuple[str, ...]) -> subprocess.Popen[str]:
+        environment = os.environ | {"LONGTAIL_HOME": str(home), "LONGTAIL_ENGINE_COMMAND": json.dumps(engine)}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        demos.append(subprocess.Popen(DEMO, env=environment, preexec_fn=heed_interrupts, **pipes))
+        return demos[-1]
+
+    yield start_demo
+    for demo in demos:
+        kill_sessions(sessions_below(demo.pid) - {os.getsid(0)})
+        demo.kill()
+        demo.wait()
 
 
 def states(home: Path) -> list[str]:
@@ -41,7 +62,7 @@ def seeds(home: Path) -> list[int]:
         return [run.seed for run in session.query(Run)]
 
 
-def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path) -> None:
+def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path, start: Start) -> None:
     demo = start(tmp_path, REPLAY)
     output, _ = demo.communicate(timeout=300)
     assert demo.returncode == 0, output
@@ -59,7 +80,7 @@ def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path) -> None:
     assert announced(Settings(home=tmp_path)) is None
 
 
-def test_ctrl_c_cancels_the_runs_and_leaves_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_cancels_the_runs_and_leaves_nothing(tmp_path: Path, start: Start) -> None:
     demo = start(tmp_path, ASLEEP)
     deadline = time.monotonic() + 120
     while not (tmp_path / "longtail.db").exists() or "starting" not in states(tmp_path):
@@ -74,7 +95,7 @@ def test_ctrl_c_cancels_the_runs_and_leaves_nothing(tmp_path: Path) -> None:
     assert [start_time(pid) for pid, _ in noted["parts"]] == [None, None, None]
 
 
-def test_a_run_that_fails_fails_the_demo_and_says_why(tmp_path: Path) -> None:
+def test_a_run_that_fails_fails_the_demo_and_says_why(tmp_path: Path, start: Start) -> None:
     demo = start(tmp_path, UNLUCKY)
     output, _ = demo.communicate(timeout=300)
     assert demo.returncode == 1, output
@@ -88,7 +109,7 @@ def stack(tmp_path: Path) -> Stack:
     return Stack(tmp_path, port=0, dashboard=False, settings=Settings(engine_command=REPLAY))
 
 
-def test_a_stack_that_runs_already_is_used_and_left_running(stack: Stack) -> None:
+def test_a_stack_that_runs_already_is_used_and_left_running(stack: Stack, start: Start) -> None:
     with stack:
         demo = start(stack.settings.home, REPLAY)
         output, _ = demo.communicate(timeout=300)
