@@ -1,3 +1,4 @@
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from xdist.scheduler import LoadScopeScheduling
 # Speed is measured elsewhere: a busy machine must not fail a property.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+# A shell lets its background jobs ignore SIGINT, and processes inherit that: tests that send one need it heeded.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -30,11 +30,6 @@ Start = Callable[[Path, tuple[str, ...]], subprocess.Popen[str]]
 KEYS = {"wall_s", "e2e_speedup", "rollout_share", "rollout_speedup", "reward_plain", "reward_tlt", "accept_length", "harvest"}
 
 
-def heed_interrupts() -> None:
-    """Whatever started the tests may ignore SIGINT, as a shell does for jobs in the background."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.fixture
 def start() -> Iterator[Start]:
     demos: list[subprocess.Popen[str]] = []
@@ -42,7 +37,7 @@ def start() -> Iterator[Start]:
     def start_demo(home: Path, engine: tuple[str, ...]) -> subprocess.Popen[str]:
         environment = os.environ | {"LONGTAIL_HOME": str(home), "LONGTAIL_ENGINE_COMMAND": json.dumps(engine)}
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        demos.append(subprocess.Popen(DEMO, env=environment, preexec_fn=heed_interrupts, **pipes))
+        demos.append(subprocess.Popen(DEMO, env=environment, **pipes))
         return demos[-1]
 
     yield start_demo
@@ -83,7 +78,7 @@ def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path, start: Start) 
 def test_ctrl_c_cancels_the_runs_and_leaves_nothing(tmp_path: Path, start: Start) -> None:
     demo = start(tmp_path, ASLEEP)
     deadline = time.monotonic() + 120
-    while not (tmp_path / "longtail.db").exists() or "starting" not in states(tmp_path):
+    while announced(Settings(home=tmp_path)) is None or "starting" not in states(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.5)
     noted = announced(Settings(home=tmp_path))
