@@ -77,8 +77,8 @@ class WorkerGroup:
         shares = self._get(calls)
         if len({share.checksum for share in shares}) > 1:
             raise RuntimeError(f"step {step}: the workers hold different policy weights after the update")
-        slowest = [max(seconds) for seconds in zip(*((s.inference_seconds, s.update_seconds) for s in shares), strict=True)]
-        return Learning(shares[0].metrics, *slowest)
+        slowest = max(shares, key=lambda share: share.inference_seconds + share.update_seconds)
+        return Learning(shares[0].metrics, slowest.inference_seconds, slowest.update_seconds)
 
     def publish(self, rollout: Rollout) -> Published | None:
         """Loads what was trained in the tail into every engine if it is better on held-out responses; None if nothing was trained."""
