@@ -73,6 +73,11 @@ class AlgorithmConfig(Section):
     max_gradient_norm: float = Field(1.0, gt=0)
     tokens_per_microbatch: int = Field(2048, ge=1, description="Padded tokens in one forward and backward pass of a worker")
 
+    @property
+    def needs_inference(self) -> bool:
+        """Whether an update looks up log-probs of before: the reference's, or the policy's own when it is not the first of its step."""
+        return self.kl_coefficient > 0 or self.updates_per_step > 1
+
 
 class RolloutConfig(Section):
     engine: Literal["native"] = Field("native", description="Rollout engine")

@@ -34,7 +34,7 @@ class Bell:
         while not self._stopping:
             try:
                 ring_due(self._database, self._app)
-            except Exception:
+            except Exception:  # whatever fails, the outbox still has the message, and only this thread will ring for it
                 logger.exception("could not ring; trying again in %s s", self._sweep_seconds)
             self._wake.wait(self._sweep_seconds)
             self._wake.clear()

@@ -57,7 +57,7 @@ class JobWorker:
             return
         try:
             Supervisor(self._database, self._settings, claimed, self._stopping).run()
-        except Exception as error:
+        except Exception as error:  # the run must end with a reason, not hang until its lease runs out
             logger.exception("run %s: the supervisor failed", run_id)
             self._fail(claimed, error)
 
@@ -75,7 +75,7 @@ class JobWorker:
         while not self._stopping.is_set():
             try:
                 self._sweep()
-            except Exception:
+            except Exception:  # one bad sweep must not end the worker's signs of life, or its runs would be taken for lost
                 logger.exception("housekeeping failed; it goes on")
             self._stopping.wait(self._settings.sweep_seconds)
 

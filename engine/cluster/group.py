@@ -71,8 +71,7 @@ class WorkerGroup:
 
     def learn(self, step: int, rows: Sequence[Row]) -> Learning:
         """Inference, policy update, and the new weights into every engine. RuntimeError if the workers' weights come apart."""
-        kl = self._config.algorithm.kl_coefficient > 0
-        parts = balance([len(row.tokens) * (3 if row.teaches(kl) else 1) for row in rows], len(self._actors))
+        parts = balance([self._work(row) for row in rows], len(self._actors))
         calls = [actor.learn.remote([rows[index] for index in part], step) for actor, part in zip(self._actors, parts, strict=True)]
         shares = self._get(calls)
         if len({share.checksum for share in shares}) > 1:
@@ -109,6 +108,11 @@ class WorkerGroup:
         """Writes the policy, and the drafter if there is one, as folders into ``folder``; returns those."""
         folders: list[Path] = self._get(self._actors[0].export.remote(folder.absolute(), card))
         return folders
+
+    def _work(self, row: Row) -> int:
+        """What learning from a row costs, in tokens of a forward pass; a backward pass costs two of these."""
+        algorithm = self._config.algorithm
+        return len(row.tokens) * (algorithm.needs_inference + 3 * row.teaches(algorithm.kl_coefficient > 0))
 
     def _all(self, method: str, *arguments: Any) -> list[Any]:
         results: list[Any] = self._get([getattr(actor, method).remote(*arguments) for actor in self._actors])

@@ -66,7 +66,7 @@ class Learner:
 
         None without a reference and with one update a step: that update is on policy, so its own log-probs are the old ones.
         """
-        if self._reference is None and self._config.updates_per_step == 1:
+        if not self._config.needs_inference:
             return None
         found: dict[int, Inferred] = {}
         for batch in self._microbatches(rows):

@@ -74,7 +74,6 @@ class Drafter:
 
 
 @torch.no_grad()
-@torch.no_grad()
 def _copy(what: str, weights: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
     missing, unknown = sorted(views.keys() - weights.keys()), sorted(weights.keys() - views.keys())
     if missing or unknown:

@@ -1,9 +1,9 @@
 from itertools import islice
 
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2ForCausalLM
 
-from engine.models.tiny import character_tokenizer
+from engine.models.tiny import character_tokenizer, tiny_config
 from engine.warmstart.silence import silence
 from engine.warmstart.traces import examples
 
@@ -11,16 +11,7 @@ from engine.warmstart.traces import examples
 def test_only_tokens_of_traces_keep_their_probability() -> None:
     torch.manual_seed(0)
     tokenizer = character_tokenizer()
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-    )
-    model = Qwen2ForCausalLM(config)
+    model = Qwen2ForCausalLM(tiny_config(len(tokenizer)))
     used = torch.tensor([*tokenizer("0123456789 +-*=:,x!?~\n").input_ids, tokenizer.eos_token_id])
     before = model.model.embed_tokens.weight[used].clone()
     silence(model, tokenizer, examples(0, 0.3, 300))
