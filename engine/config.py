@@ -84,38 +84,60 @@ class RolloutConfig(Section):
     temperature: float = Field(1.0, ge=0, le=10, description="0 is greedy")
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0, description="0 is off")
+    min_p: float = Field(0.0, ge=0, lt=1, description="Drop tokens less likely than this share of the likeliest one; 0 is off")
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), description="Strings that end a response")
     max_prompt_tokens: int = Field(256, ge=1, description="A longer prompt is an error, never cut")
     max_new_tokens: int = Field(1024, ge=1, description="Length limit of a response")
     max_batch: int = Field(64, ge=1, le=4096, description="Requests that one worker decodes at once")
 
 
+DrafterName = Literal["none", "eagle", "ngram"]
+
+
 class StrategyConfig(Section):
     """One speculative strategy: depth drafted levels, top_k branches a level, verify drafted tokens checked in one target pass."""
 
+    drafter: Literal["eagle", "ngram"] = Field("eagle", description="eagle: the learned drafter; ngram: what siblings wrote before")
     depth: int = Field(ge=1, le=32)
-    top_k: Literal[1] = 1
-    verify: int = Field(ge=1, le=32)
+    top_k: int = Field(1, ge=1, le=16, description="1 is a chain; more is a tree")
+    verify: int = Field(ge=1, le=128)
 
     @model_validator(mode="after")
-    def _chain(self) -> "StrategyConfig":
-        if self.verify > self.depth:
-            raise ValueError(f"verify={self.verify} exceeds the {self.depth} tokens that a chain of depth {self.depth} drafts")
+    def _enough_drafts(self) -> "StrategyConfig":
+        if self.drafter == "ngram" and self.top_k > 1:
+            raise ValueError(f"ngram drafts are chains: top_k={self.top_k} must be 1")
+        drafted = self.depth if self.top_k == 1 else self.top_k + (self.depth - 1) * self.top_k**2
+        if self.verify > drafted:
+            raise ValueError(f"verify={self.verify} exceeds the {drafted} tokens that depth {self.depth} and top_k {self.top_k} draft")
         return self
 
 
 class BegConfig(Section):
-    """BEG-MAB, Algorithm 1 of TLT. Bucket i starts at thresholds[i] and uses the i-th largest group of equal ``verify``, and off."""
+    """BEG-MAB, Algorithm 1 of TLT. Bucket i starts at thresholds[i] and uses the i-th largest group of equal ``verify``."""
 
     name: Literal["beg"] = "beg"
     epsilon: float = Field(0.1, ge=0, le=1, description="Share of decode steps that explore")
     window: int = Field(64, ge=1, description="Recent measurements kept for each strategy")
-    thresholds: tuple[int, ...] = Field((1, 3, 9), description="Smallest batch size of each bucket, rising, the first is 1")
+    thresholds: tuple[int, ...] | None = Field(
+        None, description="Smallest batch size of each bucket, rising, the first is 1; null doubles from bucket to bucket: 1, 2, 4 ..."
+    )
+    off_arm: bool = Field(True, description="Plain decoding is one more arm of every bucket; false is Algorithm 1 to the letter")
 
     @model_validator(mode="after")
     def _rising(self) -> "BegConfig":
-        if not self.thresholds or self.thresholds[0] != 1 or list(self.thresholds) != sorted(set(self.thresholds)):
+        bounds = self.thresholds
+        if bounds is not None and (not bounds or bounds[0] != 1 or list(bounds) != sorted(set(bounds))):
             raise ValueError("thresholds must start with 1 and rise, such as [1, 3, 9]")
         return self
+
+
+class GoodputConfig(Section):
+    """Most tokens per second, by measured step times and acceptance by draft position; plain decoding is an arm like any other."""
+
+    name: Literal["goodput"] = "goodput"
+    memory: int = Field(4096, ge=16, description="Drafts after which an observation of acceptance counts 1/e")
+    widen: float = Field(0.25, ge=0, le=1, description="What a weight update leaves of the certainty about acceptance")
+    interval: int = Field(8, ge=1, description="Decode steps between decisions at one batch size")
 
 
 class FixedConfig(Section):
@@ -124,23 +146,33 @@ class FixedConfig(Section):
     name: Literal["fixed"] = "fixed"
 
 
-TunerConfig = Annotated[BegConfig | FixedConfig, Field(discriminator="name")]
+TunerConfig = Annotated[BegConfig | GoodputConfig | FixedConfig, Field(discriminator="name")]
 
 
 def _default_strategies() -> tuple[StrategyConfig, ...]:
     return tuple(StrategyConfig(depth=verify, verify=verify) for verify in (6, 3, 2))
 
 
+class SuffixConfig(Section):
+    """The model-free drafter: what siblings of a prompt wrote, in this step and in earlier ones."""
+
+    enabled: bool = Field(True, description="Draft a request from its siblings' text where that matches well")
+    memory_bytes: int = Field(64 * 2**20, ge=2**16, description="Host memory for remembered responses, per worker; oldest prompts go first")
+
+
 class SpeculationConfig(Section):
     enabled: bool = Field(True, description="The one switch: false runs stock decoding and no drafter at all (the plain baseline)")
-    threshold: int = Field(32, ge=1, description="Speculate only while a worker runs at most this many requests")
+    threshold: int = Field(64, ge=1, description="Speculation starts once a worker runs at most this many requests")
+    hysteresis: float = Field(0.25, ge=0, le=10, description="It stops above threshold * (1 + hysteresis) requests only")
     strategies: tuple[StrategyConfig, ...] = Field(default_factory=_default_strategies, min_length=1)
-    tuner: TunerConfig = Field(default_factory=BegConfig)
+    tuner: TunerConfig = Field(default_factory=GoodputConfig)
+    suffix: SuffixConfig = Field(default_factory=SuffixConfig)
+    tail_requests: int = Field(4, ge=0, description="With at most this many requests left, finish the longest first; 0 is off")
 
     @model_validator(mode="after")
     def _a_group_for_each_bucket(self) -> "SpeculationConfig":
         groups = len({strategy.verify for strategy in self.strategies})
-        if isinstance(self.tuner, BegConfig) and groups != len(self.tuner.thresholds):
+        if isinstance(self.tuner, BegConfig) and self.tuner.thresholds is not None and groups != len(self.tuner.thresholds):
             raise ValueError(
                 f"tuner beg needs as many thresholds as there are distinct values of verify: "
                 f"{len(self.tuner.thresholds)} thresholds, {groups} values"

@@ -79,7 +79,9 @@ def _requests(config: RunConfig, step: int, prompts: Sequence[Prompt]) -> list[R
 
 def _sampling(config: RunConfig) -> Sampling:
     rollout = config.rollout
-    return Sampling(rollout.temperature, rollout.top_p, rollout.top_k, rollout.max_new_tokens, config.seed)
+    return Sampling(
+        rollout.temperature, rollout.top_p, rollout.top_k, rollout.max_new_tokens, config.seed, min_p=rollout.min_p, stop=rollout.stop
+    )
 
 
 def _rows(config: RunConfig, rollout: Rollout, rewards: Sequence[float]) -> list[Row]:

@@ -2,50 +2,66 @@
 
 import os
 import platform
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.config import CountdownConfig, FixedConfig, RolloutConfig, SpeculationConfig, StrategyConfig
+from engine.config import CountdownConfig, FixedConfig, RolloutConfig, SpeculationConfig, StrategyConfig, SuffixConfig
 from engine.drafter.export import load_drafter_folder
+from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
 from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
+from engine.rollout.native.layer import packing_pays
 from engine.tasks.countdown import CountdownTask
 
 
 @dataclass
 class Bed:
-    """A model with its drafter on one CPU thread or one GPU."""
+    """A model with its drafter on one CPU thread or one GPU. ``dtype`` None: bfloat16 where the hardware multiplies it and the model
+    is large enough to gain by it, else float32."""
 
     model_name: str
+    dtype: torch.dtype | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
     def __post_init__(self) -> None:
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
         folder = resolve(self.model_name)
-        self.model: PreTrainedModel = load_model(folder, torch.float32).to(self.device)  # type: ignore[arg-type]
+        if self.dtype is None:
+            fast = self.device.type == "cuda" or packing_pays()
+            self.dtype = torch.bfloat16 if fast and self.model_name != "tiny" else torch.float32
+        self.model: PreTrainedModel = load_model(folder, self.dtype).to(self.device)  # type: ignore[arg-type]
         self.tokenizer = load_tokenizer(folder)
         self.end_tokens = end_tokens(self.model, self.tokenizer)
         drafter = resolve_drafter("builtin", self.model_name)
         assert drafter is not None, "benchmarks run on built-in models, which have drafters"
         self.drafter_folder: Path = drafter
 
-    def engine(self, speculation: SpeculationConfig | None, max_batch: int = 64) -> NativeEngine:
-        """A fresh engine; plain if ``speculation`` is None."""
+    def engine(
+        self, speculation: SpeculationConfig | None, max_batch: int = 64, drafter: Mapping[str, Tensor] | None = None
+    ) -> NativeEngine:
+        """A fresh engine; plain if ``speculation`` is None. ``drafter``: other weights than those of the model's drafter."""
+        trained = load_drafter_folder(self.drafter_folder, self.model.config) if speculation and drafter is None else drafter
         return NativeEngine(
             self.model.config,
             {name: weight.detach() for name, weight in self.model.named_parameters()},
             rollout=RolloutConfig(max_batch=max_batch),
             speculation=speculation,
-            drafter_weights=load_drafter_folder(self.drafter_folder, self.model.config) if speculation else None,
+            drafter_weights=trained,
             end_tokens=self.end_tokens,
             device=self.device,
+            dtype=self.dtype or torch.float32,
+            costs=home() / "costs",
         )
 
     def requests(self, count: int, group_size: int = 1, seed: int = 0) -> list[Request]:
@@ -57,6 +73,7 @@ class Bed:
         """Machine and model, for the JSON."""
         return {
             "model": self.model_name,
+            "dtype": str(self.dtype).removeprefix("torch."),
             "parameters": sum(weight.numel() for weight in self.model.parameters()),
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else platform.processor() or platform.machine(),
             "cores": os.cpu_count(),
@@ -65,9 +82,11 @@ class Bed:
         }
 
 
-def fixed(depth: int) -> SpeculationConfig:
-    """Always a chain of ``depth`` drafts, at every batch size."""
-    return SpeculationConfig(threshold=4096, strategies=(StrategyConfig(depth=depth, verify=depth),), tuner=FixedConfig())
+def fixed(depth: int, top_k: int = 1, verify: int | None = None, drafter: Literal["eagle", "ngram"] = "eagle") -> SpeculationConfig:
+    """Always one strategy, at every batch size, without suffix drafts but for ``ngram``."""
+    strategy = StrategyConfig(drafter=drafter, depth=depth, top_k=top_k, verify=verify or depth)
+    suffix = SuffixConfig(enabled=drafter == "ngram")
+    return SpeculationConfig(threshold=4096, strategies=(strategy,), tuner=FixedConfig(), suffix=suffix)
 
 
 def timed(engine: NativeEngine, requests: list[Request], sampling: Sampling) -> tuple[list[Completion], RolloutStatistics]:
@@ -75,6 +94,24 @@ def timed(engine: NativeEngine, requests: list[Request], sampling: Sampling) -> 
     engine.take_statistics()
     completions = engine.generate(requests, sampling)
     return completions, engine.take_statistics()
+
+
+class _DrainedError(Exception):
+    """The batch is not full any more."""
+
+
+def full_batch_rate(engine: NativeEngine, requests: list[Request], sampling: Sampling, batch: int) -> float:
+    """Tokens per second as long as ``batch`` requests run; ``engine`` admits no more at once, and there are more ``requests``."""
+
+    def stop(_: Completion) -> None:
+        if engine.running < batch:
+            raise _DrainedError
+
+    engine.take_statistics()
+    began = time.perf_counter()
+    with suppress(_DrainedError):
+        engine.generate(requests, sampling, stop)
+    return engine.take_statistics().tokens / (time.perf_counter() - began)
 
 
 def ratio(pairs: list[tuple[float, float]]) -> float:

@@ -15,6 +15,7 @@ from engine.cluster.spot import Spot
 from engine.config import RunConfig
 from engine.drafter.export import Card, write_drafter_folder
 from engine.drafter.trainer import TrainingReport
+from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
 from engine.policy.batch import Row
 from engine.policy.learner import Learner
@@ -77,6 +78,8 @@ class Worker:
             dtype=getattr(torch, config.model.dtype),
             seed=config.seed + rank,
             keep_features=config.speculation.enabled and config.drafter.spot.enabled,
+            costs=home() / "costs",
+            decode=lambda tokens: str(self._tokenizer.decode(tokens)),
         )
         self._target_version = self._drafter_version = 0
         self._halt = threading.Event()
@@ -120,8 +123,8 @@ class Worker:
         """Writes this worker's part of the resume unit; the policy, equal everywhere, is rank 0's to write."""
         if self.rank == 0:
             torch.save(self.learner.state(), folder / "policy.pt")
-        tuner = self.engine.tuner.state() if self.engine.tuner else None
-        versions = {"target": self._target_version, "drafter": self._drafter_version, "tuner": tuner}
+        learnt = self.engine.speculator.state() if self.engine.speculator else None
+        versions = {"target": self._target_version, "drafter": self._drafter_version, "speculation": learnt}
         (folder / f"engine_{self.rank}.json").write_text(json.dumps(versions), encoding="utf-8")
         if self.spot:
             self.spot.save(folder / f"spot_{self.rank}")
@@ -132,11 +135,11 @@ class Worker:
         rank = self.rank if (folder / f"engine_{self.rank}.json").exists() else 0
         versions = json.loads((folder / f"engine_{rank}.json").read_text(encoding="utf-8"))
         self._load_target(versions["target"])
-        if self.engine.tuner and versions["tuner"]:
-            self.engine.tuner.load_state(versions["tuner"])
         if self.spot:
             self.spot.load(folder / f"spot_{rank}")
             self._load_drafter(self.spot.published, versions["drafter"])
+        if self.engine.speculator and versions["speculation"]:
+            self.engine.speculator.load_state(versions["speculation"])
         return self._drafter_version
 
     def export(self, folder: Path, card: Card) -> list[Path]:

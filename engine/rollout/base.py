@@ -12,13 +12,16 @@ from engine.events import ArmStatistics
 
 @dataclass(frozen=True)
 class Sampling:
-    """Temperature 0 is greedy. top_p 1 and top_k 0 are off. ``seed`` makes a rollout reproducible."""
+    """Temperature 0 is greedy. top_p 1, top_k 0 and min_p 0 are off. A response ends with the token that completes one of the ``stop``
+    strings. ``seed`` makes a rollout reproducible."""
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     max_new_tokens: int = 1024
     seed: int = 0
+    min_p: float = 0.0
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Completion:
 
 @dataclass
 class RolloutStatistics:
-    """Totals since the last ``take_statistics``. Lists are indexed by draft position."""
+    """Totals since the last ``take_statistics``. Lists are indexed by draft position; ``alarms`` are (code, message)."""
 
     seconds: float = 0.0
     decode_steps: int = 0
@@ -55,6 +58,7 @@ class RolloutStatistics:
     drafted_by_position: list[int] = field(default_factory=list)
     accepted_by_position: list[int] = field(default_factory=list)
     arms: list[ArmStatistics] = field(default_factory=list)
+    alarms: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
@@ -65,6 +69,7 @@ class RolloutStatistics:
         self.speculative_tokens += other.speculative_tokens
         self.drafted_by_position = _sums(self.drafted_by_position, other.drafted_by_position)
         self.accepted_by_position = _sums(self.accepted_by_position, other.accepted_by_position)
+        self.alarms += other.alarms
         arms = {(arm.bucket, arm.strategy): arm for arm in self.arms}
         for arm in other.arms:
             mine = arms.get((arm.bucket, arm.strategy))

@@ -10,43 +10,49 @@ from typing import Any
 from engine.config import BegConfig
 from engine.events import ArmStatistics
 from engine.speculation.arms import ArmCounts
-from engine.speculation.strategy import OFF, Strategy
+from engine.speculation.strategy import OFF, Context, Strategy
 
 
 class BegTuner:
     """Algorithm 1, with what it leaves open settled as follows.
 
-    Bucket i holds the strategies of the i-th largest ``verify``, and one arm more: OFF, plain decoding. OFF has rewards of its own
-    in every bucket. An arm that was never measured comes first. As in Algorithm 1, the rewards (tokens per second) of all batch
-    sizes of a bucket share one window. Its accept lengths A_s decide nothing; ``take_arms`` reports their totals.
+    Bucket i holds the strategies of the i-th largest ``verify`` and, unless ``off_arm`` is false, one arm more: OFF, with rewards of
+    its own in every bucket. An arm that was never measured comes first. As in Algorithm 1, the rewards (tokens per second) of all
+    batch sizes of a bucket share one window. Its accept lengths A_s decide nothing; ``take_arms`` reports their totals. A bucket
+    whose drafters all fail decodes plainly, unmeasured.
     """
 
     def __init__(self, strategies: Sequence[Strategy], config: BegConfig, rng: random.Random) -> None:
-        """ValueError unless there is a threshold for each distinct ``verify``."""
+        """ValueError unless there is a threshold for each distinct ``verify``, or no thresholds at all."""
         groups = sorted({strategy.verify for strategy in strategies}, reverse=True)
-        self._thresholds = config.thresholds
+        self._thresholds = config.thresholds or tuple(2**index for index in range(len(groups)))
         self._epsilon = config.epsilon
         self._window = config.window
         self._rng = rng
         self._counts = ArmCounts()
+        off = (OFF,) if config.off_arm else ()
         self._rewards: list[dict[Strategy, deque[float]]] = [
-            {arm: deque(maxlen=config.window) for arm in (*(s for s in strategies if s.verify == verify), OFF)}
-            for _, verify in zip(config.thresholds, groups, strict=True)
+            {arm: deque(maxlen=config.window) for arm in (*(s for s in strategies if s.verify == verify), *off)}
+            for _, verify in zip(self._thresholds, groups, strict=True)
         ]
 
-    def select(self, batch: int) -> Strategy:
-        rewards = self._rewards[self._bucket(batch)]
-        for arm, measured in rewards.items():
-            if not measured:
+    def select(self, context: Context) -> Strategy:
+        bucket = self._rewards[self._bucket(context.batch)]
+        arms = [arm for arm in bucket if arm.drafter in context.drafters]
+        for arm in arms:
+            if not bucket[arm]:
                 return arm
+        if len(arms) < 2:
+            return arms[0] if arms else OFF
         if self._rng.random() < self._epsilon:
-            return self._rng.choice(list(rewards))
-        return max(rewards, key=lambda arm: median(rewards[arm]))
+            return self._rng.choice(arms)
+        return max(arms, key=lambda arm: median(bucket[arm]))
 
-    def record(self, strategy: Strategy, batch: int, accepted: Sequence[int], elapsed: float) -> None:
-        bucket = self._bucket(batch)
+    def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
+        bucket, batch = self._bucket(context.batch), context.batch
         accept_length = sum(accepted) / batch + 1
-        self._rewards[bucket][strategy].append(accept_length * batch / elapsed)
+        if strategy in self._rewards[bucket]:
+            self._rewards[bucket][strategy].append(accept_length * batch / elapsed)
         self._counts.add(self._thresholds[bucket], strategy, accepted, elapsed)
 
     def take_arms(self) -> list[ArmStatistics]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from engine.events import ArmStatistics
 from engine.speculation.arms import ArmCounts
-from engine.speculation.strategy import Strategy
+from engine.speculation.strategy import OFF, Context, Strategy
 
 
 class FixedTuner:
@@ -15,10 +15,10 @@ class FixedTuner:
         self._strategy = strategy
         self._counts = ArmCounts()
 
-    def select(self, batch: int) -> Strategy:  # noqa: ARG002
-        return self._strategy
+    def select(self, context: Context) -> Strategy:
+        return self._strategy if self._strategy.drafter in context.drafters else OFF
 
-    def record(self, strategy: Strategy, batch: int, accepted: Sequence[int], elapsed: float) -> None:  # noqa: ARG002
+    def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:  # noqa: ARG002
         self._counts.add(1, strategy, accepted, elapsed)
 
     def take_arms(self) -> list[ArmStatistics]:

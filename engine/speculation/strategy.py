@@ -1,29 +1,44 @@
-"""What a decode step may do: plain decoding, or a draft of a given shape."""
+"""What a decode step may do: plain decoding, or a draft of a given shape; and what the choice rests on."""
 
+from collections.abc import Set
 from dataclasses import dataclass
-from typing import Literal
 
-from engine.config import StrategyConfig
+from engine.config import DrafterName, StrategyConfig
+
+ALL_DRAFTERS: Set[DrafterName] = frozenset(("none", "eagle", "ngram"))
 
 
 @dataclass(frozen=True)
 class Strategy:
     """(draft_depth, top_k, tokens_to_verify) of TLT section 4, and who drafts.
 
-    Only the ``verify`` best drafted tokens reach the target. In a chain (top_k 1) these are the first, so no more are drafted.
+    The drafter proposes ``top_k`` branches a level, ``depth`` levels deep; the ``verify`` nodes of highest path probability go to
+    the target. A chain (top_k 1) has one node a level. ``ngram`` drafts are chains and may be shorter than ``verify``.
     """
 
-    drafter: Literal["none", "eagle"]
+    drafter: DrafterName
     depth: int
     top_k: int
     verify: int
 
     @classmethod
-    def eagle(cls, config: StrategyConfig) -> "Strategy":
-        return cls("eagle", config.depth, config.top_k, config.verify)
+    def of(cls, config: StrategyConfig) -> "Strategy":
+        return cls(config.drafter, config.depth, config.top_k, config.verify)
 
     def __str__(self) -> str:
         return "off" if self.drafter == "none" else f"{self.drafter} d{self.depth} k{self.top_k} v{self.verify}"
 
 
 OFF = Strategy("none", 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Context:
+    """A decode step to come: ``batch`` running requests of ``length`` known tokens on average, the versions of the weights, and the
+    drafters that can be asked now (always with "none")."""
+
+    batch: int
+    length: float = 0.0
+    target_version: int = 0
+    drafter_version: int = 0
+    drafters: Set[DrafterName] = ALL_DRAFTERS

@@ -1,22 +1,18 @@
 """The tuner chooses each decode step's strategy and learns from what the step brought."""
 
-import random
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from engine.config import BegConfig, SpeculationConfig
 from engine.events import ArmStatistics
-from engine.speculation.beg import BegTuner
-from engine.speculation.fixed import FixedTuner
-from engine.speculation.strategy import Strategy
+from engine.speculation.strategy import Context, Strategy
 
 
 class Tuner(Protocol):
-    def select(self, batch: int) -> Strategy:
-        """The strategy for a decode step of ``batch`` requests."""
+    def select(self, context: Context) -> Strategy:
+        """The strategy for the next decode step; its drafter is one of ``context.drafters``."""
         ...
 
-    def record(self, strategy: Strategy, batch: int, accepted: Sequence[int], elapsed: float) -> None:
+    def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
         """A step took ``elapsed`` seconds and brought request i ``accepted[i]`` tokens besides the target's own one."""
         ...
 
@@ -29,11 +25,3 @@ class Tuner(Protocol):
         ...
 
     def load_state(self, state: dict[str, Any]) -> None: ...
-
-
-def build_tuner(config: SpeculationConfig, seed: int) -> Tuner:
-    """The configured tuner; ``seed`` makes its exploration reproducible."""
-    strategies = [Strategy.eagle(strategy) for strategy in config.strategies]
-    if isinstance(config.tuner, BegConfig):
-        return BegTuner(strategies, config.tuner, random.Random(seed))
-    return FixedTuner(strategies[0])

@@ -2,19 +2,26 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.config import RolloutConfig, SpeculationConfig
+from engine.config import GoodputConfig, RolloutConfig, SpeculationConfig
 from engine.errors import DataError, ModelError
 from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
-from engine.rollout.native.runner import Runner
+from engine.rollout.native.architecture import Architecture
+from engine.rollout.native.costs import cost_table
+from engine.rollout.native.drafting import scratch
+from engine.rollout.native.runner import Drawn, Runner
 from engine.rollout.native.sampling import Law
-from engine.rollout.native.scheduler import Response, Scheduler
-from engine.speculation.strategy import OFF, Strategy
-from engine.speculation.tuner import Tuner, build_tuner
+from engine.rollout.native.scheduler import Ends, Response, Scheduler
+from engine.speculation.cost import CostTable
+from engine.speculation.speculator import Plan, Speculator
+from engine.speculation.strategy import OFF, Context, Strategy
+
+PLAIN = Plan(Context(0))
 
 
 class NativeEngine:
@@ -37,16 +44,23 @@ class NativeEngine:
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
         keep_features: bool = False,
+        decode: Callable[[list[int]], str] | None = None,
+        costs: Path | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """ModelError if the model is not supported or weights do not fit. ``seed`` is the tuner's; each generation has its own.
-        ``keep_features`` (with speculation only) is for ``take_features``."""
+        ``keep_features`` (with speculation only) is for ``take_features``. ``decode`` makes text of tokens, for stop strings; ``costs``
+        is the folder where measured step times are kept for the tuner goodput; without it the tuner starts from a guess."""
         self._runner = Runner(config, torch.empty(0, device=device, dtype=dtype), drafting=speculation is not None)
-        self._rollout, self._end_tokens, self._clock = rollout, end_tokens, clock
+        self._rollout, self._clock = rollout, clock
+        self._end_tokens, self._decode_tokens = end_tokens, decode
         self._vocabulary, self._device = config.vocab_size, device
-        self._threshold = speculation.threshold if speculation else 0
-        self._deepest = max(strategy.verify for strategy in speculation.strategies) if speculation else 0
-        self.tuner: Tuner | None = build_tuner(speculation, seed) if speculation else None
+        strategies = [Strategy.of(strategy) for strategy in speculation.strategies] if speculation else []
+        if any(strategy.top_k > config.vocab_size for strategy in strategies):
+            raise ModelError(f"a strategy's top_k exceeds the vocabulary of {config.vocab_size} tokens")
+        self._deepest = max((strategy.verify for strategy in strategies), default=0)
+        self._scratch = max(map(scratch, strategies), default=0)
+        self.speculator: Speculator | None = None
         self._keep_features = keep_features
         self._features: dict[int, Tensor] = {}
         self._drafter_loaded = False
@@ -54,6 +68,8 @@ class NativeEngine:
         self._scheduler = Scheduler([], 0)
         self._statistics = self._no_statistics()
         self.load_target(target_weights, 0)
+        if speculation:
+            self.speculator = Speculator(speculation, seed, self._costs(config, speculation, costs) if costs else None)
         if drafter_weights is not None:
             self.load_drafter(drafter_weights, 0)
 
@@ -69,13 +85,16 @@ class NativeEngine:
         """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long."""
         began = self._clock()
         longest = self._longest_prompt(requests)
+        ends = Ends(self._end_tokens, sampling.stop, self._decode_tokens)
         responses = [Response(request) for request in requests]
         self._scheduler = Scheduler(responses, self._rollout.max_batch)
-        self._runner.reserve(min(self._rollout.max_batch, len(requests)), longest + sampling.max_new_tokens + self._deepest)
+        self._runner.reserve(min(self._rollout.max_batch, len(requests)), longest + sampling.max_new_tokens + self._scratch)
+        if self.speculator:
+            self.speculator.begin(sampling.max_new_tokens)
         law = Law(sampling, self._vocabulary, self._device)
         while self._scheduler.unfinished:
             self._admit()
-            for response in self._step(law, sampling.max_new_tokens):
+            for response in self._step(law, ends, sampling.max_new_tokens):
                 if on_finish:
                     on_finish(self._completion(response))
         self._statistics.seconds += self._clock() - began
@@ -85,13 +104,16 @@ class NativeEngine:
         """See RolloutEngine. ModelError, and nothing changed, if the weights do not fit."""
         self._runner.target.load(weights)
         self._target_version = version
+        if self.speculator:
+            self.speculator.loaded("target", version)
 
     def load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
         """See RolloutEngine. ModelError, and nothing changed, if the weights do not fit or speculation is off."""
-        if not self._runner.drafter:
+        if not self._runner.drafter or not self.speculator:
             raise ModelError("this engine was made without speculation, so it cannot load a drafter")
         self._runner.drafter.load(weights)
         self._drafter_loaded, self._drafter_version = True, version
+        self.speculator.loaded("drafter", version)
 
     def take_features(self) -> dict[int, Tensor]:
         taken, self._features = self._features, {}
@@ -106,7 +128,9 @@ class NativeEngine:
     def take_statistics(self) -> RolloutStatistics:
         """See RolloutEngine. Draft positions count verified drafts; tokens and arms count what was kept (none after an end token)."""
         taken, self._statistics = self._statistics, self._no_statistics()
-        taken.arms = self.tuner.take_arms() if self.tuner else []
+        if self.speculator:
+            taken.arms = self.speculator.tuner.take_arms()
+            taken.alarms = [(notice.code, notice.message) for notice in self.speculator.take_alarms()]
         return taken
 
     def _admit(self) -> None:
@@ -117,45 +141,62 @@ class NativeEngine:
             prompt = len(running[target].request.prompt)
             self._runner.cache.copy(source, target, prompt)
             running[target].drafted = max(0, min(running[source].drafted, prompt - 2))
+        if self.speculator:
+            for response in running[slots.start : slots.stop + len(copies)]:
+                self.speculator.admit(response.id, response.request.prompt)
 
-    def _step(self, law: Law, limit: int) -> list[Response]:
+    def _step(self, law: Law, ends: Ends, limit: int) -> list[Response]:
         """Decodes one step of every running request; returns those that finished."""
         batch, began = list(self._scheduler.running), self._clock()
-        tuner = self._tuner_for(batch)
-        strategy = tuner.select(len(batch)) if tuner else OFF
-        drawn = self._runner.decode(batch, law, strategy.verify)
-        kept = [response.extend(*new, self._end_tokens, limit) for response, new in zip(batch, drawn, strict=True)]
-        if tuner:
-            tuner.record(strategy, len(batch), [tokens - 1 for tokens in kept], self._clock() - began)
-        self._count(strategy, [len(tokens) - 1 for tokens, _ in drawn], kept)
+        plan = self.speculator.plan(batch, self._can_draft(batch)) if self.speculator else PLAIN
+        drawn = self._runner.decode(batch, law, plan)
+        kept = [response.extend(new.tokens, new.logprobs, ends, limit) for response, new in zip(batch, drawn, strict=True)]
+        self._count(plan, drawn, kept)
+        finished = [(slot, response) for slot, response in enumerate(batch) if response.finish]
         if self._keep_features:
-            finished = [(slot, response) for slot, response in enumerate(batch) if response.finish]
             self._features |= {
                 response.request.id: self._runner.cache.features_of(slot, response.length - 1) for slot, response in finished
             }
         for source, target in self._scheduler.retire():
             self._runner.cache.copy(source, target, self._scheduler.running[target].length)
-        return [response for response in batch if response.finish]
+        if self.speculator:
+            self._report(self.speculator, plan, batch, drawn, kept, self._clock() - began)
+        return [response for _, response in finished]
 
-    def _tuner_for(self, batch: list[Response]) -> Tuner | None:
-        """None if this step is plain anyway: no drafter, too many requests, or a first token, before which there is no feature."""
-        ready = self._drafter_loaded and len(batch) <= self._threshold and all(response.length > 1 for response in batch)
-        return self.tuner if ready else None
+    def _report(
+        self, speculator: Speculator, plan: Plan, batch: list[Response], drawn: list[Drawn], kept: list[int], elapsed: float
+    ) -> None:
+        speculator.record(plan, [new.accepted for new in drawn], kept, elapsed)
+        for response, new, tokens in zip(batch, drawn, kept, strict=True):
+            speculator.extend(response.id, new.tokens[:tokens])
+            if response.finish:
+                speculator.finish(response)
 
-    def _count(self, strategy: Strategy, accepted: list[int], kept: list[int]) -> None:
+    def _can_draft(self, batch: list[Response]) -> bool:
+        """Not before there is a drafter, nor for a first token, before which there is no feature."""
+        return self._drafter_loaded and all(response.length > 1 for response in batch)
+
+    def _count(self, plan: Plan, drawn: list[Drawn], kept: list[int]) -> None:
         counts = self._statistics
         counts.decode_steps += 1
         counts.tokens += sum(kept)
-        if strategy == OFF:
+        if plan.strategy == OFF:
             return
         counts.speculative_requests += len(kept)
         counts.speculative_tokens += sum(kept)
-        for position in range(strategy.verify):
-            counts.drafted_by_position[position] += len(accepted)
-            counts.accepted_by_position[position] += sum(drafts > position for drafts in accepted)
+        for new in drawn:
+            for position in range(new.drafted):
+                counts.drafted_by_position[position] += 1
+                counts.accepted_by_position[position] += new.accepted > position
 
     def _no_statistics(self) -> RolloutStatistics:
         return RolloutStatistics(drafted_by_position=[0] * self._deepest, accepted_by_position=[0] * self._deepest)
+
+    def _costs(self, config: PretrainedConfig, speculation: SpeculationConfig, folder: Path) -> CostTable | None:
+        if not isinstance(speculation.tuner, GoodputConfig):
+            return None
+        identity = f"{Architecture.of(config)} {self._runner.dtype}"
+        return cost_table(folder, self._runner, identity, self._rollout.max_batch, self._vocabulary)
 
     def _longest_prompt(self, requests: Sequence[Request]) -> int:
         limit = self._rollout.max_prompt_tokens

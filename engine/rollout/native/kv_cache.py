@@ -27,7 +27,8 @@ class KVCache:
         self._store = like.new_zeros(a.layers + drafting, rows, 2 * a.kv_heads * a.head_dim)
         self._layers = self._store.unbind()
         self._kv = self._store.view(a.layers + drafting, slots, capacity, 2, a.kv_heads, a.head_dim)
-        self._start = torch.arange(slots, device=device)[:, None] * capacity
+        self.slots_from_0 = torch.arange(slots, device=device)[:, None]
+        self._start = self.slots_from_0 * capacity
         self._cosine, self._sine = rotary.tables(capacity)
 
     def write(self, slot: int, prompt: Sequence[int]) -> None:
@@ -53,18 +54,43 @@ class KVCache:
         """Rows of the flattened cache of ``positions`` [n, T] of slots ``first`` and following; [n, T]."""
         return positions + self._start[first : first + len(positions)]
 
-    def plan(self, positions: Tensor, reach: int, first: int = 0) -> Pass:
-        """A pass over ``positions`` [n, T] < ``reach`` of slots ``first`` and following; a token sees itself and all before it."""
+    def move(self, slots: Tensor, sources: Tensor, targets: Tensor) -> None:
+        """Copies single positions ``sources`` [m] of ``slots`` [m] to ``targets`` [m], but for the tokens."""
+        start = slots * self.capacity
+        self._store[:, start + targets] = self._store[:, start + sources]
+        if self._drafting:
+            self.features[start + targets] = self.features[start + sources]
+
+    def plan(
+        self,
+        positions: Tensor,
+        reach: int,
+        first: int = 0,
+        *,
+        entries: Tensor | None = None,
+        visible: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> Pass:
+        """A pass over tokens at ``positions`` [n, T] of slots ``first`` and following; a token sees itself and all before it.
+
+        A tree's tokens lie at ``entries`` [n, T] of the cache, not at their positions, and see what ``visible`` [n, T, reach] tells.
+        ``rows`` [R] are the tokens there are, if not all. Positions and entries are below ``reach``.
+        """
         n, t = positions.shape
-        flat = positions.flatten()
-        future = self.positions[:reach] > positions[:, :, None]
-        mask = self._like.new_zeros(n, t, 1, reach).masked_fill_(future[:, :, None], -torch.inf)
+        index = self.index(positions if entries is None else entries, first).flatten()
+        if visible is None:
+            visible = self.positions[:reach] <= positions[:, :, None]
+        mask = self._like.new_zeros(n, t, 1, reach).masked_fill_(~visible[:, :, None], -torch.inf)
         mask = mask.expand(n, t, self._a.heads // self._a.kv_heads, reach).reshape(n, 1, -1, reach)
         window = self._kv[:, first : first + n, :reach].transpose(2, 4)
+        flat = positions.flatten()
+        if rows is not None:
+            index, flat = index.index_select(0, rows), flat.index_select(0, rows)
         return Pass(
             requests=n,
             tokens=t,
-            index=self.index(positions, first).flatten(),
+            rows=rows,
+            index=index,
             cosine=self._cosine.index_select(0, flat),
             sine=self._sine.index_select(0, flat),
             mask=mask,
@@ -72,3 +98,13 @@ class KVCache:
             keys=window[:, :, :, 0].unbind(),
             values=window[:, :, :, 1].unbind(),
         )
+
+    def tree_plan(self, newest: Tensor, positions: Tensor, paths: Tensor, reach: int, skipped: int = 0, rows: Tensor | None = None) -> Pass:
+        """A pass over tree tokens that lie one after the other in the cache, the first ``skipped`` of them, of an earlier pass, from
+        ``newest`` [n, 1] on. ``positions`` [n, T] are those of the others; ``paths`` [n, T, skipped + T] tells which tree tokens each
+        sees, besides all before ``newest``."""
+        n, t, nodes = paths.shape
+        visible = (self.positions[:reach] < newest)[:, None].repeat(1, t, 1)
+        visible.scatter_(2, (newest + self.positions[:nodes])[:, None].expand(n, t, nodes), paths)
+        entries = newest + self.positions[skipped:nodes]
+        return self.plan(positions, reach, entries=entries, visible=visible, rows=rows)

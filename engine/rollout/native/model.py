@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from engine.errors import ModelError
 from engine.rollout.native.architecture import Architecture
-from engine.rollout.native.layer import DecoderLayer, Pass, RMSNorm
+from engine.rollout.native.layer import DecoderLayer, Linear, Pass, RMSNorm
 
 
 class Target:
@@ -32,6 +32,8 @@ class Target:
         else:
             named["lm_head.weight"] = self._head
         _copy("target", weights, named)
+        for layer in self._layers:
+            layer.pack()
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[R] to [R, hidden]."""
@@ -56,7 +58,7 @@ class Drafter:
     """
 
     def __init__(self, architecture: Architecture, like: Tensor) -> None:
-        self._fuse = like.new_empty(2 * architecture.hidden, architecture.hidden)
+        self._fuse = Linear(2 * architecture.hidden, architecture.hidden, like)
         self._layer = DecoderLayer(architecture, like, input_norm=False)
         self._index = architecture.layers
 
@@ -65,12 +67,18 @@ class Drafter:
         _copy(
             "drafter",
             weights,
-            {"fc.weight": self._fuse.t()} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()},
+            {"fc.weight": self._fuse.weight.t()} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()},
         )
+        self._fuse.pack()
+        self._layer.pack()
 
     def features(self, embedded: Tensor, features: Tensor, step: Pass) -> Tensor:
         """Predictions of the next features, [R, hidden]."""
-        return self._layer(torch.mm(torch.cat((embedded, features), -1), self._fuse), step, self._index)
+        return self._layer(self._fuse(torch.cat((embedded, features), -1)), step, self._index)
+
+    def fill(self, embedded: Tensor, features: Tensor, step: Pass) -> None:
+        """Only extends the cache: a layer's keys and values do not depend on what it attends to."""
+        self._layer.fill(self._fuse(torch.cat((embedded, features), -1)), step, self._index)
 
 
 @torch.no_grad()

@@ -1,18 +1,35 @@
 """Runs target and drafter for the requests in the slots of the cache: prefill, draft, verify."""
 
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import PretrainedConfig
 
 from engine.rollout.native.architecture import Architecture, Rotary
+from engine.rollout.native.drafting import Drafting
 from engine.rollout.native.kv_cache import KVCache
+from engine.rollout.native.layer import Pass
 from engine.rollout.native.model import Drafter, Target
 from engine.rollout.native.sampling import Law
 from engine.rollout.native.scheduler import Response
+from engine.rollout.native.tree import NOTHING, Tree, cut, joined
+from engine.speculation.speculator import Plan
 
 TOKENS_PER_PASS = 2048
+WORTH_LEAVING_OUT = 0.85
+
+
+class Drawn(NamedTuple):
+    """What a step brought one request: the ``accepted`` drafts, of ``drafted`` levels, and the target's own token, with their
+    log-probabilities."""
+
+    drafted: int
+    accepted: int
+    tokens: list[int]
+    logprobs: list[float]
 
 
 class Runner:
@@ -26,7 +43,11 @@ class Runner:
         self._make_cache = partial(KVCache, architecture, Rotary(config, like), like, drafting)
         self._size = (0, 0)
         self.cache = self._make_cache(0, 0)
-        self._device = like.device
+        self._device, self.dtype = like.device, like.dtype
+
+    @property
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
 
     def reserve(self, slots: int, capacity: int) -> None:
         """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large."""
@@ -53,61 +74,92 @@ class Runner:
             for start in range(0, length, TOKENS_PER_PASS):
                 stop = min(length, start + TOKENS_PER_PASS)
                 positions = self.cache.positions[start:stop].expand(min(requests, slots.stop - first), -1)
-                self._forward(self.cache.tokens[self.cache.index(positions, first)], positions, stop, first)
+                tokens = self.cache.tokens[self.cache.index(positions, first)].flatten()
+                self._forward(tokens, self.cache.plan(positions, stop, first))
 
-    def decode(self, batch: list[Response], law: Law, depth: int) -> list[tuple[list[int], list[float]]]:
-        """One step of all slots: for each request the accepted drafts (at most ``depth``) and the target's own token, with the
-        target's log-probabilities. The tokens are what the target draws; drafts only decide how many of them a step yields.
-        """
+    def decode(self, batch: list[Response], law: Law, plan: Plan) -> list[Drawn]:
+        """One step of all slots. The tokens are what the target draws; drafts only decide how many of them a step yields."""
+        shape, given = plan.shape, plan.given
         newest = torch.tensor([[response.length - 1] for response in batch], device=self._device)
         requests = torch.tensor([response.request.id for response in batch], device=self._device)
-        reach = max(response.length for response in batch) + depth
-        positions = newest + self.cache.positions[: depth + 1]
-        index = self.cache.index(positions)
-        noise = law.noise(requests, positions + 1)
-        tokens = self.cache.tokens[index[:, :1]]
-        if depth:
-            tokens = torch.cat((tokens, self._draft(batch, newest, reach, law, noise[:, :-1])), 1)
-        logits = self.target.logits(self._forward(tokens, positions, reach))
-        drawn, logprobs = law.sample(logits.view(*tokens.shape, -1), noise)
+        levels = max([shape.depth if shape else 0, *(len(drafts) for drafts in given or () if drafts)])
+        noise = law.noise(requests, newest + 1 + self.cache.positions[: levels + 1])
+        learned = self.drafting(batch, newest).drafts(shape, law, noise[:, :-1]) if shape else None
+        if learned and plan.limits:
+            learned = cut(learned, plan.limits)
+        tree = joined(learned, given, self._device) if given else learned
+        if tree is None or not tree.tokens.shape[1]:
+            return self._plain(batch, newest, law, noise)
+        return self._verify(batch, newest, tree, law, noise)
+
+    def _plain(self, batch: list[Response], newest: Tensor, law: Law, noise: Tensor) -> list[Drawn]:
+        index = self.cache.index(newest)[:, 0]
+        reach = max(response.length for response in batch)
+        logits = self.target.logits(self._forward(self.cache.tokens[index], self.cache.plan(newest, reach)))
+        drawn, logprobs = law.sample(logits, noise[:, 0])
         self.cache.tokens[index + 1] = drawn
-        accepted = (drawn[:, :-1] == tokens[:, 1:]).long().cumprod(1).sum(1, keepdim=True)
-        results = []
-        for drafts, *row in torch.cat((accepted, drawn, logprobs), 1).tolist():  # one transfer; float32 holds token ids exactly
+        return [Drawn(0, 0, [int(token)], [logprob]) for token, logprob in torch.stack((drawn, logprobs), 1).tolist()]
+
+    def _verify(self, batch: list[Response], newest: Tensor, tree: Tree, law: Law, noise: Tensor) -> list[Drawn]:
+        """Runs the newest tokens and their drafts through the target, and keeps the path that it draws."""
+        n, nodes = tree.tokens.shape[0], tree.tokens.shape[1] + 1
+        reach = max(response.length for response in batch) + nodes - 1
+        levels = self.cache.positions[:nodes].expand(n, -1) if tree.levels is None else pad(tree.levels, (1, 0))
+        rows = self._present(tree)
+        ancestors = None if tree.parents is None else tree.ancestors()
+        if ancestors is None:
+            step = self.cache.plan(newest + levels, reach, rows=rows)
+        else:
+            step = self.cache.tree_plan(newest, newest + levels, ancestors, reach, rows=rows)
+        tokens = torch.cat((self.cache.tokens[self.cache.index(newest)], tree.tokens), 1).clamp_min_(0).flatten()
+        noise_rows = (levels + self.cache.slots_from_0[:n] * noise.shape[1]).flatten()
+        if rows is not None:
+            tokens, noise_rows = tokens[rows], noise_rows[rows]
+        logits = self.target.logits(self._forward(tokens, step))
+        drawn, logprobs = law.sample(logits, noise.flatten(0, 1).index_select(0, noise_rows))
+        drawn, logprobs = (_spread(each, rows, n, nodes) for each in (drawn, logprobs))
+        return self._keep(newest, tree, ancestors, drawn, logprobs)
+
+    def _keep(self, newest: Tensor, tree: Tree, ancestors: Tensor | None, drawn: Tensor, logprobs: Tensor) -> list[Drawn]:
+        """Puts the accepted drafts, each request's a path in the order of its nodes, behind the newest token."""
+        accepted = tree.accepted(drawn, ancestors)
+        counts = accepted.sum(1)
+        if ancestors is not None:
+            longest = int(counts.max())
+            path = pad(accepted.byte().sort(dim=1, descending=True, stable=True).indices[:, :longest] + 1, (1, 0))
+            places = self.cache.positions[: longest + 1]
+            slots, steps = ((path != places) & (places <= counts[:, None])).nonzero(as_tuple=True)
+            self.cache.move(slots, newest[slots, 0] + path[slots, steps], newest[slots, 0] + steps)
+            drawn, logprobs = drawn.gather(1, path), logprobs.gather(1, path)
+        self.cache.tokens[self.cache.index(newest) + 1 + self.cache.positions[: drawn.shape[1]]] = drawn
+        width, results = drawn.shape[1], []
+        # One transfer; float32 holds token ids exactly.
+        for levels, drafts, *row in torch.cat((tree.depths[:, None], counts[:, None], drawn, logprobs), 1).tolist():
             count = int(drafts) + 1
-            results.append(([int(token) for token in row[:count]], row[depth + 1 : depth + 1 + count]))
+            results.append(Drawn(int(levels), int(drafts), [int(token) for token in row[:count]], row[width : width + count]))
         return results
 
-    def _forward(self, tokens: Tensor, positions: Tensor, reach: int, first: int = 0) -> Tensor:
-        step = self.cache.plan(positions, reach, first)
-        features = self.target.features(tokens.flatten(), step)
+    def _present(self, tree: Tree) -> Tensor | None:
+        """The rows of nodes that exist, if leaving the others out pays."""
+        if tree.complete or self._device.type == "cuda":
+            return None
+        present = pad(tree.tokens >= 0, (1, 0), value=True).flatten().nonzero()[:, 0]
+        return present if len(present) < WORTH_LEAVING_OUT * tree.tokens.numel() else None
+
+    def _forward(self, tokens: Tensor, step: Pass) -> Tensor:
+        features = self.target.features(tokens, step)
         if self.drafter:
             self.cache.features.index_copy_(0, step.index, features)
         return features
 
-    def _draft(self, batch: list[Response], newest: Tensor, reach: int, law: Law, noise: Tensor) -> Tensor:
-        """Drafts [n, depth] for ``noise`` [n, depth, vocabulary]. The drafter's entries from the newest position on are rewritten
-        by the next ``_catch_up``, because they rest on predicted features."""
+    def drafting(self, batch: list[Response], newest: Tensor) -> Drafting:
+        """The learned drafter for a step of ``batch``, whose newest tokens are at ``newest`` [n, 1]."""
         assert self.drafter
-        depth = noise.shape[1]
-        feature = self._catch_up(self.drafter, batch, newest, reach)
-        drafts = [law.guess(self.target.logits(feature), noise[:, 0])]
-        if depth > 1:
-            ahead = self.cache.plan(newest + self.cache.positions[: depth - 1], reach)
-        for i in range(depth - 1):
-            feature = self.drafter.features(self.target.embed(drafts[-1]), feature, ahead.column(i))
-            drafts.append(law.guess(self.target.logits(feature), noise[:, i + 1]))
-        return torch.stack(drafts, 1)
+        return Drafting(self.target, self.drafter, self.cache, batch, newest)
 
-    def _catch_up(self, drafter: Drafter, batch: list[Response], newest: Tensor, reach: int) -> Tensor:
-        """Shows the drafter all that the target has seen since its last step; returns its prediction [n, hidden] of the newest
-        token's feature. Positions end at the same column; requests that are less far behind repeat some, to no effect."""
-        behind = max(response.length - 1 - response.drafted for response in batch)
-        positions = (newest - behind + self.cache.positions[:behind]).clamp_min_(0)
-        for part in torch.split(positions, max(1, TOKENS_PER_PASS // len(batch)), 1):
-            index = self.cache.index(part).flatten()
-            embedded = self.target.embed(self.cache.tokens[index + 1])
-            features = drafter.features(embedded, self.cache.features[index], self.cache.plan(part, reach))
-        for response in batch:
-            response.drafted = response.length - 1
-        return features.view(len(batch), -1, features.shape[-1])[:, -1]
+
+def _spread(values: Tensor, rows: Tensor | None, n: int, nodes: int) -> Tensor:
+    """[R] to [n, nodes]; -1 where there is no row."""
+    if rows is None:
+        return values.view(n, nodes)
+    return values.new_full((n * nodes,), NOTHING).index_copy_(0, rows, values).view(n, nodes)

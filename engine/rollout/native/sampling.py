@@ -7,6 +7,8 @@ generates, token for token, whatever the drafter (Daliri, Musco, Suresh: Couplin
 Speculative Decoding, 2024). A guess is right with a probability of at least (1 - d) / (1 + d) at total variation distance d.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -14,7 +16,7 @@ from engine.rollout.base import Sampling
 
 
 class Law:
-    """Temperature, then top-k, then top-p, as in transformers. Greedy log-probabilities are those of the unmodified law."""
+    """Temperature, then top-k, top-p and min-p, as in transformers. Greedy log-probabilities are those of the unmodified law."""
 
     def __init__(self, sampling: Sampling, vocabulary: int, device: torch.device) -> None:
         self._sampling = sampling
@@ -38,6 +40,11 @@ class Law:
         """The tokens [...] that would be drawn if ``logits`` [..., vocabulary] were the target's."""
         return (self._modify(logits) + noise).argmax(-1)
 
+    def guesses(self, logits: Tensor, noise: Tensor) -> Tensor:
+        """How likely each token [..., vocabulary] is to be drawn, as log-probabilities, if the target's logits are ``logits`` but for
+        errors that are distributed like Gumbel noise. Greedy: the law at temperature 1."""
+        return torch.log_softmax(self._modify(logits) + noise, -1)
+
     def _modify(self, logits: Tensor) -> Tensor:
         temperature, top_k, top_p = self._sampling.temperature, self._sampling.top_k, self._sampling.top_p
         if temperature == 0:
@@ -51,6 +58,9 @@ class Law:
             probabilities = ordered.softmax(-1)
             beyond = probabilities.cumsum(-1) - probabilities >= top_p
             logits = logits.masked_fill(beyond.scatter(-1, order, beyond), -torch.inf)
+        if self._sampling.min_p > 0:
+            highest = logits.max(-1, keepdim=True).values
+            logits = logits.masked_fill(logits < highest + math.log(self._sampling.min_p), -torch.inf)
         return logits
 
 

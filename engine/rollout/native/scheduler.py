@@ -1,9 +1,10 @@
 """Which requests wait, which run, and in which slot: a running request's index is its slot, so slots 0 .. n - 1 are the batch."""
 
 from collections import deque
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
+from engine.errors import DataError
 from engine.rollout.base import Request
 
 
@@ -18,20 +19,55 @@ class Response:
         self.drafted = 0
 
     @property
+    def id(self) -> int:
+        return self.request.id
+
+    @property
+    def group(self) -> int:
+        return self.request.group
+
+    @property
+    def generated(self) -> int:
+        return len(self.tokens)
+
+    @property
     def length(self) -> int:
         """Known tokens, the prompt's included. All but the newest have been through the target."""
         return len(self.request.prompt) + len(self.tokens)
 
-    def extend(self, tokens: Sequence[int], logprobs: Sequence[float], end_tokens: Set[int], limit: int) -> int:
-        """Appends tokens up to the end token or the limit; returns how many."""
+    def extend(self, tokens: Sequence[int], logprobs: Sequence[float], ends: "Ends", limit: int) -> int:
+        """Appends tokens up to the one that ends the response or the limit; returns how many."""
         before = len(self.tokens)
         for token, logprob in zip(tokens, logprobs, strict=True):
             self.tokens.append(token)
             self.logprobs.append(logprob)
-            if token in end_tokens or len(self.tokens) == limit:
-                self.finish = "stop" if token in end_tokens else "length"
+            if ends.reached(self.tokens):
+                self.finish = "stop"
+                break
+            if len(self.tokens) == limit:
+                self.finish = "length"
                 break
         return len(self.tokens) - before
+
+
+class Ends:
+    """What ends a response: an end token, or text that contains one of the ``stop`` strings."""
+
+    def __init__(self, tokens: Set[int], stop: Sequence[str] = (), decode: Callable[[list[int]], str] | None = None) -> None:
+        """DataError if there are stop strings, but nothing to ``decode`` tokens with."""
+        if stop and decode is None:
+            raise DataError("stop strings need a tokenizer: make the engine with decode")
+        self._tokens, self._stop, self._decode = tokens, stop, decode
+        self._window = max((len(text.encode()) for text in stop), default=0)  # a token is at least one byte
+
+    def reached(self, tokens: list[int]) -> bool:
+        """Whether the newest of ``tokens`` ends the response."""
+        if tokens[-1] in self._tokens:
+            return True
+        if not self._stop or self._decode is None:
+            return False
+        text = self._decode(tokens[-self._window :])
+        return any(stop in text for stop in self._stop)
 
 
 class Scheduler:

@@ -13,7 +13,7 @@ from engine.drafter.model import Drafter
 from engine.events import ArmStatistics
 from engine.rollout.base import Request
 from engine.rollout.native.engine import NativeEngine
-from engine.speculation.strategy import OFF, Strategy
+from engine.speculation.strategy import OFF, Context, Strategy
 
 CPU = torch.device("cpu")
 SHAPES: dict[str, dict[str, Any]] = {
@@ -84,10 +84,17 @@ def make_guessable(target: PreTrainedModel) -> dict[str, Tensor]:
     return weights
 
 
-def chains(*verify: int) -> SpeculationConfig:
+def chains(*verify: int, suffix: bool = False) -> SpeculationConfig:
     """Chains of these lengths under a fixed tuner, which takes the first; for any batch size."""
-    strategies = tuple(StrategyConfig(depth=n, verify=n) for n in verify)
-    return SpeculationConfig.model_validate({"threshold": 100_000, "strategies": strategies, "tuner": {"name": "fixed"}})
+    return strategies(*((n, 1, n) for n in verify), suffix=suffix)
+
+
+def strategies(*shapes: tuple[int, int, int], suffix: bool = False) -> SpeculationConfig:
+    """(depth, top_k, verify) of the learned drafter under a fixed tuner, which takes the first; for any batch size."""
+    configured = tuple(StrategyConfig(depth=depth, top_k=top_k, verify=verify) for depth, top_k, verify in shapes)
+    return SpeculationConfig.model_validate(
+        {"threshold": 100_000, "strategies": configured, "tuner": {"name": "fixed"}, "suffix": {"enabled": suffix}, "tail_requests": 0}
+    )
 
 
 def make_engine(
@@ -118,20 +125,24 @@ def make_requests(count: int, vocabulary: int, *, group: int = 1, longest: int =
     return [Request(i, i // group, prompts[i // group]) for i in range(count)]
 
 
+TREES = (Strategy("eagle", 2, 2, 3), Strategy("eagle", 3, 3, 8), Strategy("eagle", 5, 2, 7), Strategy("eagle", 4, 4, 12))
+NGRAMS = (Strategy("ngram", 2, 1, 2), Strategy("ngram", 7, 1, 7))
+
+
 class RandomTuner:
     """Another strategy, or none, at every step; remembers what it chose and what came of it."""
 
-    def __init__(self, deepest: int, seed: int = 0) -> None:
-        self._arms = [OFF, *(Strategy("eagle", n, 1, n) for n in range(1, deepest + 1))]
+    def __init__(self, deepest: int, seed: int = 0, more: Sequence[Strategy] = ()) -> None:
+        self.arms = [OFF, *(Strategy("eagle", n, 1, n) for n in range(1, deepest + 1)), *more]
         self._rng = random.Random(seed)
         self.steps: list[tuple[Strategy, list[int]]] = []
 
-    def select(self, batch: int) -> Strategy:
-        assert batch > 0
-        return self._rng.choice(self._arms)
+    def select(self, context: Context) -> Strategy:
+        assert context.batch > 0
+        return self._rng.choice([arm for arm in self.arms if arm.drafter in context.drafters])
 
-    def record(self, strategy: Strategy, batch: int, accepted: Sequence[int], elapsed: float) -> None:
-        assert len(accepted) == batch
+    def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
+        assert len(accepted) == context.batch
         assert elapsed > 0
         self.steps.append((strategy, list(accepted)))
 
@@ -143,3 +154,9 @@ class RandomTuner:
 
     def load_state(self, state: dict[str, Any]) -> None:
         raise NotImplementedError
+
+
+def with_random_tuner(engine: NativeEngine, tuner: RandomTuner) -> RandomTuner:
+    assert engine.speculator
+    engine.speculator.tuner = tuner
+    return tuner

@@ -1,7 +1,7 @@
 """Served drafts are what the training module would draft from the same history, whatever was decoded plainly in between."""
 
 import torch
-from native_cases import RandomTuner, chains, make_engine, make_guessable, make_requests, make_target
+from native_cases import RandomTuner, chains, make_engine, make_guessable, make_requests, make_target, with_random_tuner
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -74,7 +74,7 @@ def test_drafts_after_switching_off_and_on() -> None:
         target, drafter = make_case(family)
         for request in make_requests(3, 48, seed=2):
             engine = make_engine(target, drafter.state_dict(), chains(DEEPEST))
-            tuner = engine.tuner = RandomTuner(DEEPEST, seed=request.id)
+            tuner = with_random_tuner(engine, RandomTuner(DEEPEST, seed=request.id))
             engine.generate([request], Sampling(temperature=0, max_new_tokens=LIMIT))
             tokens, known = continued(target, request), len(request.prompt)
             for strategy, (accepted,) in tuner.steps[:-1]:

@@ -5,16 +5,30 @@ from itertools import product
 
 import pytest
 import torch
-from native_cases import RandomTuner, chains, constant_drafter, make_engine, make_guessable, make_requests, make_target, random_drafter
+from native_cases import (
+    NGRAMS,
+    TREES,
+    RandomTuner,
+    constant_drafter,
+    make_engine,
+    make_guessable,
+    make_requests,
+    make_target,
+    random_drafter,
+    strategies,
+    with_random_tuner,
+)
 from scipy.stats import chisquare
 from torch import Tensor
 from transformers import LogitsProcessorList, PreTrainedModel, TemperatureLogitsWarper, TopPLogitsWarper
 
 from engine.rollout.base import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
+from engine.speculation.strategy import Strategy
 
 DRAFTERS = ("random", "constant", "good")
 ENDS = frozenset({5, 6})
+SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 
 
 def make_pair(drafter: str, slots: int, seed: int = 0) -> tuple[NativeEngine, NativeEngine, RandomTuner]:
@@ -22,9 +36,8 @@ def make_pair(drafter: str, slots: int, seed: int = 0) -> tuple[NativeEngine, Na
     target = make_target(seed=seed, tie_word_embeddings=False)
     weights = {"random": random_drafter, "constant": constant_drafter, "good": make_guessable}[drafter](target)
     plain = make_engine(target, slots=slots, end_tokens=ENDS)
-    speculative = make_engine(target, weights, chains(7, 2), slots=slots, end_tokens=ENDS)
-    tuner = speculative.tuner = RandomTuner(7)
-    return plain, speculative, tuner
+    speculative = make_engine(target, weights, strategies(*SHAPES, suffix=True), slots=slots, end_tokens=ENDS)
+    return plain, speculative, with_random_tuner(speculative, RandomTuner(7, more=(*TREES, *NGRAMS)))
 
 
 def outcome(completions: list[Completion]) -> list[tuple[tuple[int, ...], str]]:
@@ -34,14 +47,14 @@ def outcome(completions: list[Completion]) -> list[tuple[tuple[int, ...], str]]:
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_greedy_equals_plain_token_for_token(drafter: str) -> None:
     plain, speculative, tuner = make_pair(drafter, slots=12)
-    requests = make_requests(510, 48, group=3)
+    requests = make_requests(1002, 48, group=3)
     sampling = Sampling(temperature=0, max_new_tokens=20)
     expected = plain.generate(requests, sampling)
     assert outcome(speculative.generate(requests, sampling)) == outcome(expected)
     assert {completion.finish for completion in expected} == {"stop", "length"}
-    assert len({str(strategy) for strategy, _ in tuner.steps}) == 8
+    assert {strategy for strategy, _ in tuner.steps} == set(tuner.arms)
     assert plain.running == speculative.running == 0
-    accepted = [drafts for strategy, drafts in tuner.steps if strategy.verify]
+    accepted = [drafts for strategy, drafts in tuner.steps if strategy.drafter == "eagle"]
     assert max(map(max, accepted)) >= {"random": 1, "constant": 1, "good": 7}[drafter]
 
 
@@ -103,9 +116,9 @@ def test_responses_have_the_law_of_the_target(drafter: str | None, sampling: Sam
     law = exact_law(target, prompt, 4, end, sampling)
     assert abs(sum(law.values()) - 1) < 1e-9
     assert len(law) == 1 + 5 + 25 + 125 * 6
-    engine = make_engine(target, weights, chains(3) if weights else None, slots=4000, end_tokens=frozenset({end}))
+    engine = make_engine(target, weights, strategies((3, 1, 3), (3, 3, 6)) if weights else None, slots=4000, end_tokens=frozenset({end}))
     if weights:
-        engine.tuner = RandomTuner(3)
+        with_random_tuner(engine, RandomTuner(3, more=(Strategy("eagle", 2, 2, 3), Strategy("eagle", 3, 3, 6))))
     samples = [completion.tokens for completion in engine.generate([Request(i, 0, prompt) for i in range(20_000)], sampling)]
     assert p_value(law, samples) > 1e-4
     flat = dict.fromkeys(law, 1 / len(law))

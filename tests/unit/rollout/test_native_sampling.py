@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy.stats import chisquare, gumbel_r, kstest
 from torch import Tensor
-from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import LogitsProcessorList, MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from engine.rollout.base import Sampling
 from engine.rollout.native.sampling import Law, gumbel, mix
@@ -54,7 +54,10 @@ def test_gumbel_of_extreme_bits_is_finite() -> None:
     assert extremes.max() > 30
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.7, 0.8), Sampling(1.3, 1.0, 5), Sampling(0.9, 0.6, 12), Sampling(1.0, 0.05)])
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(), Sampling(0.7, 0.8), Sampling(1.3, 1.0, 5), Sampling(0.9, 0.6, 12), Sampling(1.0, 0.05), Sampling(0.9, 0.8, min_p=0.1)],
+)
 def test_log_probabilities_are_those_of_the_modified_law(sampling: Sampling) -> None:
     logits = 3 * torch.randn(200, 30)
     processors = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
@@ -62,6 +65,8 @@ def test_log_probabilities_are_those_of_the_modified_law(sampling: Sampling) -> 
         processors.append(TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
         processors.append(TopPLogitsWarper(sampling.top_p))
+    if sampling.min_p:
+        processors.append(MinPLogitsWarper(sampling.min_p))
     expected = processors(torch.empty(200, 0, dtype=torch.long), logits).log_softmax(-1)
     law = Law(sampling, 30, torch.device("cpu"))
     for position in range(20):

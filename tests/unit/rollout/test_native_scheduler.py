@@ -3,7 +3,7 @@
 import random
 
 from engine.rollout.base import Request
-from engine.rollout.native.scheduler import Response, Scheduler
+from engine.rollout.native.scheduler import Ends, Response, Scheduler
 
 
 def make(prompts: list[tuple[int, ...]]) -> list[Response]:
@@ -55,7 +55,7 @@ def test_a_response_ends_at_its_end_token_or_at_the_limit_inside_a_draft() -> No
         ([1], 1, 1, "stop"),
     ):
         (response,) = make([(3, 3)])
-        assert response.extend(tokens, [-1.0] * len(tokens), {1}, limit) == kept
+        assert response.extend(tokens, [-1.0] * len(tokens), Ends({1}), limit) == kept
         assert response.tokens == tokens[:kept]
         assert response.finish == finish
         assert response.length == 2 + kept

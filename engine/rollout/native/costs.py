@@ -1,0 +1,105 @@
+"""Measures what decode steps cost on this machine, once per model: the table that the tuner goodput starts from."""
+
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from engine.rollout.base import Request, Sampling
+from engine.rollout.native.runner import Runner
+from engine.rollout.native.sampling import Law
+from engine.rollout.native.scheduler import Response
+from engine.speculation.cost import CostTable, Grid
+from engine.speculation.speculator import Plan
+from engine.speculation.strategy import Context, Strategy
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+VERIFIED = (1, 2, 4, 8, 16, 32)
+BRANCHES = (1, 2, 4, 8)
+LENGTHS = (64, 640)
+MOST_ROWS = 512
+REPETITIONS = 2
+SHALLOW, DEEP = 2, 5
+
+
+def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, vocabulary: int) -> CostTable:
+    """The table kept in ``folder`` for ``identity`` (what decides the costs, besides this machine), measured now if there is none.
+
+    Tables of several processes that measure at the same time are equally good; the last one stays.
+    """
+    machine = (platform.node(), platform.machine(), torch.__version__, torch.get_num_threads(), runner.device_name, max_batch)
+    path = folder / f"{hashlib.sha256(repr((identity, machine)).encode()).hexdigest()[:16]}.json"
+    table = CostTable.load(path)
+    if table is None:
+        table = measure(runner, max_batch, vocabulary)
+        folder.mkdir(parents=True, exist_ok=True)
+        table.save(path)
+    return table
+
+
+@torch.inference_mode()
+def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
+    """Seconds of target and draft passes; some seconds for a small model. The cache's contents are lost."""
+    batches = [batch for batch in BATCHES if batch < 2 * max_batch]
+    law = Law(Sampling(), vocabulary, runner.cache.positions.device)
+    runner.reserve(batches[-1], LENGTHS[-1] + max(VERIFIED[-1], DEEP * BRANCHES[-1]) + 1)
+    branches = [branch for branch in BRANCHES if branch <= vocabulary]
+    target = _grid(batches, VERIFIED, lambda *cell: _target(runner, law, *cell))
+    draft = _grid(batches, branches, lambda *cell: _draft(runner, law, *cell))
+    return CostTable(target, draft)
+
+
+def _grid(batches: Sequence[int], widths: Sequence[int], seconds: Callable[[int, int, int], float]) -> Grid:
+    """Cells of too many rows go on with the slope of the two narrower ones."""
+    measured: dict[tuple[int, int, int], float] = {}
+    for batch, (place, width), length in product(batches, enumerate(widths), LENGTHS):
+        if place < 2 or batch * width <= MOST_ROWS:
+            measured[batch, width, length] = seconds(batch, width, length)
+        else:
+            near, far = (measured[batch, widths[place - back], length] for back in (1, 2))
+            slope = (near - far) / (widths[place - 1] - widths[place - 2])
+            measured[batch, width, length] = near + max(slope, 0.0) * (width - widths[place - 1])
+    return Grid(batches, widths, LENGTHS, [[[measured[b, w, n] for n in LENGTHS] for w in widths] for b in batches])
+
+
+def _target(runner: Runner, law: Law, batch: int, width: int, length: int) -> float:
+    responses = _responses(batch, length)
+    given = [(0,) * (width - 1)] * batch if width > 1 else None
+    return _fastest(lambda: runner.decode(responses, law, Plan(Context(batch), given=given)))
+
+
+def _draft(runner: Runner, law: Law, batch: int, width: int, length: int) -> float:
+    """Of one level: the difference of deep and shallow drafts, by their difference in depth."""
+    responses = _responses(batch, length)
+    newest = torch.full((batch, 1), length - 1, device=runner.cache.positions.device)
+    noise = law.noise(newest[:, 0], newest + runner.cache.positions[:DEEP])
+
+    def draft(depth: int) -> float:
+        shape = Strategy("eagle", depth, width, depth)
+        return _fastest(lambda: runner.drafting(responses, newest).drafts(shape, law, noise))
+
+    return max((draft(DEEP) - draft(SHALLOW)) / (DEEP - SHALLOW), 1e-7)
+
+
+def _responses(batch: int, length: int) -> list[Response]:
+    responses = [Response(Request(index, 0, (0,) * length)) for index in range(batch)]
+    for response in responses:
+        response.drafted = length - 3
+    return responses
+
+
+def _fastest(function: Callable[[], object]) -> float:
+    """The least of some timings: what disturbs only ever adds."""
+    function()
+    timings = []
+    for _ in range(REPETITIONS):
+        began = time.perf_counter()
+        function()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        timings.append(time.perf_counter() - began)
+    return min(timings)

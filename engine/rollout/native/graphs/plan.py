@@ -1,0 +1,160 @@
+"""Which CUDA graphs an engine needs (TLT section 4), as arithmetic of sets.
+
+Batch sizes are bucketed, and a strategy gets graphs only for the batch sizes at which the tuner can pick it. Target and drafter have
+graphs of their own, so their shapes add up instead of multiplying. Graphs that are equal for several strategies are one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.config import BegConfig, FixedConfig, SpeculationConfig
+from engine.speculation.strategy import OFF, Strategy
+
+Part = Literal["target", "draft", "catch_up"]
+
+
+@dataclass(frozen=True, order=True)
+class Capture:
+    """The graph of a forward pass: ``batch`` requests, padded to a bucket, with ``tokens`` tokens each.
+
+    ``target`` verifies verify + 1 tokens (plain decoding: 1); ``draft`` is one level of a tree, top_k nodes wide; ``catch_up`` shows
+    the drafter what the target has seen since.
+    """
+
+    part: Part
+    batch: int
+    tokens: int
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.tokens
+
+
+@dataclass(frozen=True)
+class Eager:
+    """A pass that runs without a graph, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a step's passes run; None where the strategy has no such pass (or, for ``catch_up``, the plan no width for it)."""
+
+    target: Capture | Eager
+    draft: Capture | Eager | None
+    catch_up: Capture | Eager | None
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """``target`` and ``draft`` are the graphs of either model; those of catching up, ``catch_up`` tokens wide, are in ``draft``."""
+
+    target: frozenset[Capture]
+    draft: frozenset[Capture]
+    max_batch: int
+    catch_up: int = 0
+
+    @classmethod
+    def of(cls, ranges: Mapping[Strategy, range], max_batch: int, catch_up: int = 0) -> "GraphPlan":
+        """For the batch sizes at which each strategy can be picked (see ``batch_ranges``); those above ``max_batch`` get no graph.
+
+        ``catch_up`` > 0 is the width in tokens of the drafter's pass over what the target has seen; 0 if it runs without a graph.
+        """
+        found = {capture for strategy, batches in ranges.items() for capture in captures_of(strategy, batches, max_batch, catch_up)}
+        target = frozenset(capture for capture in found if capture.part == "target")
+        return cls(target, frozenset(found - target), max_batch, catch_up)
+
+    @property
+    def captures(self) -> int:
+        return len(self.target) + len(self.draft)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.target or key in self.draft
+
+    def __iter__(self) -> Iterator[Capture]:
+        """The largest first: captured in this order, the smaller ones fit into the memory that the larger ones have used."""
+        return iter(sorted(self.target | self.draft, key=lambda capture: (-capture.rows, capture)))
+
+    def lookup(self, strategy: Strategy, batch: int) -> Decision:
+        """What to run for ``batch`` >= 1 requests; never fails: what was not planned is eager and says why."""
+        found = {part: self._look_up(part, batch, tokens) for part, tokens in _passes(strategy, self.catch_up).items()}
+        return Decision(found["target"], found.get("draft"), found.get("catch_up"))
+
+    def _look_up(self, part: Part, batch: int, tokens: int) -> Capture | Eager:
+        if batch > self.max_batch:
+            return Eager(f"batch {batch} is above the largest graph {self.max_batch}")
+        capture = Capture(part, bucket(batch, self.max_batch), tokens)
+        return capture if capture in self else Eager(f"no {part} graph for {capture.batch} requests with {tokens} tokens each")
+
+
+def bucket(batch: int, max_batch: int) -> int:
+    """The batch size of the graph that runs ``batch`` requests: the next power of two, at most ``max_batch``."""
+    return min(1 << (batch - 1).bit_length(), max_batch)
+
+
+def captures_of(strategy: Strategy, batches: range, max_batch: int, catch_up: int = 0) -> set[Capture]:
+    """The graphs of one strategy for these batch sizes, as far as they do not exceed ``max_batch``."""
+    buckets = {bucket(batch, max_batch) for batch in batches if 1 <= batch <= max_batch}
+    return {Capture(part, size, tokens) for part, tokens in _passes(strategy, catch_up).items() for size in buckets}
+
+
+def naive_captures(strategies: Iterable[Strategy], max_batch: int, catch_up: int = 0) -> list[Capture]:
+    """What a set of graphs for each strategy has: all its passes at all batch sizes, equal ones as often as strategies have them."""
+    everywhere = range(1, max_batch + 1)
+    return [capture for strategy in strategies for capture in sorted(captures_of(strategy, everywhere, max_batch, catch_up))]
+
+
+def batch_ranges(speculation: SpeculationConfig, max_batch: int) -> dict[Strategy, range]:
+    """The batch sizes, at most ``max_batch``, at which the configured tuner can pick each strategy; OFF can be picked at all."""
+    largest = min(max_batch, int(speculation.threshold * (1 + speculation.hysteresis)))
+    strategies = [Strategy.of(strategy) for strategy in speculation.strategies]
+    if isinstance(speculation.tuner, BegConfig):
+        groups = sorted({strategy.verify for strategy in strategies}, reverse=True)
+        starts = speculation.tuner.thresholds or [2**index for index in range(len(groups))]
+        stops = [*starts[1:], largest + 1]
+        spans = {verify: range(start, min(stop, largest + 1)) for verify, start, stop in zip(groups, starts, stops, strict=True)}
+        picked = {strategy: spans[strategy.verify] for strategy in strategies}
+    elif isinstance(speculation.tuner, FixedConfig):
+        picked = {strategies[0]: range(1, largest + 1)}
+    else:
+        picked = {strategy: range(1, largest + 1) for strategy in strategies}
+    return {OFF: range(1, max_batch + 1)} | picked
+
+
+def _passes(strategy: Strategy, catch_up: int) -> dict[Part, int]:
+    """Tokens of each request in the passes of a step. Catching up predicts a draft's first level, so depth 1 has no pass of levels."""
+    passes: dict[Part, int] = {"target": strategy.verify + 1}
+    if strategy.drafter == "eagle":
+        levels: dict[Part, int] = {"draft": strategy.top_k if strategy.depth > 1 else 0, "catch_up": catch_up}
+        passes |= {part: tokens for part, tokens in levels.items() if tokens}
+    return passes
+
+
+@dataclass(frozen=True)
+class MemoryModel:
+    """The memory of a pool, in bytes: what every row of every graph keeps, what the rows of the largest graph use meanwhile, and
+    ``graph`` for each graph.
+
+    Graphs of one pool share their workspace, because only one runs at a time. Assumed, not measured: inputs are a token, a position and
+    a request id (int64), a feature, and noise (float32, vocabulary); outputs are a feature and logits (float32, vocabulary), for
+    drafts as for the target. The workspace is the feed-forward network's three intermediate rows, or what the law holds besides the
+    logits (two rows of vocabulary), whichever is more. The driver keeps 8 MiB of each graph's kernels. Keys and values are the
+    cache's, masks over them are not counted.
+    """
+
+    static: int
+    workspace: int
+    graph: int = 8 * 2**20
+
+    @classmethod
+    def of(cls, hidden: int, intermediate: int, vocabulary: int, itemsize: int) -> "MemoryModel":
+        """``itemsize`` is that of the weights' data type, in bytes."""
+        static = 3 * 8 + 2 * hidden * itemsize + 2 * vocabulary * 4
+        return cls(static, max(3 * intermediate * itemsize, 2 * vocabulary * 4))
+
+    def bytes(self, captures: Iterable[Capture]) -> int:
+        """Of one pool with these graphs; equal ones count as often as they come."""
+        rows = [capture.rows for capture in captures]
+        return sum(rows) * self.static + max(rows, default=0) * self.workspace + len(rows) * self.graph

@@ -1,0 +1,124 @@
+"""What a decode step costs: measured passes of target and drafter, added up."""
+
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.speculation.strategy import Context, Strategy
+
+SCHEMA = 1
+
+CATCH_UP = 3
+"""Width of the first draft pass: the tokens that the last step added, about this many."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Seconds of one forward pass at ``batches`` x ``widths`` x ``lengths``: requests, tokens of each in the pass, and tokens that
+    each has before it. ``seconds`` is [B, W, L]. Piecewise linear between the points; the first value below an axis, the last slope
+    above it, but never less than the smallest measurement."""
+
+    batches: Sequence[float]
+    widths: Sequence[float]
+    lengths: Sequence[float]
+    seconds: Sequence[Sequence[Sequence[float]]]
+
+    def __post_init__(self) -> None:
+        """ValueError unless the axes rise and ``seconds`` (nested sequences or an array) has their shape and is not negative."""
+        for name in ("batches", "widths", "lengths", "seconds"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), float).tolist())
+        axes = (self.batches, self.widths, self.lengths)
+        if any(len(axis) == 0 or list(axis) != sorted(set(axis)) for axis in axes):
+            raise ValueError(f"the axes of a grid of costs must rise: {axes}")
+        if np.shape(self.seconds) != tuple(map(len, axes)) or not np.min(self.seconds) >= 0:
+            raise ValueError(f"a grid of costs needs {tuple(map(len, axes))} values of at least 0, got shape {np.shape(self.seconds)}")
+
+    @cached_property
+    def least(self) -> float:
+        return float(np.min(self.seconds))
+
+    def __call__(self, batch: float, width: float, length: float) -> float:
+        b, b_weight = _span(self.batches, batch)
+        w, w_weight = _span(self.widths, width)
+        n, n_weight = _span(self.lengths, length)
+
+        def along_length(row: Sequence[float]) -> float:
+            return row[n] + n_weight * (row[n + 1] - row[n]) if n_weight else row[n]
+
+        def along_width(plane: Sequence[Sequence[float]]) -> float:
+            near = along_length(plane[w])
+            return near + w_weight * (along_length(plane[w + 1]) - near) if w_weight else near
+
+        near = along_width(self.seconds[b])
+        value = near + b_weight * (along_width(self.seconds[b + 1]) - near) if b_weight else near
+        return max(value, self.least)
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Costs of ``target`` and ``draft`` passes, measured apart: depth and top_k touch only the drafter, verify only the target
+    (TLT section 4), so that a few points give the cost of every strategy. Measured once per model and machine."""
+
+    target: Grid
+    draft: Grid
+
+    def seconds(self, strategy: Strategy, context: Context) -> float:
+        """A decode step: draft passes, which an n-gram draft has none of, and one target pass over the drafts and a last token."""
+        batch, length = context.batch, context.length
+        verified = self.target(batch, strategy.verify + 1, length)
+        if strategy.drafter != "eagle":
+            return verified
+        more = draft_levels(strategy) - 1
+        levels = more * self.draft(batch, strategy.top_k, length) if more else 0.0
+        return verified + self.draft(batch, CATCH_UP, length) + levels
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "target": asdict(self.target), "draft": asdict(self.draft)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "CostTable":
+        """ValueError if ``data`` is of another schema."""
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"a cost table of schema {data.get('schema')}, not {SCHEMA}")
+        return cls(Grid(**data["target"]), Grid(**data["draft"]))
+
+    def save(self, path: Path) -> None:
+        """Writes aside and then renames, under a name of its own: workers may save at the same time."""
+        aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        aside.write_text(json.dumps(self.to_json()), encoding="utf-8")
+        aside.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "CostTable | None":
+        """None if there is no file or it is of another schema: then the costs have to be measured."""
+        try:
+            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError):
+            return None
+
+
+def draft_levels(strategy: Strategy) -> int:
+    """Draft positions that can matter: a node at level n needs its n - 1 ancestors among the verified ones."""
+    return min(strategy.depth, strategy.verify)
+
+
+def assumed_seconds(strategy: Strategy, context: Context) -> float:
+    """The guess where nothing was measured; only the ratio of strategies counts. A draft level costs a tenth of a plain step, and 64
+    verified tokens cost a tenth, both by the order of published tables (facts of TLT, section 5)."""
+    levels = draft_levels(strategy) if strategy.drafter == "eagle" else 0
+    return 1 + context.batch / 256 + 0.1 * levels + 0.1 * context.batch * strategy.verify / 64
+
+
+def _span(axis: Sequence[float], value: float) -> tuple[int, float]:
+    """The interval of ``axis`` for ``value`` and how far into it: 0 below the axis, above 1 beyond its end."""
+    if len(axis) == 1:
+        return 0, 0.0
+    low = min(max(bisect_right(axis, value) - 1, 0), len(axis) - 2)
+    return low, max((value - axis[low]) / (axis[low + 1] - axis[low]), 0.0)

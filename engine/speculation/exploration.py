@@ -1,0 +1,83 @@
+"""Which arm to try besides the best one, and how much that may cost."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.speculation.correction import Array
+from engine.speculation.strategy import OFF, Context, Strategy
+
+PLAUSIBLE = 2.0
+"""Standard deviations by which an arm may be better than it seems."""
+ALLOWANCE, SHARE = 2.0, 0.005
+"""What trials may lose: tokens of each request after every change of weights, and this share of all tokens."""
+DEBT = 2 * ALLOWANCE
+RETRY = 100
+"""Decode steps after which a drafter that was given up, or plain decoding, is tried again if the allowance permits."""
+
+
+@dataclass
+class Decision:
+    """``arm`` for the next ``left`` steps. ``price`` is None unless this is a trial: tokens a second that the best arm would bring to
+    each request meanwhile."""
+
+    arm: int
+    left: int
+    context: Context
+    price: float | None = None
+
+    def suits(self, context: Context) -> bool:
+        """Whether the same drafters can be asked as when it was made, with the same weights."""
+        made = self.context
+        same_weights = made.target_version == context.target_version and made.drafter_version == context.drafter_version
+        return same_weights and made.drafters == context.drafters
+
+
+class Exploration:
+    """An arm is tried with the probability that it is the best, never if that is implausible, and, whatever is believed of it, if its
+    drafter was not asked for long and could win. Trials stop once they have lost their allowance, but for those of plain decoding:
+    speculation that is slower than nothing must be found out."""
+
+    def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
+        self._drafters = [arm.drafter for arm in arms]
+        self._off = list(arms).index(OFF)
+        self._rng = rng
+        self._credit = ALLOWANCE
+        self._idle: dict[str, int] = {}
+
+    def choose(self, arms: list[int], score: Array, potential: Array, covariance: Array) -> int:
+        """One of ``arms``. ``score`` [A] and ``covariance`` [A, A]: log value of all arms; ``potential`` [A]: with full acceptance."""
+        best = max(arms, key=score.__getitem__)
+        overdue = [arm for arm in arms if self._idle.get(self._drafters[arm], RETRY) >= RETRY and potential[arm] > score[best]]
+        if overdue and self._credit > 0:
+            return max(overdue, key=score.__getitem__)
+        variance = covariance.diagonal() + covariance[best, best] - 2 * covariance[best]
+        gain = score + np.sqrt(np.maximum(variance, 0)) * [min(self._rng.gauss(0, 1), PLAUSIBLE) for _ in score]
+        return max(arms if self._credit > 0 else (best, self._off), key=gain.__getitem__)
+
+    def note(self, arm: int, steps: int, tokens: float) -> None:
+        """``steps`` of ``arm`` brought each request ``tokens``."""
+        self._idle = {drafter: idle + steps for drafter, idle in self._idle.items()}
+        self._idle[self._drafters[arm]] = 0
+        self._credit = min(self._credit + SHARE * tokens, ALLOWANCE)
+
+    def charge(self, tokens: float) -> None:
+        """A trial lost ``tokens`` of each request; what it gained is negative. The debt is limited: a hiccup may have made it."""
+        self._credit = max(self._credit - tokens, -DEBT)
+
+    def renew(self) -> None:
+        """New weights: every drafter is worth a trial."""
+        self._credit = ALLOWANCE
+        self._idle.clear()
+
+    def state(self) -> dict[str, Any]:
+        version, numbers, gauss = self._rng.getstate()
+        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "idle": dict(self._idle)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        version, numbers, gauss = state["rng"]
+        self._rng.setstate((version, tuple(numbers), gauss))
+        self._credit, self._idle = state["credit"], dict(state["idle"])

@@ -1,0 +1,188 @@
+"""The default tuner: most tokens per second, from measured step times and acceptance by draft position."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import median_low
+from typing import Any
+
+import numpy as np
+
+from engine.config import GoodputConfig
+from engine.events import ArmStatistics
+from engine.speculation.acceptance import Acceptance
+from engine.speculation.arms import ArmCounts
+from engine.speculation.correction import Array, Correction
+from engine.speculation.cost import CostTable, assumed_seconds, draft_levels
+from engine.speculation.exploration import Decision, Exploration
+from engine.speculation.strategy import OFF, Context, Strategy
+
+TRIAL = 3
+"""Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
+MEASURED, ASSUMED = 0.15, 0.3
+"""Standard deviation of the log error of a cost table, and of the guess without one."""
+LENGTHS, LOOKED_UP = 64, 1024
+"""Costs are looked up for mean lengths in steps of so many tokens, and so many of them are remembered."""
+
+
+@dataclass
+class Run:
+    """Steps of one arm at one batch bucket that nothing was learnt from yet."""
+
+    arm: int
+    bucket: int
+    context: Context
+    accepted: list[int] = field(default_factory=list)
+    log_ratios: list[float] = field(default_factory=list)
+    steps: int = 0
+    catch_up: float = 0.0
+
+
+class GoodputTuner:
+    """Chooses argmax of batch * (1 + expected accepted) / seconds; plain decoding is one more arm.
+
+    Acceptance is pooled over batch sizes. Seconds are those of the cost table, or a guess, times a correction learnt live. A decision
+    holds for ``interval`` steps at one power-of-two bucket of batch sizes. Now and then an arm that is not the best is tried: with
+    the probability that it is better, never if that is implausible, and only while trials have not lost more than their allowance.
+    A drafter that was given up is tried again at new weights, and rarely in between.
+
+    ``predicted(strategy, context)`` gives the seconds of a step before correction, of any strategy.
+    """
+
+    _decisions: dict[int, Decision]
+    _run: Run
+
+    def __init__(self, strategies: Sequence[Strategy], config: GoodputConfig, rng: random.Random, costs: CostTable | None) -> None:
+        self._arms = list(dict.fromkeys((OFF, *strategies)))
+        self._index = {arm: index for index, arm in enumerate(self._arms)}
+        self._interval = config.interval
+        self.predicted: Callable[[Strategy, Context], float] = costs.seconds if costs else assumed_seconds
+        self._acceptance = Acceptance(self._arms, config)
+        self._most = np.log1p([draft_levels(arm) for arm in self._arms])
+        self._exploration = Exploration(self._arms, rng)
+        self._correction = Correction([str(arm) for arm in self._arms], MEASURED if costs else ASSUMED)
+        self._look_up = lru_cache(LOOKED_UP)(self._log_costs)
+        self._counts = ArmCounts()
+        self._versions: tuple[int, int] | None = None
+        self._restart()
+
+    def select(self, context: Context) -> Strategy:
+        bucket = context.batch.bit_length()
+        decision = self._decisions.get(bucket)
+        if decision is None or decision.left <= 0 or not decision.suits(context):
+            self._learn()
+            self._notice_versions(context)
+            decision = self._decisions[bucket] = self._decide(context, decision)
+        decision.left -= 1
+        return self._arms[decision.arm]
+
+    def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
+        """Only notes the step: it is learnt from together with the next ones."""
+        bucket, arm = context.batch.bit_length(), self._index[strategy]
+        self._counts.add(1 << (bucket - 1), strategy, accepted, elapsed)
+        run = self._run
+        caught_up = run.arm == arm
+        if not caught_up or run.bucket != bucket or run.steps >= self._interval:
+            self._learn()
+            run = self._run = Run(arm, bucket, context)
+        run.context = context
+        run.accepted.extend(accepted)
+        run.steps += 1
+        if not caught_up:
+            run.catch_up = elapsed
+        else:
+            run.log_ratios.append(math.log(max(elapsed, 1e-9)) - self._log_predicted(context)[arm])
+
+    def expected(self, strategy: Strategy) -> float:
+        """Mean accepted tokens of a draft, by what was learnt so far."""
+        return self._acceptance.expected(strategy)
+
+    def seconds(self, strategy: Strategy, context: Context) -> float:
+        """A decode step's time, corrected by what was learnt so far."""
+        arm = self._index[strategy]
+        correction, _ = self._correction.belief(context.batch.bit_length())
+        return math.exp(self._log_predicted(context)[arm] + correction[arm])
+
+    def best(self, context: Context) -> Strategy:
+        """The arm of highest mean value; explores nothing, changes nothing."""
+        tokens, seconds, _ = self._belief(context)
+        return self._arms[max(self._eligible(context), key=(tokens - seconds).__getitem__)]
+
+    def take_arms(self) -> list[ArmStatistics]:
+        return self._counts.take()
+
+    def state(self) -> dict[str, Any]:
+        """Ends the running decisions."""
+        self._learn()
+        self._restart()
+        return {
+            "versions": self._versions and list(self._versions),
+            "exploration": self._exploration.state(),
+            "acceptance": self._acceptance.state(),
+            "correction": self._correction.state(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """What was saved of other strategies than these is left out."""
+        self._versions = state["versions"] and tuple(state["versions"])
+        self._exploration.load_state(state["exploration"])
+        self._acceptance.load_state(state["acceptance"])
+        self._correction.load_state(state["correction"])
+        self._restart()
+
+    def _restart(self) -> None:
+        self._decisions = {}
+        self._run = Run(-1, 0, Context(1))
+
+    def _decide(self, context: Context, last: Decision | None) -> Decision:
+        tokens, seconds, covariance = self._belief(context)
+        score, eligible = tokens - seconds, self._eligible(context)
+        best = max(eligible, key=score.__getitem__)
+        chosen = self._exploration.choose(eligible, score, self._most - seconds, covariance)
+        if chosen != best:
+            return Decision(chosen, TRIAL, context, math.exp(score[best]))
+        settled = last is not None and last.arm == best and last.suits(context)
+        return Decision(best, self._interval if settled else TRIAL, context)
+
+    def _belief(self, context: Context) -> tuple[Array, Array, Array]:
+        """Of all arms: log tokens [A] that a step brings each request, its log seconds [A], and the covariance [A, A] of their
+        difference."""
+        expected, of_tokens = self._acceptance.belief()
+        correction, of_seconds = self._correction.belief(context.batch.bit_length())
+        return np.log1p(expected), self._log_predicted(context) + correction, of_tokens + of_seconds
+
+    def _eligible(self, context: Context) -> list[int]:
+        return [index for index, arm in enumerate(self._arms) if arm.drafter in context.drafters]
+
+    def _log_predicted(self, context: Context) -> list[float]:
+        """Log seconds of each arm before correction."""
+        return self._look_up(context.batch, int(context.length) // LENGTHS)
+
+    def _log_costs(self, batch: int, lengths: int) -> list[float]:
+        context = Context(batch, (lengths + 0.5) * LENGTHS)
+        return [math.log(max(self.predicted(arm, context), 1e-9)) for arm in self._arms]
+
+    def _notice_versions(self, context: Context) -> None:
+        versions = (context.target_version, context.drafter_version)
+        if self._versions not in (None, versions):
+            self._acceptance.widen()
+            self._exploration.renew()
+        self._versions = versions
+
+    def _learn(self) -> None:
+        run = self._run
+        self._run = Run(run.arm, run.bucket, run.context)
+        if not run.steps:
+            return
+        self._acceptance.record(self._arms[run.arm], run.accepted, run.steps)
+        if run.log_ratios:
+            self._correction.update(run.arm, run.bucket, median_low(run.log_ratios), len(run.log_ratios))
+        tokens = run.steps * (1 + sum(run.accepted) / max(len(run.accepted), 1))
+        self._exploration.note(run.arm, run.steps, tokens)
+        decision = self._decisions.get(run.bucket)
+        if decision and decision.price and decision.arm == run.arm:
+            step = self.seconds(self._arms[run.arm], run.context)
+            seconds = min(run.catch_up, 3 * step) + len(run.log_ratios) * step
+            self._exploration.charge(seconds * decision.price - tokens)

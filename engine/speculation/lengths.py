@@ -1,0 +1,58 @@
+"""How many tokens a running response still needs, judged by responses that are finished."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+STRANGERS = 4.0  # history, however long, counts like less than this many siblings: they answer other prompts
+
+
+class LengthPredictor:
+    """Siblings are the finished responses of the same group; history holds the newest ``memory`` lengths of earlier RL steps."""
+
+    def __init__(self, memory: int = 4096) -> None:
+        self._siblings: dict[int, list[int]] = {}
+        self._history: deque[int] = deque(maxlen=memory)
+        self._index()
+
+    def finished(self, group: int, length: int) -> None:
+        """A response of ``group`` ended with ``length`` tokens."""
+        self._siblings.setdefault(group, []).append(length)
+
+    def new_step(self) -> None:
+        """An RL step begins: groups are numbered anew, and what was finished becomes history."""
+        for lengths in self._siblings.values():
+            self._history.extend(lengths)
+        self._siblings = {}
+        self._index()
+
+    def remaining(self, group: int, length: int, limit: int) -> float:
+        """Mean of L - ``length`` over finished lengths L above ``length``; at least 1 and at most ``limit - length``.
+
+        n lengths of history weigh as much together as 4 n / (n + 4) siblings. Without any such L it is ``limit - length``.
+        """
+        siblings = [finished for finished in self._siblings.get(group, ()) if finished > length]
+        first = bisect_right(self._sorted, length)
+        strangers = len(self._sorted) - first
+        weight = STRANGERS / (strangers + STRANGERS)
+        evidence = len(siblings) + weight * strangers
+        if not evidence:
+            return max(1.0, limit - length)
+        mean = (sum(siblings) + weight * self._sums[first]) / evidence
+        return max(1.0, min(mean, limit) - length)
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint; plain JSON values."""
+        return {"history": list(self._history), "siblings": [[group, list(lengths)] for group, lengths in self._siblings.items()]}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._history = deque(state["history"], maxlen=self._history.maxlen)
+        self._siblings = {group: list(lengths) for group, lengths in state["siblings"]}
+        self._index()
+
+    def _index(self) -> None:
+        """``_sums[i]`` is the sum of ``_sorted[i:]``."""
+        self._sorted = sorted(self._history)
+        self._sums: Sequence[int] = list(accumulate(reversed(self._sorted), initial=0))[::-1]

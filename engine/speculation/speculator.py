@@ -1,0 +1,188 @@
+"""Decides every decode step: whether to speculate, who drafts for which request, and in what shape."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from engine.config import DrafterName, SpeculationConfig
+from engine.speculation.build import build_tuner
+from engine.speculation.cost import CostTable
+from engine.speculation.elastic import ElasticSwitch
+from engine.speculation.gate import Gate
+from engine.speculation.lengths import LengthPredictor
+from engine.speculation.strategy import OFF, Context, Strategy
+from engine.speculation.suffix import Draft, Noise, SuffixStore
+from engine.speculation.tailmode import TailMode
+from engine.speculation.watchdog import Notice, Watchdog
+
+PATIENCE = 4
+"""Steps without a look into the suffix store after a look that found nothing worth drafting."""
+MEMORY = 256
+"""Requests drafted for after which an observation of a shape's acceptance counts 1/e."""
+
+
+class Running(Protocol):
+    """A running request: its id and group, the tokens known (prompt included) and generated."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def group(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def generated(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A decode step: the learned drafter drafts in ``shape`` (None: not at all), but for requests with ``given`` drafts, the first
+    ``limits`` tokens of each request's draft. ``strategy`` is what the tuner learns about; None if requests use different ones."""
+
+    context: Context
+    strategy: Strategy | None = OFF
+    shape: Strategy | None = None
+    given: Sequence[tuple[int, ...] | None] | None = None
+    limits: Sequence[int] | None = None
+    suffixes: Sequence[Draft | None] = ()
+
+
+class Speculator:
+    """``tuner`` may be replaced. Knows requests from ``admit`` to ``finish``."""
+
+    def __init__(self, config: SpeculationConfig, seed: int, costs: CostTable | None = None) -> None:
+        self._strategies = [Strategy.of(strategy) for strategy in config.strategies]
+        self.tuner = build_tuner(config, seed, costs)
+        self._switch = ElasticSwitch(config.threshold, config.hysteresis)
+        self._watchdog = Watchdog()
+        self._lengths = LengthPredictor()
+        self._tail = TailMode(config.tail_requests, self._strategies, self._lengths)
+        self._store = SuffixStore(config.suffix.memory_bytes) if config.suffix.enabled else None
+        self._gate = Gate()
+        self._learned: dict[Strategy, float] = {}
+        self._wait: dict[int, int] = {}
+        self._limit = 0
+        self._versions: dict[str, int] = {"target": 0, "drafter": 0}
+
+    def begin(self, limit: int) -> None:
+        """A rollout starts; responses have at most ``limit`` tokens."""
+        for request in list(self._wait):
+            self._forget(request)
+        self._lengths.new_step()
+        self._limit = limit
+
+    def admit(self, request: int, prompt: Sequence[int]) -> None:
+        self._wait[request] = 0
+        if self._store:
+            self._store.begin(request, prompt)
+
+    def extend(self, request: int, tokens: Sequence[int]) -> None:
+        """``tokens`` were generated."""
+        if self._store:
+            self._store.extend(request, tokens)
+
+    def finish(self, request: Running) -> None:
+        self._forget(request.id)
+        self._lengths.finished(request.group, request.generated)
+
+    def loaded(self, what: Literal["target", "drafter"], version: int) -> None:
+        """New weights."""
+        self._versions[what] = version
+        self._watchdog.loaded(what, version)
+
+    def plan(self, batch: Sequence[Running], learned: bool, noise: "Noises | None" = None) -> Plan:
+        """The next step. ``learned``: whether the learned drafter can draft; ``noise`` couples suffix drafts to the sampling."""
+        context = self._context(batch, learned)
+        if len(context.drafters) == 1:
+            return Plan(context)
+        uneven = self._tail.strategies(batch, context, self.tuner, self._limit)
+        if uneven is not None:
+            return self._planned(batch, context, None, uneven, noise)
+        strategy = self.tuner.select(context)
+        return Plan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch), noise)
+
+    def record(self, plan: Plan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
+        """What the step brought each request: ``accepted`` drafts, and ``kept`` tokens (fewer, if the response ended before)."""
+        if plan.strategy is not None:
+            self.tuner.record(plan.strategy, plan.context, [tokens - 1 for tokens in kept], elapsed)
+        for draft, drafts in zip(plan.suffixes, accepted, strict=False):
+            if draft is not None and draft.tokens:
+                self._gate.record(draft, drafts)
+        if plan.shape is not None:
+            self._observe(
+                plan.shape, [n for n, given in zip(accepted, plan.given or (None,) * len(accepted), strict=True) if given is None]
+            )
+
+    def take_alarms(self) -> list[Notice]:
+        """What a user should look at, since the last call."""
+        return self._watchdog.take_alarms()
+
+    def state(self) -> dict[str, Any]:
+        """What was learnt, for a checkpoint; plain JSON values. The suffix store fills up anew."""
+        return {
+            "tuner": self.tuner.state(),
+            "watchdog": self._watchdog.state(),
+            "lengths": self._lengths.state(),
+            "gate": self._gate.state(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.tuner.load_state(state["tuner"])
+        self._watchdog.load_state(state["watchdog"])
+        self._lengths.load_state(state["lengths"])
+        self._gate.load_state(state["gate"])
+
+    def _context(self, batch: Sequence[Running], learned: bool) -> Context:
+        drafters: set[DrafterName] = {"none"}
+        if self._switch.update(len(batch)):
+            if learned and self._watchdog.allows:
+                drafters.add("eagle")
+            if self._store:
+                drafters.add("ngram")
+        length = sum(request.length for request in batch) / len(batch)
+        return Context(len(batch), length, self._versions["target"], self._versions["drafter"], frozenset(drafters))
+
+    def _planned(
+        self, batch: Sequence[Running], context: Context, strategy: Strategy | None, each: Sequence[Strategy], noise: "Noises | None"
+    ) -> Plan:
+        suffixes = [self._suffix(request, one, noise) for request, one in zip(batch, each, strict=True)]
+        learned = [one for one, draft in zip(each, suffixes, strict=True) if draft is None]
+        shape = max(learned, key=lambda one: one.verify, default=None)
+        limits = [one.verify for one in each] if len(set(learned)) > 1 else None
+        if len(learned) == len(batch):
+            return Plan(context, strategy, shape, limits=limits)
+        given = [None if draft is None else draft.tokens for draft in suffixes]
+        return Plan(context, strategy, shape, given, limits, suffixes)
+
+    def _suffix(self, request: Running, strategy: Strategy, noise: "Noises | None") -> Draft | None:
+        """The suffix draft to use; None leaves the request to the learned drafter."""
+        if strategy == OFF:
+            return Draft()
+        model_free = strategy.drafter == "ngram"
+        if not self._store or self._wait[request.id] > 0:
+            self._wait[request.id] -= 1
+            return Draft() if model_free else None
+        draft = self._gate.cut(self._store.draft(request.id, strategy.verify, noise(request) if noise else None))
+        if self._gate.prefers_suffix(draft, 0.0 if model_free else self._learned.get(strategy, 0.5)):
+            return draft
+        self._wait[request.id] = 0 if model_free else PATIENCE
+        return Draft() if model_free else None
+
+    def _observe(self, shape: Strategy, accepted: Sequence[int]) -> None:
+        if not accepted:
+            return
+        self._watchdog.observe(len(accepted), sum(drafts > 0 for drafts in accepted))
+        mean = sum(accepted) / len(accepted)
+        weight = min(1.0, len(accepted) / MEMORY)
+        self._learned[shape] = mean if shape not in self._learned else (1 - weight) * self._learned[shape] + weight * mean
+
+    def _forget(self, request: int) -> None:
+        del self._wait[request]
+        if self._store:
+            self._store.end(request)
+
+
+class Noises(Protocol):
+    def __call__(self, request: Running) -> Noise:
+        """The sampling noise of a request's next tokens."""
+        ...

@@ -1,0 +1,68 @@
+"""The tail of a rollout: when few requests are left, each gets its own draft so that the last one finishes first."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from engine.speculation.goodput import GoodputTuner
+from engine.speculation.lengths import LengthPredictor
+from engine.speculation.strategy import Context, Strategy
+from engine.speculation.tail import plan_tail
+from engine.speculation.tuner import Tuner
+
+STEPS = 16
+"""Decode steps for which a plan holds, while the same requests run."""
+
+
+class Progress(Protocol):
+    """A running request."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def group(self) -> int: ...
+    @property
+    def generated(self) -> int: ...
+
+
+class TailMode:
+    """For batches of 2 to ``requests``. It needs a tuner that knows costs and acceptance (goodput)."""
+
+    def __init__(self, requests: int, strategies: Sequence[Strategy], lengths: LengthPredictor) -> None:
+        self._requests, self._arms, self._lengths = requests, strategies, lengths
+        self._planned: tuple[Strategy, ...] | None = None
+        self._key: object = None
+        self._left = 0
+
+    def strategies(self, batch: Sequence[Progress], context: Context, tuner: Tuner, limit: int) -> tuple[Strategy, ...] | None:
+        """A strategy for each request; None where one for all is best, which is the tuner's choice."""
+        if not 1 < len(batch) <= self._requests or not isinstance(tuner, GoodputTuner):
+            return None
+        key = (tuple(request.id for request in batch), context.drafters, context.target_version, context.drafter_version)
+        if key != self._key or self._left == 0:
+            self._planned, self._key, self._left = self._plan(batch, context, tuner, limit), key, STEPS
+        self._left -= 1
+        return self._planned
+
+    def _plan(self, batch: Sequence[Progress], context: Context, tuner: GoodputTuner, limit: int) -> tuple[Strategy, ...] | None:
+        remaining = [self._lengths.remaining(request.group, request.generated, limit) for request in batch]
+        arms = [arm for arm in self._arms if arm.drafter in context.drafters]
+        times: dict[tuple[Strategy, float], float] = {}
+
+        def seconds(plan: Sequence[Strategy]) -> float:
+            shape = max(plan, key=lambda strategy: (strategy.drafter == "eagle", strategy.verify))
+            mean = sum(strategy.verify for strategy in plan) / len(plan)
+            if (shape, mean) not in times:
+                times[shape, mean] = mixed_seconds(tuner, shape, mean, context)
+            return times[shape, mean]
+
+        plan = plan_tail(remaining, arms, tuner.expected, seconds)
+        return plan if len(set(plan)) > 1 else None
+
+
+def mixed_seconds(tuner: GoodputTuner, shape: Strategy, verify: float, context: Context) -> float:
+    """A step that drafts in ``shape``, but verifies ``verify`` tokens a request on average: the target's part is for those."""
+    uniform = tuner.predicted(shape, context)
+    model_free = replace(shape, drafter="ngram")
+    target = tuner.predicted(model_free, context) - tuner.predicted(replace(model_free, verify=round(verify)), context)
+    return tuner.seconds(shape, context) * (uniform - target) / uniform

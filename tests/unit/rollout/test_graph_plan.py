@@ -1,0 +1,183 @@
+"""The set of graphs against brute force and hand-worked counts."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.config import SpeculationConfig
+from engine.rollout.native.graphs.plan import (
+    Capture,
+    Eager,
+    GraphPlan,
+    MemoryModel,
+    batch_ranges,
+    bucket,
+    captures_of,
+    naive_captures,
+)
+from engine.speculation.beg import BegTuner
+from engine.speculation.strategy import OFF, Context, Strategy
+
+NGRAM = Strategy("ngram", 5, 1, 5)
+POWERS = [1, 2, 4, 8, 16, 32, 64]
+LLAMA_8B = MemoryModel.of(hidden=4096, intermediate=14336, vocabulary=128256, itemsize=2)
+TINY = MemoryModel.of(hidden=160, intermediate=432, vocabulary=99, itemsize=4)
+
+
+def tlt(depth: int = 8, top_k: int = 4, **changes: object) -> SpeculationConfig:
+    """The published code's four strategies and batch thresholds."""
+    strategies = [{"depth": depth, "top_k": top_k, "verify": verify} for verify in (48, 32, 16, 8)]
+    tuner = {"name": "beg", "thresholds": [1, 2, 5, 21]}
+    return SpeculationConfig.model_validate({"threshold": 64, "strategies": strategies, "tuner": tuner} | changes)
+
+
+def targets(plan: GraphPlan) -> set[tuple[int, int]]:
+    return {(capture.batch, capture.tokens) for capture in plan.target}
+
+
+def drafts(plan: GraphPlan) -> set[tuple[str, int, int]]:
+    return {(capture.part, capture.batch, capture.tokens) for capture in plan.draft}
+
+
+def test_the_graphs_of_tlts_strategies_by_hand() -> None:
+    plan = GraphPlan.of(batch_ranges(tlt(), 64), 64)
+    plain = {(batch, 1) for batch in POWERS}
+    speculative = {(1, 49), (2, 33), (4, 33), (8, 17), (16, 17), (32, 17), (32, 9), (64, 9)}
+    assert targets(plan) == plain | speculative
+    assert drafts(plan) == {("draft", batch, 4) for batch in POWERS}, "all four draft alike: one graph for each batch size"
+    assert plan.captures == 15 + 7
+
+
+def test_catching_up_has_graphs_of_its_own_even_if_as_wide_as_a_level() -> None:
+    strategy = Strategy("eagle", 3, 4, 6)
+    plan = GraphPlan.of({strategy: range(1, 3)}, 8, catch_up=4)
+    assert drafts(plan) == {(part, batch, 4) for part in ("draft", "catch_up") for batch in (1, 2)}
+    assert plan.lookup(strategy, 2).catch_up == Capture("catch_up", 2, 4)
+    assert GraphPlan.of({strategy: range(1, 3)}, 8).lookup(strategy, 2).catch_up is None
+
+
+@pytest.mark.parametrize("strategy", [OFF, NGRAM, Strategy("eagle", 1, 3, 3)], ids=str)
+def test_a_strategy_without_drafted_levels_has_no_draft_graphs(strategy: Strategy) -> None:
+    plan = GraphPlan.of({strategy: range(1, 9)}, 8)
+    assert plan.draft == frozenset()
+    assert targets(plan) == {(batch, strategy.verify + 1) for batch in (1, 2, 4, 8)}
+    assert plan.lookup(strategy, 5).draft is None
+
+
+def test_five_requests_run_in_the_graph_of_eight() -> None:
+    strategy = Strategy("eagle", 6, 1, 6)
+    decision = GraphPlan.of({strategy: range(1, 65)}, 64).lookup(strategy, 5)
+    assert decision.target == Capture("target", 8, 7)
+    assert decision.draft == Capture("draft", 8, 1)
+
+
+def test_what_has_no_graph_says_why() -> None:
+    plan = GraphPlan.of(batch_ranges(tlt(), 64), 64)
+    wide = Strategy("eagle", 8, 4, 48)
+    assert plan.lookup(OFF, 80).target == Eager("batch 80 is above the largest graph 64")
+    assert plan.lookup(wide, 3).target == Eager("no target graph for 4 requests with 49 tokens each")
+    assert plan.lookup(wide, 3).draft == Capture("draft", 4, 4), "another strategy's graph does as well"
+
+
+@given(st.integers(1, 300), st.data())
+def test_the_bucket_is_the_next_power_of_two_or_the_largest_batch(max_batch: int, data: st.DataObject) -> None:
+    batch = data.draw(st.integers(1, max_batch))
+    sizes = [2**power for power in range(10) if 2**power < max_batch] + [max_batch]
+    assert bucket(batch, max_batch) == min(size for size in sizes if size >= batch)
+
+
+eagles = st.builds(Strategy, st.just("eagle"), st.integers(1, 10), st.integers(1, 8), st.integers(1, 48))
+spans = st.builds(range, st.integers(1, 40), st.integers(1, 100))
+
+
+@given(st.dictionaries(st.one_of(eagles, st.just(OFF), st.just(NGRAM)), spans), st.integers(1, 70), st.integers(0, 9))
+def test_whatever_can_be_picked_has_a_graph_or_a_named_fallback(ranges: dict[Strategy, range], max_batch: int, catch_up: int) -> None:
+    plan = GraphPlan.of(ranges, max_batch, catch_up)
+    used = set()
+    for strategy, batches in ranges.items():
+        for batch in batches:
+            decision = plan.lookup(strategy, batch)
+            passes = {"target": (decision.target, strategy.verify + 1)}
+            if strategy.drafter == "eagle" and strategy.depth > 1:
+                passes["draft"] = (decision.draft, strategy.top_k)
+            if strategy.drafter == "eagle" and catch_up:
+                passes["catch_up"] = (decision.catch_up, catch_up)
+            assert [decision.target, decision.draft, decision.catch_up].count(None) == 3 - len(passes)
+            for part, (chosen, tokens) in passes.items():
+                if batch > max_batch:
+                    assert chosen == Eager(f"batch {batch} is above the largest graph {max_batch}")
+                else:
+                    assert isinstance(chosen, Capture)
+                    assert chosen in plan
+                    assert (chosen.part, chosen.tokens) == (part, tokens)
+                    assert batch <= chosen.batch <= min(max_batch, 2 * batch - 1)
+                    used.add(chosen)
+    assert used == set(plan) == plan.target | plan.draft, "no graph without a batch that needs it"
+    assert plan.captures == len(used)
+    assert [capture.rows for capture in plan] == sorted((capture.rows for capture in used), reverse=True)
+
+
+@pytest.mark.parametrize("max_batch", [1, 4, 6, 64, 100])
+@pytest.mark.parametrize("thresholds", [[1, 2, 5, 21], None, [1, 2, 3, 90]])
+def test_beg_picks_only_within_the_ranges(thresholds: list[int] | None, max_batch: int) -> None:
+    """Every arm of every batch size, from the tuner itself: arms that were never measured come first."""
+    config = tlt(threshold=40, hysteresis=0.5, tuner={"name": "beg", "thresholds": thresholds})
+    picked: dict[Strategy, set[int]] = {}
+    for batch in range(1, min(max_batch, 60) + 1):
+        tuner = BegTuner([Strategy.of(strategy) for strategy in config.strategies], config.tuner, random.Random(0))
+        for _ in range(2):
+            strategy = tuner.select(Context(batch))
+            picked.setdefault(strategy, set()).add(batch)
+            tuner.record(strategy, Context(batch), [0] * batch, 1.0)
+    ranges = batch_ranges(config, max_batch)
+    assert set(ranges.pop(OFF)) == set(range(1, max_batch + 1))
+    picked.pop(OFF)
+    assert {strategy: set(batches) for strategy, batches in ranges.items() if batches} == picked
+
+
+def test_other_tuners_pick_up_to_the_hysteresis() -> None:
+    goodput = batch_ranges(SpeculationConfig(threshold=10, hysteresis=0.25), 64)
+    assert goodput == {OFF: range(1, 65)} | {Strategy("eagle", n, 1, n): range(1, 13) for n in (6, 3, 2)}
+    fixed = batch_ranges(SpeculationConfig.model_validate({"threshold": 10, "hysteresis": 0, "tuner": {"name": "fixed"}}), 8)
+    assert fixed == {OFF: range(1, 9), Strategy("eagle", 6, 1, 6): range(1, 9)}
+
+
+def test_shapes_of_target_and_drafter_add_up_instead_of_multiplying() -> None:
+    """3 depths, 2 widths and 5 sizes to verify: 30 strategies, of 7 batch sizes each."""
+    grid = [Strategy("eagle", depth, top_k, verify) for depth in (4, 6, 8) for top_k in (2, 4) for verify in (4, 8, 12, 16, 20)]
+    plan = GraphPlan.of({strategy: range(1, 65) for strategy in grid}, 64)
+    assert plan.captures == 7 * (5 + 2)
+    assert len(naive_captures(grid, 64)) == 7 * 30 * 2
+    assert set(naive_captures(grid, 64)) == set(plan)
+
+
+def test_naive_counts_of_tlts_strategies() -> None:
+    strategies = batch_ranges(tlt(), 64)
+    assert len(naive_captures(strategies, 64)) == 7 * (4 * 2 + 1)
+    assert len(naive_captures(strategies, 64, catch_up=9)) == 7 * (4 * 3 + 1)
+
+
+def test_the_memory_model_by_hand() -> None:
+    model = MemoryModel(static=10, workspace=7, graph=1000)
+    captures = [Capture("target", 2, 3), Capture("target", 4, 1), Capture("draft", 8, 1)]
+    assert model.bytes(captures) == 10 * (6 + 4 + 8) + 7 * 8 + 3 * 1000
+    assert model.bytes([]) == 0
+    assert MemoryModel.of(hidden=4, intermediate=100, vocabulary=5, itemsize=2) == MemoryModel(24 + 16 + 40, 600)
+    assert MemoryModel.of(hidden=4, intermediate=1, vocabulary=5, itemsize=2).workspace == 40
+
+
+@pytest.mark.parametrize("model", [LLAMA_8B, TINY], ids=["8B", "tiny"])
+@pytest.mark.parametrize(("depth", "top_k"), [(8, 4), (10, 8)])
+def test_four_strategies_take_at_most_1_4_times_the_memory_of_any_one(model: MemoryModel, depth: int, top_k: int) -> None:
+    ranges = batch_ranges(tlt(depth, top_k), 64)
+    pool = model.bytes(GraphPlan.of(ranges, 64))
+    for strategy in ranges.keys() - {OFF}:
+        assert pool <= 1.4 * model.bytes(naive_captures([OFF, strategy], 64))
+    assert model.bytes(naive_captures(ranges, 64)) > 2.5 * pool
+
+
+def test_a_range_beyond_the_largest_batch_needs_nothing() -> None:
+    assert captures_of(OFF, range(65, 100), 64) == set()
+    assert captures_of(OFF, range(60, 100), 64) == {Capture("target", 64, 1)}

@@ -1,0 +1,390 @@
+"""The suffix store against a naive search over all texts."""
+
+import math
+import random
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.speculation.suffix import Draft, Noise, SuffixStore
+from engine.speculation.trie import OFFSET_BITS, ContextTrie
+
+SHORTEST, LONGEST, NEWEST = 3, 24, 32
+AMPLE = 1 << 30
+
+
+@dataclass
+class Naive:
+    """Every place of a prompt's texts, in the order in which they were written, searched from end to end."""
+
+    prompt: tuple[int, ...]
+    texts: dict[int, list[int]] = field(default_factory=dict)
+    places: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.texts[-1] = list(self.prompt)
+        self.places += [(-1, offset) for offset in range(len(self.prompt))]
+
+    def begin(self, request: int) -> None:
+        self.texts[request] = list(self.prompt)
+
+    def extend(self, request: int, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            self.places.append((request, len(self.texts[request])))
+            self.texts[request].append(token)
+
+    def draft(self, request: int, limit: int, noise: Noise | None = None) -> Draft:
+        known = self.texts[request]
+        matches = [self._match(known, self.texts[text][:offset]) for text, offset in self.places]
+        best = max(matches, default=0)
+        if best < SHORTEST:
+            return Draft()
+        voters = [place for place, match in zip(self.places, matches, strict=True) if match == best][-NEWEST:][::-1]
+        tokens: list[int] = []
+        confidence: list[float] = []
+        while len(tokens) < limit:
+            step = len(tokens)
+            votes = [self.texts[text][offset + step] for text, offset in voters if offset + step < len(self.texts[text])]
+            if not votes:
+                break
+            tokens.append(self._choose(votes, step, noise))
+            confidence.append(votes.count(tokens[-1]) / (len(votes) + 1))
+            voters = [place for place in voters if self.texts[place[0]][place[1] + step : place[1] + step + 1] == tokens[-1:]]
+        return Draft(tuple(tokens), best, tuple(confidence)) if tokens else Draft()
+
+    @staticmethod
+    def _match(known: list[int], before: list[int]) -> int:
+        length = 0
+        while length < min(LONGEST, len(known), len(before)) and known[-1 - length] == before[-1 - length]:
+            length += 1
+        return length
+
+    @staticmethod
+    def _choose(votes: list[int], step: int, noise: Noise | None) -> int:
+        candidates = sorted(set(votes), key=votes.index)
+        gumbel = noise(step, candidates) if noise else [0.0] * len(candidates)
+        scores = [math.log(votes.count(token) / len(votes)) + extra for token, extra in zip(candidates, gumbel, strict=True)]
+        return max(candidates, key=lambda token: (round(scores[candidates.index(token)], 9), -candidates.index(token)))
+
+
+def gumbel(step: int, candidates: Sequence[int]) -> list[float]:
+    """Noise that depends on the place and the token only, as the target's does."""
+    return [-math.log(-math.log(random.Random(1000 * step + token).random())) for token in candidates]
+
+
+def filled(prompt: tuple[int, ...], *texts: Sequence[int]) -> SuffixStore:
+    """Finished requests -1, -2 ... that wrote ``texts``, and request 0 that starts."""
+    store = SuffixStore(AMPLE)
+    for number, text in enumerate(texts):
+        store.begin(-1 - number, prompt)
+        store.extend(-1 - number, text)
+        store.end(-1 - number)
+    store.begin(0, prompt)
+    return store
+
+
+def deep_size(thing: object, seen: set[int]) -> int:
+    """Bytes of ``thing`` and all it holds."""
+    if id(thing) in seen or isinstance(thing, type):
+        return 0
+    seen.add(id(thing))
+    parts: list[object] = [getattr(thing, slot) for slot in getattr(thing, "__slots__", ())]
+    if isinstance(thing, dict):
+        parts += [*thing.keys(), *thing.values()]
+    elif isinstance(thing, list | tuple | set):
+        parts += thing
+    parts += getattr(thing, "__dict__", {}).values()
+    return sys.getsizeof(thing) + sum(deep_size(part, seen) for part in parts)
+
+
+def spans(letters: int, most: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, letters - 1), max_size=most)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_drafts_agree_with_a_search_over_all_texts(data: st.DataObject) -> None:
+    letters = data.draw(st.integers(1, 4))
+    prompts = [tuple(data.draw(spans(letters, 40))), (letters, *data.draw(spans(letters, 6)))]
+    store = SuffixStore(AMPLE)
+    naive = {prompt: Naive(prompt) for prompt in prompts}
+    running: dict[int, tuple[int, ...]] = {}
+    for request in range(data.draw(st.integers(1, 8))):
+        prompt = data.draw(st.sampled_from(prompts))
+        store.begin(request, prompt)
+        naive[prompt].begin(request)
+        running[request] = prompt
+        for _ in range(data.draw(st.integers(1, 5))):
+            other = data.draw(st.sampled_from(sorted(running)))
+            tokens = data.draw(spans(letters, 30))
+            store.extend(other, tokens)
+            naive[running[other]].extend(other, tokens)
+        for other, key in running.items():
+            for noise in (None, gumbel):
+                assert store.draft(other, 5, noise) == naive[key].draft(other, 5, noise)
+        if data.draw(st.booleans()):
+            ended = data.draw(st.sampled_from(sorted(running)))
+            store.end(ended)
+            del running[ended]
+
+
+@pytest.mark.parametrize("letters", [2, 3, 30])
+def test_long_texts_agree_as_well(letters: int) -> None:
+    """Enough places to fill branches beyond the newest ones and to grow leaves of full depth."""
+    rng = random.Random(letters)
+    prompt = tuple(rng.randrange(letters) for _ in range(50))
+    store, naive = SuffixStore(AMPLE), Naive(prompt)
+    for request in range(4):
+        store.begin(request, prompt)
+        naive.begin(request)
+    for _ in range(150):
+        request = rng.randrange(4)
+        tokens = [rng.choice((0, rng.randrange(letters))) for _ in range(6)] if rng.random() < 0.6 else [0] * 12
+        store.extend(request, tokens)
+        naive.extend(request, tokens)
+        assert store.draft(request, 6) == naive.draft(request, 6)
+
+
+def test_the_longest_match_decides() -> None:
+    store = filled((9, 9, 9), [1, 2, 3, 4, 5], [8, 2, 3, 4, 6], [7, 2, 3, 4, 6])
+    store.extend(0, [1, 2, 3, 4])
+    assert store.draft(0, 4) == Draft((5,), 7, (0.5,)), "it matches the prompt's end as well"
+
+
+def test_places_of_the_same_match_vote_and_the_winners_go_on() -> None:
+    store = filled((9,), [0, 1, 2, 3, 4, 5, 6], [5, 1, 2, 3, 4, 5, 7], [6, 1, 2, 3, 8, 9, 9])
+    store.extend(0, [7, 1, 2, 3])
+    assert store.draft(0, 9) == Draft((4, 5, 7), 3, (2 / 4, 2 / 3, 1 / 3)), "of 6 and 7, the newer"
+    assert store.draft(0, 1).tokens == (4,)
+    assert store.draft(0, 0) == Draft()
+
+
+def test_noise_outweighs_the_majority_as_it_does_in_the_target() -> None:
+    """Two votes for 4, one for 8: 8 needs log 2 more noise."""
+    store = filled((9,), [0, 1, 2, 3, 4], [5, 1, 2, 3, 4], [6, 1, 2, 3, 8])
+    store.extend(0, [7, 1, 2, 3])
+    asked: list[tuple[int, list[int]]] = []
+
+    def noise(bonus: float) -> Noise:
+        def drawn(step: int, candidates: Sequence[int]) -> list[float]:
+            asked.append((step, list(candidates)))
+            return [bonus if token == 8 else 0.0 for token in candidates]
+
+        return drawn
+
+    assert store.draft(0, 1, noise(math.log(2) - 0.01)) == Draft((4,), 3, (2 / 4,))
+    assert store.draft(0, 1, noise(math.log(2) + 0.01)) == Draft((8,), 3, (1 / 4,))
+    assert asked == [(0, [8, 4])] * 2, "newest first"
+
+
+def test_noise_makes_drafts_as_frequent_as_their_share() -> None:
+    store = filled((9,), [0, 1, 2, 3, 4], [5, 1, 2, 3, 4], [6, 1, 2, 3, 8])
+    store.extend(0, [7, 1, 2, 3])
+    rng = random.Random(0)
+    drawn = [store.draft(0, 1, lambda _, them: [-math.log(rng.expovariate(1)) for _ in them]).tokens for _ in range(4000)]
+    assert drawn.count((8,)) / 4000 == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_running_siblings_are_drafted_from_as_they_grow() -> None:
+    store = filled((9,))
+    store.begin(1, (9,))
+    store.extend(1, [1, 2, 3, 4])
+    store.extend(0, [1, 2, 3])
+    assert store.draft(0, 5).tokens == (4,)
+    store.extend(1, [5])
+    assert store.draft(0, 5) == Draft((4, 5), 4, (0.5, 0.5))
+
+
+def test_finished_text_serves_later_epochs() -> None:
+    store = filled((9, 8, 7), [1, 2, 3, 4])
+    assert store.draft(0, 3) == Draft((1, 2, 3), 3, (0.5, 0.5, 0.5)), "the prompt's end is the match"
+    store.end(0)
+    for epoch in (1, 2):
+        store.begin(epoch, (9, 8, 7))
+        assert store.draft(epoch, 3).tokens == (1, 2, 3)
+        store.end(epoch)
+
+
+def test_a_request_is_drafted_from_its_own_text_and_prompt() -> None:
+    store = filled((1, 2, 3, 4, 5))
+    store.extend(0, [1, 2, 3])
+    assert store.draft(0, 9) == Draft((4, 5), 3, (0.5, 0.5)), "the prompt's text ends there"
+    store.extend(0, [6, 7, 1, 2, 3])
+    assert store.draft(0, 2).tokens == (6, 7), "newer than the prompt"
+
+
+def test_the_prompt_votes_once_however_many_siblings_share_it() -> None:
+    prompt = (0, 1, 2, 3, 4, 0)
+    store = filled(prompt, [6, 1, 2, 3, 5], [7, 1, 2, 3, 5])
+    store.extend(0, [8, 1, 2, 3])
+    assert store.draft(0, 1) == Draft((5,), 3, (2 / 4,))
+
+
+def test_nothing_leaks_between_prompts() -> None:
+    store = filled((9, 9, 9), [1, 2, 3, 4, 5])
+    store.begin(1, (9, 9, 8))
+    store.extend(1, [1, 2, 3])
+    assert store.draft(1, 4) == Draft()
+    store.extend(0, [1, 2, 3])
+    assert store.draft(0, 4).tokens == (4, 5)
+
+
+def test_new_or_short_text_gives_an_empty_draft() -> None:
+    store = filled((9,), [1, 2, 3, 4])
+    assert store.draft(0, 4) == Draft(), "one known token"
+    store.extend(0, [2, 3])
+    assert store.draft(0, 4) == Draft(), "two tokens match"
+    empty = filled(())
+    assert empty.draft(0, 4) == Draft()
+
+
+def test_a_request_runs_once() -> None:
+    store = filled((1,))
+    with pytest.raises(ValueError, match="request 0 is running"):
+        store.begin(0, (1,))
+
+
+def test_it_is_empty_until_the_first_request_and_after_eviction() -> None:
+    store = SuffixStore(10)
+    assert store.empty
+    store.begin(0, (1, 2, 3))
+    assert not store.empty
+    store.end(0)
+    assert store.empty
+    assert store.bytes == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(5_000, 40_000))
+def test_memory_stays_bounded_and_running_requests_stay(seed: int, memory: int) -> None:
+    """The bound holds unless running requests alone exceed it: then little else is left."""
+    store, rng = SuffixStore(memory), random.Random(seed)
+    running: dict[int, tuple[tuple[int, ...], list[int]]] = {}
+    for request in range(25):
+        prompt = (rng.randrange(6),) * 5
+        store.begin(request, prompt)
+        running[request] = prompt, []
+        for other, (_, written) in running.items():
+            tokens = [rng.randrange(3) for _ in range(rng.randrange(25))]
+            store.extend(other, tokens)
+            written += tokens
+        while len(running) > rng.randrange(1, 8):
+            ended = rng.choice(sorted(running))
+            store.end(ended)
+            del running[ended]
+        if store.bytes > memory:
+            alone = SuffixStore(AMPLE)
+            for other, (key, written) in running.items():
+                alone.begin(other, key)
+                alone.extend(other, written)
+            assert store.bytes <= 3 * alone.bytes
+        for other, (key, written) in running.items():
+            naive = Naive(key)
+            naive.begin(other)
+            naive.extend(other, written)
+            assert store.draft(other, 3).match >= naive.draft(other, 3).match, "its own text at least"
+    for other in running:
+        store.end(other)
+    assert store.bytes <= memory
+
+
+@pytest.mark.parametrize("letters", [2, 30, 50_000])
+def test_the_accounted_bytes_are_honest(letters: int) -> None:
+    rng = random.Random(letters)
+    store = SuffixStore(AMPLE)
+    for request in range(12):
+        store.begin(request, tuple(range(request // 4, 300)))
+        for _ in range(100):
+            store.extend(request, [rng.randrange(letters) for _ in range(6)])
+        store.end(request)
+    assert 0.95 < store.bytes / deep_size(store, set()) < 1.4
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(spans(3, 15), min_size=2, max_size=4), st.randoms(use_true_random=False))
+def test_discarded_places_are_never_found(written: list[list[int]], rng: random.Random) -> None:
+    texts = {number: array("i", text) for number, text in enumerate(written)}
+    trie, fresh = ContextTrie(texts), ContextTrie(texts)
+    places = [number << OFFSET_BITS | offset for number, text in texts.items() for offset in range(len(text))]
+    kept = set(rng.sample(places, len(places) // 2))
+    for place in places:
+        trie.add(place)
+        if place in kept:
+            fresh.add(place)
+    for place in rng.sample(places, len(places)):
+        if place not in kept:
+            trie.discard(place)
+    for text in texts.values():
+        for end in range(len(text)):
+            context = text[:end][-LONGEST:]
+            assert trie.longest(context) == fresh.longest(context)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(spans(2, 100), min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_a_trie_without_places_weighs_nothing(written: list[list[int]], rng: random.Random) -> None:
+    texts = {number: array("i", text) for number, text in enumerate(written)}
+    trie = ContextTrie(texts)
+    weight = trie.bytes
+    places = [number << OFFSET_BITS | offset for number, text in texts.items() for offset in range(len(text))]
+    for place in places:
+        trie.add(place)
+    for place in rng.sample(places, len(places)):
+        trie.discard(place)
+    assert trie.bytes - weight < 300, "the root alone"
+
+
+def test_the_memory_of_dropped_text_is_freed() -> None:
+    """Ten thousand tokens in a hundred requests pass through a store that holds some hundred of them.
+
+    Dictionaries keep their tables when they lose keys: that is not accounted for.
+    """
+    store, rng = SuffixStore(50_000), random.Random(0)
+    store.begin(-1, (9,))
+    for request in range(100):
+        store.begin(request, (9,))
+        store.extend(request, [rng.randrange(1000) for _ in range(100)])
+        store.end(request)
+    assert store.bytes <= 50_000
+    assert 0.8 < store.bytes / deep_size(store, set()) < 1.4
+
+
+def test_text_of_the_first_to_finish_is_dropped_first() -> None:
+    rng = random.Random(0)
+    texts = [[rng.randrange(1000) for _ in range(400)] for _ in range(3)]
+    ample = filled((9,), texts[1])
+    ample.extend(0, texts[2])
+    store = SuffixStore(ample.bytes + 20_000)
+    for request, text in enumerate(texts):
+        store.begin(request, (9,))
+        store.extend(request, text)
+        if request < 2:
+            store.end(request)
+    for probe, expected in ((0, False), (1, True)):
+        store.begin(7 + probe, (9,))
+        store.extend(7 + probe, texts[probe][:40])
+        assert (store.draft(7 + probe, 8) == Draft(tuple(texts[probe][40:48]), 24, (0.5,) * 8)) is expected
+
+
+def test_the_least_recently_used_prompt_goes_first() -> None:
+    def use(store: SuffixStore, prompt: int) -> None:
+        store.begin(0, (prompt,) * 3)
+        store.extend(0, array("i", range(100)))
+        store.end(0)
+
+    single = SuffixStore(AMPLE)
+    use(single, 1)
+    store = SuffixStore(4 * single.bytes)
+    for prompt in (1, 2, 1, 3, 4):  # the fourth one pushes out prompt 2, as 1 was used again
+        use(store, prompt)
+    remembered = []
+    for prompt in (1, 2, 3, 4):
+        store.begin(prompt, (prompt,) * 3)
+        if store.draft(prompt, 1).tokens:
+            remembered.append(prompt)
+    assert remembered == [1, 3, 4]
