@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from engine.errors import ConfigError
 
@@ -105,10 +105,11 @@ class StrategyConfig(Section):
     @model_validator(mode="after")
     def _enough_drafts(self) -> "StrategyConfig":
         if self.drafter == "ngram" and self.top_k > 1:
-            raise ValueError(f"ngram drafts are chains: top_k={self.top_k} must be 1")
+            raise ValueError(f"top_k={self.top_k}, but ngram drafts are chains; set top_k to 1, or drafter to eagle")
         drafted = self.depth if self.top_k == 1 else self.top_k + (self.depth - 1) * self.top_k**2
         if self.verify > drafted:
-            raise ValueError(f"verify={self.verify} exceeds the {drafted} tokens that depth {self.depth} and top_k {self.top_k} draft")
+            shape = f"the {drafted} tokens that depth={self.depth} and top_k={self.top_k} draft"
+            raise ValueError(f"verify={self.verify} exceeds {shape}; lower it, or raise one of those")
         return self
 
 
@@ -150,7 +151,9 @@ TunerConfig = Annotated[BegConfig | GoodputConfig | FixedConfig, Field(discrimin
 
 
 def _default_strategies() -> tuple[StrategyConfig, ...]:
-    return tuple(StrategyConfig(depth=verify, verify=verify) for verify in (6, 3, 2))
+    learned = ((8, 4, 24), (6, 3, 12), (4, 4, 8), (3, 3, 6), (4, 1, 4), (2, 1, 2))
+    eagle = (StrategyConfig(depth=depth, top_k=top_k, verify=verify) for depth, top_k, verify in learned)
+    return (*eagle, StrategyConfig(drafter="ngram", depth=8, verify=8))
 
 
 class SuffixConfig(Section):
@@ -164,18 +167,28 @@ class SpeculationConfig(Section):
     enabled: bool = Field(True, description="The one switch: false runs stock decoding and no drafter at all (the plain baseline)")
     threshold: int = Field(64, ge=1, description="Speculation starts once a worker runs at most this many requests")
     hysteresis: float = Field(0.25, ge=0, le=10, description="It stops above threshold * (1 + hysteresis) requests only")
-    strategies: tuple[StrategyConfig, ...] = Field(default_factory=_default_strategies, min_length=1)
-    tuner: TunerConfig = Field(default_factory=GoodputConfig)
+    strategies: tuple[StrategyConfig, ...] = Field(default_factory=_default_strategies)
+    tuner: TunerConfig = Field(
+        GoodputConfig(), description="What chooses the strategy: goodput (measured costs), beg (the bandit of TLT) or fixed (the first one)"
+    )
     suffix: SuffixConfig = Field(default_factory=SuffixConfig)
     tail_requests: int = Field(4, ge=0, description="With at most this many requests left, finish the longest first; 0 is off")
+
+    @field_validator("strategies")
+    @classmethod
+    def _at_least_one(cls, strategies: tuple[StrategyConfig, ...]) -> tuple[StrategyConfig, ...]:
+        """A min_length would also complain where there are some, but wrong ones."""
+        if not strategies:
+            raise ValueError("must name at least one; leave it out for the usual ones, or set speculation.enabled to false")
+        return strategies
 
     @model_validator(mode="after")
     def _a_group_for_each_bucket(self) -> "SpeculationConfig":
         groups = len({strategy.verify for strategy in self.strategies})
         if isinstance(self.tuner, BegConfig) and self.tuner.thresholds is not None and groups != len(self.tuner.thresholds):
             raise ValueError(
-                f"tuner beg needs as many thresholds as there are distinct values of verify: "
-                f"{len(self.tuner.thresholds)} thresholds, {groups} values"
+                f"tuner.thresholds has {len(self.tuner.thresholds)} values, and the strategies have {groups} distinct values of verify; "
+                f"give {groups}, or null"
             )
         return self
 
@@ -251,7 +264,7 @@ def describe(fault: Any) -> str:
     field = ".".join(str(part) for part in fault["loc"]) or "config"
     if fault["type"] == "extra_forbidden":
         return f"{field}: unknown key; remove it or check its spelling"
-    message = fault["msg"].removeprefix("Value error, ")
+    message = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
     value = fault["input"]
     return f"{field}: {message}" + (f" (got {value!r})" if isinstance(value, str | int | float | bool | None) else "")
 

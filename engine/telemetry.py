@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 from engine.cluster.group import Learning, Published
 from engine.cluster.tail import Rollout
 from engine.config import RunConfig
-from engine.events import AnyEvent, DrafterTrained, RolloutFinished, RunStarted, Sample, Speculation, StepFinished, WorkerSpan
+from engine.events import Alarm, AnyEvent, DrafterTrained, RolloutFinished, RunStarted, Sample, Speculation, StepFinished, WorkerSpan
 from engine.tasks.base import Prompt
 
 SAMPLES = 2
@@ -59,6 +59,8 @@ def events(step: Step, responses: Sequence[str]) -> Iterator[AnyEvent]:
             drafted_by_position=statistics.drafted_by_position,
             accepted_by_position=statistics.accepted_by_position,
         )
+    for code, message in dict.fromkeys(statistics.alarms):  # workers notice the same
+        yield Alarm(step=step.index, code=code, message=message)
     if step.published:
         yield _drafter(step, step.published)
     yield from _samples(step, responses)

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.bench import lossless, rollout
+from engine.bench import lossless, rollout, tuner
 from engine.errors import LongtailError
 
-BENCHES = {"rollout": rollout.run, "lossless": lossless.run}
+BENCHES = {"rollout": (rollout.run, "small"), "lossless": (lossless.run, "tiny"), "tuner": (tuner.run, "small")}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,10 +18,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", choices=sorted(BENCHES))
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
-    parser.add_argument("--model", default="tiny", help="built-in model (tiny, small)")
+    parser.add_argument("--model", help="built-in model (tiny, small); each benchmark has its own default")
     options = parser.parse_args(arguments)
     try:
-        result = BENCHES[options.name](options.quick, options.model)
+        run, model = BENCHES[options.name]
+        result = run(options.quick, options.model or model)
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return 2

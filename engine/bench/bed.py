@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from engine.config import CountdownConfig, FixedConfig, RolloutConfig, SpeculationConfig, StrategyConfig, SuffixConfig
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.model import Drafter
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
 from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
@@ -51,18 +52,22 @@ class Bed:
         self, speculation: SpeculationConfig | None, max_batch: int = 64, drafter: Mapping[str, Tensor] | None = None
     ) -> NativeEngine:
         """A fresh engine; plain if ``speculation`` is None. ``drafter``: other weights than those of the model's drafter."""
-        trained = load_drafter_folder(self.drafter_folder, self.model.config) if speculation and drafter is None else drafter
+        weights = self.trained_drafter() if speculation and drafter is None else drafter
         return NativeEngine(
             self.model.config,
             {name: weight.detach() for name, weight in self.model.named_parameters()},
             rollout=RolloutConfig(max_batch=max_batch),
             speculation=speculation,
-            drafter_weights=trained,
+            drafter_weights=weights,
             end_tokens=self.end_tokens,
             device=self.device,
             dtype=self.dtype or torch.float32,
             costs=home() / "costs",
         )
+
+    def trained_drafter(self) -> dict[str, Tensor]:
+        """The weights of the model's own drafter."""
+        return load_drafter_folder(self.drafter_folder, self.model.config)
 
     def requests(self, count: int, group_size: int = 1, seed: int = 0) -> list[Request]:
         """Countdown prompts, ``group_size`` requests each."""
@@ -84,9 +89,21 @@ class Bed:
 
 def fixed(depth: int, top_k: int = 1, verify: int | None = None, drafter: Literal["eagle", "ngram"] = "eagle") -> SpeculationConfig:
     """Always one strategy, at every batch size, without suffix drafts but for ``ngram``."""
-    strategy = StrategyConfig(drafter=drafter, depth=depth, top_k=top_k, verify=verify or depth)
-    suffix = SuffixConfig(enabled=drafter == "ngram")
+    return fixed_strategy(StrategyConfig(drafter=drafter, depth=depth, top_k=top_k, verify=verify or depth))
+
+
+def fixed_strategy(strategy: StrategyConfig) -> SpeculationConfig:
+    suffix = SuffixConfig(enabled=strategy.drafter == "ngram")
     return SpeculationConfig(threshold=4096, strategies=(strategy,), tuner=FixedConfig(), suffix=suffix)
+
+
+def untrained(config: PretrainedConfig) -> dict[str, Tensor]:
+    """Random weights of a drafter, the worst there is."""
+    torch.manual_seed(0)
+    drafter = Drafter(config)
+    for weight in drafter.parameters():
+        torch.nn.init.normal_(weight, std=0.02)
+    return drafter.state_dict()
 
 
 def timed(engine: NativeEngine, requests: list[Request], sampling: Sampling) -> tuple[list[Completion], RolloutStatistics]:
@@ -100,18 +117,20 @@ class _DrainedError(Exception):
     """The batch is not full any more."""
 
 
-def full_batch_rate(engine: NativeEngine, requests: list[Request], sampling: Sampling, batch: int) -> float:
+def full_batch_rate(engine: NativeEngine, requests: list[Request], sampling: Sampling, batch: int, keep_statistics: bool = False) -> float:
     """Tokens per second as long as ``batch`` requests run; ``engine`` admits no more at once, and there are more ``requests``."""
 
     def stop(_: Completion) -> None:
         if engine.running < batch:
             raise _DrainedError
 
-    engine.take_statistics()
-    began = time.perf_counter()
+    before, began = engine.statistics.tokens, time.perf_counter()
     with suppress(_DrainedError):
         engine.generate(requests, sampling, stop)
-    return engine.take_statistics().tokens / (time.perf_counter() - began)
+    rate = (engine.statistics.tokens - before) / (time.perf_counter() - began)
+    if not keep_statistics:
+        engine.take_statistics()
+    return rate
 
 
 def ratio(pairs: list[tuple[float, float]]) -> float:

@@ -1,55 +1,102 @@
-"""``bench rollout``: plain decoding, fixed chains and BEG-MAB at several batch sizes, and a whole long-tailed rollout."""
+"""``bench rollout``: plain decoding, every fixed strategy, n-gram only, both tuners and transformers at many batch sizes, and a whole
+long-tailed rollout.
 
+All arms of a batch size generate the same responses (in float32 token for token), so their times compare directly.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import torch
 
-from engine.bench.bed import Bed, fixed, ratio, timed
-from engine.config import SpeculationConfig
+from engine.bench.bed import Bed, fixed_strategy, full_batch_rate, ratio, timed, untrained
+from engine.config import BegConfig, SpeculationConfig
 from engine.rollout.base import Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 
-DEPTHS = (3, 5, 7)
+SIZES = (1, 2, 4, 8, 16, 32, 64)
 REPETITIONS = 3
+MOST_ROWS = 800
+DECISIONS = 200
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:
-    """Arms take turns within each repetition; every figure is a median. Batch sizes run to the last request's end."""
+    """Arms take turns within each repetition; every figure is a median of ratios to plain decoding in the same repetition."""
     bed = Bed(model)
-    sizes = (1, 8) if quick else (1, 4, 8, 16, 32)
-    batches = {str(size): _batch(bed, size, 128 if quick else 256) for size in sizes}
-    return {"facts": bed.facts(), "batches": batches, "long_tail": _long_tail(bed, 32 if quick else 128)}
+    sizes = (1, 8) if quick else SIZES
+    batches = {str(size): _batch(bed, size, 1 if quick else REPETITIONS) for size in sizes}
+    return {"facts": bed.facts(), "batches": batches, "long_tail": _long_tail(bed, 32 if quick else 128, 1 if quick else REPETITIONS)}
 
 
-def _batch(bed: Bed, size: int, tokens: int) -> dict[str, Any]:
-    arms: dict[str, NativeEngine] = {"plain": bed.engine(None)}
-    arms |= {f"d{depth}": bed.engine(fixed(depth)) for depth in DEPTHS}
-    arms["beg"] = bed.engine(SpeculationConfig(threshold=4096))
-    rates: dict[str, list[float]] = {name: [] for name in (*arms, "hf")}
-    for repetition in range(-1, REPETITIONS):  # the first warms up, and lets the bandit try its arms
-        requests = bed.requests(size, seed=repetition + 1)
-        sampling = Sampling(max_new_tokens=tokens, seed=repetition + 1)
+def _batch(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
+    arms = _arms(bed, size)
+    tuned = ("beg", "goodput", "untrained")
+    for name in tuned:
+        _warm_up(bed, arms[name], size)
+    rates: dict[str, list[float]] = {name: [] for name in arms}
+    for repetition in range(repetitions):
+        requests = bed.requests(size + max(2, size // 2), group_size=8, seed=100 * repetition)
         for name, engine in arms.items():
-            statistics = timed(engine, requests, sampling)[1]
-            rates[name].append(statistics.tokens / statistics.seconds)
-        rates["hf"].append(_transformers(bed, requests, tokens))
-    kept = {name: values[1:] for name, values in rates.items()}
-    speedups = {name: ratio(list(zip(values, kept["plain"], strict=True))) for name, values in kept.items()}
-    best = max((f"d{depth}" for depth in DEPTHS), key=lambda name: speedups[name])
-    return {
-        "plain_tok_s": round(median(kept["plain"]), 1),
-        "hf_tok_s": round(median(kept["hf"]), 1),
+            rates[name].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=256, seed=repetition), size))
+    speedups = {name: ratio(list(zip(values, rates["plain"], strict=True))) for name, values in rates.items()}
+    fixed_arms = {name: speedup for name, speedup in speedups.items() if name not in (*tuned, "plain")}
+    best = max(fixed_arms, key=lambda name: fixed_arms[name])
+    result = {
+        "plain_tok_s": round(median(rates["plain"]), 1),
+        **_against_transformers(bed, size),
         "best_arm": best,
         "best_speedup": speedups[best],
+        "goodput_speedup": speedups["goodput"],
         "beg_speedup": speedups["beg"],
+        "ngram_speedup": max(speedup for name, speedup in fixed_arms.items() if name.startswith("ngram")),
+        "untrained_speedup": speedups["untrained"],
+        "arms": fixed_arms,
+    }
+    print(f"batch {size}: {result}", flush=True)
+    return result
+
+
+def _arms(bed: Bed, size: int) -> dict[str, NativeEngine]:
+    arms: dict[str, NativeEngine] = {"plain": bed.engine(None, size)}
+    for strategy in SpeculationConfig().strategies:
+        if size * (strategy.verify + 1) <= MOST_ROWS:
+            config = fixed_strategy(strategy)
+            arms[f"{strategy.drafter} {strategy.depth}/{strategy.top_k}/{strategy.verify}"] = bed.engine(config, size)
+    everything = {"threshold": 4096}
+    arms["goodput"] = bed.engine(SpeculationConfig.model_validate(everything), size)
+    arms["beg"] = bed.engine(SpeculationConfig.model_validate(everything | {"tuner": BegConfig()}), size)
+    arms["untrained"] = bed.engine(SpeculationConfig.model_validate(everything), size, drafter=untrained(bed.model.config))
+    return arms
+
+
+def _warm_up(bed: Bed, engine: NativeEngine, size: int) -> None:
+    """At most ``DECISIONS`` decode steps, in which a tuner learns."""
+    engine.take_statistics()
+    sampling, seed = Sampling(max_new_tokens=max(8, DECISIONS // 4)), 10_000
+    while engine.statistics.decode_steps < DECISIONS * 3 // 4:
+        full_batch_rate(engine, bed.requests(size, group_size=8, seed=seed), sampling, size, keep_statistics=True)
+        seed += 100
+
+
+def _against_transformers(bed: Bed, size: int, tokens: int = 96) -> dict[str, float]:
+    """Plain decoding and transformers' own generate of one batch of prompts, up to the last one's end."""
+    requests = bed.requests(size, seed=7)
+    engine = bed.engine(None, size)
+    rates: dict[str, list[float]] = {"plain": [], "hf": []}
+    for _ in range(2):
+        statistics = timed(engine, requests, Sampling(max_new_tokens=tokens))[1]
+        rates["plain"].append(statistics.tokens / statistics.seconds)
+        rates["hf"].append(_transformers(bed, requests, tokens))
+    return {
+        "hf_tok_s": round(median(rates["hf"]), 1),
+        "plain_vs_hf": ratio(list(zip(rates["plain"], rates["hf"], strict=True))),
     }
 
 
-def _transformers(bed: Bed, requests: list[Request], tokens: int) -> float:
-    """Tokens per second of transformers' own generate on the same prompts, tokens after an end not counted."""
-    import time
-
+def _transformers(bed: Bed, requests: Sequence[Request], tokens: int) -> float:
+    """Tokens per second, tokens after an end not counted."""
     longest = max(len(request.prompt) for request in requests)
     inputs = torch.tensor([[0] * (longest - len(request.prompt)) + list(request.prompt) for request in requests])
     mask = torch.tensor([[0] * (longest - len(request.prompt)) + [1] * len(request.prompt) for request in requests])
@@ -64,14 +111,21 @@ def _transformers(bed: Bed, requests: list[Request], tokens: int) -> float:
     return float(((ended == 0).sum() + (ended[:, -1] > 0).sum()) / seconds)
 
 
-def _long_tail(bed: Bed, count: int) -> dict[str, float]:
-    plain, tlt = bed.engine(None), bed.engine(SpeculationConfig())
+def _long_tail(bed: Bed, count: int, repetitions: int) -> dict[str, Any]:
+    """All of ``count`` requests, in groups of 8, to the end of the last one."""
+    engines: Mapping[str, NativeEngine] = {"plain": bed.engine(None), "tlt": bed.engine(SpeculationConfig())}
     seconds: dict[str, list[float]] = {"plain": [], "tlt": []}
-    for repetition in range(REPETITIONS):
-        requests = bed.requests(count, group_size=8, seed=100 + repetition)
-        for name, engine in (("plain", plain), ("tlt", tlt)):
-            seconds[name].append(timed(engine, requests, Sampling(max_new_tokens=1024, seed=repetition))[1].seconds)
+    lengths: list[int] = []
+    for repetition in range(repetitions):
+        requests = bed.requests(count, group_size=8, seed=1000 + 100 * repetition)
+        for name, engine in engines.items():
+            completions, statistics = timed(engine, requests, Sampling(max_new_tokens=1024, seed=repetition))
+            seconds[name].append(statistics.seconds)
+        lengths += [len(completion.tokens) for completion in completions]
     return {
+        "requests": count,
+        "median_length": median(lengths),
+        "longest": max(lengths),
         "plain_s": round(median(seconds["plain"]), 2),
         "tlt_s": round(median(seconds["tlt"]), 2),
         "speedup": ratio(list(zip(seconds["plain"], seconds["tlt"], strict=True))),

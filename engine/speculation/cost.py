@@ -15,8 +15,8 @@ from engine.speculation.strategy import Context, Strategy
 
 SCHEMA = 1
 
-CATCH_UP = 3
-"""Width of the first draft pass: the tokens that the last step added, about this many."""
+CATCH_UP = 1.5
+"""Width that the first draft pass costs as much as: one token, and mere keys and values for the others that the last step added."""
 
 
 @dataclass(frozen=True)

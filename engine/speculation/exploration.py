@@ -16,7 +16,7 @@ ALLOWANCE, SHARE = 2.0, 0.005
 """What trials may lose: tokens of each request after every change of weights, and this share of all tokens."""
 DEBT = 2 * ALLOWANCE
 RETRY = 100
-"""Decode steps after which a drafter that was given up, or plain decoding, is tried again if the allowance permits."""
+"""Decode steps after which a drafter that was given up is tried again if the allowance permits."""
 
 
 @dataclass

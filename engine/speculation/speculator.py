@@ -11,7 +11,7 @@ from engine.speculation.elastic import ElasticSwitch
 from engine.speculation.gate import Gate
 from engine.speculation.lengths import LengthPredictor
 from engine.speculation.strategy import OFF, Context, Strategy
-from engine.speculation.suffix import Draft, Noise, SuffixStore
+from engine.speculation.suffix import Draft, SuffixStore
 from engine.speculation.tailmode import TailMode
 from engine.speculation.watchdog import Notice, Watchdog
 
@@ -90,16 +90,16 @@ class Speculator:
         self._versions[what] = version
         self._watchdog.loaded(what, version)
 
-    def plan(self, batch: Sequence[Running], learned: bool, noise: "Noises | None" = None) -> Plan:
-        """The next step. ``learned``: whether the learned drafter can draft; ``noise`` couples suffix drafts to the sampling."""
+    def plan(self, batch: Sequence[Running], learned: bool) -> Plan:
+        """The next step. ``learned``: whether the learned drafter can draft."""
         context = self._context(batch, learned)
         if len(context.drafters) == 1:
             return Plan(context)
         uneven = self._tail.strategies(batch, context, self.tuner, self._limit)
         if uneven is not None:
-            return self._planned(batch, context, None, uneven, noise)
+            return self._planned(batch, context, None, uneven)
         strategy = self.tuner.select(context)
-        return Plan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch), noise)
+        return Plan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch))
 
     def record(self, plan: Plan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
         """What the step brought each request: ``accepted`` drafts, and ``kept`` tokens (fewer, if the response ended before)."""
@@ -142,10 +142,8 @@ class Speculator:
         length = sum(request.length for request in batch) / len(batch)
         return Context(len(batch), length, self._versions["target"], self._versions["drafter"], frozenset(drafters))
 
-    def _planned(
-        self, batch: Sequence[Running], context: Context, strategy: Strategy | None, each: Sequence[Strategy], noise: "Noises | None"
-    ) -> Plan:
-        suffixes = [self._suffix(request, one, noise) for request, one in zip(batch, each, strict=True)]
+    def _planned(self, batch: Sequence[Running], context: Context, strategy: Strategy | None, each: Sequence[Strategy]) -> Plan:
+        suffixes = [self._suffix(request, one) for request, one in zip(batch, each, strict=True)]
         learned = [one for one, draft in zip(each, suffixes, strict=True) if draft is None]
         shape = max(learned, key=lambda one: one.verify, default=None)
         limits = [one.verify for one in each] if len(set(learned)) > 1 else None
@@ -154,7 +152,7 @@ class Speculator:
         given = [None if draft is None else draft.tokens for draft in suffixes]
         return Plan(context, strategy, shape, given, limits, suffixes)
 
-    def _suffix(self, request: Running, strategy: Strategy, noise: "Noises | None") -> Draft | None:
+    def _suffix(self, request: Running, strategy: Strategy) -> Draft | None:
         """The suffix draft to use; None leaves the request to the learned drafter."""
         if strategy == OFF:
             return Draft()
@@ -162,7 +160,7 @@ class Speculator:
         if not self._store or self._wait[request.id] > 0:
             self._wait[request.id] -= 1
             return Draft() if model_free else None
-        draft = self._gate.cut(self._store.draft(request.id, strategy.verify, noise(request) if noise else None))
+        draft = self._gate.cut(self._store.draft(request.id, strategy.verify))
         if self._gate.prefers_suffix(draft, 0.0 if model_free else self._learned.get(strategy, 0.5)):
             return draft
         self._wait[request.id] = 0 if model_free else PATIENCE
@@ -180,9 +178,3 @@ class Speculator:
         del self._wait[request]
         if self._store:
             self._store.end(request)
-
-
-class Noises(Protocol):
-    def __call__(self, request: Running) -> Noise:
-        """The sampling noise of a request's next tokens."""
-        ...

@@ -1,17 +1,14 @@
 """The model-free drafter: a request goes on as siblings of its prompt did after the same tokens."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from math import log
 
 from engine.speculation.trie import LONGEST, OFFSET_BITS, OFFSET_MASK, ContextTrie
 
 SHORTEST = 3  # tokens that must match
 _GROUP_BYTES, _TEXT_BYTES, _TOKEN_BYTES = 2500, 450, 5  # upper estimates
-
-Noise = Callable[[int, Sequence[int]], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +73,12 @@ class _Group:
         self.bytes += change
         return change
 
-    def draft(self, number: int, limit: int, noise: Noise | None) -> Draft:
+    def draft(self, number: int, limit: int) -> Draft:
         match, places = self.trie.longest(self.texts[number][-LONGEST:])
         if match < SHORTEST:
             return Draft()
         starts = [(self.texts[place >> OFFSET_BITS], place & OFFSET_MASK) for place in reversed(places)]
-        tokens, confidence = _vote([text[start : start + limit] for text, start in starts], limit, noise)
+        tokens, confidence = _vote([text[start : start + limit] for text, start in starts], limit)
         return Draft(tokens, match, confidence) if tokens else Draft()
 
 
@@ -141,15 +138,14 @@ class SuffixStore:
             self._idle[group.key] = self._active.pop(group.key)
             self._shrink()
 
-    def draft(self, request: int, limit: int, noise: Noise | None = None) -> Draft:
+    def draft(self, request: int, limit: int) -> Draft:
         """At most ``limit`` tokens that may follow the known text of ``request``; none if its last tokens are new.
 
         The newest places where the longest match occurred vote on the first token, those that were right on the second, and so on;
-        on a tie the newest decides. ``noise(i, candidates)`` is the Gumbel noise that the target will sample its token i with: if
-        given, the token of largest log(share of votes) + noise is drafted.
+        on a tie the newest decides.
         """
         group, number = self._requests[request]
-        return group.draft(number, limit, noise)
+        return group.draft(number, limit)
 
     def _shrink(self) -> None:
         while self._bytes > self._memory and self._idle:
@@ -161,7 +157,7 @@ class SuffixStore:
             self._bytes += group.drop_oldest()
 
 
-def _vote(voters: "list[array[int]]", limit: int, noise: Noise | None) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def _vote(voters: "list[array[int]]", limit: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """``voters``: what followed at each place, newest first."""
     tokens: list[int] = []
     confidence: list[float] = []
@@ -171,17 +167,8 @@ def _vote(voters: "list[array[int]]", limit: int, noise: Noise | None) -> tuple[
             break
         chosen = votes[0]
         if votes.count(chosen) < len(votes):
-            chosen = _choose(votes, position, noise)
+            chosen = max(votes, key=votes.count)  # on a tie the first, which is the newest
             voters = [voter for voter in voters if position < len(voter) and voter[position] == chosen]
         tokens.append(chosen)
         confidence.append(votes.count(chosen) / (len(votes) + 1))
     return tuple(tokens), tuple(confidence)
-
-
-def _choose(votes: list[int], position: int, noise: Noise | None) -> int:
-    """``votes``: newest first; the first of equals is taken."""
-    candidates = tuple(dict.fromkeys(votes))
-    if noise is None:
-        return max(candidates, key=votes.count)
-    scores = [log(votes.count(token)) + gumbel for token, gumbel in zip(candidates, noise(position, candidates), strict=True)]
-    return candidates[scores.index(max(scores))]

@@ -78,6 +78,11 @@ class NativeEngine:
         """Requests that are not finished yet."""
         return self._scheduler.unfinished
 
+    @property
+    def statistics(self) -> RolloutStatistics:
+        """The totals so far, without arms and alarms; ``take_statistics`` starts new ones."""
+        return self._statistics
+
     @torch.inference_mode()
     def generate(
         self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None

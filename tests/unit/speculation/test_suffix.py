@@ -1,6 +1,5 @@
 """The suffix store against a naive search over all texts."""
 
-import math
 import random
 import sys
 from array import array
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.speculation.suffix import Draft, Noise, SuffixStore
+from engine.speculation.suffix import Draft, SuffixStore
 from engine.speculation.trie import OFFSET_BITS, ContextTrie
 
 SHORTEST, LONGEST, NEWEST = 3, 24, 32
@@ -38,7 +37,7 @@ class Naive:
             self.places.append((request, len(self.texts[request])))
             self.texts[request].append(token)
 
-    def draft(self, request: int, limit: int, noise: Noise | None = None) -> Draft:
+    def draft(self, request: int, limit: int) -> Draft:
         known = self.texts[request]
         matches = [self._match(known, self.texts[text][:offset]) for text, offset in self.places]
         best = max(matches, default=0)
@@ -52,7 +51,7 @@ class Naive:
             votes = [self.texts[text][offset + step] for text, offset in voters if offset + step < len(self.texts[text])]
             if not votes:
                 break
-            tokens.append(self._choose(votes, step, noise))
+            tokens.append(max(votes, key=lambda token: (votes.count(token), -votes.index(token))))
             confidence.append(votes.count(tokens[-1]) / (len(votes) + 1))
             voters = [place for place in voters if self.texts[place[0]][place[1] + step : place[1] + step + 1] == tokens[-1:]]
         return Draft(tuple(tokens), best, tuple(confidence)) if tokens else Draft()
@@ -63,18 +62,6 @@ class Naive:
         while length < min(LONGEST, len(known), len(before)) and known[-1 - length] == before[-1 - length]:
             length += 1
         return length
-
-    @staticmethod
-    def _choose(votes: list[int], step: int, noise: Noise | None) -> int:
-        candidates = sorted(set(votes), key=votes.index)
-        gumbel = noise(step, candidates) if noise else [0.0] * len(candidates)
-        scores = [math.log(votes.count(token) / len(votes)) + extra for token, extra in zip(candidates, gumbel, strict=True)]
-        return max(candidates, key=lambda token: (round(scores[candidates.index(token)], 9), -candidates.index(token)))
-
-
-def gumbel(step: int, candidates: Sequence[int]) -> list[float]:
-    """Noise that depends on the place and the token only, as the target's does."""
-    return [-math.log(-math.log(random.Random(1000 * step + token).random())) for token in candidates]
 
 
 def filled(prompt: tuple[int, ...], *texts: Sequence[int]) -> SuffixStore:
@@ -125,8 +112,7 @@ def test_drafts_agree_with_a_search_over_all_texts(data: st.DataObject) -> None:
             store.extend(other, tokens)
             naive[running[other]].extend(other, tokens)
         for other, key in running.items():
-            for noise in (None, gumbel):
-                assert store.draft(other, 5, noise) == naive[key].draft(other, 5, noise)
+            assert store.draft(other, 5) == naive[key].draft(other, 5)
         if data.draw(st.booleans()):
             ended = data.draw(st.sampled_from(sorted(running)))
             store.end(ended)
@@ -162,32 +148,6 @@ def test_places_of_the_same_match_vote_and_the_winners_go_on() -> None:
     assert store.draft(0, 9) == Draft((4, 5, 7), 3, (2 / 4, 2 / 3, 1 / 3)), "of 6 and 7, the newer"
     assert store.draft(0, 1).tokens == (4,)
     assert store.draft(0, 0) == Draft()
-
-
-def test_noise_outweighs_the_majority_as_it_does_in_the_target() -> None:
-    """Two votes for 4, one for 8: 8 needs log 2 more noise."""
-    store = filled((9,), [0, 1, 2, 3, 4], [5, 1, 2, 3, 4], [6, 1, 2, 3, 8])
-    store.extend(0, [7, 1, 2, 3])
-    asked: list[tuple[int, list[int]]] = []
-
-    def noise(bonus: float) -> Noise:
-        def drawn(step: int, candidates: Sequence[int]) -> list[float]:
-            asked.append((step, list(candidates)))
-            return [bonus if token == 8 else 0.0 for token in candidates]
-
-        return drawn
-
-    assert store.draft(0, 1, noise(math.log(2) - 0.01)) == Draft((4,), 3, (2 / 4,))
-    assert store.draft(0, 1, noise(math.log(2) + 0.01)) == Draft((8,), 3, (1 / 4,))
-    assert asked == [(0, [8, 4])] * 2, "newest first"
-
-
-def test_noise_makes_drafts_as_frequent_as_their_share() -> None:
-    store = filled((9,), [0, 1, 2, 3, 4], [5, 1, 2, 3, 4], [6, 1, 2, 3, 8])
-    store.extend(0, [7, 1, 2, 3])
-    rng = random.Random(0)
-    drawn = [store.draft(0, 1, lambda _, them: [-math.log(rng.expovariate(1)) for _ in them]).tokens for _ in range(4000)]
-    assert drawn.count((8,)) / 4000 == pytest.approx(1 / 3, abs=0.03)
 
 
 def test_running_siblings_are_drafted_from_as_they_grow() -> None:

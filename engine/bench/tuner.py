@@ -1,0 +1,135 @@
+"""``bench tuner``: how fast and how well the tuner goodput finds the best strategy, on the real engine.
+
+The yardstick of a decision is the measured rate of the strategy it chose, so that the machine's noise during the tuned run decides
+nothing: a tuner is at 95 % when the strategies of its last decisions bring 95 % of the best one's tokens per second on average.
+"""
+
+import time
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Any
+
+from engine.bench.bed import Bed, fixed_strategy, full_batch_rate, untrained
+from engine.config import SpeculationConfig
+from engine.rollout.base import Sampling
+from engine.rollout.native.engine import NativeEngine
+from engine.speculation.speculator import Plan, Speculator
+from engine.speculation.strategy import OFF, Strategy
+
+SIZES = (1, 4, 8, 32)
+READAPT_SIZE = 8
+WINDOW = 40
+GOOD_ENOUGH = 0.95
+MOST_ROWS = 800
+
+
+class Recorder:
+    """Notes what a speculator plans, and how long that and the rest of its bookkeeping take."""
+
+    def __init__(self, engine: NativeEngine) -> None:
+        assert engine.speculator
+        self.chosen: list[Strategy] = []
+        self.seconds = 0.0
+        self._engine, speculator = engine, engine.speculator
+        for name in ("plan", "record", "extend"):
+            setattr(speculator, name, self._timed(speculator, name))
+
+    def _timed(self, speculator: Speculator, name: str) -> Any:
+        method = getattr(speculator, name)
+
+        def timed(*arguments: Any) -> Any:
+            began = time.perf_counter()
+            result = method(*arguments)
+            self.seconds += time.perf_counter() - began
+            if isinstance(result, Plan) and result.strategy is not None:
+                self.chosen.append(result.strategy)
+            return result
+
+        return timed
+
+
+def run(quick: bool, model: str) -> dict[str, Any]:
+    """``decisions_to_95``: decode steps from the start, the worst batch size; ``readapt_decisions``: after a swap, the worse of the two."""
+    bed = Bed(model)
+    sizes = (1, 8) if quick else SIZES
+    results = {size: _learn(bed, size, 1 if quick else 3) for size in sizes}
+    good = results[READAPT_SIZE]["rates"]
+    return {
+        "facts": bed.facts(),
+        "oracle_ratio": {str(size): result["ratio"] for size, result in results.items()},
+        "best": {str(size): result["best"] for size, result in results.items()},
+        "decisions_to_95": max(result["decisions"] for result in results.values()),
+        "overhead_ratio": max(result["overhead"] for result in results.values()),
+        **_readapt(bed, good, 1 if quick else 3),
+    }
+
+
+def _learn(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
+    rates = _rates(bed, size, None, repetitions)
+    engine = bed.engine(SpeculationConfig(threshold=4096, tail_requests=0), size)
+    recorder = Recorder(engine)
+    seconds = _drive(bed, engine, size, steps=400, seed=0)
+    quality = _quality(recorder.chosen, rates)
+    result = {
+        "rates": rates,
+        "best": str(max(rates, key=lambda strategy: rates[strategy])),
+        "decisions": _decisions(quality),
+        "ratio": round(fmean(quality[200:]), 3),
+        "overhead": round(recorder.seconds / seconds, 4),
+    }
+    print(f"batch {size}: {result}", flush=True)
+    return result
+
+
+def _readapt(bed: Bed, good: dict[Strategy, float], repetitions: int) -> dict[str, Any]:
+    """The drafter is swapped for an untrained one and back, in the midst of learning."""
+    size, worst = READAPT_SIZE, untrained(bed.model.config)
+    bad = _rates(bed, size, worst, repetitions)
+    engine = bed.engine(SpeculationConfig(threshold=4096, tail_requests=0), size)
+    trained = bed.trained_drafter()
+    _drive(bed, engine, size, steps=200, seed=0)
+    decisions = {}
+    for version, (name, weights, rates) in enumerate((("bad", worst, bad), ("good", trained, good)), 1):
+        engine.load_drafter(weights, version)
+        recorder = Recorder(engine)
+        _drive(bed, engine, size, steps=300, seed=version * 1000)
+        decisions[name] = _decisions(_quality(recorder.chosen, rates))
+    return {"readapt_decisions": max(decisions.values()), "readapt": decisions}
+
+
+def _rates(bed: Bed, size: int, drafter: Any, repetitions: int) -> dict[Strategy, float]:
+    """Median tokens per second of every strategy that can be chosen, in turns."""
+    configs = [strategy for strategy in SpeculationConfig().strategies if size * (strategy.verify + 1) <= MOST_ROWS]
+    engines = {OFF: bed.engine(None, size)}
+    engines |= {Strategy.of(config): bed.engine(fixed_strategy(config), size, drafter=drafter) for config in configs}
+    measured: dict[Strategy, list[float]] = {strategy: [] for strategy in engines}
+    for repetition in range(repetitions):
+        requests = bed.requests(size + max(2, size // 2), group_size=8, seed=100 * repetition)
+        for strategy, engine in engines.items():
+            measured[strategy].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=256, seed=repetition), size))
+    return {strategy: median(rates) for strategy, rates in measured.items()}
+
+
+def _drive(bed: Bed, engine: NativeEngine, size: int, steps: int, seed: int) -> float:
+    """At least ``steps`` decode steps at a full batch; returns their seconds."""
+    engine.take_statistics()
+    began = time.perf_counter()
+    while engine.statistics.decode_steps < steps:
+        requests = bed.requests(size + max(2, size // 2), group_size=8, seed=seed)
+        full_batch_rate(engine, requests, Sampling(max_new_tokens=256, seed=seed), size, keep_statistics=True)
+        seed += 100
+    return time.perf_counter() - began
+
+
+def _quality(chosen: Sequence[Strategy], rates: dict[Strategy, float]) -> list[float]:
+    """Each decision's share of the best rate; strategies that were not measured count as nothing."""
+    best = max(rates.values())
+    return [rates.get(strategy, 0.0) / best for strategy in chosen]
+
+
+def _decisions(quality: Sequence[float]) -> int:
+    """Decisions before a window of good ones; all of them if there is none."""
+    for first in range(len(quality) - WINDOW):
+        if fmean(quality[first : first + WINDOW]) >= GOOD_ENOUGH:
+            return first
+    return len(quality)
