@@ -22,16 +22,16 @@ class Field:
 
 
 def field(schema: Mapping[str, Any], path: str, config: Config) -> Field:
-    """The field at ``path``; of a union's members the one that ``config`` names, else the first. KeyError if the schema has none."""
+    """The field at ``path``; of a union's members the one that ``config`` names, else the default. KeyError if the schema has none."""
     node: Mapping[str, Any] = schema
     *parents, name = path.split(".")
     section: Any = config
     for parent in parents:
+        node = _member(schema, node, section)["properties"][parent]
         section = section.get(parent) if isinstance(section, dict) else None
-        node = _member(schema, node["properties"][parent], section)
-    properties = _member(schema, node, section)["properties"]
-    union = _union(schema, path, name)
-    return union or _leaf(path, properties[name])
+    if name == node.get("discriminator", {}).get("propertyName"):
+        return Field(path, "choice", node.get("description", ""), _default_member(node), tuple(node["discriminator"]["mapping"]))
+    return _leaf(path, _member(schema, node, section)["properties"][name])
 
 
 def value(config: Config, field: Field) -> Any:
@@ -64,21 +64,17 @@ def _member(schema: Mapping[str, Any], node: Mapping[str, Any], section: Any) ->
     if "discriminator" in node:
         mapping = node["discriminator"]["mapping"]
         name = section.get(node["discriminator"]["propertyName"]) if isinstance(section, dict) else None
-        node = {"$ref": mapping.get(name, next(iter(mapping.values())))}
+        node = {"$ref": mapping[name if name in tuple(mapping) else _default_member(node)]}
     if "$ref" in node:
         target: Mapping[str, Any] = schema["$defs"][node["$ref"].rpartition("/")[2]]
         return target
     return node
 
 
-def _union(schema: Mapping[str, Any], path: str, name: str) -> Field | None:
-    """The field that chooses among a union's members, if ``path`` is one (``task.name``)."""
-    parent = schema["properties"].get(path.split(".")[0], {})
-    discriminator = parent.get("discriminator", {})
-    if path.count(".") != 1 or discriminator.get("propertyName") != name:
-        return None
-    options = tuple(discriminator["mapping"])
-    return Field(path, "choice", parent.get("description", ""), options[0], options)
+def _default_member(union: Mapping[str, Any]) -> str:
+    """The name of the member that is the default, or else of the first."""
+    first = next(iter(union["discriminator"]["mapping"]))
+    return str(union.get("default", {}).get(union["discriminator"]["propertyName"], first))
 
 
 def _leaf(path: str, node: Mapping[str, Any]) -> Field:

@@ -32,6 +32,7 @@ from engine.events import (
 STEP_MS, REQUEST_MS, DRAFT_MS = 3.7, 0.12, 0.35
 BUCKETS = (1, 3, 8)
 DEPTHS = {1: 7, 3: 5, 8: 3}
+STRATEGIES = {0: "off", 7: "eagle d7 k3 v18", 5: "ngram d5 k1 v5", 3: "eagle d3 k1 v3"}
 PHASES = {"reward": 0.03, "inference": 0.15, "update": 0.38, "sync": 0.03}
 
 
@@ -133,7 +134,7 @@ class _Step:
             depth = DEPTHS[bucket] if speculate else 0
             advance = 1 + sum(self._acceptance(i) for i in range(depth))
             elapsed = (STEP_MS + REQUEST_MS * batch * (1 + depth / 3) + DRAFT_MS * depth) / 1000
-            self.tallies.setdefault((bucket, f"chain-{depth}" if depth else "off"), _Tally()).add(batch, advance - 1, elapsed)
+            self.tallies.setdefault((bucket, STRATEGIES[depth]), _Tally()).add(batch, advance - 1, elapsed)
             seconds, position = seconds + elapsed, position + advance
         return seconds
 

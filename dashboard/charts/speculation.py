@@ -8,7 +8,8 @@ from itertools import pairwise
 import plotly.graph_objects as go
 
 from backend.schemas import SpeculationStep
-from dashboard.charts.theme import BLUE, GREY, SKY, color, figure, label
+from dashboard.charts.strategies import shades, strategy_label, strategy_order
+from dashboard.charts.theme import BLUE, SKY, figure
 
 
 def acceptance(steps: Sequence[SpeculationStep], last: int = 5) -> go.Figure:
@@ -61,15 +62,16 @@ def strategies(steps: Sequence[SpeculationStep]) -> go.Figure:
         seconds[arm.bucket] += arm.seconds
     names = _bucket_names(sorted(seconds))
     chart = figure("running requests of a worker", "tokens per second").update_layout(barmode="group", hovermode="closest", showlegend=True)
-    for index, (strategy, used) in enumerate(sorted(tallies.items(), key=lambda item: (item[0] != "off", item[0]))):
+    colors = shades(tallies)
+    for strategy, used in sorted(tallies.items(), key=lambda item: strategy_order(item[0])):
         chart.add_bar(
             x=[names[bucket] for bucket in sorted(used)],
             y=[used[bucket].rate for bucket in sorted(used)],
             text=[f"{used[bucket].seconds / (seconds[bucket] or 1):.0%}" for bucket in sorted(used)],
             textposition="outside",
             cliponaxis=False,
-            name=label(strategy),
-            marker_color=GREY if strategy == "off" else color(index - ("off" in tallies)),
+            name=strategy_label(strategy),
+            marker_color=colors[strategy],
             hovertemplate="%{fullData.name}: %{y:,.0f} tokens/s, %{text} of the time<extra></extra>",
         )
     return chart.update_xaxes(type="category", categoryorder="array", categoryarray=list(names.values()))

@@ -6,10 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.bench import lossless, rollout, tuner
+from engine.bench import graphs, lossless, rollout, tuner
 from engine.errors import LongtailError
 
-BENCHES = {"rollout": (rollout.run, "small"), "lossless": (lossless.run, "tiny"), "tuner": (tuner.run, "small")}
+BENCHES = {
+    "rollout": (rollout.run, "small"),
+    "lossless": (lossless.run, "tiny"),
+    "tuner": (tuner.run, "small"),
+    "graphs": (graphs.run, "small"),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -49,9 +49,14 @@ class Bed:
         self.drafter_folder: Path = drafter
 
     def engine(
-        self, speculation: SpeculationConfig | None, max_batch: int = 64, drafter: Mapping[str, Tensor] | None = None
+        self,
+        speculation: SpeculationConfig | None,
+        max_batch: int = 64,
+        drafter: Mapping[str, Tensor] | None = None,
+        endless: bool = False,
     ) -> NativeEngine:
-        """A fresh engine; plain if ``speculation`` is None. ``drafter``: other weights than those of the model's drafter."""
+        """A fresh engine; plain if ``speculation`` is None. ``drafter``: other weights than those of the model's drafter; ``endless``:
+        responses run to their limit."""
         weights = self.trained_drafter() if speculation and drafter is None else drafter
         return NativeEngine(
             self.model.config,
@@ -59,7 +64,7 @@ class Bed:
             rollout=RolloutConfig(max_batch=max_batch),
             speculation=speculation,
             drafter_weights=weights,
-            end_tokens=self.end_tokens,
+            end_tokens=frozenset() if endless else self.end_tokens,
             device=self.device,
             dtype=self.dtype or torch.float32,
             costs=home() / "costs",

@@ -1,21 +1,24 @@
 """``bench graphs``: how many CUDA graphs a set of strategies needs, and how much memory, with TLT's pool and without it."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from statistics import mean
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PretrainedConfig
 
 from engine.bench.bed import Bed
 from engine.config import BegConfig, SpeculationConfig, StrategyConfig
-from engine.drafter.model import Drafter
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, MemoryModel, batch_ranges, captures_of, naive_captures
-from engine.rollout.native.graphs.pool import GraphPool, Recorder
+from engine.rollout.native.graphs.pool import CudaRecorder, Recorder
+from engine.rollout.native.kv_cache import KVCache
+from engine.rollout.native.passes import Passes
+from engine.rollout.native.runner import GRANULARITY, Runner
 from engine.speculation.strategy import OFF, Strategy
 
 MAX_BATCH = 64
+CATCH_UP = 1
 TLT = SpeculationConfig(
     threshold=MAX_BATCH,
     strategies=tuple(StrategyConfig(depth=8, top_k=4, verify=verify) for verify in (48, 32, 16, 8)),
@@ -42,8 +45,8 @@ def run(quick: bool, model: str) -> dict[str, Any]:  # noqa: ARG001 - nothing ta
 
 
 def _compare(bed: Bed, ranges: Mapping[Strategy, range]) -> dict[str, Any]:
-    plan = GraphPlan.of(ranges, MAX_BATCH)
-    naive = naive_captures(ranges, MAX_BATCH)
+    plan = GraphPlan.of(ranges, MAX_BATCH, CATCH_UP)
+    naive = naive_captures(ranges, MAX_BATCH, CATCH_UP)
     strategies = {str(strategy): _strategy(bed, strategy, batches) for strategy, batches in ranges.items()}
     singles = [facts["bytes_single"] for name, facts in strategies.items() if name != str(OFF)]
     pool = _bytes(bed, plan)
@@ -60,9 +63,9 @@ def _compare(bed: Bed, ranges: Mapping[Strategy, range]) -> dict[str, Any]:
 
 
 def _strategy(bed: Bed, strategy: Strategy, batches: range) -> dict[str, int]:
-    alone = naive_captures({OFF, strategy}, MAX_BATCH)
+    alone = naive_captures({OFF, strategy}, MAX_BATCH, CATCH_UP)
     return {
-        "captures": len(captures_of(strategy, batches, MAX_BATCH)),
+        "captures": len(captures_of(strategy, batches, MAX_BATCH, CATCH_UP)),
         "captures_single": len(alone),
         "bytes_single": _bytes(bed, alone),
     }
@@ -70,35 +73,32 @@ def _strategy(bed: Bed, strategy: Strategy, batches: range) -> dict[str, int]:
 
 def _bytes(bed: Bed, captures: Iterable[Capture]) -> int:
     """Of a pool with these graphs, the largest first: measured on a GPU, modelled on a CPU."""
-    if bed.device.type == "cuda":
-        return measure(bed, captures)
     config: Any = bed.model.config
+    if bed.device.type == "cuda":
+        return measure(config, torch.empty(0, device=bed.device, dtype=bed.dtype), captures, CudaRecorder(bed.device))
     return MemoryModel.of(config.hidden_size, config.intermediate_size, config.vocab_size, bed.model.dtype.itemsize).bytes(captures)
 
 
 @torch.inference_mode()
-def measure(bed: Bed, captures: Iterable[Capture], recorder: Recorder | None = None) -> int:
-    """Records the graphs and frees them; their bytes. They run the training side's modules, which attend within the pass only."""
-    drafter = Drafter(bed.model.config).to(bed.device)
+def measure(config: PretrainedConfig, like: Tensor, captures: Iterable[Capture], recorder: Recorder) -> int:
+    """Records passes of the engine, on empty weights like ``like``, with the shortest reach of attention; their bytes. Equal captures
+    count as often as they come."""
     largest_first = sorted(captures, key=lambda capture: -capture.rows)
-    pool = GraphPool(bed.device, range(len(largest_first)), recorder)
-    for key, capture in enumerate(largest_first):
-        shape = (capture.batch, capture.tokens)
-        inputs = {"tokens": torch.zeros(shape, dtype=torch.long, device=bed.device)}
-        inputs["noise"] = torch.zeros(*shape, bed.model.config.vocab_size, device=bed.device)
-        if capture.part != "target":
-            inputs["positions"] = torch.zeros_like(inputs["tokens"])
-            inputs["features"] = torch.zeros(*shape, bed.model.config.hidden_size, device=bed.device)
-        pool.run(key, partial(_forward, bed.model, drafter), inputs)
-    used = pool.bytes
-    pool.clear()
-    return used
+    plan = GraphPlan(frozenset(largest_first), frozenset(), MAX_BATCH)
+    runner = Runner(config, like, drafting=True, plan=plan)
+    runner.reserve(MAX_BATCH, GRANULARITY)
+    recorded = []
+    for capture in largest_first:
+        passes = Passes(runner.target, runner.drafter, runner.cache, plan, recorder)
+        _run(passes, runner.cache, capture)
+        recorded.append(passes.pool)
+    return sum(pool.bytes - recorder.bytes for pool in recorded) + recorder.bytes
 
 
-def _forward(model: Any, drafter: Drafter, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    if "features" in inputs:
-        features = drafter(model.get_input_embeddings()(inputs["tokens"]), inputs["features"], inputs["positions"])
+def _run(passes: Passes, cache: KVCache, capture: Capture) -> None:
+    step = cache.plan(cache.positions[: capture.tokens].expand(capture.batch, -1), GRANULARITY)
+    tokens = cache.tokens[: capture.rows]
+    if capture.part == "target":
+        passes.verify(tokens, step)
     else:
-        features = model.model(inputs["tokens"], use_cache=False).last_hidden_state
-    logits = model.lm_head(features).float()
-    return {"features": features, "logits": logits, "drawn": (logits.log_softmax(-1) + inputs["noise"]).argmax(-1)}
+        passes.draft(tokens, cache.features[: capture.rows], step)

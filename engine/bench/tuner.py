@@ -10,6 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from engine.bench.bed import Bed, fixed_strategy, full_batch_rate, untrained
+from engine.bench.switching import switch_on
 from engine.config import SpeculationConfig
 from engine.rollout.base import Sampling
 from engine.rollout.native.engine import NativeEngine
@@ -61,6 +62,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
         "decisions_to_95": max(result["decisions"] for result in results.values()),
         "overhead_ratio": max(result["overhead"] for result in results.values()),
         **_readapt(bed, good, 1 if quick else 3),
+        "switch_on_plain_steps": {str(size): switch_on(bed, size) for size in sizes},
     }
 
 

@@ -47,6 +47,21 @@ def test_a_wrong_value_is_explained_at_its_field_and_kept(page: Page, api: Longt
     assert api.runs(q="never accepted").items == []
 
 
+def test_settings_of_speculation_are_explained_and_judged(page: Page, api: Longtail) -> None:
+    page.goto("/new")
+    page.get_by_label("Tuner", exact=True).click()
+    page.get_by_role("option", name="beg").click()
+    fill(page, "Min-p", "1")
+    expect(page.locator(".st-key-fault-rollout-min_p")).to_contain_text("less than 1")
+    fill(page, "Min-p", "0.1")
+    expect(page.locator(".st-key-fault-rollout-min_p")).to_have_count(0)
+    fill(page, "Name", "by the bandit")
+    page.get_by_role("button", name="Start run").click()
+    expect(page).to_have_url(re.compile(r"/run\?id="))
+    config = api.runs(q="by the bandit").items[0].config
+    assert (config["speculation"]["tuner"]["name"], config["rollout"]["min_p"]) == ("beg", 0.1)
+
+
 def test_a_fault_between_fields_stands_above_the_form(page: Page) -> None:
     page.goto("/new")
     fill(page, "Workers", "9")
@@ -81,6 +96,24 @@ def test_yaml_and_form_are_two_views_of_one_draft(page: Page, api: Longtail, ran
     page.get_by_role("button", name="Start run").click()
     expect(page).to_have_url(re.compile(r"/run\?id="))
     assert api.runs(q="written as YAML").items[0].steps == 2
+
+
+def test_strategies_are_written_and_judged_as_yaml(page: Page, api: Longtail) -> None:
+    page.goto("/new")
+    page.get_by_role("radio", name="YAML").or_(page.get_by_role("button", name="YAML")).first.click()
+    text = page.get_by_label("Configuration", exact=True)
+    begin = "name: own strategies\nrollout: {stop: [done]}\nspeculation:\n  suffix: {enabled: false}\n  strategies:\n  - {depth: 3, "
+    text.fill(begin + "verify: 4}")
+    text.press("Control+Enter")
+    expect(page.get_by_role("alert")).to_contain_text("speculation.strategies.0: verify=4 exceeds the 3 tokens")
+    text.fill(begin + "verify: 9, top_k: 2}")
+    text.press("Control+Enter")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("button", name="Start run").click()
+    expect(page).to_have_url(re.compile(r"/run\?id="))
+    config = api.runs(q="own strategies").items[0].config
+    assert config["speculation"]["strategies"] == [{"drafter": "eagle", "depth": 3, "top_k": 2, "verify": 9}]
+    assert config["rollout"]["stop"] == ["done"]
 
 
 def test_an_uploaded_file_is_the_configuration(page: Page, tmp_path: Path) -> None:

@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.events import AnyEvent, ArtifactSaved, RolloutFinished, StepFinished, WorkerSpan, read
+from engine.events import AnyEvent, ArtifactSaved, RolloutFinished, Speculation, StepFinished, WorkerSpan, read
+from engine.speculation.cost import CostTable
 
+STRATEGIES = [{"depth": 3, "verify": 3}, {"depth": 3, "top_k": 2, "verify": 6}, {"drafter": "ngram", "depth": 4, "verify": 4}]
 SMALL_RUN: dict[str, Any] = {
     "seed": 3,
     "algorithm": {"steps": 3, "prompts_per_step": 4, "group_size": 4},
-    "rollout": {"max_prompt_tokens": 64, "max_new_tokens": 48},
-    "speculation": {"strategies": [{"depth": 3, "verify": 3}], "tuner": {"name": "beg", "thresholds": [1]}},
+    "rollout": {"max_prompt_tokens": 64, "max_new_tokens": 48, "max_batch": 8},
+    "speculation": {"strategies": STRATEGIES, "tuner": {"name": "beg"}},
     "drafter": {"path": None},
     "checkpoint": {"every": 2},
 }
@@ -32,7 +34,8 @@ def start(config: Config, out: Path, *flags: str) -> "subprocess.Popen[str]":
     out.mkdir(exist_ok=True)
     (out / "config.yaml").write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out), *flags]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
@@ -65,8 +68,9 @@ def config(random_model: Path) -> Config:
 
 @pytest.fixture(scope="module")
 def tlt(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the default tuner; the other runs with speculation use the bandit."""
     out = tmp_path_factory.mktemp("tlt")
-    run(config, out)
+    run(config | {"speculation": {"strategies": STRATEGIES}}, out)
     return out
 
 
@@ -99,6 +103,16 @@ def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
         assert found[0].state == "BUSY"
         assert found[-1].state == "UPDATE"
         assert all(before.end == pytest.approx(after.start, abs=0.02) for before, after in pairwise(found))
+
+
+def test_the_default_tuner_measures_the_machine_once_and_uses_it(tlt: Path) -> None:
+    (table,) = (tlt / "home/costs").iterdir()
+    assert CostTable.load(table) is not None
+    arms = [arm for event in read(tlt / "events.jsonl") if isinstance(event, Speculation) for arm in event.arms]
+    assert {arm.strategy for arm in arms} <= {"off", "eagle d3 k1 v3", "eagle d3 k2 v6", "ngram d4 k1 v4"}
+    assert {arm.bucket for arm in arms} <= {1, 2, 4, 8}, "powers of two are the default tuner's"
+    learnt = [json.loads((tlt / f"checkpoints/step_000002/workers/engine_{rank}.json").read_text()) for rank in range(2)]
+    assert all(state["speculation"]["tuner"]["acceptance"] for state in learnt)
 
 
 def test_the_drafter_and_the_policy_can_be_taken_away(tlt: Path) -> None:
@@ -149,6 +163,7 @@ def test_gsm8k_with_a_model_never_seen_before(config: Config, tmp_path: Path) ->
         ({"modle": {}}, "modle: unknown key"),
         ({"model": {"path": "/nowhere/model"}}, "/nowhere/model"),
         ({"cluster": {"workers": 0}}, "cluster.workers"),
+        ({"speculation": {"strategies": [{"depth": 3, "verify": 4}]}}, "speculation.strategies.0: verify=4 exceeds the 3 tokens"),
         ({"rollout": {"max_prompt_tokens": 4, "max_new_tokens": 16}}, "4"),
     ],
 )

@@ -69,6 +69,12 @@ def test_neither_backend_nor_dashboard_computes(package: str) -> None:
     assert {fault for fault in imports(package) if fault[1].split(".")[0] in {"torch", "transformers", "ray"}} == set()
 
 
+def test_speculation_decides_without_torch() -> None:
+    others = {fault for fault in ours("engine/speculation", "engine") if not fault[1].startswith("engine.speculation.")}
+    assert {module for _, module in others} <= {"engine.config", "engine.events"}
+    assert {fault for fault in imports("engine/speculation") if fault[1].split(".")[0] in HEAVY} == set()
+
+
 def test_the_backend_is_light_to_import() -> None:
     modules = "backend.client, backend.api.app, backend.cli, backend.stack, backend.jobs.worker"
     code = f"import sys, {modules}; print(*({HEAVY!r} & set(sys.modules)))"

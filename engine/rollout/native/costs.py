@@ -7,23 +7,24 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from engine.rollout.base import Request, Sampling
 from engine.rollout.native.runner import Runner
 from engine.rollout.native.sampling import Law
 from engine.rollout.native.scheduler import Response
-from engine.speculation.cost import CostTable, Grid
+from engine.speculation.cost import CATCH_UP, CostTable, Grid
 from engine.speculation.speculator import Plan
 from engine.speculation.strategy import Context, Strategy
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
-VERIFIED = (1, 2, 4, 8, 16, 32)
-BRANCHES = (1, 2, 4, 8)
+BATCHES = (1, 4, 16, 64, 256)
+VERIFIED = (1, 3, 9, 25)
+BRANCHES = (1, 4)
 LENGTHS = (64, 640)
-MOST_ROWS = 512
+MOST_ROWS = 256
 REPETITIONS = 2
-SHALLOW, DEEP = 2, 5
+LEVELS = 4
 TYPICALLY_BEHIND = 3
 
 
@@ -44,18 +45,20 @@ def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, voca
 
 @torch.inference_mode()
 def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
-    """Seconds of target and draft passes; some seconds for a small model. The cache's contents are lost."""
-    batches = [batch for batch in BATCHES if batch < 2 * max_batch]
+    """Seconds of target and draft passes; some seconds for a small model. The cache is gone after it."""
+    batches = [batch for batch in BATCHES if batch < 4 * max_batch]
     law = Law(Sampling(), vocabulary, runner.cache.positions.device)
-    runner.reserve(batches[-1], LENGTHS[-1] + max(VERIFIED[-1], DEEP * BRANCHES[-1]) + 1)
+    runner.reserve(batches[-1], LENGTHS[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1)
     branches = [branch for branch in BRANCHES if branch <= vocabulary]
     target = _grid(batches, VERIFIED, lambda *cell: _target(runner, law, *cell))
     draft = _grid(batches, branches, lambda *cell: _draft(runner, law, *cell))
+    runner.forget()
     return CostTable(target, draft)
 
 
 def _grid(batches: Sequence[int], widths: Sequence[int], seconds: Callable[[int, int, int], float]) -> Grid:
-    """Cells of too many rows go on with the slope of the two narrower ones."""
+    """Cells of too many rows go on with the slope of the two narrower ones. What disturbs a measurement only ever adds to it, and more
+    work never takes less time, so a cell is the least of those that are at least as large in every way."""
     measured: dict[tuple[int, int, int], float] = {}
     for batch, (place, width), length in product(batches, enumerate(widths), LENGTHS):
         if place < 2 or batch * width <= MOST_ROWS:
@@ -64,7 +67,10 @@ def _grid(batches: Sequence[int], widths: Sequence[int], seconds: Callable[[int,
             near, far = (measured[batch, widths[place - back], length] for back in (1, 2))
             slope = (near - far) / (widths[place - 1] - widths[place - 2])
             measured[batch, width, length] = near + max(slope, 0.0) * (width - widths[place - 1])
-    return Grid(batches, widths, LENGTHS, [[[measured[b, w, n] for n in LENGTHS] for w in widths] for b in batches])
+    cells = np.array([[[measured[b, w, n] for n in LENGTHS] for w in widths] for b in batches])
+    for axis in range(cells.ndim):
+        cells = np.flip(np.minimum.accumulate(np.flip(cells, axis), axis), axis)
+    return Grid(batches, widths, LENGTHS, cells.tolist())
 
 
 def _target(runner: Runner, law: Law, batch: int, width: int, length: int) -> float:
@@ -74,17 +80,17 @@ def _target(runner: Runner, law: Law, batch: int, width: int, length: int) -> fl
 
 
 def _draft(runner: Runner, law: Law, batch: int, width: int, length: int) -> float:
-    """Of one level: the difference of deep and shallow drafts, by their difference in depth."""
+    """Of one level: a deep draft's time, of which catching up is about as much as ``CATCH_UP`` levels."""
     responses = _responses(batch, length)
     newest = torch.full((batch, 1), length - 1, device=runner.cache.positions.device)
-    noise = law.noise(newest[:, 0], newest + runner.cache.positions[:DEEP])
+    noise = law.noise(newest[:, 0], newest + runner.cache.positions[:LEVELS])
 
-    def draft(depth: int) -> None:
+    def draft() -> None:
         for response in responses:
             response.drafted = length - 1 - TYPICALLY_BEHIND
-        runner.drafting(responses, newest).drafts(Strategy("eagle", depth, width, depth), law, noise)
+        runner.drafting(responses, newest).drafts(Strategy("eagle", LEVELS, width, LEVELS), law, noise)
 
-    return max((_fastest(lambda: draft(DEEP)) - _fastest(lambda: draft(SHALLOW))) / (DEEP - SHALLOW), 1e-7)
+    return _fastest(draft) / (LEVELS - 1 + CATCH_UP)
 
 
 def _responses(batch: int, length: int) -> list[Response]:
@@ -92,7 +98,7 @@ def _responses(batch: int, length: int) -> list[Response]:
 
 
 def _fastest(function: Callable[[], object]) -> float:
-    """The least of some timings: what disturbs only ever adds."""
+    """The least of some timings."""
     function()
     timings = []
     for _ in range(REPETITIONS):

@@ -1,10 +1,12 @@
 """The learned drafter at work: it catches up with the target, then drafts a chain or a tree on its own predictions."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from engine.rollout.native.kv_cache import KVCache
-from engine.rollout.native.model import Drafter, Target
+from engine.rollout.native.passes import Passes
 from engine.rollout.native.sampling import Law
 from engine.rollout.native.scheduler import Response
 from engine.rollout.native.tree import Candidates, Tree
@@ -24,47 +26,47 @@ class Drafting:
     The drafter's entries from the newest position on rest on predicted features; the next step's catching up rewrites them.
     """
 
-    def __init__(self, target: Target, drafter: Drafter, cache: KVCache, batch: list[Response], newest: Tensor) -> None:
-        self._target, self._drafter, self._cache = target, drafter, cache
+    def __init__(self, passes: Passes, cache: KVCache, batch: Sequence[Response], newest: Tensor) -> None:
+        self._passes, self._cache = passes, cache
         self._batch, self._newest = batch, newest
 
     def drafts(self, shape: Strategy, law: Law, noise: Tensor) -> Tree:
         """Drafts of ``shape`` for ``noise`` [n, depth, vocabulary] at the levels from 1 on."""
-        feature = self._catch_up()
-        return self._chain(shape, law, noise, feature) if shape.top_k == 1 else self._tree(shape, law, noise, feature)
+        return (self._chain if shape.top_k == 1 else self._tree)(shape, law, noise, *self._catch_up())
 
-    def _catch_up(self) -> Tensor:
+    def _catch_up(self) -> tuple[Tensor, Tensor]:
         """Shows the drafter all that the target has seen since its last step; returns its prediction [n, hidden] of the newest
-        token's feature. Requests that are less far behind than others repeat some positions, to no effect."""
+        token's feature, and the logits [n, vocabulary] that follow. Requests that are less far behind than others repeat some
+        positions, to no effect."""
         cache, n = self._cache, len(self._batch)
         behind = max(response.length - 1 - response.drafted for response in self._batch)
         older = (self._newest - behind + cache.positions[: behind - 1]).clamp_min_(0)
         reach = max(response.length for response in self._batch) - 1
         for part in torch.split(older, max(1, TOKENS_PER_PASS // n), 1):
-            self._drafter.fill(*self._inputs(part), cache.plan(part, reach))
+            self._passes.fill(*self._inputs(part), cache.plan(part, reach))
         for response in self._batch:
             response.drafted = response.length - 1
         last = self._newest - 1
-        return self._drafter.features(*self._inputs(last), cache.plan(last, reach))
+        return self._passes.draft(*self._inputs(last), cache.plan(last, reach))
 
     def _inputs(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         index = self._cache.index(positions).flatten()
-        return self._target.embed(self._cache.tokens[index + 1]), self._cache.features[index]
+        return self._cache.tokens[index + 1], self._cache.features[index]
 
-    def _chain(self, shape: Strategy, law: Law, noise: Tensor, feature: Tensor) -> Tree:
+    def _chain(self, shape: Strategy, law: Law, noise: Tensor, feature: Tensor, logits: Tensor) -> Tree:
         reach = self._reach(shape.verify - 1)
-        drafts = [law.guess(self._target.logits(feature), noise[:, 0])]
+        drafts = [law.guess(logits, noise[:, 0])]
         for level in range(shape.verify - 1):
             step = self._cache.plan(self._newest + level, reach)
-            feature = self._drafter.features(self._target.embed(drafts[-1]), feature, step)
-            drafts.append(law.guess(self._target.logits(feature), noise[:, level + 1]))
+            feature, logits = self._passes.draft(drafts[-1], feature, step)
+            drafts.append(law.guess(logits, noise[:, level + 1]))
         return Tree(torch.stack(drafts, 1))
 
-    def _tree(self, shape: Strategy, law: Law, noise: Tensor, feature: Tensor) -> Tree:
+    def _tree(self, shape: Strategy, law: Law, noise: Tensor, feature: Tensor, logits: Tensor) -> Tree:
         n, k = len(self._batch), shape.top_k
         reach = self._reach((shape.depth - 1) * k)
         candidates = Candidates(n, k, feature.device)
-        tokens, parents = candidates.grow(law.guesses(self._target.logits(feature), noise[:, 0])[:, None])
+        tokens, parents = candidates.grow(law.guesses(logits, noise[:, 0])[:, None])
         features = feature[:, None]
         itself = torch.eye(k, dtype=torch.bool, device=feature.device).expand(n, -1, -1)
         paths = itself
@@ -72,9 +74,8 @@ class Drafting:
             features = features.gather(1, parents[:, :, None].expand(-1, -1, features.shape[-1]))
             positions = (self._newest + level - 1).expand(n, k)
             step = self._cache.tree_plan(self._newest, positions, paths, reach, skipped=(level - 1) * k)
-            features = self._drafter.features(self._target.embed(tokens.flatten()), features.flatten(0, 1), step).view(n, k, -1)
-            logprobs = law.guesses(self._target.logits(features.flatten(0, 1)).view(n, k, -1), noise[:, level, None])
-            tokens, parents = candidates.grow(logprobs)
+            features, logits = (each.view(n, k, -1) for each in self._passes.draft(tokens.flatten(), features.flatten(0, 1), step))
+            tokens, parents = candidates.grow(law.guesses(logits, noise[:, level, None]))
             paths = torch.cat((paths.gather(1, parents[:, :, None].expand(-1, -1, paths.shape[-1])), itself), -1)
         return candidates.best(shape.verify)
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.costs import cost_table
 from engine.rollout.native.drafting import scratch
+from engine.rollout.native.graphs.plan import GraphPlan
+from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.runner import Drawn, Runner
 from engine.rollout.native.sampling import Law
 from engine.rollout.native.scheduler import Ends, Response, Scheduler
@@ -47,11 +50,15 @@ class NativeEngine:
         decode: Callable[[list[int]], str] | None = None,
         costs: Path | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        recorder: Recorder | None = None,
     ) -> None:
         """ModelError if the model is not supported or weights do not fit. ``seed`` is the tuner's; each generation has its own.
         ``keep_features`` (with speculation only) is for ``take_features``. ``decode`` makes text of tokens, for stop strings; ``costs``
-        is the folder where measured step times are kept for the tuner goodput; without it the tuner starts from a guess."""
-        self._runner = Runner(config, torch.empty(0, device=device, dtype=dtype), drafting=speculation is not None)
+        is the folder where measured step times are kept for the tuner goodput; without it the tuner starts from a guess. ``recorder``
+        records the passes' graphs; by default it is the device's own, and there is none on a CPU."""
+        like = torch.empty(0, device=device, dtype=dtype)
+        plan = GraphPlan.of_engine(speculation, rollout.max_batch) if recorder or like.is_cuda else None
+        self._runner = Runner(config, like, speculation is not None, plan, recorder)
         self._rollout, self._clock = rollout, clock
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._vocabulary, self._device = config.vocab_size, device
@@ -137,6 +144,13 @@ class NativeEngine:
             taken.arms = self.speculator.tuner.take_arms()
             taken.alarms = [(notice.code, notice.message) for notice in self.speculator.take_alarms()]
         return taken
+
+    def graph_report(self) -> dict[str, Any]:
+        """CUDA graphs: how many the plan has, how many there are now (one for each reach of attention), their bytes, and how often
+        passes were eager by reason."""
+        passes = self._runner.passes
+        planned = passes.plan.captures if passes.plan else 0
+        return {"planned": planned, "recorded": passes.pool.graphs, "bytes": passes.pool.bytes, "eager": dict(passes.pool.eager)}
 
     def _admit(self) -> None:
         slots, copies = self._scheduler.admit()

@@ -16,9 +16,12 @@ class KVCache:
     [slots * capacity, hidden], and the drafter's keys and values as one layer more. ``index`` leads to the rows.
     """
 
-    def __init__(self, architecture: Architecture, rotary: Rotary, like: Tensor, drafting: bool, slots: int, capacity: int) -> None:
-        """On ``like``'s device, in its data type."""
+    def __init__(
+        self, architecture: Architecture, rotary: Rotary, like: Tensor, drafting: bool, granularity: int, slots: int, capacity: int
+    ) -> None:
+        """On ``like``'s device, in its data type. Passes reach over a multiple of ``granularity`` positions, or all."""
         a, device, rows = architecture, like.device, slots * capacity
+        self._granularity = granularity
         self._a, self._like, self._drafting = architecture, like, drafting
         self.slots, self.capacity = slots, capacity
         self.positions = torch.arange(capacity, device=device)
@@ -77,6 +80,7 @@ class KVCache:
         ``rows`` [R] are the tokens there are, if not all. Positions and entries are below ``reach``.
         """
         n, t = positions.shape
+        reach = self._rounded(reach)
         index = self.index(positions if entries is None else entries, first).flatten()
         if visible is None:
             visible = self.positions[:reach] <= positions[:, :, None]
@@ -104,7 +108,11 @@ class KVCache:
         ``newest`` [n, 1] on. ``positions`` [n, T] are those of the others; ``paths`` [n, T, skipped + T] tells which tree tokens each
         sees, besides all before ``newest``."""
         n, t, nodes = paths.shape
+        reach = self._rounded(reach)
         visible = (self.positions[:reach] < newest)[:, None].repeat(1, t, 1)
         visible.scatter_(2, (newest + self.positions[:nodes])[:, None].expand(n, t, nodes), paths)
         entries = newest + self.positions[skipped:nodes]
         return self.plan(positions, reach, entries=entries, visible=visible, rows=rows)
+
+    def _rounded(self, reach: int) -> int:
+        return min(-(-reach // self._granularity) * self._granularity, self.capacity)

@@ -1,7 +1,9 @@
 """Runs target and drafter for the requests in the slots of the cache: prefill, draft, verify."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,16 +12,22 @@ from transformers import PretrainedConfig
 
 from engine.rollout.native.architecture import Architecture, Rotary
 from engine.rollout.native.drafting import Drafting
+from engine.rollout.native.graphs.plan import GraphPlan
+from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.kv_cache import KVCache
-from engine.rollout.native.layer import Pass
 from engine.rollout.native.model import Drafter, Target
+from engine.rollout.native.passes import Passes
 from engine.rollout.native.sampling import Law
 from engine.rollout.native.scheduler import Response
-from engine.rollout.native.tree import NOTHING, Tree, cut, joined
+from engine.rollout.native.tree import NOTHING, Tree, cut, joined, widened
 from engine.speculation.speculator import Plan
 
 TOKENS_PER_PASS = 2048
 WORTH_LEAVING_OUT = 0.85
+GRANULARITY = 256
+"""Of the reach of attention, if there are graphs: each reach has its own."""
+
+T = TypeVar("T")
 
 
 class Drawn(NamedTuple):
@@ -35,34 +43,53 @@ class Drawn(NamedTuple):
 class Runner:
     """Between calls, tokens are known at positions below a request's ``length``; keys, values and features below ``length`` - 1."""
 
-    def __init__(self, config: PretrainedConfig, like: Tensor, drafting: bool) -> None:
-        """Empty weights on ``like``'s device, in its data type. ModelError if the model is not supported."""
+    def __init__(
+        self, config: PretrainedConfig, like: Tensor, drafting: bool, plan: GraphPlan | None = None, recorder: Recorder | None = None
+    ) -> None:
+        """Empty weights on ``like``'s device, in its data type. ModelError if the model is not supported. ``plan`` has the steps that
+        run as graphs of ``recorder``, see Passes."""
         architecture = Architecture.of(config)
         self.target = Target(architecture, like)
         self.drafter = Drafter(architecture, like) if drafting else None
-        self._make_cache = partial(KVCache, architecture, Rotary(config, like), like, drafting)
+        self._make_cache = partial(KVCache, architecture, Rotary(config, like), like, drafting, GRANULARITY if plan else 1)
         self._size = (0, 0)
         self.cache = self._make_cache(0, 0)
         self._device, self.dtype = like.device, like.dtype
+        self._recorder = recorder
+        self.plan_graphs(plan)
 
     @property
     def device_name(self) -> str:
         return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
 
+    def plan_graphs(self, plan: GraphPlan | None) -> None:
+        """Graphs of other steps from now on."""
+        self.passes = Passes(self.target, self.drafter, self.cache, plan, self._recorder)
+
     def reserve(self, slots: int, capacity: int) -> None:
         """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large."""
+        slots = self.passes.batch(slots)
         if slots > self.cache.slots or capacity > self.cache.capacity:
             self._size = max(slots, self._size[0]), max(capacity, self._size[1])
             self.resume()
 
     def release(self) -> None:
-        """Frees the cache's memory."""
-        self.cache = self._make_cache(0, 0)
+        """Frees the memory of the cache and the graphs."""
+        self._use(self._make_cache(0, 0))
 
     def resume(self) -> None:
         """Makes an empty cache of the last size."""
         self.release()
-        self.cache = self._make_cache(*self._size)
+        self._use(self._make_cache(*self._size))
+
+    def _use(self, cache: KVCache) -> None:
+        self.cache = cache
+        self.passes.use(cache)
+
+    def forget(self) -> None:
+        """Frees the cache's memory for good: ``resume`` makes none."""
+        self._size = (0, 0)
+        self.release()
 
     def prefill(self, slots: range, prompts: list[tuple[int, ...]]) -> None:
         """Writes prompts into their slots and runs all but their last token through the target, padded to the longest."""
@@ -75,10 +102,19 @@ class Runner:
                 stop = min(length, start + TOKENS_PER_PASS)
                 positions = self.cache.positions[start:stop].expand(min(requests, slots.stop - first), -1)
                 tokens = self.cache.tokens[self.cache.index(positions, first)].flatten()
-                self._forward(tokens, self.cache.plan(positions, stop, first))
+                self.passes.prefill(tokens, self.cache.plan(positions, stop, first))
 
-    def decode(self, batch: list[Response], law: Law, plan: Plan) -> list[Drawn]:
-        """One step of all slots. The tokens are what the target draws; drafts only decide how many of them a step yields."""
+    def decode(self, batch: Sequence[Response], law: Law, plan: Plan) -> list[Drawn]:
+        """One step of all slots. The tokens are what the target draws; drafts only decide how many of them a step yields.
+
+        The last request is repeated up to the batch size of a graph. What is computed again goes to free slots."""
+        size = self.passes.batch(len(batch))
+        if size == len(batch):
+            return self._decode(batch, law, plan)
+        padded = replace(plan, given=_repeated(plan.given, size), limits=_repeated(plan.limits, size))
+        return self._decode(_repeated(batch, size), law, padded)[: len(batch)]
+
+    def _decode(self, batch: Sequence[Response], law: Law, plan: Plan) -> list[Drawn]:
         shape, given = plan.shape, plan.given
         newest = torch.tensor([[response.length - 1] for response in batch], device=self._device)
         requests = torch.tensor([response.request.id for response in batch], device=self._device)
@@ -90,17 +126,18 @@ class Runner:
         tree = joined(learned, given, self._device) if given else learned
         if tree is None or not tree.tokens.shape[1]:
             return self._plain(batch, newest, law, noise)
+        tree = widened(tree, self.passes.tokens(len(batch), tree.tokens.shape[1] + 1) - 1)
         return self._verify(batch, newest, tree, law, noise)
 
-    def _plain(self, batch: list[Response], newest: Tensor, law: Law, noise: Tensor) -> list[Drawn]:
+    def _plain(self, batch: Sequence[Response], newest: Tensor, law: Law, noise: Tensor) -> list[Drawn]:
         index = self.cache.index(newest)[:, 0]
         reach = max(response.length for response in batch)
-        logits = self.target.logits(self._forward(self.cache.tokens[index], self.cache.plan(newest, reach)))
+        logits = self.passes.verify(self.cache.tokens[index], self.cache.plan(newest, reach))
         drawn, logprobs = law.sample(logits, noise[:, 0])
         self.cache.tokens[index + 1] = drawn
         return [Drawn(0, 0, [int(token)], [logprob]) for token, logprob in torch.stack((drawn, logprobs), 1).tolist()]
 
-    def _verify(self, batch: list[Response], newest: Tensor, tree: Tree, law: Law, noise: Tensor) -> list[Drawn]:
+    def _verify(self, batch: Sequence[Response], newest: Tensor, tree: Tree, law: Law, noise: Tensor) -> list[Drawn]:
         """Runs the newest tokens and their drafts through the target, and keeps the path that it draws."""
         n, nodes = tree.tokens.shape[0], tree.tokens.shape[1] + 1
         reach = max(response.length for response in batch) + nodes - 1
@@ -112,10 +149,10 @@ class Runner:
         else:
             step = self.cache.tree_plan(newest, newest + levels, ancestors, reach, rows=rows)
         tokens = torch.cat((self.cache.tokens[self.cache.index(newest)], tree.tokens), 1).clamp_min_(0).flatten()
-        noise_rows = (levels + self.cache.slots_from_0[:n] * noise.shape[1]).flatten()
+        noise_rows = (levels.clamp(max=noise.shape[1] - 1) + self.cache.slots_from_0[:n] * noise.shape[1]).flatten()
         if rows is not None:
             tokens, noise_rows = tokens[rows], noise_rows[rows]
-        logits = self.target.logits(self._forward(tokens, step))
+        logits = self.passes.verify(tokens, step)
         drawn, logprobs = law.sample(logits, noise.flatten(0, 1).index_select(0, noise_rows))
         drawn, logprobs = (_spread(each, rows, n, nodes) for each in (drawn, logprobs))
         return self._keep(newest, tree, ancestors, drawn, logprobs)
@@ -141,21 +178,19 @@ class Runner:
 
     def _present(self, tree: Tree) -> Tensor | None:
         """The rows of nodes that exist, if leaving the others out pays."""
-        if tree.complete or self._device.type == "cuda":
+        if tree.complete or self.passes.plan is not None:
             return None
         present = pad(tree.tokens >= 0, (1, 0), value=True).flatten().nonzero()[:, 0]
         return present if len(present) < WORTH_LEAVING_OUT * tree.tokens.numel() else None
 
-    def _forward(self, tokens: Tensor, step: Pass) -> Tensor:
-        features = self.target.features(tokens, step)
-        if self.drafter:
-            self.cache.features.index_copy_(0, step.index, features)
-        return features
-
-    def drafting(self, batch: list[Response], newest: Tensor) -> Drafting:
+    def drafting(self, batch: Sequence[Response], newest: Tensor) -> Drafting:
         """The learned drafter for a step of ``batch``, whose newest tokens are at ``newest`` [n, 1]."""
-        assert self.drafter
-        return Drafting(self.target, self.drafter, self.cache, batch, newest)
+        return Drafting(self.passes, self.cache, batch, newest)
+
+
+def _repeated(each: Sequence[T] | None, size: int) -> list[T]:
+    """Up to ``size`` by repeating the last; empty if there is nothing."""
+    return [*each, *[each[-1]] * (size - len(each))] if each else []
 
 
 def _spread(values: Tensor, rows: Tensor | None, n: int, nodes: int) -> Tensor:

@@ -58,6 +58,18 @@ def cut(tree: Tree, limits: Sequence[int]) -> Tree:
     return replace(tree, tokens=tree.tokens.masked_fill(beyond, NOTHING), complete=False)
 
 
+def widened(tree: Tree, size: int) -> Tree:
+    """With NOTHING behind each request's drafts, up to ``size`` nodes."""
+    more = size - tree.tokens.shape[1]
+    if not more:
+        return tree
+    tokens = torch.nn.functional.pad(tree.tokens, (0, more), value=NOTHING)
+    if tree.parents is None or tree.levels is None:
+        return Tree(tokens, complete=False)
+    parents = torch.nn.functional.pad(tree.parents, (0, more))
+    return Tree(tokens, parents, torch.nn.functional.pad(tree.levels, (0, more), value=1), complete=False)
+
+
 def joined(learned: Tree | None, given: Sequence[tuple[int, ...] | None], device: torch.device) -> Tree:
     """One tree of the learned drafter's drafts and of the chains that are ``given`` instead of them for some requests."""
     chains = [chain for chain in given if chain is not None]

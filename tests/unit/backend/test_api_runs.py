@@ -55,6 +55,23 @@ def test_a_repeated_key_gives_the_first_run(api: TestClient, database: Database,
         ({"task": {"name": "math", "path": "/nowhere.jsonl"}}, "task.path", "/nowhere.jsonl"),
         ({"model": {"path": "/nowhere"}}, "model.path", "/nowhere"),
         ({"drafter": {"path": "/nowhere"}}, "drafter.path", "/nowhere"),
+        ({"rollout": {"min_p": 1}}, "rollout.min_p", "less than 1 (got 1)"),
+        ({"rollout": {"stop": [""]}}, "rollout.stop.0", "at least 1 character"),
+        (
+            {"speculation": {"strategies": [{"depth": 3, "top_k": 2, "verify": 11}]}},
+            "speculation.strategies.0",
+            "verify=11 exceeds the 10 tokens that depth=3 and top_k=2 draft; lower it, or raise one of those",
+        ),
+        (
+            {"speculation": {"strategies": [{"drafter": "ngram", "depth": 8, "top_k": 2, "verify": 8}]}},
+            "speculation.strategies.0",
+            "set top_k to 1, or drafter to eagle",
+        ),
+        ({"speculation": {"strategies": []}}, "speculation.strategies", "must name at least one"),
+        ({"speculation": {"tuner": {"name": "beg", "thresholds": [1, 2]}}}, "speculation", "tuner.thresholds has 2 values"),
+        ({"speculation": {"tuner": {"name": "beg", "thresholds": [2, 3]}}}, "speculation.tuner", "thresholds must start with 1 and rise"),
+        ({"speculation": {"tuner": {"name": "beg", "epsilon": 2}}}, "speculation.tuner.epsilon", "less than or equal to 1 (got 2)"),
+        ({"speculation": {"tuner": {"name": "greedy"}}}, "speculation.tuner", "'beg', 'goodput', 'fixed'"),
     ],
 )
 def test_each_fault_of_a_configuration_is_named(

@@ -169,6 +169,11 @@ def test_download_by_the_command_line(
         ("{", "not readable as YAML"),
         ("model: {path: /nowhere}", "model.path: /nowhere: no such folder"),
         ("cluster: {workers: 0}", "cluster.workers"),
+        ("rollout: {min_p: 1}", "rollout.min_p: Input should be less than 1"),
+        ('rollout: {stop: [""]}', "rollout.stop.0: String should have at least 1 character"),
+        ("speculation: {strategies: [{depth: 3, verify: 4}]}", "speculation.strategies.0: verify=4 exceeds the 3 tokens"),
+        ("speculation: {strategies: [{drafter: ngram, depth: 3, top_k: 2, verify: 3}]}", "set top_k to 1, or drafter to eagle"),
+        ("speculation: {tuner: {name: beg, thresholds: [1, 2]}}", "speculation: tuner.thresholds has 2 values"),
     ],
 )
 def test_a_bad_file_is_one_line_and_code_2(database: Database, tmp_path: Path, content: str, said: str) -> None:

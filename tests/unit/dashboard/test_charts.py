@@ -7,8 +7,11 @@ import telemetry
 from backend.schemas import Arm, DrafterSession, Lengths, Series, Span, SpeculationStep
 from dashboard.charts import curves, drafters, lengths, phases, speculation, timeline
 from dashboard.charts.series import finite, smoothed, thinned
-from dashboard.charts.theme import PHASES, WORKER_STATES, label
+from dashboard.charts.strategies import shades, strategy_label, strategy_order
+from dashboard.charts.theme import BLUE, GREY, PHASES, WORKER_STATES, faded, label
+from engine.config import SpeculationConfig
 from engine.events import AnyEvent
+from engine.speculation.strategy import Strategy
 
 
 @pytest.fixture(scope="module")
@@ -125,11 +128,43 @@ def test_strategies_show_rates_and_shares_of_time() -> None:
     def arm(strategy: str, bucket: int, requests: int, accepted: int, seconds: float) -> Arm:
         return Arm(bucket=bucket, strategy=strategy, pulls=1, requests=requests, accepted=accepted, seconds=seconds)
 
-    arms = [arm("off", 1, 100, 0, 1.0), arm("chain-7", 1, 100, 200, 1.0), arm("chain-7", 1, 100, 200, 2.0), arm("off", 8, 80, 0, 0.5)]
+    name = "eagle d7 k1 v7"
+    arms = [arm("off", 1, 100, 0, 1.0), arm(name, 1, 100, 200, 1.0), arm(name, 1, 100, 200, 2.0), arm("off", 8, 80, 0, 0.5)]
     figure = speculation.strategies([SpeculationStep(step=0, arms=arms, drafted_by_position=[], accepted_by_position=[])])
     off, chain = figure.data
     assert (off.name, list(off.x), list(off.y), list(off.text)) == ("off", ["1 to 7", "8 and more"], [100, 160], ["25%", "100%"])
-    assert (chain.name, list(chain.y), list(chain.text)) == ("chain-7", [200], ["75%"])
+    assert (chain.name, list(chain.y), list(chain.text)) == ("chain 7", [200], ["75%"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("off", "off"),
+        ("eagle d6 k3 v12", "tree 6x3, verify 12"),
+        ("eagle d4 k1 v4", "chain 4"),
+        ("eagle d4 k1 v3", "chain 4, verify 3"),
+        ("ngram d8 k1 v8", "n-gram 8"),
+        ("chain-7", "chain-7"),
+        ("<b>eagle d4 k1 v4", "&lt;b&gt;eagle d4 k1 v4"),
+    ],
+)
+def test_strategies_have_readable_names(name: str, text: str) -> None:
+    assert strategy_label(name) == text
+
+
+def test_every_usual_strategy_has_a_label_and_a_colour_of_its_own() -> None:
+    used = ["off", *(str(Strategy.of(strategy)) for strategy in SpeculationConfig().strategies), "from an older version"]
+    colors = shades(used)
+    assert len(set(colors.values())) == len(used) == len(set(map(strategy_label, used)))
+    assert colors["off"] == faded(GREY, 1.0)
+    hues = {colors[name].rpartition(",")[0] for name in used if " k4 " in name or " k3 " in name}
+    assert hues == {faded(BLUE, 1.0).rpartition(",")[0]}, "trees are of one hue"
+
+
+def test_strategies_stand_in_the_order_of_what_they_verify() -> None:
+    names = ["ngram d8 k1 v8", "eagle d10 k2 v10", "old", "eagle d4 k1 v4", "eagle d2 k2 v4", "off", "eagle d8 k4 v24"]
+    ordered = ["off", "eagle d8 k4 v24", "eagle d10 k2 v10", "eagle d2 k2 v4", "eagle d4 k1 v4", "ngram d8 k1 v8", "old"]
+    assert sorted(names, key=strategy_order) == ordered
 
 
 def test_held_out_tells_published_versions_from_the_others(events: list[AnyEvent]) -> None:

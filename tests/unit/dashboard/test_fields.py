@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 
+from backend.presets import presets
 from dashboard.fields import changed, field, value
+from dashboard.panels.form import COLUMNS, TASK_FIELDS
 from engine.config import RunConfig
 
 SCHEMA = RunConfig.model_json_schema()
@@ -18,6 +20,26 @@ def test_choices_come_from_enums_and_from_unions() -> None:
     assert field(SCHEMA, "cluster.device", {}).options == ("auto", "cpu", "cuda")
     task = field(SCHEMA, "task.name", {})
     assert (task.kind, task.options, task.default) == ("choice", ("countdown", "math"), "countdown")
+
+
+def test_the_tuner_is_a_choice_whose_default_is_the_schema_s() -> None:
+    tuner = field(SCHEMA, "speculation.tuner.name", {})
+    assert (tuner.kind, set(tuner.options), tuner.default) == ("choice", {"beg", "goodput", "fixed"}, "goodput")
+    assert tuner.help.startswith("What chooses the strategy")
+    assert field(SCHEMA, "speculation.tuner.interval", {}).default == 8
+    assert field(SCHEMA, "speculation.tuner.epsilon", {"speculation": {"tuner": {"name": "beg"}}}).default == 0.1
+    before: dict[str, Any] = {"speculation": {"threshold": 8, "tuner": {"name": "goodput", "interval": 4}}}
+    assert changed(before, "speculation.tuner.name", "beg") == {"speculation": {"threshold": 8, "tuner": {"name": "beg"}}}
+
+
+def test_every_field_of_the_form_is_in_the_schema_and_a_preset_changes_none() -> None:
+    for preset in presets():
+        entries = [entry for groups in COLUMNS for entries in groups.values() for entry in entries]
+        for path, _ in [*entries, *TASK_FIELDS[preset.config["task"]["name"]]]:
+            spec = field(SCHEMA, path, preset.config)
+            assert changed(preset.config, path, value(preset.config, spec)) == preset.config
+    speculation = ("hysteresis", "tuner.name", "suffix.enabled", "tail_requests")
+    assert all(field(SCHEMA, f"speculation.{path}", {}).help for path in speculation)
 
 
 def test_fields_of_a_union_are_those_of_the_chosen_member() -> None:

@@ -1,7 +1,7 @@
 """Models, drafters and engines that the tests of the native engine share."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from engine.drafter.model import Drafter
 from engine.events import ArmStatistics
 from engine.rollout.base import Request
 from engine.rollout.native.engine import NativeEngine
+from engine.rollout.native.graphs.pool import Recorder
 from engine.speculation.strategy import OFF, Context, Strategy
 
 CPU = torch.device("cpu")
@@ -67,6 +68,16 @@ def constant_drafter(target: PreTrainedModel) -> dict[str, Tensor]:
     return {name: torch.zeros_like(weight) for name, weight in random_drafter(target).items()}
 
 
+def one_hot_drafter(target: PreTrainedModel, token: int = 2) -> dict[str, Tensor]:
+    """Is sure of one token always: its feature has logit 1000 for that one and 0 for the others."""
+    hidden, vocabulary = target.config.hidden_size, target.config.vocab_size
+    sure = torch.linalg.pinv(target.lm_head.weight.detach())[:, token] * 1000
+    any_token = torch.linalg.pinv(target.get_input_embeddings().weight.detach()) @ torch.ones(vocabulary)
+    weights = constant_drafter(target)
+    weights["fc.weight"][:, :hidden] = sure[:, None] * any_token
+    return weights
+
+
 def make_guessable(target: PreTrainedModel) -> dict[str, Tensor]:
     """Makes the target's layers nearly the identity, and returns a drafter that is often right about it: h[t+1] = embedding of x[t+1]."""
     hidden = target.config.hidden_size
@@ -105,6 +116,10 @@ def make_engine(
     slots: int = 16,
     end_tokens: frozenset[int] = frozenset(),
     keep_features: bool = False,
+    device: torch.device = CPU,
+    recorder: Recorder | None = None,
+    dtype: torch.dtype = torch.float32,
+    decode: Callable[[list[int]], str] | None = None,
 ) -> NativeEngine:
     return NativeEngine(
         target.config,
@@ -112,9 +127,12 @@ def make_engine(
         rollout=RolloutConfig(max_batch=slots, max_prompt_tokens=64),
         speculation=speculation,
         end_tokens=end_tokens,
-        device=CPU,
+        device=device,
         drafter_weights=drafter,
         keep_features=keep_features,
+        recorder=recorder,
+        dtype=dtype,
+        decode=decode,
     )
 
 

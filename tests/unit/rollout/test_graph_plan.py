@@ -58,6 +58,14 @@ def test_catching_up_has_graphs_of_its_own_even_if_as_wide_as_a_level() -> None:
     assert GraphPlan.of({strategy: range(1, 3)}, 8).lookup(strategy, 2).catch_up is None
 
 
+def test_a_chains_levels_run_in_the_graph_of_catching_up_by_a_token() -> None:
+    chains = [{"depth": n, "verify": n} for n in (6, 3, 2)]
+    plan = GraphPlan.of_engine(SpeculationConfig.model_validate({"threshold": 4, "hysteresis": 0, "strategies": chains}), 4)
+    assert targets(plan) == {(batch, tokens) for batch in (1, 2, 4) for tokens in (1, 3, 4, 7)}
+    assert drafts(plan) == {("catch_up", batch, 1) for batch in (1, 2, 4)}
+    assert set(GraphPlan.of_engine(None, 5)) == {Capture("target", batch, 1) for batch in (1, 2, 4, 5)}
+
+
 @pytest.mark.parametrize("strategy", [OFF, NGRAM, Strategy("eagle", 1, 3, 3)], ids=str)
 def test_a_strategy_without_drafted_levels_has_no_draft_graphs(strategy: Strategy) -> None:
     plan = GraphPlan.of({strategy: range(1, 9)}, 8)
@@ -100,7 +108,7 @@ def test_whatever_can_be_picked_has_a_graph_or_a_named_fallback(ranges: dict[Str
         for batch in batches:
             decision = plan.lookup(strategy, batch)
             passes = {"target": (decision.target, strategy.verify + 1)}
-            if strategy.drafter == "eagle" and strategy.depth > 1:
+            if strategy.drafter == "eagle" and strategy.depth > 1 and not strategy.top_k == catch_up == 1:
                 passes["draft"] = (decision.draft, strategy.top_k)
             if strategy.drafter == "eagle" and catch_up:
                 passes["catch_up"] = (decision.catch_up, catch_up)
@@ -138,10 +146,11 @@ def test_beg_picks_only_within_the_ranges(thresholds: list[int] | None, max_batc
 
 
 def test_other_tuners_pick_up_to_the_hysteresis() -> None:
-    goodput = batch_ranges(SpeculationConfig(threshold=10, hysteresis=0.25), 64)
+    chains = [{"depth": n, "verify": n} for n in (6, 3, 2)]
+    goodput = batch_ranges(SpeculationConfig.model_validate({"threshold": 10, "hysteresis": 0.25, "strategies": chains}), 64)
     assert goodput == {OFF: range(1, 65)} | {Strategy("eagle", n, 1, n): range(1, 13) for n in (6, 3, 2)}
-    fixed = batch_ranges(SpeculationConfig.model_validate({"threshold": 10, "hysteresis": 0, "tuner": {"name": "fixed"}}), 8)
-    assert fixed == {OFF: range(1, 9), Strategy("eagle", 6, 1, 6): range(1, 9)}
+    fixed = {"threshold": 10, "hysteresis": 0, "strategies": chains, "tuner": {"name": "fixed"}}
+    assert batch_ranges(SpeculationConfig.model_validate(fixed), 8) == {OFF: range(1, 9), Strategy("eagle", 6, 1, 6): range(1, 9)}
 
 
 def test_shapes_of_target_and_drafter_add_up_instead_of_multiplying() -> None:

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from law_cases import exact_law, p_value
 from native_cases import (
     NGRAMS,
     TREES,
@@ -19,8 +20,6 @@ from native_cases import (
     with_random_tuner,
 )
 from scipy.stats import chisquare
-from torch import Tensor
-from transformers import LogitsProcessorList, PreTrainedModel, TemperatureLogitsWarper, TopPLogitsWarper
 
 from engine.rollout.base import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
@@ -69,40 +68,6 @@ def test_samples_equal_plain_token_for_token(drafter: str, sampling: Sampling) -
     assert outcome(actual) == outcome(expected)
     for ours, theirs in zip(actual, expected, strict=True):
         torch.testing.assert_close(torch.tensor(ours.logprobs), torch.tensor(theirs.logprobs), atol=1e-4, rtol=0)
-
-
-def exact_law(target: PreTrainedModel, prompt: tuple[int, ...], length: int, end: int, sampling: Sampling) -> dict[tuple[int, ...], float]:
-    """The probability of every response, from transformers alone."""
-    vocabulary = target.config.vocab_size
-    processors = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature), TopPLogitsWarper(sampling.top_p)])
-    law: dict[tuple[int, ...], float] = {}
-    live: dict[tuple[int, ...], float] = {(): 1.0}
-    for position in range(length):
-        inputs = torch.tensor([prompt + prefix for prefix in live])
-        with torch.inference_mode():
-            probabilities: Tensor = processors(inputs, target(inputs).logits[:, -1].double()).softmax(-1)
-        grown = {}
-        for (prefix, mass), row in zip(live.items(), probabilities.tolist(), strict=True):
-            for token, probability in zip(range(vocabulary), row, strict=True):
-                done = token == end or position == length - 1
-                (law if done else grown)[(*prefix, token)] = mass * probability
-        live = grown
-    return law
-
-
-def p_value(law: dict[tuple[int, ...], float], samples: list[tuple[int, ...]]) -> float:
-    """Of a chi-square test; outcomes that are expected less than five times count as one."""
-    counts = Counter(samples)
-    assert all(law[outcome] > 0 for outcome in counts)
-    common = [outcome for outcome, mass in law.items() if mass * len(samples) >= 5]
-    observed = [counts[outcome] for outcome in common]
-    expected = [law[outcome] * len(samples) for outcome in common]
-    rest = len(samples) - sum(expected)
-    if rest >= 5:
-        observed.append(len(samples) - sum(observed))
-        expected.append(rest)
-    scale = sum(observed) / sum(expected)
-    return float(chisquare(observed, [count * scale for count in expected]).pvalue)
 
 
 PURE, CUT = Sampling(max_new_tokens=4), Sampling(0.8, 0.85, max_new_tokens=4, seed=1)

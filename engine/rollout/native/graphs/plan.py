@@ -66,6 +66,12 @@ class GraphPlan:
         target = frozenset(capture for capture in found if capture.part == "target")
         return cls(target, frozenset(found - target), max_batch, catch_up)
 
+    @classmethod
+    def of_engine(cls, speculation: SpeculationConfig | None, max_batch: int) -> "GraphPlan":
+        """All that an engine decodes with; None: plainly. Its drafter catches up by a token, for the others get keys and values only."""
+        ranges = batch_ranges(speculation, max_batch) if speculation else {OFF: range(1, max_batch + 1)}
+        return cls.of(ranges, max_batch, catch_up=1)
+
     @property
     def captures(self) -> int:
         return len(self.target) + len(self.draft)
@@ -124,10 +130,12 @@ def batch_ranges(speculation: SpeculationConfig, max_batch: int) -> dict[Strateg
 
 
 def _passes(strategy: Strategy, catch_up: int) -> dict[Part, int]:
-    """Tokens of each request in the passes of a step. Catching up predicts a draft's first level, so depth 1 has no pass of levels."""
+    """Tokens of each request in the passes of a step. Catching up predicts a draft's first level, so depth 1 has no pass of levels;
+    a chain's levels run in the graph of catching up by a token."""
     passes: dict[Part, int] = {"target": strategy.verify + 1}
     if strategy.drafter == "eagle":
-        levels: dict[Part, int] = {"draft": strategy.top_k if strategy.depth > 1 else 0, "catch_up": catch_up}
+        shared = strategy.top_k == catch_up == 1
+        levels: dict[Part, int] = {"draft": strategy.top_k if strategy.depth > 1 and not shared else 0, "catch_up": catch_up}
         passes |= {part: tokens for part, tokens in levels.items() if tokens}
     return passes
 

@@ -59,6 +59,10 @@ class GraphPool:
         self._recordings: dict[Hashable, Recording] = {}
 
     @property
+    def graphs(self) -> int:
+        return len(self._recordings)
+
+    @property
     def bytes(self) -> int:
         """Memory of the graphs and their inputs."""
         inputs = [tensor for recording in self._recordings.values() for tensor in recording.inputs.values()]

@@ -1,0 +1,57 @@
+"""How the names of strategies read in a chart: what drafts, how much, and a colour for each kind."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+from dashboard.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, faded, label
+
+Kind = Literal["off", "tree", "chain", "n-gram", "other"]
+COLORS: dict[Kind, str] = {"off": GREY, "tree": BLUE, "chain": GREEN, "n-gram": ORANGE, "other": PURPLE}
+FAINTEST = 0.3
+_NAME = re.compile(r"(eagle|ngram) d(\d+) k(\d+) v(\d+)")
+
+
+@dataclass(frozen=True)
+class _Shape:
+    kind: Kind
+    depth: int = 0
+    top_k: int = 0
+    verify: int = 0
+
+
+def strategy_label(name: str) -> str:
+    """``eagle d6 k3 v12`` is "tree 6x3, verify 12", ``eagle d4 k1 v4`` "chain 4", ``ngram d8 k1 v6`` "n-gram 8, verify 6"."""
+    shape = _shape(name)
+    if not shape.depth:
+        return label(name)
+    size = f"{shape.kind} {shape.depth}" + (f"x{shape.top_k}" if shape.kind == "tree" else "")
+    return size if shape.kind != "tree" and shape.verify == shape.depth else f"{size}, verify {shape.verify}"
+
+
+def strategy_order(name: str) -> tuple[int, int, int, int, str]:
+    """Sorts plain decoding first, then by kind, the most verified tokens first."""
+    shape = _shape(name)
+    return list(COLORS).index(shape.kind), -shape.verify, -shape.depth, -shape.top_k, name
+
+
+def shades(names: Iterable[str]) -> dict[str, str]:
+    """A hue for each kind, and the fainter the fewer tokens are verified."""
+    found: dict[str, str] = {}
+    for kind, group in groupby(sorted(names, key=strategy_order), lambda name: _shape(name).kind):
+        members = list(group)
+        fading = (1 - FAINTEST) / max(len(members) - 1, 1)
+        found |= {name: faded(COLORS[kind], 1 - place * fading) for place, name in enumerate(members)}
+    return found
+
+
+def _shape(name: str) -> _Shape:
+    if name == "off":
+        return _Shape("off")
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return _Shape("other")
+    depth, top_k, verify = map(int, match.groups()[1:])
+    return _Shape("n-gram" if match[1] == "ngram" else "tree" if top_k > 1 else "chain", depth, top_k, verify)

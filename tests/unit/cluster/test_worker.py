@@ -1,0 +1,66 @@
+"""One worker by itself: what it learnt about speculation is part of a checkpoint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cluster.worker import Worker
+from engine.config import RunConfig, parse
+from engine.rollout.base import Request, Sampling
+
+REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LONGTAIL_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def config(model: Path, **speculation: Any) -> RunConfig:
+    return parse(
+        {
+            "model": {"path": str(model)},
+            "rollout": {"max_batch": 2, "max_prompt_tokens": 16},
+            "speculation": {"strategies": [{"depth": 2, "verify": 2}, {"depth": 2, "top_k": 2, "verify": 3}], **speculation},
+            "drafter": {"path": None},
+            "cluster": {"workers": 1, "device": "cpu"},
+        }
+    )
+
+
+def saved(worker: Worker, folder: Path) -> dict[str, Any]:
+    folder.mkdir()
+    worker.save(folder)
+    versions: dict[str, Any] = json.loads((folder / "engine_0.json").read_text())
+    return versions
+
+
+def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_path: Path, home: Path) -> None:
+    first = Worker(0, config(random_model), "")
+    untaught = saved(first, tmp_path / "before")
+    first.rollout(0, REQUESTS, Sampling(max_new_tokens=24))
+    learnt = saved(first, tmp_path / "after")
+    assert set(learnt["speculation"]) == {"tuner", "watchdog", "lengths", "gate"}
+    assert learnt["speculation"]["tuner"] != untaught["speculation"]["tuner"]
+    (table,) = (home / "costs").iterdir()
+    measured = table.stat().st_mtime_ns
+    second = Worker(0, config(random_model), "")
+    assert second.load(tmp_path / "after") == 0
+    assert saved(second, tmp_path / "again") == learnt
+    assert (list((home / "costs").iterdir()), table.stat().st_mtime_ns) == ([table], measured), "measured once"
+
+
+def test_a_plain_worker_measures_and_saves_nothing_of_speculation(random_model: Path, tmp_path: Path, home: Path) -> None:
+    plain = Worker(0, config(random_model, enabled=False), "")
+    plain.rollout(0, REQUESTS[:1], Sampling(max_new_tokens=4))
+    assert saved(plain, tmp_path / "plain") == {"target": 0, "drafter": 0, "speculation": None}
+    plain.load(tmp_path / "plain")
+    assert not home.exists()
+
+
+def test_other_tuners_measure_nothing(random_model: Path, home: Path) -> None:
+    Worker(0, config(random_model, tuner={"name": "beg"}), "")
+    assert not home.exists()

@@ -1,0 +1,166 @@
+"""An engine that runs its passes as graphs generates what the eager one does; on a device whose graphs run functions again, and on GPUs."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from native_cases import (
+    CPU,
+    NGRAMS,
+    TREES,
+    RandomTuner,
+    make_engine,
+    make_guessable,
+    make_requests,
+    make_target,
+    strategies,
+    with_random_tuner,
+)
+from test_graph_pool import Rerun
+
+from engine.bench.graphs import measure
+from engine.config import SpeculationConfig
+from engine.rollout.base import Completion, Sampling
+from engine.rollout.native.engine import NativeEngine
+from engine.rollout.native.graphs.plan import batch_ranges, bucket, naive_captures
+from engine.rollout.native.graphs.pool import Recorder
+from engine.rollout.native.runner import GRANULARITY
+from engine.speculation.strategy import OFF, Strategy
+
+ENDS = frozenset({5, 6})
+CHAINS = tuple(Strategy("eagle", n, 1, n) for n in (1, 3, 4, 7))
+SLOTS = 11
+
+
+def speculation(suffix: bool = True) -> SpeculationConfig:
+    """Under a tuner that can pick every strategy, so that every one has graphs."""
+    shapes = [(shape.depth, shape.top_k, shape.verify) for shape in (*CHAINS, *TREES)]
+    return SpeculationConfig.model_validate(strategies(*shapes, suffix=suffix).model_dump() | {"tuner": {"name": "goodput"}})
+
+
+def make_pair(
+    slots: int = SLOTS, *, device: torch.device = CPU, recorder: Recorder | None = None
+) -> tuple[NativeEngine, NativeEngine, RandomTuner]:
+    """A plain and eager engine on the CPU; one with graphs, whose strategy changes at random at every step."""
+    target = make_target(tie_word_embeddings=False)
+    drafter = make_guessable(target)
+    plain = make_engine(target, slots=slots, end_tokens=ENDS)
+    graphed = make_engine(target, drafter, speculation(), slots=slots, end_tokens=ENDS, device=device, recorder=recorder)
+    tuner = RandomTuner(0, more=(*CHAINS, *TREES, *NGRAMS))
+    return plain, graphed, with_random_tuner(graphed, tuner)
+
+
+def outcome(completions: Sequence[Completion]) -> list[tuple[tuple[int, ...], str]]:
+    return [(completion.tokens, completion.finish) for completion in completions]
+
+
+def compare(plain: NativeEngine, graphed: NativeEngine, count: int, sampling: Sampling, longest: int = 20) -> None:
+    requests = make_requests(count, 48, group=3, longest=longest, seed=count)
+    expected, actual = (engine.generate(requests, sampling) for engine in (plain, graphed))
+    assert outcome(actual) == outcome(expected)
+    for ours, theirs in zip(actual, expected, strict=True):
+        torch.testing.assert_close(torch.tensor(ours.logprobs), torch.tensor(theirs.logprobs), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0, max_new_tokens=20), Sampling(0.8, 0.9, max_new_tokens=30, seed=3)])
+def test_tokens_are_those_of_the_eager_engine(sampling: Sampling) -> None:
+    """Batches of 1 to 11 requests are padded to 1, 2, 4, 8 or 11."""
+    plain, graphed, tuner = make_pair(recorder=Rerun())
+    for count in (46, 3, 7, 5):
+        compare(plain, graphed, count, sampling)
+    assert {strategy for strategy, _ in tuner.steps} == set(tuner.arms)
+    assert {len(accepted) for _, accepted in tuner.steps} >= {1, 3, 5, 7, 11}
+    assert max(max(accepted) for _, accepted in tuner.steps) >= 5
+
+
+def test_only_prompts_and_what_the_drafter_missed_run_eagerly() -> None:
+    plain, graphed, _ = make_pair(recorder=Rerun())
+    compare(plain, graphed, 46, Sampling(max_new_tokens=20))
+    report = graphed.graph_report()
+    assert set(report["eager"]) == {"prefill", "fill"}
+    assert 20 < report["recorded"] <= report["planned"]
+    assert report["bytes"] > 0
+
+
+def test_graphs_are_made_anew_with_the_cache() -> None:
+    """Rollouts of more and longer requests, and memory given back in between."""
+    recorder = Rerun()
+    plain, graphed, _ = make_pair(recorder=recorder)
+    for count, limit in ((3, 10), (7, 10), (7, 40), (5, 8)):
+        compare(plain, graphed, count, Sampling(max_new_tokens=limit, seed=count))
+    cleared = recorder.cleared
+    assert graphed._runner.cache.slots == 8
+    graphed.release()
+    assert graphed.graph_report()["recorded"] == graphed.graph_report()["bytes"] == 0
+    graphed.resume()
+    assert recorder.cleared > cleared
+    compare(plain, graphed, 6, Sampling(max_new_tokens=20, seed=9))
+    graphed.release()
+    compare(plain, graphed, 4, Sampling(max_new_tokens=20, seed=10))
+
+
+def test_each_reach_of_attention_has_its_own_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.rollout.native.runner.GRANULARITY", 16)
+    plain, graphed, _ = make_pair(slots=3, recorder=Rerun())
+    compare(plain, graphed, 7, Sampling(max_new_tokens=60, seed=1), longest=40)
+    reaches = {graph.reach for graph in graphed._runner.passes.pool._recordings}  # type: ignore[attr-defined]
+    capacity = graphed._runner.cache.capacity
+    assert {32, 48, 64} <= reaches <= {*range(16, capacity, 16), capacity}
+
+
+def test_plain_decoding_has_graphs_too() -> None:
+    target = make_target()
+    requests, sampling = make_requests(13, 48, group=2), Sampling(max_new_tokens=20)
+    graphed = make_engine(target, slots=6, end_tokens=ENDS, recorder=Rerun())
+    assert outcome(graphed.generate(requests, sampling)) == outcome(
+        make_engine(target, slots=6, end_tokens=ENDS).generate(requests, sampling)
+    )
+    report = graphed.graph_report()
+    assert report["planned"] == report["recorded"] == 4
+    assert set(report["eager"]) == {"prefill"}
+
+
+def test_what_the_plan_does_not_have_runs_eagerly_and_is_named() -> None:
+    target = make_target(tie_word_embeddings=False)
+    config = strategies((3, 1, 3), (3, 3, 8))
+    graphed = make_engine(target, make_guessable(target), config, slots=4, end_tokens=ENDS, recorder=Rerun())
+    assert set(batch_ranges(config, 4)) == {OFF, Strategy("eagle", 3, 1, 3)}, "a fixed tuner picks the first"
+    tuner = with_random_tuner(graphed, RandomTuner(0, more=(Strategy("eagle", 3, 3, 8),)))
+    compare(make_engine(target, slots=4, end_tokens=ENDS), graphed, 9, Sampling(max_new_tokens=20))
+    sizes = {bucket(len(accepted), 4) for strategy, accepted in tuner.steps if strategy != OFF}
+    passes = {f"{part} tokens is not planned".replace("N", str(size)) for part in ("draft of N x 3", "target of N x 9") for size in sizes}
+    assert set(graphed.graph_report()["eager"]) == {"prefill", "fill"} | passes
+
+
+def test_a_cpu_pads_and_records_nothing() -> None:
+    plain, eager, _ = make_pair()
+    compare(plain, eager, 5, Sampling(max_new_tokens=20))
+    assert eager._runner.cache.slots == 5
+    report = eager.graph_report()
+    assert (report["planned"], report["recorded"], report["bytes"]) == (0, 0, 0)
+    assert set(report["eager"]) == {"prefill", "fill", "no graphs on cpu"}
+
+
+def test_the_benchmark_records_every_capture_it_is_given() -> None:
+    recorder, config = Rerun(), make_target().config
+    captures = naive_captures((OFF, *TREES[:2], CHAINS[2]), 3, catch_up=1)
+    assert len(captures) == 3 * (1 + 3 + 3 + 2)
+    used = measure(config, torch.empty(0), captures, recorder)
+    assert len(recorder.outputs) == len(captures)
+    rows = sum(capture.rows for capture in captures)
+    mask, token_and_index, rotary = GRANULARITY * 4 * 2, 2 * 8, 2 * 16 * 4
+    features = sum(capture.rows for capture in captures if capture.part != "target") * 64 * 4
+    assert used == rows * (mask + token_and_index + rotary) + features + recorder.bytes
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_tokens_on_a_gpu_are_those_of_the_cpu(temperature: float) -> None:
+    plain, graphed, _ = make_pair(device=torch.device("cuda"))
+    for count, limit in ((7, 20), (46, 40)):
+        compare(plain, graphed, count, Sampling(temperature, max_new_tokens=limit, seed=2))
+    graphed.release()
+    compare(plain, graphed, 13, Sampling(temperature, max_new_tokens=20, seed=4))
+    assert graphed.graph_report()["recorded"] > 10
+    assert set(graphed.graph_report()["eager"]) == {"prefill", "fill"}

@@ -1,0 +1,51 @@
+"""Events of a step, from its results."""
+
+from engine import telemetry
+from engine.cluster.coordinator import Span
+from engine.cluster.group import Learning
+from engine.cluster.tail import Rollout
+from engine.events import Alarm, AnyEvent, ArmStatistics
+from engine.rollout.base import Completion, Request, RolloutStatistics
+from engine.tasks.base import Prompt
+
+COLLAPSED = ("acceptance_collapsed", "With target 4 and drafter 2, 3% of the drafts' first tokens are accepted")
+RECOVERED = ("acceptance_recovered", "With target 5 and drafter 3, 61% of the drafts' first tokens are accepted")
+
+
+def completion(index: int) -> Completion:
+    return Completion(Request(index, 0, (1,)), (5,) * (index + 1), (-1.0,) * (index + 1), "stop", 4, 2)
+
+
+def events(statistics: RolloutStatistics) -> list[AnyEvent]:
+    """Of step 7: one prompt with two responses, one worker."""
+    rollout = Rollout([completion(0), completion(1)], statistics, (Span(0, "BUSY", 10.0, 12.0),), {}, 12.0)
+    learning = Learning({"loss": 0.5}, 0.5, 0.5)
+    step = telemetry.Step(7, 10.0, 14.0, [Prompt("2 3 -> 5 =", (1,), None)], rollout, [1.0, 0.0], 12.5, learning, None)
+    return list(telemetry.events(step, ["a", "bb"]))
+
+
+def worker(*alarms: tuple[str, str]) -> RolloutStatistics:
+    return RolloutStatistics(alarms=list(alarms))
+
+
+def test_alarms_of_all_workers_become_events_of_the_step_each_once() -> None:
+    same_code, same_message = (COLLAPSED[0], "another message"), (RECOVERED[0], COLLAPSED[1])
+    statistics = worker(COLLAPSED, RECOVERED)
+    statistics.add(worker(COLLAPSED))
+    statistics.add(worker(same_code, same_message))
+    alarms = [event for event in events(statistics) if isinstance(event, Alarm)]
+    assert [(alarm.step, alarm.code, alarm.message) for alarm in alarms] == [
+        (7, *alarm) for alarm in (COLLAPSED, RECOVERED, same_code, same_message)
+    ]
+
+
+def test_a_step_without_speculation_tells_of_none() -> None:
+    kinds = [event.kind for event in events(RolloutStatistics())]
+    assert kinds == ["worker_state", "worker_state", "rollout", "sample", "sample", "step"]
+
+
+def test_arms_and_alarms_come_before_what_sums_the_step_up() -> None:
+    statistics = worker(COLLAPSED)
+    statistics.arms = [ArmStatistics(bucket=1, strategy="eagle d6 k3 v12", pulls=1, requests=2, accepted=3, seconds=0.1)]
+    kinds = [event.kind for event in events(statistics)]
+    assert kinds.index("speculation") < kinds.index("alarm") < kinds.index("step") == len(kinds) - 1
