@@ -1,20 +1,35 @@
 """``bench lossless``: speculation changes no token and no law, with a good drafter and with bad ones."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from engine.bench.bed import Bed, fixed, timed
-from engine.config import RolloutConfig
+from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.model import Drafter
 from engine.rollout.base import Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 
 VOCABULARY, LENGTH = 6, 3
-LAWS = {"temperature 1": (1.0, 1.0), "temperature 0.7, top-p 0.9": (0.7, 0.9)}
+LAWS = {
+    "temperature 1": Sampling(),
+    "temperature 0.7, top-p 0.9": Sampling(0.7, 0.9),
+    "temperature 1.3, top-k 4": Sampling(1.3, top_k=4),
+    "min-p 0.1": Sampling(min_p=0.1),
+}
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:
@@ -29,21 +44,21 @@ def run(quick: bool, model: str) -> dict[str, Any]:
         "greedy_mismatches": greedy["mismatches"],
         "sampled_mismatches": sampled["mismatches"],
         "logprob_max_abs_diff": max(greedy["difference"], sampled["difference"]),
-        "laws": [_law(name, *law, samples=5_000 if quick else 100_000) for name, law in LAWS.items()],
+        "laws": [_law(name, law, samples=5_000 if quick else 100_000) for name, law in LAWS.items()],
     }
 
 
 def _compare(bed: Bed, prompts: int, sampling: Sampling) -> dict[str, Any]:
     requests = bed.requests(prompts)
     plain = timed(bed.engine(None), requests, sampling)[0]
-    speculative = timed(bed.engine(fixed(5)), requests, sampling)[0]
+    speculative = timed(bed.engine(SpeculationConfig()), requests, sampling)[0]
     pairs = list(zip(plain, speculative, strict=True))
     equal = [(one, other) for one, other in pairs if one.tokens == other.tokens]
     difference = max(abs(a - b) for one, other in equal for a, b in zip(one.logprobs, other.logprobs, strict=True))
     return {"mismatches": len(pairs) - len(equal), "difference": difference}
 
 
-def _law(name: str, temperature: float, top_p: float, samples: int) -> dict[str, Any]:
+def _law(name: str, law: Sampling, samples: int) -> dict[str, Any]:
     """Speculates with a random drafter, the worst there is, on a random model whose law can be enumerated."""
     from scipy.stats import chisquare
 
@@ -54,15 +69,15 @@ def _law(name: str, temperature: float, top_p: float, samples: int) -> dict[str,
         model.config,
         {key: weight.detach() for key, weight in model.named_parameters()},
         rollout=RolloutConfig(max_batch=1000),
-        speculation=fixed(2),
+        speculation=fixed(3, 3, 6),
         drafter_weights=drafter,
         end_tokens=frozenset(),
         device=torch.device("cpu"),
     )
     prompt = (1, 2, 3)
-    expected = _enumerate(model, prompt, temperature, top_p)
+    expected = _enumerate(model, prompt, law)
     requests = [Request(index, 0, prompt) for index in range(samples)]
-    sampling = Sampling(temperature=temperature, top_p=top_p, max_new_tokens=LENGTH)
+    sampling = replace(law, max_new_tokens=LENGTH)
     counts = Counter(completion.tokens for completion in engine.generate(requests, sampling))
     support = [tokens for tokens, probability in expected.items() if probability * samples >= 5]
     observed = [counts[tokens] for tokens in support]
@@ -89,14 +104,17 @@ def _toy() -> PreTrainedModel:
 
 
 @torch.no_grad()
-def _enumerate(model: PreTrainedModel, prompt: tuple[int, ...], temperature: float, top_p: float) -> dict[tuple[int, ...], float]:
-    """The probability of every response, by transformers' own forward pass."""
+def _enumerate(model: PreTrainedModel, prompt: tuple[int, ...], law: Sampling) -> dict[tuple[int, ...], float]:
+    """The probability of every response, by transformers' own forward pass and logits processors."""
     responses = list(product(range(VOCABULARY), repeat=LENGTH))
-    logits = model(input_ids=torch.tensor([[*prompt, *response] for response in responses])).logits
-    laws = (logits[:, len(prompt) - 1 : -1] / temperature).double().softmax(-1)
-    ordered, order = laws.sort(-1, descending=True)
-    kept = ordered * ((ordered.cumsum(-1) - ordered) < top_p)
-    laws = torch.zeros_like(laws).scatter(-1, order, kept)
-    laws /= laws.sum(-1, keepdim=True)
+    logits = model(input_ids=torch.tensor([[*prompt, *response] for response in responses])).logits[:, len(prompt) - 1 : -1].double()
+    processors = LogitsProcessorList([TemperatureLogitsWarper(law.temperature)])
+    if law.top_k:
+        processors.append(TopKLogitsWarper(law.top_k))
+    if law.top_p < 1:
+        processors.append(TopPLogitsWarper(law.top_p))
+    if law.min_p:
+        processors.append(MinPLogitsWarper(law.min_p))
+    laws = processors(torch.LongTensor(), logits.flatten(0, 1)).softmax(-1).view_as(logits)
     chosen = laws.gather(-1, torch.tensor(responses)[:, :, None])[..., 0].prod(-1)
     return dict(zip(responses, chosen.tolist(), strict=True))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from engine.rollout.base import Request, Sampling
+from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.runner import Runner
 from engine.rollout.native.sampling import Law
 from engine.rollout.native.scheduler import Response
@@ -45,15 +46,26 @@ def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, voca
 
 @torch.inference_mode()
 def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
-    """Seconds of target and draft passes; some seconds for a small model. The cache is gone after it."""
+    """Seconds of target and draft passes; some seconds for a small model. The cache is gone after it. A runner that has graphs is
+    measured with a graph for every cell."""
     batches = [batch for batch in BATCHES if batch < 4 * max_batch]
     law = Law(Sampling(), vocabulary, runner.cache.positions.device)
     runner.reserve(batches[-1], LENGTHS[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1)
     branches = [branch for branch in BRANCHES if branch <= vocabulary]
+    plan = runner.passes.plan
+    if plan:
+        runner.plan_graphs(_graphs(batches[-1], branches))
     target = _grid(batches, VERIFIED, lambda *cell: _target(runner, law, *cell))
     draft = _grid(batches, branches, lambda *cell: _draft(runner, law, *cell))
     runner.forget()
+    if plan:
+        runner.plan_graphs(plan)
     return CostTable(target, draft)
+
+
+def _graphs(largest: int, branches: Sequence[int]) -> GraphPlan:
+    shapes = [Strategy("eagle", LEVELS, branch, width - 1) for branch in branches for width in VERIFIED]
+    return GraphPlan.of(dict.fromkeys(shapes, range(1, largest + 1)), largest, catch_up=1)
 
 
 def _grid(batches: Sequence[int], widths: Sequence[int], seconds: Callable[[int, int, int], float]) -> Grid:

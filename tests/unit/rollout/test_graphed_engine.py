@@ -13,18 +13,21 @@ from native_cases import (
     make_guessable,
     make_requests,
     make_target,
+    random_drafter,
     strategies,
     with_random_tuner,
 )
 from test_graph_pool import Rerun
+from torch import Tensor
 
 from engine.bench.graphs import measure
 from engine.config import SpeculationConfig
 from engine.rollout.base import Completion, Sampling
+from engine.rollout.native import costs
 from engine.rollout.native.engine import NativeEngine
-from engine.rollout.native.graphs.plan import batch_ranges, bucket, naive_captures
-from engine.rollout.native.graphs.pool import Recorder
-from engine.rollout.native.runner import GRANULARITY
+from engine.rollout.native.graphs.plan import GraphPlan, batch_ranges, bucket, naive_captures
+from engine.rollout.native.graphs.pool import Function, Recorder, Recording
+from engine.rollout.native.runner import GRANULARITY, Runner
 from engine.speculation.strategy import OFF, Strategy
 
 ENDS = frozenset({5, 6})
@@ -130,6 +133,30 @@ def test_what_the_plan_does_not_have_runs_eagerly_and_is_named() -> None:
     sizes = {bucket(len(accepted), 4) for strategy, accepted in tuner.steps if strategy != OFF}
     passes = {f"{part} tokens is not planned".replace("N", str(size)) for part in ("draft of N x 3", "target of N x 9") for size in sizes}
     assert set(graphed.graph_report()["eager"]) == {"prefill", "fill"} | passes
+
+
+class Counting(Rerun):
+    """Counts all recordings, also of graphs that are gone."""
+
+    recorded = 0
+
+    def record(self, function: Function, inputs: dict[str, Tensor]) -> Recording:
+        self.recorded += 1
+        return super().record(function, inputs)
+
+
+def test_costs_are_measured_on_graphs_that_only_the_measurement_has() -> None:
+    """Batches of 1 and 4, each with two lengths: four widths to verify, two widths of levels."""
+    plan, recorder = GraphPlan.of_engine(speculation(), 2), Counting()
+    target = make_target(hidden=16, layers=1)
+    runner = Runner(target.config, torch.empty(0), drafting=True, plan=plan, recorder=recorder)
+    runner.target.load(target.state_dict())
+    assert runner.drafter
+    runner.drafter.load(random_drafter(target))
+    costs.measure(runner, 2, 48)
+    assert recorder.recorded == 2 * 2 * (4 + 2)
+    assert not recorder.outputs, "their memory is free again"
+    assert runner.passes.plan == plan
 
 
 def test_a_cpu_pads_and_records_nothing() -> None:
