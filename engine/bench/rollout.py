@@ -17,7 +17,8 @@ from engine.rollout.base import Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
-REPETITIONS = 3
+REPETITIONS = 2
+TOKENS = 192
 MOST_ROWS = 800
 DECISIONS = 200
 
@@ -37,9 +38,9 @@ def _batch(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
         _warm_up(bed, arms[name], size)
     rates: dict[str, list[float]] = {name: [] for name in arms}
     for repetition in range(repetitions):
-        requests = bed.requests(size + max(2, size // 2), group_size=8, seed=100 * repetition)
+        requests = bed.requests(size + max(1, size // 4), group_size=8, seed=100 * repetition)
         for name, engine in arms.items():
-            rates[name].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=256, seed=repetition), size))
+            rates[name].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=repetition), size))
     speedups = {name: ratio(list(zip(values, rates["plain"], strict=True))) for name, values in rates.items()}
     fixed_arms = {name: speedup for name, speedup in speedups.items() if name not in (*tuned, "plain")}
     best = max(fixed_arms, key=lambda name: fixed_arms[name])

@@ -10,22 +10,23 @@ class ArmCounts:
     """``bucket`` in the report is the smallest batch size of the bucket."""
 
     def __init__(self) -> None:
-        self._arms: dict[tuple[int, str], ArmStatistics] = {}
+        self._arms: dict[tuple[int, Strategy], list[float]] = {}
 
     def add(self, bucket: int, strategy: Strategy, accepted: Sequence[int], elapsed: float) -> None:
         """One decode step of ``len(accepted)`` requests."""
-        before = self._arms.get((bucket, str(strategy)))
-        self._arms[bucket, str(strategy)] = ArmStatistics(
-            bucket=bucket,
-            strategy=str(strategy),
-            pulls=1 + (before.pulls if before else 0),
-            requests=len(accepted) + (before.requests if before else 0),
-            accepted=sum(accepted) + (before.accepted if before else 0),
-            seconds=elapsed + (before.seconds if before else 0.0),
-        )
+        counts = self._arms.setdefault((bucket, strategy), [0, 0, 0, 0.0])
+        counts[0] += 1
+        counts[1] += len(accepted)
+        counts[2] += sum(accepted)
+        counts[3] += elapsed
 
     def take(self) -> list[ArmStatistics]:
         """The counts by bucket and strategy; starts new ones."""
-        arms = [self._arms[key] for key in sorted(self._arms)]
+        arms = [
+            ArmStatistics(
+                bucket=bucket, strategy=str(strategy), pulls=int(pulls), requests=int(requests), accepted=int(drafts), seconds=seconds
+            )
+            for (bucket, strategy), (pulls, requests, drafts, seconds) in self._arms.items()
+        ]
         self._arms = {}
-        return arms
+        return sorted(arms, key=lambda arm: (arm.bucket, arm.strategy))

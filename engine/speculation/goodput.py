@@ -23,8 +23,9 @@ TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
 MEASURED, ASSUMED = 0.15, 0.3
 """Standard deviation of the log error of a cost table, and of the guess without one."""
-LENGTHS, LOOKED_UP = 64, 1024
-"""Costs are looked up for mean lengths in steps of so many tokens, and so many of them are remembered."""
+LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
+"""Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
+so many of them are remembered."""
 
 
 @dataclass
@@ -158,7 +159,8 @@ class GoodputTuner:
 
     def _log_predicted(self, context: Context) -> list[float]:
         """Log seconds of each arm before correction."""
-        return self._look_up(context.batch, int(context.length) // LENGTHS)
+        batch = context.batch if context.batch < EXACT else context.batch // EXACT * EXACT
+        return self._look_up(batch, int(context.length) // LENGTHS)
 
     def _log_costs(self, batch: int, lengths: int) -> list[float]:
         context = Context(batch, (lengths + 0.5) * LENGTHS)

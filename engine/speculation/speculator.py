@@ -15,7 +15,7 @@ from engine.speculation.suffix import Draft, SuffixStore
 from engine.speculation.tailmode import TailMode
 from engine.speculation.watchdog import Notice, Watchdog
 
-PATIENCE = 4
+PATIENCE = 8
 """Steps without a look into the suffix store after a look that found nothing worth drafting."""
 MEMORY = 256
 """Requests drafted for after which an observation of a shape's acceptance counts 1/e."""
@@ -59,7 +59,9 @@ class Speculator:
         self._tail = TailMode(config.tail_requests, self._strategies, self._lengths)
         self._store = SuffixStore(config.suffix.memory_bytes) if config.suffix.enabled else None
         self._gate = Gate()
-        self._learned: dict[Strategy, float] = {}
+        self._learned: dict[str, float] = {}
+        self._drafting: set[int] = set()
+        self._proving: frozenset[int] = frozenset()
         self._wait: dict[int, int] = {}
         self._limit = 0
         self._versions: dict[str, int] = {"target": 0, "drafter": 0}
@@ -89,16 +91,19 @@ class Speculator:
         """New weights."""
         self._versions[what] = version
         self._watchdog.loaded(what, version)
+        self._proving = frozenset(self._drafting)
 
     def plan(self, batch: Sequence[Running], learned: bool) -> Plan:
         """The next step. ``learned``: whether the learned drafter can draft."""
         context = self._context(batch, learned)
-        if len(context.drafters) == 1:
+        if context.drafters == {"none"}:
             return Plan(context)
         uneven = self._tail.strategies(batch, context, self.tuner, self._limit)
         if uneven is not None:
             return self._planned(batch, context, None, uneven)
         strategy = self.tuner.select(context)
+        bucket = context.batch.bit_length()
+        (self._drafting.add if strategy.drafter == "eagle" else self._drafting.discard)(bucket)
         return Plan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch))
 
     def record(self, plan: Plan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
@@ -109,9 +114,10 @@ class Speculator:
             if draft is not None and draft.tokens:
                 self._gate.record(draft, drafts)
         if plan.shape is not None:
-            self._observe(
-                plan.shape, [n for n, given in zip(accepted, plan.given or (None,) * len(accepted), strict=True) if given is None]
-            )
+            given, limits = plan.given or [None] * len(accepted), plan.limits or [plan.shape.verify] * len(accepted)
+            learned = [(drafts, limit) for drafts, other, limit in zip(accepted, given, limits, strict=True) if other is None]
+            self._watchdog.observe(len(learned), sum(drafts > 0 for drafts, _ in learned))
+            self._observe(plan.shape, [drafts for drafts, limit in learned if limit >= plan.shape.verify])
 
     def take_alarms(self) -> list[Notice]:
         """What a user should look at, since the last call."""
@@ -124,6 +130,9 @@ class Speculator:
             "watchdog": self._watchdog.state(),
             "lengths": self._lengths.state(),
             "gate": self._gate.state(),
+            "learned": dict(self._learned),
+            "drafting": sorted(self._drafting),
+            "proving": sorted(self._proving),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -131,6 +140,8 @@ class Speculator:
         self._watchdog.load_state(state["watchdog"])
         self._lengths.load_state(state["lengths"])
         self._gate.load_state(state["gate"])
+        self._learned = dict(state["learned"])
+        self._drafting, self._proving = set(state["drafting"]), frozenset(state["proving"])
 
     def _context(self, batch: Sequence[Running], learned: bool) -> Context:
         drafters: set[DrafterName] = {"none"}
@@ -139,6 +150,8 @@ class Speculator:
                 drafters.add("eagle")
             if self._store:
                 drafters.add("ngram")
+            if "eagle" in drafters and self._watchdog.trying and len(batch).bit_length() in self._proving:
+                drafters = {"eagle"}  # it was in use before the load: let it show whether it still works
         length = sum(request.length for request in batch) / len(batch)
         return Context(len(batch), length, self._versions["target"], self._versions["drafter"], frozenset(drafters))
 
@@ -161,18 +174,17 @@ class Speculator:
             self._wait[request.id] -= 1
             return Draft() if model_free else None
         draft = self._gate.cut(self._store.draft(request.id, strategy.verify))
-        if self._gate.prefers_suffix(draft, 0.0 if model_free else self._learned.get(strategy, 0.5)):
+        if self._gate.prefers_suffix(draft, 0.0 if model_free else self._learned.get(str(strategy), 0.5)):
             return draft
         self._wait[request.id] = 0 if model_free else PATIENCE
         return Draft() if model_free else None
 
     def _observe(self, shape: Strategy, accepted: Sequence[int]) -> None:
-        if not accepted:
-            return
-        self._watchdog.observe(len(accepted), sum(drafts > 0 for drafts in accepted))
-        mean = sum(accepted) / len(accepted)
-        weight = min(1.0, len(accepted) / MEMORY)
-        self._learned[shape] = mean if shape not in self._learned else (1 - weight) * self._learned[shape] + weight * mean
+        """``accepted``: of whole drafts."""
+        if accepted:
+            mean, weight = sum(accepted) / len(accepted), min(1.0, len(accepted) / MEMORY)
+            before = self._learned.get(str(shape), mean)
+            self._learned[str(shape)] = (1 - weight) * before + weight * mean
 
     def _forget(self, request: int) -> None:
         del self._wait[request]

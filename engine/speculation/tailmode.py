@@ -62,7 +62,11 @@ class TailMode:
 
 def mixed_seconds(tuner: GoodputTuner, shape: Strategy, verify: float, context: Context) -> float:
     """A step that drafts in ``shape``, but verifies ``verify`` tokens a request on average: the target's part is for those."""
+
+    def target(tokens: int) -> float:
+        return tuner.predicted(replace(shape, drafter="ngram", verify=tokens), context)
+
+    fewer, share = int(verify), verify % 1
+    saved = target(shape.verify) - (1 - share) * target(fewer) - (share * target(fewer + 1) if share else 0.0)
     uniform = tuner.predicted(shape, context)
-    model_free = replace(shape, drafter="ngram")
-    target = tuner.predicted(model_free, context) - tuner.predicted(replace(model_free, verify=round(verify)), context)
-    return tuner.seconds(shape, context) * (uniform - target) / uniform
+    return tuner.seconds(shape, context) * (uniform - saved) / uniform

@@ -89,12 +89,13 @@ class ContextTrie:
     def _split(self, node: _Node, depth: int) -> None:
         """Each of the places goes one token deeper, to ``depth``, unless its text starts there."""
         children = node.children = {}
+        self.bytes += _BRANCH_BYTES
         for place in node.places:
             offset = place & OFFSET_MASK
             if offset >= depth:
                 token = self._texts[place >> OFFSET_BITS][offset - depth]
                 (children.get(token) or self._grow(children, token)).places.append(place)
-        self.bytes += _BRANCH_BYTES + len(node.places) * _PLACE_BYTES
+                self.bytes += _PLACE_BYTES
 
     def _grow(self, children: dict[int, _Node], token: int) -> _Node:
         child = children[token] = _Node()

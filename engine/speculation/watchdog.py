@@ -63,6 +63,11 @@ class Watchdog:
         """Whether the learned drafter may be used."""
         return self._trial is not None or not self._collapsed
 
+    @property
+    def trying(self) -> bool:
+        """Whether a trial is under way."""
+        return self._trial is not None
+
     def loaded(self, what: Literal["target", "drafter"], version: int) -> None:
         """New weights; a trial under way starts again."""
         self._versions[what] = version

@@ -43,7 +43,7 @@ def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_p
     untaught = saved(first, tmp_path / "before")
     first.rollout(0, REQUESTS, Sampling(max_new_tokens=24))
     learnt = saved(first, tmp_path / "after")
-    assert set(learnt["speculation"]) == {"tuner", "watchdog", "lengths", "gate"}
+    assert set(learnt["speculation"]) >= {"tuner", "watchdog", "lengths", "gate"}
     assert learnt["speculation"]["tuner"] != untaught["speculation"]["tuner"]
     (table,) = (home / "costs").iterdir()
     measured = table.stat().st_mtime_ns

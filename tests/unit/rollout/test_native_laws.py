@@ -26,6 +26,7 @@ from engine.speculation.strategy import Strategy
 LENGTH, END, PROMPT = 3, 0, (3, 1, 4)
 DRAFTERS = ("good", "untrained", "constant", "one-hot", "ngram")
 OPTIONS = {
+    "pure": Sampling(seed=1),
     "temperature": Sampling(0.7, seed=2),
     "top-p": Sampling(1.0, 0.8, seed=3),
     "top-k": Sampling(1.0, 1.0, 3, seed=4),

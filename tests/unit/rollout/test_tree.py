@@ -39,10 +39,12 @@ def highest(scores: Sequence[float], count: int) -> list[float]:
 
 def paths_of(tree: Tree, request: int) -> list[Path]:
     """The path to each node that exists, by walking up to node 0."""
-    tokens, paths = tree.tokens[request].tolist(), []
+    tokens: list[int] = tree.tokens[request].tolist()
+    paths: list[Path] = []
     for place, token in enumerate(tokens):
         if token != NOTHING:
-            path, node = (), place + 1
+            path: Path = ()
+            node = place + 1
             while node:
                 path = (tokens[node - 1], *path)
                 node = node - 1 if tree.parents is None else int(tree.parents[request, node - 1])
@@ -109,7 +111,7 @@ def test_a_tree_worked_out_by_hand() -> None:
 
 def random_tree(rng: random.Random, requests: int, size: int, vocabulary: int) -> Tree:
     """Any trees with parents before children, siblings different, and NOTHING at the end; possibly empty."""
-    tokens, parents, levels = [], [], []
+    columns: tuple[list[list[int]], ...] = ([], [], [])
     for _ in range(requests):
         children: dict[int, list[int]] = {}
         row: list[tuple[int, int, int]] = []
@@ -119,15 +121,14 @@ def random_tree(rng: random.Random, requests: int, size: int, vocabulary: int) -
             children.setdefault(parent, []).append(token)
             row.append((token, parent, row[parent - 1][2] + 1 if parent else 1))
         row += [(NOTHING, 0, 1)] * (size - len(row))
-        for column, values in zip((tokens, parents, levels), zip(*row, strict=True), strict=True):
-            column.append(values)
-    complete = all(NOTHING not in row for row in tokens)
-    return Tree(torch.tensor(tokens), torch.tensor(parents), torch.tensor(levels), complete)
+        for column, values in zip(columns, zip(*row, strict=True), strict=True):
+            column.append(list(values))
+    tokens, parents, levels = map(torch.tensor, columns)
+    return Tree(tokens, parents, levels, complete=bool((tokens != NOTHING).all()))
 
 
 def random_chains(rng: random.Random, requests: int, size: int, vocabulary: int) -> Tree:
-    rows = [[rng.randrange(vocabulary) for _ in range(size)] for _ in range(requests)]
-    return Tree(torch.tensor(rows))
+    return Tree(torch.tensor([[rng.randrange(vocabulary) for _ in range(size)] for _ in range(requests)]))
 
 
 @given(rng=st.randoms(use_true_random=False), requests=st.integers(1, 3), size=st.integers(1, 9), chains=st.booleans())
@@ -158,7 +159,8 @@ def test_accepted_are_the_drafts_on_the_path_that_the_target_draws(rng: random.R
     drawn[:, 1:][tree.tokens == NOTHING] = NOTHING
     accepted = tree.accepted(drawn, None if shape != "tree" else tree.ancestors())
     for request in range(requests):
-        paths, path, node, expected = paths_of(tree, request), (), 0, set()
+        paths, node, expected = paths_of(tree, request), 0, set()
+        path: Path = ()
         while (path := (*path, int(drawn[request, node]))) in paths:
             node = paths.index(path) + 1
             expected.add(node)
