@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from engine.bench.bed import Bed, fixed_strategy, full_batch_rate, ratio, timed, untrained
-from engine.config import BegConfig, SpeculationConfig
+from engine.config import BegConfig, SpeculationConfig, StrategyConfig
 from engine.rollout.base import Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 
@@ -38,7 +38,7 @@ def _batch(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
         _warm_up(bed, arms[name], size)
     rates: dict[str, list[float]] = {name: [] for name in arms}
     for repetition in range(repetitions):
-        requests = bed.requests(size + max(1, size // 4), group_size=8, seed=100 * repetition)
+        requests = bed.requests(2 * size, group_size=8, seed=100 * repetition)
         for name, engine in arms.items():
             rates[name].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=repetition), size))
     speedups = {name: ratio(list(zip(values, rates["plain"], strict=True))) for name, values in rates.items()}
@@ -113,9 +113,17 @@ def _transformers(bed: Bed, requests: Sequence[Request], tokens: int) -> float:
 
 
 def _long_tail(bed: Bed, count: int, repetitions: int) -> dict[str, Any]:
-    """All of ``count`` requests, in groups of 8, to the end of the last one."""
-    engines: Mapping[str, NativeEngine] = {"plain": bed.engine(None), "tlt": bed.engine(SpeculationConfig())}
-    seconds: dict[str, list[float]] = {"plain": [], "tlt": []}
+    """All of ``count`` requests, in groups of 8, to the end of the last one; each engine learns on another, smaller rollout before."""
+    ngrams = tuple(StrategyConfig(drafter="ngram", depth=depth, verify=depth) for depth in (8, 3))
+    engines: Mapping[str, NativeEngine] = {
+        "plain": bed.engine(None),
+        "tlt": bed.engine(SpeculationConfig()),
+        "ngram": bed.engine(SpeculationConfig(strategies=ngrams)),
+        "untrained": bed.engine(SpeculationConfig(), drafter=untrained(bed.model.config)),
+    }
+    for engine in engines.values():
+        timed(engine, bed.requests(count // 4, group_size=8, seed=900), Sampling(max_new_tokens=256))
+    seconds: dict[str, list[float]] = {name: [] for name in engines}
     lengths: list[int] = []
     for repetition in range(repetitions):
         requests = bed.requests(count, group_size=8, seed=1000 + 100 * repetition)
@@ -123,11 +131,14 @@ def _long_tail(bed: Bed, count: int, repetitions: int) -> dict[str, Any]:
             completions, statistics = timed(engine, requests, Sampling(max_new_tokens=1024, seed=repetition))
             seconds[name].append(statistics.seconds)
         lengths += [len(completion.tokens) for completion in completions]
+    speedups = {name: ratio(list(zip(seconds["plain"], each, strict=True))) for name, each in seconds.items()}
     return {
         "requests": count,
         "median_length": median(lengths),
         "longest": max(lengths),
         "plain_s": round(median(seconds["plain"]), 2),
         "tlt_s": round(median(seconds["tlt"]), 2),
-        "speedup": ratio(list(zip(seconds["plain"], seconds["tlt"], strict=True))),
+        "speedup": speedups["tlt"],
+        "ngram_speedup": speedups["ngram"],
+        "untrained_speedup": speedups["untrained"],
     }
