@@ -6,12 +6,14 @@ from typing import Protocol
 
 from engine.speculation.goodput import GoodputTuner
 from engine.speculation.lengths import LengthPredictor
-from engine.speculation.strategy import Context, Strategy
+from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tail import plan_tail
 from engine.speculation.tuner import Tuner
 
 STEPS = 16
 """Decode steps for which a plan holds, while the same requests run."""
+WORTH_IT = 1.2
+"""How much sooner the last request must be predicted to finish: predictions of lengths are often wrong, and slow all the others."""
 
 
 class Progress(Protocol):
@@ -56,8 +58,13 @@ class TailMode:
                 times[shape, mean] = mixed_seconds(tuner, shape, mean, context)
             return times[shape, mean]
 
+        def finish(plan: Sequence[Strategy]) -> float:
+            paces = [1.0 if strategy == OFF else 1.0 + tuner.expected(strategy) for strategy in plan]
+            return seconds(plan) * max(left / pace for left, pace in zip(remaining, paces, strict=True))
+
         plan = plan_tail(remaining, arms, tuner.expected, seconds)
-        return plan if len(set(plan)) > 1 else None
+        uniform = min(finish((arm,) * len(batch)) for arm in (OFF, *arms))
+        return plan if finish(plan) * WORTH_IT < uniform else None
 
 
 def mixed_seconds(tuner: GoodputTuner, shape: Strategy, verify: float, context: Context) -> float:
