@@ -79,7 +79,7 @@ def _learn(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
         "ratio": round(fmean(quality[200:]), 3),
         "overhead": round(recorder.seconds / seconds, 4),
     }
-    print(f"batch {size}: {result}", flush=True)
+    print(f"batch {size}: {result | {'rates': {str(strategy): round(rate) for strategy, rate in rates.items()}}}", flush=True)
     return result
 
 
