@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from engine.rollout.native.graphs.plan import Capture, Eager, GraphPlan
-from engine.rollout.native.graphs.pool import Function, GraphPool, Recording, padded
+from engine.rollout.native.graphs.pool import Function, GraphPool, Recording
 from engine.speculation.strategy import OFF
 
 CPU = torch.device("cpu")
@@ -146,8 +146,8 @@ def test_keys_of_a_plan_are_recorded_once_each() -> None:
     for batch in range(1, 9):
         chosen = plan.lookup(OFF, batch).target
         assert isinstance(chosen, Capture)
-        x = torch.arange(batch) + 1.0
-        assert pool.run(chosen, double, {"x": padded(x, chosen.batch)})["y"][:batch].tolist() == (2 * x).tolist()
+        x = torch.arange(chosen.batch) + 1.0
+        assert pool.run(chosen, double, {"x": x})["y"].tolist() == (2 * x).tolist()
     assert len(recorder.outputs) == 4
     assert pool.bytes == 4 * 1000 + (1 + 2 + 4 + 8) * 4
     assert not pool.eager
@@ -158,14 +158,6 @@ def test_after_clear_a_graph_is_recorded_anew(pool: GraphPool) -> None:
     pool.clear()
     assert pool.bytes == 0
     assert pool.run("double", affine, {"x": torch.ones(1, 3), "weight": torch.ones(3, 1)})["sum"].tolist() == [[4]]
-
-
-def test_padding_repeats_the_last_request() -> None:
-    assert padded(torch.tensor([[1, 2], [3, 4]]), 4).tolist() == [[1, 2], [3, 4], [3, 4], [3, 4]]
-    full = torch.ones(3)
-    assert padded(full, 3) is full
-    with pytest.raises(ValueError, match="5 requests do not fit into a graph of 4"):
-        padded(torch.ones(5), 4)
 
 
 @pytest.mark.gpu

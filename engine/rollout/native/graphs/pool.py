@@ -141,17 +141,5 @@ class CudaRecorder:
         torch.cuda.empty_cache()
 
 
-def padded(tensor: Tensor, batch: int) -> Tensor:
-    """[n, ...] to [batch, ...] by repeating the last row; ValueError if n is above ``batch``.
-
-    A graph computes the padding, too: its outputs are to be dropped, and what it writes must not be another request's. So let row i
-    write to slot i, and pass positions instead of places in the cache.
-    """
-    missing = batch - len(tensor)
-    if missing < 0:
-        raise ValueError(f"{len(tensor)} requests do not fit into a graph of {batch}")
-    return torch.cat((tensor, tensor[-1:].expand(missing, *tensor.shape[1:]))) if missing else tensor
-
-
 def _layout(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
