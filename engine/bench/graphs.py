@@ -96,7 +96,7 @@ def measure(config: PretrainedConfig, like: Tensor, captures: Iterable[Capture],
 
 
 def _run(passes: Passes, cache: KVCache, capture: Capture) -> None:
-    step = cache.plan(cache.positions[: capture.tokens].expand(capture.batch, -1), GRANULARITY)
+    step = cache.plan(cache.positions[: capture.tokens].expand(capture.batch, -1), GRANULARITY, drafter=capture.part != "target")
     tokens = cache.tokens[: capture.rows]
     if capture.part == "target":
         passes.verify(tokens, step)

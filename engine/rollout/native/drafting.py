@@ -43,11 +43,11 @@ class Drafting:
         older = (self._newest - behind + cache.positions[: behind - 1]).clamp_min_(0)
         reach = max(response.length for response in self._batch) - 1
         for part in torch.split(older, max(1, TOKENS_PER_PASS // n), 1):
-            self._passes.fill(*self._inputs(part), cache.plan(part, reach))
+            self._passes.fill(*self._inputs(part), cache.plan(part, reach, drafter=True))
         for response in self._batch:
             response.drafted = response.length - 1
         last = self._newest - 1
-        return self._passes.draft(*self._inputs(last), cache.plan(last, reach))
+        return self._passes.draft(*self._inputs(last), cache.plan(last, reach, drafter=True))
 
     def _inputs(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         index = self._cache.index(positions).flatten()
@@ -56,9 +56,10 @@ class Drafting:
     def _chain(self, shape: Strategy, law: Law, noise: Tensor, feature: Tensor, logits: Tensor) -> Tree:
         reach = self._reach(shape.verify - 1)
         drafts = [law.guess(logits, noise[:, 0])]
+        levels = self._newest + self._cache.positions[: shape.verify - 1]
+        steps = self._cache.plan(levels, reach, drafter=True)
         for level in range(shape.verify - 1):
-            step = self._cache.plan(self._newest + level, reach)
-            feature, logits = self._passes.draft(drafts[-1], feature, step)
+            feature, logits = self._passes.draft(drafts[-1], feature, steps.column(level))
             drafts.append(law.guess(logits, noise[:, level + 1]))
         return Tree(torch.stack(drafts, 1))
 
@@ -73,7 +74,7 @@ class Drafting:
         for level in range(1, shape.depth):
             features = features.gather(1, parents[:, :, None].expand(-1, -1, features.shape[-1]))
             positions = (self._newest + level - 1).expand(n, k)
-            step = self._cache.tree_plan(self._newest, positions, paths, reach, skipped=(level - 1) * k)
+            step = self._cache.tree_plan(self._newest, positions, paths, reach, skipped=(level - 1) * k, drafter=True)
             features, logits = (each.view(n, k, -1) for each in self._passes.draft(tokens.flatten(), features.flatten(0, 1), step))
             tokens, parents = candidates.grow(law.guesses(logits, noise[:, level, None]))
             paths = torch.cat((paths.gather(1, parents[:, :, None].expand(-1, -1, paths.shape[-1])), itself), -1)

@@ -1,7 +1,9 @@
 """What is kept of every running request: tokens, keys and values, and features. Request i of the batch lives in slot i."""
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,13 +28,14 @@ class KVCache:
         self.slots, self.capacity = slots, capacity
         self.positions = torch.arange(capacity, device=device)
         self.tokens = torch.zeros(rows, dtype=torch.long, device=device)
-        self.features = like.new_zeros(rows if drafting else 0, a.hidden)
-        self._store = like.new_zeros(a.layers + drafting, rows, 2 * a.kv_heads * a.head_dim)
+        self.features = _zeros(like, rows if drafting else 0, a.hidden)
+        self._store = _zeros(like, a.layers + drafting, rows, 2 * a.kv_heads * a.head_dim)
         self._layers = self._store.unbind()
         self._kv = self._store.view(a.layers + drafting, slots, capacity, 2, a.kv_heads, a.head_dim)
         self.slots_from_0 = torch.arange(slots, device=device)[:, None]
         self._start = self.slots_from_0 * capacity
         self._cosine, self._sine = rotary.tables(capacity)
+        self._seen, self._unseen = like.new_zeros(()), like.new_full((), -torch.inf)
 
     def write(self, slot: int, prompt: Sequence[int]) -> None:
         """Puts a prompt's tokens at the start of a slot."""
@@ -73,8 +76,10 @@ class KVCache:
         entries: Tensor | None = None,
         visible: Tensor | None = None,
         rows: Tensor | None = None,
+        drafter: bool = False,
     ) -> Pass:
-        """A pass over tokens at ``positions`` [n, T] of slots ``first`` and following; a token sees itself and all before it.
+        """A pass of the target, or of the drafter, over tokens at ``positions`` [n, T] of slots ``first`` and following; a token sees
+        itself and all before it.
 
         A tree's tokens lie at ``entries`` [n, T] of the cache, not at their positions, and see what ``visible`` [n, T, reach] tells.
         ``rows`` [R] are the tokens there are, if not all. Positions and entries are below ``reach``.
@@ -84,9 +89,10 @@ class KVCache:
         index = self.index(positions if entries is None else entries, first).flatten()
         if visible is None:
             visible = self.positions[:reach] <= positions[:, :, None]
-        mask = self._like.new_zeros(n, t, 1, reach).masked_fill_(~visible[:, :, None], -torch.inf)
+        mask = torch.where(visible[:, :, None], self._seen, self._unseen)
         mask = mask.expand(n, t, self._a.heads // self._a.kv_heads, reach).reshape(n, 1, -1, reach)
-        window = self._kv[:, first : first + n, :reach].transpose(2, 4)
+        layers = slice(self._a.layers, None) if drafter else slice(self._a.layers)
+        window = self._kv[layers, first : first + n, :reach].transpose(2, 4)
         flat = positions.flatten()
         if rows is not None:
             index, flat = index.index_select(0, rows), flat.index_select(0, rows)
@@ -98,12 +104,22 @@ class KVCache:
             cosine=self._cosine.index_select(0, flat),
             sine=self._sine.index_select(0, flat),
             mask=mask,
-            store=self._layers,
+            store=self._layers[layers],
             keys=window[:, :, :, 0].unbind(),
             values=window[:, :, :, 1].unbind(),
         )
 
-    def tree_plan(self, newest: Tensor, positions: Tensor, paths: Tensor, reach: int, skipped: int = 0, rows: Tensor | None = None) -> Pass:
+    def tree_plan(
+        self,
+        newest: Tensor,
+        positions: Tensor,
+        paths: Tensor,
+        reach: int,
+        skipped: int = 0,
+        *,
+        rows: Tensor | None = None,
+        drafter: bool = False,
+    ) -> Pass:
         """A pass over tree tokens that lie one after the other in the cache, the first ``skipped`` of them, of an earlier pass, from
         ``newest`` [n, 1] on. ``positions`` [n, T] are those of the others; ``paths`` [n, T, skipped + T] tells which tree tokens each
         sees, besides all before ``newest``."""
@@ -112,7 +128,15 @@ class KVCache:
         visible = (self.positions[:reach] < newest)[:, None].repeat(1, t, 1)
         visible.scatter_(2, (newest + self.positions[:nodes])[:, None].expand(n, t, nodes), paths)
         entries = newest + self.positions[skipped:nodes]
-        return self.plan(positions, reach, entries=entries, visible=visible, rows=rows)
+        return self.plan(positions, reach, entries=entries, visible=visible, rows=rows, drafter=drafter)
 
     def _rounded(self, reach: int) -> int:
         return min(-(-reach // self._granularity) * self._granularity, self.capacity)
+
+
+def _zeros(like: Tensor, *shape: int) -> Tensor:
+    """Zeros, which on a CPU take memory only once they are written: most responses are far shorter than their slots."""
+    if like.is_cuda or 0 in shape:
+        return like.new_zeros(*shape)
+    untouched = np.zeros(math.prod(shape) * like.element_size(), np.uint8)
+    return torch.from_numpy(untouched).view(like.dtype).view(shape)

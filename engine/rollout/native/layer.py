@@ -1,6 +1,6 @@
 """A decoder layer with fused weights. In a small model every operation costs microseconds of overhead, so there are few."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -16,8 +16,8 @@ class Pass:
 
     ``rows`` [R] tells which of the n * T tokens there are, in order; None if all. ``index`` [R] are the rows of the flat cache that are
     written; ``cosine`` and ``sine`` [R, 1, head_dim]; ``mask`` [n, 1, T * heads / kv_heads, L] is added to the scores. One entry per
-    layer: ``store`` [slots * capacity, 2 * kv_heads * head_dim], the flat cache, and the views ``keys`` and ``values``
-    [n, kv_heads, L, head_dim] of the requests' own part.
+    layer of the model that runs: ``store`` [slots * capacity, 2 * kv_heads * head_dim], the flat cache, and the views ``keys`` and
+    ``values`` [n, kv_heads, L, head_dim] of the requests' own part.
     """
 
     requests: int
@@ -30,6 +30,12 @@ class Pass:
     store: tuple[Tensor, ...]
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
+
+    def column(self, token: int) -> "Pass":
+        """The pass of one token of each request."""
+        assert self.rows is None
+        chosen, mask = slice(token, None, self.tokens), self.mask.unflatten(2, (self.tokens, -1))[:, :, token]
+        return replace(self, tokens=1, index=self.index[chosen], cosine=self.cosine[chosen], sine=self.sine[chosen], mask=mask)
 
 
 class Linear:

@@ -60,7 +60,6 @@ class Drafter:
     def __init__(self, architecture: Architecture, like: Tensor) -> None:
         self._fuse = Linear(2 * architecture.hidden, architecture.hidden, like)
         self._layer = DecoderLayer(architecture, like, input_norm=False)
-        self._index = architecture.layers
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copies the drafter's trainable weights in; ModelError, and nothing changed, unless names and shapes fit the target."""
@@ -74,11 +73,11 @@ class Drafter:
 
     def features(self, embedded: Tensor, features: Tensor, step: Pass) -> Tensor:
         """Predictions of the next features, [R, hidden]."""
-        return self._layer(self._fuse(torch.cat((embedded, features), -1)), step, self._index)
+        return self._layer(self._fuse(torch.cat((embedded, features), -1)), step, 0)
 
     def fill(self, embedded: Tensor, features: Tensor, step: Pass) -> None:
         """Only extends the cache: a layer's keys and values do not depend on what it attends to."""
-        self._layer.fill(self._fuse(torch.cat((embedded, features), -1)), step, self._index)
+        self._layer.fill(self._fuse(torch.cat((embedded, features), -1)), step, 0)
 
 
 @torch.no_grad()
