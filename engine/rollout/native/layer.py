@@ -34,7 +34,8 @@ class Pass:
     def column(self, token: int) -> "Pass":
         """The pass of one token of each request."""
         assert self.rows is None
-        chosen, mask = slice(token, None, self.tokens), self.mask.unflatten(2, (self.tokens, -1))[:, :, token]
+        chosen = slice(token, None, self.tokens)
+        mask = self.mask.view(self.requests, 1, self.tokens, -1, self.mask.shape[-1])[:, :, token]
         return replace(self, tokens=1, index=self.index[chosen], cosine=self.cosine[chosen], sine=self.sine[chosen], mask=mask)
 
 
@@ -80,20 +81,26 @@ def packing_pays() -> bool:
 
 
 class RMSNorm:
-    """Divides each row by its root mean square and multiplies it by ``weight`` [size]."""
+    """Divides each row by its root mean square and multiplies it by ``weight`` [size]. ``pack`` after a change of the weight."""
 
     def __init__(self, size: int, eps: float, like: Tensor) -> None:
         self.weight = like.new_empty(size)
         self._size, self._eps = size, eps
-        self._root_eps = torch.tensor(eps**0.5, device=like.device)
-        self._fused = like.is_cuda
+        self._fused, self._half = like.is_cuda, like.dtype != torch.float32
+        self._root_eps = torch.tensor((size * eps) ** 0.5, device=like.device)
+        self._scaled = torch.empty(size, device=like.device)
+
+    def pack(self) -> None:
+        self._scaled = self.weight.float() * self._size**0.5
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._fused:
             return F.rms_norm(x, (self._size,), self.weight, self._eps)
         # On a CPU F.rms_norm is a chain of small operations that takes twice as long as this one.
-        root = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32).mul_(self._size**-0.5).hypot_(self._root_eps)
-        return x.div(root).to(x.dtype).mul_(self.weight)
+        if self._half:
+            norm = torch.linalg.vector_norm(x, 2, -1, True, dtype=torch.float32).hypot_(self._root_eps)
+            return x.div(norm).mul_(self._scaled).to(x.dtype)
+        return x.div(torch.linalg.vector_norm(x, 2, -1, True).hypot_(self._root_eps)).mul_(self._scaled)
 
 
 class DecoderLayer:
@@ -136,8 +143,9 @@ class DecoderLayer:
         return named
 
     def pack(self) -> None:
-        for linear in (self._qkv, self._output, self._gate_up, self._down):
-            linear.pack()
+        for part in (self._input_norm, self._qkv, *(self._qk_norms or ()), self._output, self._post_norm, self._gate_up, self._down):
+            if part:
+                part.pack()
 
     def __call__(self, x: Tensor, step: Pass, layer: int) -> Tensor:
         """[R, hidden] to [R, hidden]; writes the rows' keys and values into layer ``layer`` of the cache."""

@@ -32,6 +32,7 @@ class Target:
         else:
             named["lm_head.weight"] = self._head
         _copy("target", weights, named)
+        self._norm.pack()
         for layer in self._layers:
             layer.pack()
 

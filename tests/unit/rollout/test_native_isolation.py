@@ -86,7 +86,7 @@ def test_a_checksum_covers_every_weight_and_its_packed_copy() -> None:
     for tensor in (own := tensors(target)):
         tensor.view(-1)[-1] += 1
         sums.add(checksum(target))
-    assert len(own) == 4 + 2 * (4 + 4 * 2), "embedding, head and a norm; of each layer four matrices and norms; a norm has two"
+    assert len(own) == 5 + 2 * (4 + 4 * 3), "embedding, head and a norm; of each layer four matrices and norms; a norm has three"
     assert len(sums) == len(own) + 1
     if packing_pays():
         target = make_engine(model, dtype=torch.bfloat16)._runner.target
