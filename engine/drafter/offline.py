@@ -16,7 +16,7 @@ from engine.drafter.trainer import Evaluation, SpotTrainer
 Response = tuple[list[int], list[int]]
 ROUND = 64
 SEQUENCES_PER_PASS = 8
-PASSES = 3  # hidden states cost more than a pass over them
+PASSES = 4  # hidden states, and the responses themselves, cost more than a pass over them
 
 
 @torch.no_grad()

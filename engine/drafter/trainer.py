@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
+from torch.optim import Optimizer
 
 from engine.config import SpotConfig
 from engine.drafter.buffer import DataBuffer, Entry
@@ -48,12 +49,22 @@ class TrainingReport:
 class SpotTrainer:
     """Trains one worker's copy of the drafter on its data buffer. ``set_target`` must come before anything else."""
 
-    def __init__(self, drafter: Drafter, buffer: DataBuffer, config: SpotConfig, recipe: Eagle | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        drafter: Drafter,
+        buffer: DataBuffer,
+        config: SpotConfig,
+        recipe: Eagle | None = None,
+        seed: int = 0,
+        optimizers: Sequence[Optimizer] | None = None,
+    ) -> None:
+        """``optimizers`` have the drafter's parameters among them; AdamW if not given."""
         self.drafter = drafter
         self.buffer = buffer
         self.config = config
         self.recipe = recipe or Eagle()
-        self.optimizer = torch.optim.AdamW(drafter.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), fused=True)
+        self._optimizers = optimizers or [torch.optim.AdamW(drafter.parameters(), betas=(0.9, 0.95), fused=True)]
+        self.learning_rate = config.learning_rate
         self._random = Random(seed)
         self._uses: Counter[int] = Counter()  # tokens trained on, by entry
         self._embedding = self._head = torch.empty(0)
@@ -66,12 +77,14 @@ class SpotTrainer:
 
     @property
     def learning_rate(self) -> float:
-        rate: float = self.optimizer.param_groups[0]["lr"]
+        rate: float = self._optimizers[0].param_groups[0]["lr"]
         return rate
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
-        self.optimizer.param_groups[0]["lr"] = rate
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
 
     def train(self, should_stop: Callable[[], bool]) -> TrainingReport:
         """Micro-steps until ``should_stop()``, asked after each of them, is true, or there is nothing left to train on.
@@ -124,8 +137,9 @@ class SpotTrainer:
         predictions instead of the target's features, as it does when it drafts (HASS, arXiv 2408.15766)."""
         losses = [self._backward(*prediction) for prediction in self._predict(batch, self.config.unroll)]
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         return sum(losses) / len(losses)
 
     def _backward(self, predicted: Tensor, features: Tensor) -> float:
@@ -167,14 +181,15 @@ class SpotTrainer:
         """What a resumed run needs: drafter, optimizer and the order of the data; the buffer saves itself."""
         return {
             "drafter": self.weights(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "random": self._random.getstate(),
             "uses": dict(self._uses),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.drafter.load_state_dict(state["drafter"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self._random.setstate(state["random"])
         self._uses = Counter(state["uses"])
 

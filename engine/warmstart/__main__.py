@@ -12,7 +12,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m engine.warmstart", description="Train the built-in model and its first drafter")
     parser.add_argument("--out", type=Path, required=True, help="folder for tiny/ and drafter/")
     parser.add_argument("--minutes", type=float, default=65.0, help="supervised training of the model; 0 keeps OUT/tiny")
-    parser.add_argument("--drafter-minutes", type=float, default=5.0, help="training of its drafter; 0 leaves it out")
+    parser.add_argument("--drafter-minutes", type=float, default=60.0, help="training of its drafter; 0 leaves it out")
     parser.add_argument("--processes", type=int, default=2, help="one a core")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

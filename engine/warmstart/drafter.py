@@ -11,6 +11,7 @@ from engine.drafter.buffer import DataBuffer
 from engine.drafter.export import Card, write_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.offline import Response, train_offline
+from engine.drafter.recipe import Eagle
 from engine.drafter.trainer import Evaluation, SpotTrainer
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.base import Request, Sampling
@@ -18,8 +19,9 @@ from engine.rollout.native.engine import NativeEngine
 from engine.tasks.countdown import CountdownTask
 from engine.warmstart.traces import examples
 
-LEARNING_RATE, FINE_LEARNING_RATE = 3e-3, 1e-3
-UNROLL = 3
+LEARNING_RATE, FINE_LEARNING_RATE = 4e-3, 2e-3
+UNROLL, TOKENS = 3, 2048
+RECIPE = Eagle(token_weight=1.0)
 OWN_SHARE = 0.5
 OWN_AT_ONCE = 256
 FOUR_NUMBERS, LONGEST = 0.3, 1000
@@ -30,7 +32,8 @@ def train_drafter(target: Path, output: Path, minutes: float, seed: int, start_f
     model, tokenizer = load_model(target, torch.float32), load_tokenizer(target)
     torch.manual_seed(seed)
     drafter = start_from or Drafter(model.config)
-    trainer = SpotTrainer(drafter, DataBuffer(2**29), SpotConfig(learning_rate=LEARNING_RATE, unroll=UNROLL), seed=seed)
+    config = SpotConfig(unroll=UNROLL, tokens_per_microbatch=TOKENS)
+    trainer = SpotTrainer(drafter, DataBuffer(2**29), config, RECIPE, seed, _optimizers(drafter))
     ends = end_tokens(model, tokenizer)
     seconds = 60 * minutes
     if not start_from:
@@ -40,6 +43,14 @@ def train_drafter(target: Path, output: Path, minutes: float, seed: int, start_f
     weights = {name: tensor.to(torch.bfloat16) for name, tensor in trainer.weights().items()}
     write_drafter_folder(output, weights, model.config, Card(base_model="tiny", task="countdown", version=0))
     return evaluation
+
+
+def _optimizers(drafter: Drafter) -> list[torch.optim.Optimizer]:
+    """As for the model itself: Muon for the matrices."""
+    matrices = [parameter for parameter in drafter.parameters() if parameter.ndim == 2]
+    others = [parameter for parameter in drafter.parameters() if parameter.ndim != 2]
+    muon = torch.optim.Muon(matrices, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
+    return [muon, torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)]
 
 
 def _traces(tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int) -> Iterator[Response]:
