@@ -35,6 +35,7 @@ class Bed:
     device: torch.device = field(default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
     def __post_init__(self) -> None:
+        self._long: dict[tuple[int, int, int], list[Request]] = {}
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
         folder = resolve(self.model_name)
@@ -74,10 +75,24 @@ class Bed:
         """The weights of the model's own drafter."""
         return load_drafter_folder(self.drafter_folder, self.model.config)
 
-    def requests(self, count: int, group_size: int = 1, seed: int = 0) -> list[Request]:
+    def requests(self, count: int, group_size: int = 1, seed: int = 0, four_numbers: float = 0.3) -> list[Request]:
         """Countdown prompts, ``group_size`` requests each."""
-        prompts = CountdownTask(CountdownConfig(four_numbers=0.3), 10**6 + seed, self.tokenizer).prompts(0, -(-count // group_size))
+        task = CountdownTask(CountdownConfig(four_numbers=four_numbers), 10**6 + seed, self.tokenizer)
+        prompts = task.prompts(0, -(-count // group_size))
         return [Request(index, index // group_size, prompts[index // group_size].tokens) for index in range(count)]
+
+    def long_requests(self, count: int, tokens: int, seed: int, group_size: int = 8) -> list[Request]:
+        """The first ``count`` requests for hard problems to which plain decoding responds with at least ``tokens``, up to rounding;
+        the seed is that of the sampling, too."""
+        plain, candidates = self.engine(None), count
+        while (count, tokens, seed) not in self._long:
+            candidates *= 2
+            requests = self.requests(max(candidates, 32), group_size, seed, four_numbers=1.0)
+            completions = plain.generate(requests, Sampling(max_new_tokens=tokens, seed=seed))
+            found = [completion.request for completion in completions if completion.finish == "length"]
+            if len(found) >= count:
+                self._long[count, tokens, seed] = found[:count]
+        return self._long[count, tokens, seed]
 
     def facts(self) -> dict[str, Any]:
         """Machine and model, for the JSON."""
@@ -122,12 +137,11 @@ class _DrainedError(Exception):
     """The batch is not full any more."""
 
 
-def full_batch_rate(engine: NativeEngine, requests: list[Request], sampling: Sampling, batch: int, keep_statistics: bool = False) -> float:
-    """Tokens per second as long as ``batch`` requests run; ``engine`` admits no more at once, and there are more ``requests``."""
+def full_batch_rate(engine: NativeEngine, requests: list[Request], sampling: Sampling, keep_statistics: bool = False) -> float:
+    """Tokens per second of all ``requests`` at once, until the first of them finishes."""
 
     def stop(_: Completion) -> None:
-        if engine.running < batch:
-            raise _DrainedError
+        raise _DrainedError
 
     before, began = engine.statistics.tokens, time.perf_counter()
     with suppress(_DrainedError):

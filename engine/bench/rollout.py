@@ -18,7 +18,8 @@ from engine.rollout.native.engine import NativeEngine
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 REPETITIONS = 2
-TOKENS = 192
+TOKENS = 128
+LONG_TAILS = 4
 MOST_ROWS = 800
 DECISIONS = 200
 
@@ -28,7 +29,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
     bed = Bed(model)
     sizes = (1, 8) if quick else SIZES
     batches = {str(size): _batch(bed, size, 1 if quick else REPETITIONS) for size in sizes}
-    return {"facts": bed.facts(), "batches": batches, "long_tail": _long_tail(bed, 32 if quick else 128, 1 if quick else REPETITIONS)}
+    return {"facts": bed.facts(), "batches": batches, "long_tail": _long_tail(bed, 32 if quick else 128, 1 if quick else LONG_TAILS)}
 
 
 def _batch(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
@@ -38,9 +39,9 @@ def _batch(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
         _warm_up(bed, arms[name], size)
     rates: dict[str, list[float]] = {name: [] for name in arms}
     for repetition in range(repetitions):
-        requests = bed.requests(2 * size, group_size=8, seed=100 * repetition)
+        requests = bed.long_requests(size, TOKENS, seed=repetition)
         for name, engine in arms.items():
-            rates[name].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=repetition), size))
+            rates[name].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=repetition)))
     speedups = {name: ratio(list(zip(values, rates["plain"], strict=True))) for name, values in rates.items()}
     fixed_arms = {name: speedup for name, speedup in speedups.items() if name not in (*tuned, "plain")}
     best = max(fixed_arms, key=lambda name: fixed_arms[name])
@@ -73,12 +74,13 @@ def _arms(bed: Bed, size: int) -> dict[str, NativeEngine]:
 
 
 def _warm_up(bed: Bed, engine: NativeEngine, size: int) -> None:
-    """At most ``DECISIONS`` decode steps, in which a tuner learns."""
+    """``DECISIONS`` decode steps or a few more, in which a tuner learns."""
     engine.take_statistics()
-    sampling, seed = Sampling(max_new_tokens=max(8, DECISIONS // 4)), 10_000
-    while engine.statistics.decode_steps < DECISIONS * 3 // 4:
-        full_batch_rate(engine, bed.requests(size, group_size=8, seed=seed), sampling, size, keep_statistics=True)
-        seed += 100
+    seed = 10_000
+    while engine.statistics.decode_steps < DECISIONS:
+        requests = bed.long_requests(size, TOKENS // 2, seed)
+        full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS // 2, seed=seed), keep_statistics=True)
+        seed += 1
 
 
 def _against_transformers(bed: Bed, size: int, tokens: int = 96) -> dict[str, float]:
@@ -113,7 +115,9 @@ def _transformers(bed: Bed, requests: Sequence[Request], tokens: int) -> float:
 
 
 def _long_tail(bed: Bed, count: int, repetitions: int) -> dict[str, Any]:
-    """All of ``count`` requests, in groups of 8, to the end of the last one; each engine learns on another, smaller rollout before."""
+    """All of ``count`` requests, in groups of 8, to the end of the last one; each engine learns on another, smaller rollout before.
+
+    Speedups are of the sum of several rollouts: in bfloat16 a rollout's longest response depends on rounding, and with it its time."""
     ngrams = tuple(StrategyConfig(drafter="ngram", depth=depth, verify=depth) for depth in (8, 3))
     engines: Mapping[str, NativeEngine] = {
         "plain": bed.engine(None),
@@ -130,14 +134,17 @@ def _long_tail(bed: Bed, count: int, repetitions: int) -> dict[str, Any]:
         for name, engine in engines.items():
             completions, statistics = timed(engine, requests, Sampling(max_new_tokens=1024, seed=repetition))
             seconds[name].append(statistics.seconds)
+            longest = max(len(completion.tokens) for completion in completions)
+            print(f"{name}: {statistics.seconds:.1f} s, {statistics.tokens} tokens, the longest response {longest}", flush=True)
         lengths += [len(completion.tokens) for completion in completions]
-    speedups = {name: ratio(list(zip(seconds["plain"], each, strict=True))) for name, each in seconds.items()}
+    speedups = {name: round(sum(seconds["plain"]) / sum(each), 3) for name, each in seconds.items()}
     return {
         "requests": count,
+        "rollouts": repetitions,
         "median_length": median(lengths),
         "longest": max(lengths),
-        "plain_s": round(median(seconds["plain"]), 2),
-        "tlt_s": round(median(seconds["tlt"]), 2),
+        "plain_s": round(sum(seconds["plain"]), 2),
+        "tlt_s": round(sum(seconds["tlt"]), 2),
         "speedup": speedups["tlt"],
         "ngram_speedup": speedups["ngram"],
         "untrained_speedup": speedups["untrained"],

@@ -43,7 +43,7 @@ def switch_on(bed: Bed, size: int) -> float:
         tuner = Late()
         assert engine.speculator
         engine.speculator.tuner = tuner
-        full_batch_rate(engine, bed.requests(size, seed=seed), Sampling(max_new_tokens=PLAIN_STEPS + 60, seed=seed), size)
+        full_batch_rate(engine, bed.requests(size, seed=seed), Sampling(max_new_tokens=PLAIN_STEPS + 60, seed=seed))
         plain = median(seconds for strategy, seconds in tuner.seconds if strategy == OFF)
         first, *others = [seconds for strategy, seconds in tuner.seconds if strategy == SHAPE]
         ratios.append((first - median(others)) / plain)

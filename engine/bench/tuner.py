@@ -19,6 +19,7 @@ from engine.speculation.strategy import OFF, Strategy
 
 SIZES = (1, 4, 8, 32)
 READAPT_SIZE = 8
+TOKENS = 128
 WINDOW = 40
 GOOD_ENOUGH = 0.95
 MOST_ROWS = 800
@@ -94,7 +95,7 @@ def _readapt(bed: Bed, good: dict[Strategy, float], repetitions: int) -> dict[st
     for version, (name, weights, rates) in enumerate((("bad", worst, bad), ("good", trained, good)), 1):
         engine.load_drafter(weights, version)
         recorder = Recorder(engine)
-        _drive(bed, engine, size, steps=300, seed=version * 1000)
+        _drive(bed, engine, size, steps=300, seed=version * 100)
         decisions[name] = _decisions(_quality(recorder.chosen, rates))
     return {"readapt_decisions": max(decisions.values()), "readapt": decisions}
 
@@ -106,21 +107,23 @@ def _rates(bed: Bed, size: int, drafter: Any, repetitions: int) -> dict[Strategy
     engines |= {Strategy.of(config): bed.engine(fixed_strategy(config), size, drafter=drafter) for config in configs}
     measured: dict[Strategy, list[float]] = {strategy: [] for strategy in engines}
     for repetition in range(repetitions):
-        requests = bed.requests(size + max(2, size // 2), group_size=8, seed=100 * repetition)
+        requests = bed.long_requests(size, TOKENS, repetition)
         for strategy, engine in engines.items():
-            measured[strategy].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=256, seed=repetition), size))
+            measured[strategy].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=repetition)))
     return {strategy: median(rates) for strategy, rates in measured.items()}
 
 
 def _drive(bed: Bed, engine: NativeEngine, size: int, steps: int, seed: int) -> float:
     """At least ``steps`` decode steps at a full batch; returns their seconds."""
     engine.take_statistics()
-    began = time.perf_counter()
+    seconds = 0.0
     while engine.statistics.decode_steps < steps:
-        requests = bed.requests(size + max(2, size // 2), group_size=8, seed=seed)
-        full_batch_rate(engine, requests, Sampling(max_new_tokens=256, seed=seed), size, keep_statistics=True)
-        seed += 100
-    return time.perf_counter() - began
+        requests = bed.long_requests(size, TOKENS, seed)
+        began = time.perf_counter()
+        full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=seed), keep_statistics=True)
+        seconds += time.perf_counter() - began
+        seed += 1
+    return seconds
 
 
 def _quality(chosen: Sequence[Strategy], rates: dict[Strategy, float]) -> list[float]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from engine.rollout.base import Request, Sampling
 from engine.rollout.native.graphs.plan import GraphPlan
@@ -24,9 +25,11 @@ VERIFIED = (1, 3, 9, 25)
 BRANCHES = (1, 4)
 LENGTHS = (64, 640)
 MOST_ROWS = 256
-REPETITIONS = 2
+ROUNDS = 2
 LEVELS = 4
 TYPICALLY_BEHIND = 3
+
+Array = NDArray[np.float64]
 
 
 def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, vocabulary: int) -> CostTable:
@@ -56,11 +59,11 @@ def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
     if plan:
         runner.plan_graphs(_graphs(batches[-1], branches))
     target = _grid(batches, VERIFIED, lambda *cell: _target(runner, law, *cell))
-    draft = _grid(batches, branches, lambda *cell: _draft(runner, law, *cell))
+    draft = _grid(batches, branches, lambda *cell: _draft(runner, law, *cell)) / (LEVELS - 1 + CATCH_UP)
     runner.forget()
     if plan:
         runner.plan_graphs(plan)
-    return CostTable(target, draft)
+    return CostTable(Grid(batches, VERIFIED, LENGTHS, target.tolist()), Grid(batches, branches, LENGTHS, draft.tolist()))
 
 
 def _graphs(largest: int, branches: Sequence[int]) -> GraphPlan:
@@ -68,31 +71,36 @@ def _graphs(largest: int, branches: Sequence[int]) -> GraphPlan:
     return GraphPlan.of(dict.fromkeys(shapes, range(1, largest + 1)), largest, catch_up=1)
 
 
-def _grid(batches: Sequence[int], widths: Sequence[int], seconds: Callable[[int, int, int], float]) -> Grid:
-    """Cells of too many rows go on with the slope of the two narrower ones. What disturbs a measurement only ever adds to it, and more
-    work never takes less time, so a cell is the least of those that are at least as large in every way."""
-    measured: dict[tuple[int, int, int], float] = {}
-    for batch, (place, width), length in product(batches, enumerate(widths), LENGTHS):
-        if place < 2 or batch * width <= MOST_ROWS:
-            measured[batch, width, length] = seconds(batch, width, length)
-        else:
-            near, far = (measured[batch, widths[place - back], length] for back in (1, 2))
-            slope = (near - far) / (widths[place - 1] - widths[place - 2])
-            measured[batch, width, length] = near + max(slope, 0.0) * (width - widths[place - 1])
-    cells = np.array([[[measured[b, w, n] for n in LENGTHS] for w in widths] for b in batches])
-    for axis in range(cells.ndim):
-        cells = np.flip(np.minimum.accumulate(np.flip(cells, axis), axis), axis)
-    return Grid(batches, widths, LENGTHS, cells.tolist())
+def _grid(batches: Sequence[int], widths: Sequence[int], work: Callable[[int, int, int], Callable[[], object]]) -> Array:
+    """Seconds [B, W, L] of ``work`` of each cell; cells of too many rows go on with the slope of the two narrower ones.
+
+    What disturbs a measurement only ever adds to it, and more work never takes less time, so a cell is the least of those that are at
+    least as large in every way, and of several rounds: what disturbs one cell is over when its turn comes again."""
+    cells = list(product(range(len(batches)), range(len(widths)), range(len(LENGTHS))))
+    seconds = np.full((len(batches), len(widths), len(LENGTHS)), np.inf)
+    for turn, (b, w, n) in product(range(ROUNDS), cells):
+        if w < 2 or batches[b] * widths[w] <= MOST_ROWS:
+            cell = work(batches[b], widths[w], LENGTHS[n])
+            if turn == 0:
+                cell()  # it may have to prepare something
+            seconds[b, w, n] = min(seconds[b, w, n], _time(cell))
+    for b, w, n in cells:
+        if np.isinf(seconds[b, w, n]):
+            slope = (seconds[b, w - 1, n] - seconds[b, w - 2, n]) / (widths[w - 1] - widths[w - 2])
+            seconds[b, w, n] = seconds[b, w - 1, n] + max(slope, 0.0) * (widths[w] - widths[w - 1])
+    for axis in range(seconds.ndim):
+        seconds = np.flip(np.minimum.accumulate(np.flip(seconds, axis), axis), axis)
+    return seconds
 
 
-def _target(runner: Runner, law: Law, batch: int, width: int, length: int) -> float:
+def _target(runner: Runner, law: Law, batch: int, width: int, length: int) -> Callable[[], object]:
     responses = _responses(batch, length)
     given = [(0,) * (width - 1)] * batch if width > 1 else None
-    return _fastest(lambda: runner.decode(responses, law, Plan(Context(batch), given=given)))
+    return lambda: runner.decode(responses, law, Plan(Context(batch), given=given))
 
 
-def _draft(runner: Runner, law: Law, batch: int, width: int, length: int) -> float:
-    """Of one level: a deep draft's time, of which catching up is about as much as ``CATCH_UP`` levels."""
+def _draft(runner: Runner, law: Law, batch: int, width: int, length: int) -> Callable[[], object]:
+    """A deep draft, of which catching up takes about as long as ``CATCH_UP`` levels."""
     responses = _responses(batch, length)
     newest = torch.full((batch, 1), length - 1, device=runner.cache.positions.device)
     noise = law.noise(newest[:, 0], newest + runner.cache.positions[:LEVELS])
@@ -102,21 +110,16 @@ def _draft(runner: Runner, law: Law, batch: int, width: int, length: int) -> flo
             response.drafted = length - 1 - TYPICALLY_BEHIND
         runner.drafting(responses, newest).drafts(Strategy("eagle", LEVELS, width, LEVELS), law, noise)
 
-    return _fastest(draft) / (LEVELS - 1 + CATCH_UP)
+    return draft
 
 
 def _responses(batch: int, length: int) -> list[Response]:
     return [Response(Request(index, 0, (0,) * length)) for index in range(batch)]
 
 
-def _fastest(function: Callable[[], object]) -> float:
-    """The least of some timings."""
+def _time(function: Callable[[], object]) -> float:
+    began = time.perf_counter()
     function()
-    timings = []
-    for _ in range(REPETITIONS):
-        began = time.perf_counter()
-        function()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        timings.append(time.perf_counter() - began)
-    return min(timings)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
