@@ -98,8 +98,9 @@ class RMSNorm:
             return F.rms_norm(x, (self._size,), self.weight, self._eps)
         # On a CPU F.rms_norm is a chain of small operations that takes twice as long as this one.
         if self._half:
-            norm = torch.linalg.vector_norm(x, 2, -1, True, dtype=torch.float32).hypot_(self._root_eps)
-            return x.div(norm).mul_(self._scaled).to(x.dtype)
+            precise = x.float()
+            norm = torch.linalg.vector_norm(precise, 2, -1, True).hypot_(self._root_eps)
+            return precise.div_(norm).mul_(self._scaled).to(x.dtype)
         return x.div(torch.linalg.vector_norm(x, 2, -1, True).hypot_(self._root_eps)).mul_(self._scaled)
 
 
