@@ -154,7 +154,7 @@ class SpotTrainer:
         embedded, features = embedding(batch.tokens, self._embedding), batch.features.to(weight.dtype)
         targets = batch.targets[batch.trained].to(weight.dtype)
         for _ in range(unroll):
-            predicted = self.drafter(embedded, features, batch.positions, batch.mask)
+            predicted = self.drafter(embedded, features, batch.positions, batch.lengths)
             yield predicted[batch.trained], targets
             features = torch.where(batch.first[..., None], features, predicted.detach().roll(1, dims=1))
 
