@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.bench import graphs, lossless, packing, rollout, tuner
+from engine.bench import checkpoint, graphs, lossless, packing, rollout, tuner
 from engine.errors import LongtailError
 
 BENCHES = {
@@ -15,6 +15,7 @@ BENCHES = {
     "tuner": (tuner.run, "small"),
     "graphs": (graphs.run, "small"),
     "packing": (packing.run, "tiny"),
+    "checkpoint": (checkpoint.run, "small"),
 }
 
 

@@ -137,4 +137,4 @@ def _total(reports: Sequence[TrainingReport]) -> TrainingReport:
         return float(sum(getattr(report, field) * report.microsteps for report in reports) / steps)
 
     tokens = sum(report.tokens for report in reports)
-    return TrainingReport(steps, tokens, mean("loss"), mean("held_out_before"), mean("held_out_after"))
+    return TrainingReport(steps, tokens, mean("loss"), mean("held_out_before"), mean("held_out_after"), mean("mix_distance"))

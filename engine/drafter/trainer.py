@@ -38,13 +38,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """One session. ``loss`` is its mean; ``held_out_*`` are ``Evaluation.agreement`` on the same held-out entries."""
+    """One session. ``loss`` is its mean; ``held_out_*`` are ``Evaluation.agreement`` on the same held-out entries; ``mix_distance`` is
+    that of ``DataBuffer``, at the start."""
 
     microsteps: int
     tokens: int
     loss: float
     held_out_before: float
     held_out_after: float
+    mix_distance: float
 
 
 class SpotTrainer:
@@ -94,7 +96,7 @@ class SpotTrainer:
         on a few responses would else cost a good drafter more in noise than they teach it. ``resumed``: the ``state_dict`` of a
         session that was cut short, to go on with.
         """
-        before = self.evaluate()
+        before, distance = self.evaluate(), self.buffer.mix_distance()
         if resumed is not None:
             self.load_state_dict(resumed)
         average = [weight.detach().clone() for weight in self.drafter.parameters()]
@@ -110,7 +112,7 @@ class SpotTrainer:
         torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], average)
         after = self.evaluate()
         loss = sum(losses) / max(1, len(losses))
-        return TrainingReport(len(losses), tokens, loss, before.agreement, after.agreement)
+        return TrainingReport(len(losses), tokens, loss, before.agreement, after.agreement, distance)
 
     def _batches(self) -> Iterator[MicroBatch]:
         while self._fresh():
