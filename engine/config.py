@@ -226,7 +226,9 @@ class CheckpointConfig(Section):
     every: int = Field(10, ge=1, description="RL steps between checkpoints")
     keep: int = Field(2, ge=1, description="Checkpoints kept")
     drafter_every_microsteps: int = Field(
-        32, ge=0, description="A killed run loses at most so many micro-steps of the drafter's training; 0: as many as were made in its step"
+        32,
+        ge=0,
+        description="A killed run loses at most so many micro-steps of the drafter's training; 0: all of its step",
     )
 
 
