@@ -130,6 +130,12 @@ def bench(context: typer.Context) -> None:
 
 
 @app.command(context_settings=dict(PASS_ON))
+def drafter(context: typer.Context) -> None:
+    """Measure a drafter folder: longtail drafter eval FOLDER [--model M] [--task T] [--json]."""
+    _run_module("engine.drafter", context)
+
+
+@app.command(context_settings=dict(PASS_ON))
 def warmstart(context: typer.Context) -> None:
     """Train the built-in model from scratch by its recipe."""
     _run_module("engine.warmstart", context)

@@ -225,6 +225,11 @@ class ClusterConfig(Section):
 class CheckpointConfig(Section):
     every: int = Field(10, ge=1, description="RL steps between checkpoints")
     keep: int = Field(2, ge=1, description="Checkpoints kept")
+    drafter_every_microsteps: int = Field(
+        32,
+        ge=0,
+        description="A killed run loses at most so many micro-steps of the drafter's training; 0: all of its step",
+    )
 
 
 class RunConfig(Section):

@@ -28,7 +28,7 @@ def run(config: RunConfig, out: Path, resume: bool = False) -> None:
     """Trains to the last step. ``out`` gets events.jsonl, checkpoints/ and artifacts/; ``resume`` goes on from the newest checkpoint."""
     check(config)
     events = EventWriter(out / "events.jsonl")
-    with worker_group(config) as workers:
+    with worker_group(config, out / "checkpoints") as workers:
         first = _resume(workers, out) if resume else 0
         events.write(telemetry.started(config, first, workers.facts))
         for event in _train(config, workers, out, first):

@@ -86,6 +86,7 @@ def _drafter(step: Step, published: Published) -> DrafterTrained:
         loss=report.loss,
         held_out_before=report.held_out_before,
         held_out_after=report.held_out_after,
+        mix_distance=report.mix_distance,
     )
 
 

@@ -38,16 +38,16 @@ class Published:
 
 
 @contextmanager
-def worker_group(config: RunConfig) -> Iterator["WorkerGroup"]:
-    """Starts Ray and the workers; both are gone after the block."""
+def worker_group(config: RunConfig, checkpoints: Path) -> Iterator["WorkerGroup"]:
+    """Starts Ray and the workers; both are gone after the block. ``checkpoints``: see ``Worker``."""
     with ray_session(config.cluster), tempfile.TemporaryDirectory(prefix="longtail-") as folder:
-        yield WorkerGroup(config, f"file://{folder}/rendezvous")
+        yield WorkerGroup(config, f"file://{folder}/rendezvous", checkpoints.absolute())
 
 
 class WorkerGroup:
     """A call returns when every worker has done its part."""
 
-    def __init__(self, config: RunConfig, rendezvous: str) -> None:
+    def __init__(self, config: RunConfig, rendezvous: str, checkpoints: Path) -> None:
         import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
         from engine.cluster.worker import Worker
@@ -58,7 +58,7 @@ class WorkerGroup:
         actor = ray.remote(concurrency_groups={"control": 1})(Worker)
         gpus = 1 if config.cluster.device != "cpu" and ray.cluster_resources().get("GPU") else 0
         options = actor.options(num_cpus=config.cluster.threads_per_worker, num_gpus=gpus)
-        self._actors = [options.remote(rank, config, rendezvous) for rank in range(config.cluster.workers)]
+        self._actors = [options.remote(rank, config, rendezvous, checkpoints) for rank in range(config.cluster.workers)]
         self._drafter_version = 0
         self.facts: dict[str, str] = self._all("facts")[0]
 
@@ -137,4 +137,4 @@ def _total(reports: Sequence[TrainingReport]) -> TrainingReport:
         return float(sum(getattr(report, field) * report.microsteps for report in reports) / steps)
 
     tokens = sum(report.tokens for report in reports)
-    return TrainingReport(steps, tokens, mean("loss"), mean("held_out_before"), mean("held_out_after"))
+    return TrainingReport(steps, tokens, mean("loss"), mean("held_out_before"), mean("held_out_after"), mean("mix_distance"))

@@ -1,6 +1,8 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from transformers import PreTrainedModel
 
 from engine.config import RunConfig
 from engine.drafter.buffer import DataBuffer
+from engine.drafter.checkpoint import DrafterCheckpoints, Session, Snapshot, newest
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.trainer import SpotTrainer, TrainingReport
@@ -22,7 +25,8 @@ Weights = dict[str, Tensor]
 class Spot:
     """``published`` are the weights that every engine holds: each session starts from them."""
 
-    def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int) -> None:
+    def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int, checkpoints: Path | None = None) -> None:
+        """``checkpoints``: the run's folder for them, where sessions leave snapshots on their way; None for no snapshots."""
         torch.manual_seed(config.seed)  # a random drafter is the same on every worker
         drafter = Drafter(target.config)
         folder = resolve_drafter(config.drafter.path, config.model.path)
@@ -32,6 +36,10 @@ class Spot:
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
         self._trainer = SpotTrainer(drafter.to(target.device), self._buffer, config.drafter.spot, seed=config.seed + rank)
         self.published: Weights = self._trainer.weights()
+        self._snapshots = checkpoints / f"drafter_{rank}" if checkpoints and config.checkpoint.drafter_every_microsteps else None
+        self._checkpoints = DrafterCheckpoints(self._snapshots) if self._snapshots else None
+        self._interval = max(1, config.checkpoint.drafter_every_microsteps // 2)  # the other half may pass while one is written
+        self._unfinished: Snapshot | None = None
         self.follow()
 
     def follow(self) -> None:
@@ -45,9 +53,21 @@ class Spot:
             request = completion.request
             self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
 
-    def train(self, should_stop: Callable[[], bool]) -> TrainingReport | None:
-        """A session; None if there is nothing to train on yet."""
-        return self._trainer.train(should_stop) if self._trainer.has_data else None
+    def train(self, should_stop: Callable[[], bool], session: Session) -> TrainingReport | None:
+        """A session, which goes on where a killed run's left off; None if there is nothing to train on yet."""
+        if not self._trainer.has_data:
+            return None
+        unfinished, self._unfinished = self._unfinished, None
+        resumed = unfinished if unfinished and unfinished.session.continues(session) else None
+        done = count(resumed.session.microsteps + 1 if resumed else 1)
+
+        def stop() -> bool:
+            microsteps = next(done)
+            if self._checkpoints and microsteps % self._interval == 0:
+                self._checkpoints.put(Snapshot(replace(session, microsteps=microsteps), self._trainer.state_dict()))
+            return should_stop()
+
+        return self._trainer.train(stop, resumed.state if resumed else None)
 
     def weights(self) -> Weights:
         """What the last session made of the published weights."""
@@ -64,6 +84,8 @@ class Spot:
         torch.save(self._trainer.state_dict(), path.with_suffix(".trainer.pt"))
 
     def load(self, path: Path) -> None:
+        """Goes on from what ``save`` wrote; the next session also from its own newest snapshot, if it fits."""
         self._buffer.restore(path.with_suffix(".buffer.safetensors"))
         self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
         self.published = self._trainer.weights()
+        self._unfinished = newest(self._snapshots) if self._snapshots else None

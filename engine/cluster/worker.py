@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engine.cluster.spot import Spot
 from engine.config import RunConfig
+from engine.drafter.checkpoint import Session
 from engine.drafter.export import Card, write_drafter_folder
 from engine.drafter.trainer import TrainingReport
 from engine.models.folder import home
@@ -44,9 +45,10 @@ class LearnShare:
 
 
 class Worker:
-    """Created once per run and rank. ``rendezvous`` is a torch.distributed init method that all ranks share."""
+    """Created once per run and rank. ``rendezvous`` is a torch.distributed init method that all ranks share; ``checkpoints``, the
+    run's folder for them, gets snapshots of the drafter while it trains."""
 
-    def __init__(self, rank: int, config: RunConfig, rendezvous: str) -> None:
+    def __init__(self, rank: int, config: RunConfig, rendezvous: str, checkpoints: Path | None = None) -> None:
         torch.set_num_threads(config.cluster.threads_per_worker)
         torch.set_flush_denormal(True)  # denormals are slow on CPUs; every worker must round alike
         self.rank = rank
@@ -66,7 +68,7 @@ class Worker:
             self.device,
             dist.group.WORLD if workers > 1 else None,
         )
-        self.spot = Spot(config, model, rank) if config.speculation.enabled else None
+        self.spot = Spot(config, model, rank, checkpoints) if config.speculation.enabled else None
         self.engine = NativeEngine(
             model.config,
             self.learner.weights(),
@@ -100,7 +102,8 @@ class Worker:
 
     def train_drafter(self) -> TrainingReport | None:
         """Trains the drafter until ``halt``; None if there is nothing to train on yet."""
-        return self.spot.train(self._halt.is_set) if self.spot else None
+        session = Session(self._target_version, self._drafter_version)
+        return self.spot.train(self._halt.is_set, session) if self.spot else None
 
     def halt(self) -> None:
         """Ends ``train_drafter`` after its current micro-step. Called from another thread."""

@@ -1,8 +1,8 @@
 """DataBuffer (TLT section 3): tokens and hidden states of responses, in host memory, kept across RL steps."""
 
 import json
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +107,11 @@ class DataBuffer:
                 tokens += len(entry.tokens)
         return list(chosen.values())
 
+    def mix_distance(self) -> float:
+        """``length_distance`` of ``mix`` to the newest step that is surely whole: the one before the newest, if there are two."""
+        whole = sorted({entry.step for entry in self._entries})[-2:][:1]
+        return length_distance([entry.response for entry in self.mix()], [entry.response for entry in self._entries if entry.step in whole])
+
     def held_out(self, tokens: int) -> list[Entry]:
         """The newest held-out entries, at most ``tokens`` tokens of them but at least one entry if there is any."""
         chosen: list[Entry] = []
@@ -143,6 +148,14 @@ class DataBuffer:
                 for (number, group, step, prompt, _), ids, hidden in zip(index["entries"], tokens, features, strict=True):
                     self._append(Entry(number, group, step, ids.clone(), prompt, hidden.clone()))
         self._next, self._group = index["next"], index["group"]
+
+
+def length_distance(one: Iterable[int], other: Iterable[int]) -> float:
+    """Total variation, in [0, 1], between two samples of lengths (each at least 1) in bins of powers of two; 0 if there are none."""
+    first, second = (Counter(length.bit_length() for length in lengths) for lengths in (one, other))
+    if not first or not second:
+        return float(bool(first or second))
+    return sum(abs(first[size] / first.total() - second[size] / second.total()) for size in first | second) / 2
 
 
 def _host(features: Tensor) -> Tensor:

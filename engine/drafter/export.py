@@ -1,6 +1,7 @@
 """A drafter as a folder that others can use: EAGLE layout (as SGLang reads it), safetensors, and a model card."""
 
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,13 +22,15 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Card:
-    """What the model card tells. ``history`` has one line per published version; ``accept_length`` counts the target's own token."""
+    """What the model card tells. ``history`` has one line per published version; ``accept_length`` counts the target's own token;
+    ``acceptance[i]`` is the share of drafts at depth i + 1 that were accepted."""
 
     base_model: str
     task: str
     version: int
     accept_length: float | None = None
     history: tuple[str, ...] = ()
+    acceptance: tuple[float, ...] = ()
 
 
 def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, card: Card) -> None:
@@ -41,24 +44,30 @@ def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: Pretr
     file = folder / "model.safetensors"
     save_file(tensors, file, metadata={"format": "pt"})
     (folder / "config.json").write_text(_config(target), encoding="utf-8")
-    (folder / "README.md").write_text(_readme(card, sha256(file.read_bytes()).hexdigest()), encoding="utf-8")
+    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in (file, folder / "config.json")}
+    (folder / "README.md").write_text(_readme(card, digests), encoding="utf-8")
 
 
 def load_drafter_folder(folder: Path, target: PretrainedConfig) -> dict[str, Tensor]:
     """The trainable tensors, float32. ModelError if ``folder`` is not a local drafter folder that fits ``target``."""
-    if not folder.is_dir():
-        raise ModelError(f"drafter {folder}: not a local folder")
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        raise ModelError(f"drafter {folder}: no model.safetensors in it")
     try:
-        weights = load_file(file)
+        weights = load_file(drafter_file(folder))
     except SafetensorError as error:
         raise ModelError(f"drafter {folder}: model.safetensors is not readable: {error}") from None
     if weights.pop(BIAS, torch.zeros(1)).any():
         raise ModelError(f"drafter {folder}: its {BIAS} is not zero; only drafters without this bias are supported")
     _check(folder, weights, target)
     return {name: tensor.float() for name, tensor in weights.items()}
+
+
+def drafter_file(folder: Path) -> Path:
+    """The file of the weights in ``folder``; ModelError if ``folder`` is not a local folder that has one."""
+    if not folder.is_dir():
+        raise ModelError(f"drafter {folder}: not a local folder")
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        raise ModelError(f"drafter {folder}: no model.safetensors in it")
+    return file
 
 
 def _check(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig) -> None:
@@ -89,8 +98,10 @@ def _config(target: PretrainedConfig) -> str:
     return config.to_json_string()
 
 
-def _readme(card: Card, digest: str) -> str:
+def _readme(card: Card, digests: Mapping[str, str]) -> str:
     accept = "not measured" if card.accept_length is None else f"{card.accept_length:.2f} tokens"
+    depths = "".join(f"| accepted at depth {depth} | {rate:.1%} |\n" for depth, rate in enumerate(card.acceptance, 1))
+    checksums = "".join(f"| SHA-256 of {name} | `{digest}` |\n" for name, digest in digests.items())
     history = "".join(f"- {line}\n" for line in card.history) or "- no earlier version\n"
     return f"""---
 base_model: {card.base_model}
@@ -107,7 +118,8 @@ Embedding and LM head are the base model's own and are not in this folder.
 | task | {card.task} |
 | version | {card.version} |
 | accept length (with the base model's own token) | {accept} |
-| SHA-256 of model.safetensors | `{digest}` |
+{depths}{checksums}
+`longtail drafter eval FOLDER` measures it anew.
 
 ## Versions
 {history}"""

@@ -14,6 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRot
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
 
+from engine.drafter.attention import SEGMENTS, Mask
 from engine.errors import ModelError
 
 FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
@@ -33,6 +34,7 @@ class Drafter(nn.Module):
         """Random weights; ``target`` is the target's configuration. ModelError if its family is not supported."""
         super().__init__()
         self.config = layer_config(target)
+        self.config._attn_implementation = SEGMENTS
         layer, rotary = FAMILIES[self.config.model_type]
         self.fc = nn.Linear(2 * self.config.hidden_size, self.config.hidden_size, bias=False)
         self.layers = nn.ModuleList([layer(self.config, 0)])
@@ -52,11 +54,12 @@ class Drafter(nn.Module):
         self.fc.weight.normal_(std=std)
         self.fc.weight[:, self.config.hidden_size :] += torch.eye(self.config.hidden_size)
 
-    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None) -> Tensor:
         """Predicted features [B, T, H] of h[t+1].
 
         ``embedded`` [B, T, H]: embeddings of the next tokens x[t+1]; ``features`` [B, T, H]: h[t]; ``positions`` [B, T]: t.
-        ``mask`` [B or 1, 1, T, T] is true where attention is allowed; None is causal.
+        ``mask`` [B or 1, 1, T, T] is true where attention is allowed; None is causal, and lengths of segments that follow each other
+        in T keep these apart.
         """
         hidden = self.fc(torch.cat((embedded, features), dim=-1))
         output: Tensor = self.layers[0](hidden, attention_mask=mask, position_embeddings=self.rotary(hidden, positions))

@@ -1,7 +1,7 @@
 """Spot training of the drafter in micro-steps that can stop at any moment (TLT section 3). Knows nothing of who calls it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from engine.config import SpotConfig
 from engine.drafter.buffer import DataBuffer, Entry
+from engine.drafter.checkpoint import host_copy
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.recipe import Eagle, acceptance, top1_agreement
@@ -37,13 +38,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """One session. ``loss`` is its mean; ``held_out_*`` are ``Evaluation.agreement`` on the same held-out entries."""
+    """One session. ``loss`` is its mean; ``held_out_*`` are ``Evaluation.agreement`` on the same held-out entries; ``mix_distance`` is
+    that of ``DataBuffer``, at the start."""
 
     microsteps: int
     tokens: int
     loss: float
     held_out_before: float
     held_out_after: float
+    mix_distance: float
 
 
 class SpotTrainer:
@@ -86,13 +89,16 @@ class SpotTrainer:
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
-    def train(self, should_stop: Callable[[], bool]) -> TrainingReport:
+    def train(self, should_stop: Callable[[], bool], resumed: Mapping[str, Any] | None = None) -> TrainingReport:
         """Micro-steps until ``should_stop()``, asked after each of them, is true, or there is nothing left to train on.
 
         Leaves the average of the weights after each step, later ones counting more (Shamir and Zhang, arXiv 1212.1824): a few steps
-        on a few responses would else cost a good drafter more in noise than they teach it.
+        on a few responses would else cost a good drafter more in noise than they teach it. ``resumed``: the ``state_dict`` of a
+        session that was cut short, to go on with.
         """
-        before = self.evaluate()
+        before, distance = self.evaluate(), self.buffer.mix_distance()
+        if resumed is not None:
+            self.load_state_dict(resumed)
         average = [weight.detach().clone() for weight in self.drafter.parameters()]
         losses: list[float] = []
         tokens = 0
@@ -106,7 +112,7 @@ class SpotTrainer:
         torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], average)
         after = self.evaluate()
         loss = sum(losses) / max(1, len(losses))
-        return TrainingReport(len(losses), tokens, loss, before.agreement, after.agreement)
+        return TrainingReport(len(losses), tokens, loss, before.agreement, after.agreement, distance)
 
     def _batches(self) -> Iterator[MicroBatch]:
         while self._fresh():
@@ -154,15 +160,16 @@ class SpotTrainer:
         embedded, features = embedding(batch.tokens, self._embedding), batch.features.to(weight.dtype)
         targets = batch.targets[batch.trained].to(weight.dtype)
         for _ in range(unroll):
-            predicted = self.drafter(embedded, features, batch.positions, batch.mask)
+            predicted = self.drafter(embedded, features, batch.positions, batch.lengths)
             yield predicted[batch.trained], targets
             features = torch.where(batch.first[..., None], features, predicted.detach().roll(1, dims=1))
 
     @torch.no_grad()
-    def evaluate(self) -> Evaluation:
-        """The current weights on the newest held-out entries, about ``EVALUATED_TOKENS`` tokens of them."""
+    def evaluate(self, entries: Sequence[Entry] | None = None) -> Evaluation:
+        """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them."""
         totals, positions = torch.zeros(3), 0
-        segments = [segment for entry in self.buffer.held_out(EVALUATED_TOKENS) for segment in cut(entry, EVALUATED_TOKENS)]
+        entries = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
+        segments = [segment for entry in entries for segment in cut(entry, EVALUATED_TOKENS)]
         for row in rows(segments, EVALUATED_TOKENS):
             predicted, features = next(self._predict(pack(row), unroll=1))
             agreed = top1_agreement(predicted, features, self._head).sum()
@@ -175,18 +182,19 @@ class SpotTrainer:
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the trainable tensors on the host."""
-        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.drafter.state_dict().items()}
+        weights: dict[str, Tensor] = host_copy(dict(self.drafter.state_dict()))
+        return weights
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs: drafter, optimizer and the order of the data; the buffer saves itself."""
+        """What a resumed run needs, copied to the host: drafter, optimizer and the order of the data; the buffer saves itself."""
         return {
             "drafter": self.weights(),
-            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+            "optimizers": [host_copy(optimizer.state_dict()) for optimizer in self._optimizers],
             "random": self._random.getstate(),
             "uses": dict(self._uses),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.drafter.load_state_dict(state["drafter"])
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)

@@ -2,9 +2,10 @@
 
 from engine import telemetry
 from engine.cluster.coordinator import Span
-from engine.cluster.group import Learning
+from engine.cluster.group import Learning, Published
 from engine.cluster.tail import Rollout
-from engine.events import Alarm, AnyEvent, ArmStatistics
+from engine.drafter.trainer import TrainingReport
+from engine.events import Alarm, AnyEvent, ArmStatistics, DrafterTrained
 from engine.rollout.base import Completion, Request, RolloutStatistics
 from engine.tasks.base import Prompt
 
@@ -16,11 +17,11 @@ def completion(index: int) -> Completion:
     return Completion(Request(index, 0, (1,)), (5,) * (index + 1), (-1.0,) * (index + 1), "stop", 4, 2)
 
 
-def events(statistics: RolloutStatistics) -> list[AnyEvent]:
+def events(statistics: RolloutStatistics, published: Published | None = None) -> list[AnyEvent]:
     """Of step 7: one prompt with two responses, one worker."""
     rollout = Rollout([completion(0), completion(1)], statistics, (Span(0, "BUSY", 10.0, 12.0),), {}, 12.0)
     learning = Learning({"loss": 0.5}, 0.5, 0.5)
-    step = telemetry.Step(7, 10.0, 14.0, [Prompt("2 3 -> 5 =", (1,), None)], rollout, [1.0, 0.0], 12.5, learning, None)
+    step = telemetry.Step(7, 10.0, 14.0, [Prompt("2 3 -> 5 =", (1,), None)], rollout, [1.0, 0.0], 12.5, learning, published)
     return list(telemetry.events(step, ["a", "bb"]))
 
 
@@ -37,6 +38,12 @@ def test_alarms_of_all_workers_become_events_of_the_step_each_once() -> None:
     assert [(alarm.step, alarm.code, alarm.message) for alarm in alarms] == [
         (7, *alarm) for alarm in (COLLAPSED, RECOVERED, same_code, same_message)
     ]
+
+
+def test_a_session_of_the_drafter_tells_how_good_its_mix_of_lengths_was() -> None:
+    report = TrainingReport(12, 3000, 0.5, 0.4, 0.45, mix_distance=0.125)
+    (event,) = [event for event in events(RolloutStatistics(), Published(3, True, "better", report)) if isinstance(event, DrafterTrained)]
+    assert (event.drafter_version, event.published, event.microsteps, event.mix_distance) == (3, True, 12, 0.125)
 
 
 def test_a_step_without_speculation_tells_of_none() -> None:

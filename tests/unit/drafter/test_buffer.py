@@ -3,7 +3,7 @@ from itertools import count
 import pytest
 import torch
 
-from engine.drafter.buffer import HELD_OUT_EVERY, DataBuffer
+from engine.drafter.buffer import HELD_OUT_EVERY, DataBuffer, length_distance
 
 WIDTH, PROMPT = 4, 2
 unique = count()
@@ -53,6 +53,34 @@ def test_small_steps_are_made_up_for_by_the_youngest_other_responses():
     assert mixed(buffer) == [(0, 61), (1, 10), (1, 30), (2, 40)]
     add(buffer, 3, 99)
     assert mixed(buffer) == [(3, 99)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"),
+    [
+        ([5, 9, 100], [100, 5, 9], 0.0),
+        ([4, 5, 6, 7], [7, 7, 4, 4], 0.0),  # one bin
+        ([7], [8], 1.0),  # two
+        ([10, 10, 10, 100], [10, 100], 0.25),
+        ([1, 1, 1000, 1000], [1], 0.5),
+        ([], [], 0.0),
+        ([], [3], 1.0),
+    ],
+)
+def test_length_distance(one, other, distance):
+    assert length_distance(one, other) == length_distance(other, one) == pytest.approx(distance)
+
+
+def test_the_mix_is_closer_to_a_whole_step_than_its_short_responses_alone():
+    """A step of which only the short half is here, after a whole one."""
+    buffer = DataBuffer(2**20)
+    whole = [8, 12, 16, 20, 40, 60, 80, 200, 500] * 4
+    add(buffer, 0, *whole)
+    assert buffer.mix_distance() < 0.1
+    add(buffer, 1, *[length for length in whole if length <= 40])
+    partial = length_distance([length for length in whole if length <= 40], whole)
+    assert partial > 0.3
+    assert buffer.mix_distance() < 0.15
 
 
 def test_siblings_are_held_out_together():

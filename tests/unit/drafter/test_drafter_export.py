@@ -11,7 +11,8 @@ from engine.drafter.export import Card, load_drafter_folder, write_drafter_folde
 from engine.drafter.model import Drafter
 from engine.errors import ModelError
 
-CARD = Card(base_model="tiny", task="countdown", version=3, accept_length=2.875, history=("1: held-out 0.41", "3: held-out 0.55"))
+HISTORY = ("1: held-out 0.41", "3: held-out 0.55")
+CARD = Card(base_model="tiny", task="countdown", version=3, accept_length=2.875, history=HISTORY, acceptance=(0.8, 0.625))
 
 
 @pytest.fixture
@@ -46,7 +47,8 @@ def test_card_tells_where_the_drafter_comes_from(folder):
         "| version | 3 |",
         "2.88 tokens",
         "- 3: held-out 0.55",
-        sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
+        "| accepted at depth 1 | 80.0% |\n| accepted at depth 2 | 62.5% |\n",
+        *(sha256((folder / name).read_bytes()).hexdigest() for name in ("model.safetensors", "config.json")),
     ):
         assert fact in text
 

@@ -54,6 +54,7 @@ def test_training_raises_held_out_agreement(trainer):
     assert report.microsteps == 60
     assert report.held_out_after > report.held_out_before + 0.15
     assert report.held_out_after == trainer.evaluate().agreement
+    assert report.mix_distance == trainer.buffer.mix_distance() < 0.1
 
 
 def test_stops_after_the_micro_step_in_which_it_is_told_to(trainer):

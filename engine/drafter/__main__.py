@@ -1,0 +1,68 @@
+"""``python -m engine.drafter eval FOLDER``: measures a drafter folder. Exit code 2: a mistake the user can mend."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from engine.errors import LongtailError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    from engine.drafter.evaluate import evaluate_folder, task_of  # here, so that --help need not wait for torch
+    from engine.rollout.base import Sampling
+
+    try:
+        sampling = Sampling(options.temperature, max_new_tokens=options.max_new_tokens, seed=options.seed)
+        result = evaluate_folder(options.folder, options.model, task_of(options.task), options.prompts, sampling)
+    except LongtailError as error:
+        print(f"{error.code} error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(result) if options.json else table(result))
+    return 0
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result for people: a line for each strategy, with its acceptance by position in per cent."""
+    lines = [
+        f"drafter         {result['drafter']}",
+        f"base model      {result['base_model']}",
+        f"task            {result['task']}, {result['prompts']} prompts, temperature {result['temperature']:g}",
+        f"top-1 agreement {result['top1_agreement']:.1%}",
+        "",
+        f"{'strategy':22} {'accept length':>13}  accepted at depth 1, 2, ... (%)",
+    ]
+    for name in ("chain", "tree"):
+        one = result[name]
+        shape = f"{name} d{one['depth']} k{one['top_k']} v{one['verify']}"
+        rates = " ".join(f"{100 * rate:.0f}" for rate in one["acceptance"])
+        lines.append(f"{shape:22} {one['accept_length']:13.2f}  {rates}")
+    return "\n".join(lines)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="longtail drafter", description="Drafters outside of runs")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    measure = commands.add_parser("eval", help="measure a drafter folder on fresh prompts")
+    measure.add_argument("folder", type=Path, help="drafter folder (config.json, model.safetensors)")
+    measure.add_argument("--model", help="tiny, small or a local Hugging Face folder; by default what the drafter's card names")
+    measure.add_argument("--task", default="countdown", help="countdown, or a JSONL or parquet file of maths questions and answers")
+    measure.add_argument("--prompts", type=_positive, default=64)
+    measure.add_argument("--max-new-tokens", type=_positive, default=512)
+    measure.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
+    measure.add_argument("--seed", type=int, default=0, help="of prompts and sampling")
+    measure.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1 (got {text})")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

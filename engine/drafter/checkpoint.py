@@ -1,0 +1,89 @@
+"""Selective asynchronous checkpoints of a drafter in training (TLT section 3): trainable tensors and optimizer state, nothing frozen.
+
+The training thread copies them to host memory; one background thread writes them as ``engine.checkpoint`` does: aside, with a SHA-256,
+flushed, and renamed, so that a kill at any moment leaves the one before.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from engine import checkpoint
+from engine.errors import CheckpointError
+
+KEPT = 2
+TRAINER, SESSION = "trainer.pt", "session.json"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A training session, ``microsteps`` long so far: which target's responses it trains on, and which drafter version it started from."""
+
+    target: int
+    drafter: int
+    microsteps: int = 0
+
+    def continues(self, other: "Session") -> bool:
+        """Whether both are of the same target and started from the same drafter."""
+        return (self.target, self.drafter) == (other.target, other.drafter)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """``state`` as in ``SpotTrainer.state_dict``, on the host."""
+
+    session: Session
+    state: Mapping[str, Any]
+
+
+class DrafterCheckpoints:
+    """Writes snapshots into ``folder``, each in place of older ones. Errors of the background thread surface at the next call."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = max((int(path.name.removeprefix("step_")) for path in folder.glob("step_*")), default=-1)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="drafter-checkpoint")
+        self._writes: list[Future[None]] = []
+
+    def put(self, snapshot: Snapshot) -> None:
+        """Has ``snapshot`` written, and returns at once; one that waits for an older one's end gives way to it.
+
+        Nobody may change the snapshot's tensors any more. OSError if an earlier write has failed.
+        """
+        self._settle([write for write in self._writes if not write.cancel()])
+        self._number += 1
+        self._writes.append(self._thread.submit(self._write, self._number, snapshot))
+
+    def close(self) -> None:
+        """Waits until everything is written. OSError if it could not be."""
+        self._thread.shutdown()
+        self._settle(self._writes)
+
+    def _settle(self, writes: list[Future[None]]) -> None:
+        done = [write for write in writes if write.done()]
+        self._writes = [write for write in writes if write not in done]
+        for write in done:
+            write.result()
+
+    def _write(self, number: int, snapshot: Snapshot) -> None:
+        checkpoint.save(self._folder, number, {TRAINER: snapshot.state, SESSION: asdict(snapshot.session)})
+        checkpoint.prune(self._folder, KEPT)
+
+
+def newest(folder: Path) -> Snapshot | None:
+    """The newest snapshot that verifies; None if there is none, for then the run's own checkpoint will do."""
+    try:
+        found = checkpoint.latest(folder)
+    except CheckpointError:
+        return None
+    return Snapshot(Session(**found.read(SESSION)), found.read(TRAINER)) if found else None
+
+
+def host_copy(state: Any) -> Any:
+    """``state`` (nested dicts, lists and tuples) with its tensors copied to host memory, out of training's reach."""
+    return tree_map_only(Tensor, lambda tensor: tensor.detach().to("cpu", copy=True), state)

@@ -1,0 +1,163 @@
+"""Measures a drafter folder alone: what it brings on fresh prompts of a task, with no run around it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import yaml
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from engine.config import (
+    CountdownConfig,
+    FixedConfig,
+    MathConfig,
+    RolloutConfig,
+    SpeculationConfig,
+    SpotConfig,
+    StrategyConfig,
+    SuffixConfig,
+    TaskConfig,
+)
+from engine.drafter.buffer import DataBuffer
+from engine.drafter.export import drafter_file, load_drafter_folder
+from engine.drafter.model import Drafter
+from engine.drafter.trainer import SpotTrainer
+from engine.errors import ConfigError, ModelError
+from engine.models.folder import describe
+from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
+from engine.rollout.base import Completion, Request, Sampling
+from engine.rollout.native.engine import NativeEngine
+from engine.tasks.registry import build_task
+
+FRESH = 3 * 10**6  # seeds of runs and of warm starts are far below
+CHAIN = StrategyConfig(depth=6, verify=6)
+Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``accept_length``: tokens that a target pass brings a request, its own included. ``acceptance[i]``: the share of first drafts
+    at depth i + 1 that were accepted. ``target_passes`` that were counted, one a request."""
+
+    accept_length: float
+    acceptance: list[float]
+    target_passes: int
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A target and what it is asked. ``sampling`` as in training: the acceptance of a drafter depends on it."""
+
+    model: PreTrainedModel
+    ends: frozenset[int]
+    requests: Sequence[Request]
+    sampling: Sampling
+
+    def measure(self, weights: Weights, strategy: StrategyConfig, buffer: DataBuffer | None = None) -> Measured:
+        """Generates all responses with ``weights`` drafting by ``strategy`` throughout; ``buffer`` gets them with their features."""
+        engine = self._engine(weights, strategy, buffer is not None)
+        completions = engine.generate(self.requests, self.sampling)
+        if buffer is not None:
+            _remember(buffer, completions, engine.take_features())
+        counts = engine.take_statistics()
+        pairs = zip(counts.accepted_by_position, counts.drafted_by_position, strict=True)
+        rates = [round(accepted / drafted, 4) for accepted, drafted in takewhile(lambda pair: pair[1], pairs)]
+        passes = counts.speculative_requests
+        return Measured(round(counts.speculative_tokens / max(1, passes), 4), rates, passes)
+
+    def agreement(self, weights: Weights, buffer: DataBuffer) -> float:
+        """The share of positions where the most likely tokens of drafter and target are the same, given the target's own features."""
+        drafter = Drafter(self.model.config)
+        drafter.load_state_dict(weights)
+        trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig())
+        trainer.set_target(
+            cast(nn.Embedding, self.model.get_input_embeddings()).weight, cast(nn.Linear, self.model.get_output_embeddings()).weight
+        )
+        return trainer.evaluate([*buffer.mix(), *buffer.held_out(buffer.limit)]).agreement
+
+    def _engine(self, weights: Weights, strategy: StrategyConfig, keep_features: bool) -> NativeEngine:
+        speculation = SpeculationConfig(
+            threshold=2**20, strategies=(strategy,), tuner=FixedConfig(), suffix=SuffixConfig(enabled=False), tail_requests=0
+        )
+        return NativeEngine(
+            self.model.config,
+            {name: weight.detach() for name, weight in self.model.named_parameters()},
+            rollout=RolloutConfig(max_prompt_tokens=max(len(request.prompt) for request in self.requests)),
+            speculation=speculation,
+            drafter_weights=weights,
+            end_tokens=self.ends,
+            device=self.model.device,
+            keep_features=keep_features,
+        )
+
+
+def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: int, sampling: Sampling) -> dict[str, Any]:
+    """Accept length and acceptance by position of a chain of 6 and of the default tree, and the top-1 agreement of drafter and target.
+
+    ``model`` None is the one that the folder's card names. ModelError, ConfigError or DataError say what does not fit.
+    """
+    file = drafter_file(folder)
+    base = model or _base_model(folder)
+    source = resolve(base)
+    target = load_model(source, torch.float32).to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    weights = load_drafter_folder(folder, target.config)
+    tokenizer = load_tokenizer(source)
+    found = build_task(task, FRESH + sampling.seed, tokenizer).prompts(0, prompts)
+    requests = [Request(index, index, prompt.tokens) for index, prompt in enumerate(found)]
+    _check_context(base, max(len(request.prompt) for request in requests), sampling.max_new_tokens, describe(source).context)
+    bench = Bench(target, end_tokens(target, tokenizer), requests, sampling)
+    buffer, tree = DataBuffer(2**31), SpeculationConfig().strategies[0]
+    chain = bench.measure(weights, CHAIN, buffer)
+    return {
+        "drafter": str(folder),
+        "sha256": sha256(file.read_bytes()).hexdigest(),
+        "base_model": base,
+        "task": task.name,
+        "prompts": prompts,
+        "temperature": sampling.temperature,
+        "top1_agreement": round(bench.agreement(weights, buffer), 4),
+        "chain": _shape(CHAIN) | asdict(chain),
+        "tree": _shape(tree) | asdict(bench.measure(weights, tree)),
+    }
+
+
+def task_of(name: str) -> TaskConfig:
+    """``countdown``, or maths questions from the JSONL or parquet file ``name``."""
+    if name == "countdown":
+        return CountdownConfig()
+    if not Path(name).is_file():
+        raise ConfigError(f"task {name}: neither countdown nor a file of maths questions (JSONL or parquet)")
+    return MathConfig(path=Path(name))
+
+
+def _base_model(folder: Path) -> str:
+    """What the front matter of the folder's card names; ModelError if there is none."""
+    card = folder / "README.md"
+    parts = card.read_text(encoding="utf-8").split("---\n") if card.is_file() else []
+    facts = yaml.safe_load(parts[1]) if len(parts) > 2 else None
+    if not isinstance(facts, dict) or not isinstance(facts.get("base_model"), str):
+        raise ModelError(f"drafter {folder}: no README.md in it that names its base model; name it with --model")
+    return str(facts["base_model"])
+
+
+def _check_context(base: str, prompt: int, response: int, context: int) -> None:
+    if prompt + response > context:
+        raise ConfigError(
+            f"prompts of up to {prompt} tokens and responses of {response} exceed the {context} tokens that {base} can hold; "
+            "lower --max-new-tokens"
+        )
+
+
+def _shape(strategy: StrategyConfig) -> dict[str, int]:
+    return {"depth": strategy.depth, "top_k": strategy.top_k, "verify": strategy.verify}
+
+
+def _remember(buffer: DataBuffer, completions: Sequence[Completion], features: dict[int, Tensor]) -> None:
+    for completion in completions:
+        prompt = completion.request.prompt
+        buffer.add(0, (*prompt, *completion.tokens), len(prompt), features[completion.request.id])

@@ -1,0 +1,117 @@
+"""A worker killed while it trains its drafter: what a new one goes on with."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.cluster.worker import Worker
+from engine.config import RunConfig, parse
+from engine.drafter.checkpoint import newest
+from engine.rollout.base import Request, Sampling
+
+REQUESTS = [Request(index, index // 2, tuple(range(3 + index // 2, 13))) for index in range(20)]
+EVERY = 16
+ROOT = Path(__file__).parents[3]
+TRAINS_UNTIL_KILLED = """
+import sys
+from pathlib import Path
+sys.path[:0] = ["tests/unit/cluster"]
+from test_drafter_resume import begin
+
+worker = begin(Path(sys.argv[1]), Path(sys.argv[2]))
+microsteps = iter(range(1, 10**6))
+worker._halt.is_set = lambda: print(next(microsteps), flush=True)
+worker.train_drafter()
+"""
+
+
+def config(model: Path) -> RunConfig:
+    return parse(
+        {
+            "model": {"path": str(model)},
+            "rollout": {"max_batch": 8, "max_prompt_tokens": 16},
+            "speculation": {"strategies": [{"depth": 2, "verify": 2}], "tuner": {"name": "fixed"}},
+            "drafter": {"path": None, "spot": {"tokens_per_microbatch": 64, "passes": 10**5}},
+            "cluster": {"workers": 1, "device": "cpu"},
+            "checkpoint": {"drafter_every_microsteps": EVERY},
+        }
+    )
+
+
+def begin(model: Path, out: Path) -> Worker:
+    """A worker after one rollout and a whole checkpoint of it in ``out``/whole."""
+    worker = Worker(0, config(model), "", out)
+    worker.rollout(0, REQUESTS, Sampling(max_new_tokens=32))
+    (out / "whole").mkdir(parents=True)
+    worker.save(out / "whole")
+    return worker
+
+
+def stop_after(worker: Worker, microsteps: int) -> None:
+    calls = iter(range(1, microsteps + 1))
+    worker._halt.is_set = lambda: next(calls) == microsteps  # type: ignore[method-assign]
+
+
+def steps_of(worker: Worker) -> float:
+    """Micro-steps behind the trainer's optimizer."""
+    optimizer: Any = worker.spot._trainer._optimizers[0]  # type: ignore[union-attr]
+    return next((state["step"].item() for state in optimizer.state.values()), 0.0)
+
+
+@pytest.fixture(scope="module")
+def killed(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """The folder of a run killed with SIGKILL in its first session, and the micro-steps that it had made at least."""
+    out = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, "-c", TRAINS_UNTIL_KILLED, str(random_model), str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout
+    for line in process.stdout:
+        if int(line) >= 3 * EVERY + EVERY // 2 - 1:  # just before a snapshot
+            break
+    process.send_signal(signal.SIGKILL)
+    rest = process.stdout.read().split()
+    process.wait()
+    assert process.returncode == -signal.SIGKILL
+    return out, int(rest[-1]) if rest else int(line)
+
+
+def test_a_kill_loses_at_most_the_configured_micro_steps(killed: tuple[Path, int]) -> None:
+    out, made = killed
+    found = newest(out / "drafter_0")
+    assert found
+    assert made - EVERY <= found.session.microsteps <= made + 1
+
+
+def test_a_new_worker_goes_on_with_the_session(killed: tuple[Path, int], random_model: Path) -> None:
+    out, _ = killed
+    found = newest(out / "drafter_0")
+    assert found
+    worker = Worker(0, config(random_model), "", out)
+    worker.load(out / "whole")
+    assert worker.spot
+    published = worker.spot.published
+    assert not torch.equal(published["fc.weight"], found.state["drafter"]["fc.weight"])
+    stop_after(worker, 1)
+    report = worker.train_drafter()
+    assert report
+    assert report.microsteps == 1
+    assert steps_of(worker) == found.session.microsteps + 1
+    assert torch.equal(worker.spot.published["fc.weight"], published["fc.weight"]), "nobody has published the session's weights yet"
+    stop_after(worker, 1)
+    worker.train_drafter()
+    assert steps_of(worker) == found.session.microsteps + 2, "it is resumed once only"
+
+
+def test_a_snapshot_of_another_target_is_left_alone(killed: tuple[Path, int], random_model: Path) -> None:
+    out, _ = killed
+    worker = Worker(0, config(random_model), "", out)
+    worker.load(out / "whole")
+    worker._load_target(1)
+    stop_after(worker, 1)
+    worker.train_drafter()
+    assert steps_of(worker) == 1

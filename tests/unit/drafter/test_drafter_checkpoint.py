@@ -1,0 +1,136 @@
+"""Snapshots of the drafter in training: written behind its back, verified, and there after a kill."""
+
+import threading
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine import checkpoint
+from engine.drafter.checkpoint import KEPT, DrafterCheckpoints, Session, Snapshot, newest
+from engine.drafter.model import Drafter
+from engine.drafter.trainer import SpotTrainer
+
+SESSION = Session(target=4, drafter=2)
+
+
+def snapshot(microsteps: int) -> Snapshot:
+    return Snapshot(replace(SESSION, microsteps=microsteps), {"weight": torch.full((3,), float(microsteps))})
+
+
+def trainable(trainer: SpotTrainer) -> int:
+    return sum(parameter.nbytes for parameter in trainer.drafter.parameters())
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Holds back every write until it is set; ``started`` tells of each that begins."""
+    gate, started, save = threading.Event(), threading.Semaphore(0), checkpoint.save
+
+    def slow(*arguments):
+        started.release()
+        assert gate.wait(10)
+        return save(*arguments)
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    gate.started = started
+    yield gate
+    gate.set()
+
+
+def test_what_was_put_last_is_there_after_the_close(tmp_path):
+    writer = DrafterCheckpoints(tmp_path)
+    for microsteps in range(1, 6):
+        writer.put(snapshot(microsteps))
+    writer.close()
+    found = newest(tmp_path)
+    assert found.session == Session(4, 2, 5)
+    assert found.state["weight"].tolist() == [5.0] * 3
+    assert len(list(tmp_path.iterdir())) <= KEPT
+
+
+def test_a_newer_snapshot_takes_the_place_of_one_that_waits(tmp_path, gate):
+    writer = DrafterCheckpoints(tmp_path)
+    writer.put(snapshot(1))
+    assert gate.started.acquire(timeout=10)
+    for microsteps in (2, 3, 4):
+        writer.put(snapshot(microsteps))  # returns though nothing can be written
+    gate.set()
+    writer.close()
+    assert newest(tmp_path).session.microsteps == 4
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step_000000", "step_000003"]
+
+
+def test_a_failed_write_surfaces_at_the_next_call_once(tmp_path):
+    (tmp_path / "drafter").write_text("a file where the folder should be")
+    writer = DrafterCheckpoints(tmp_path / "drafter")
+    writer.put(snapshot(1))
+    while not writer._writes[0].done():
+        pass
+    with pytest.raises(FileExistsError):
+        writer.put(snapshot(2))
+    (tmp_path / "drafter").unlink()
+    writer.put(snapshot(3))
+    writer.close()
+    assert newest(tmp_path / "drafter").session.microsteps == 3
+
+
+def test_a_failed_write_surfaces_at_the_close(tmp_path):
+    (tmp_path / "drafter").write_text("")
+    writer = DrafterCheckpoints(tmp_path / "drafter")
+    writer.put(snapshot(1))
+    with pytest.raises(FileExistsError):
+        writer.close()
+
+
+def test_a_damaged_snapshot_gives_way_to_the_one_before(tmp_path):
+    writer = DrafterCheckpoints(tmp_path)
+    writer.put(snapshot(1))
+    writer.close()
+    writer = DrafterCheckpoints(tmp_path)
+    writer.put(snapshot(2))
+    writer.close()
+    for number, left in ((1, 1), (0, None)):
+        file = tmp_path / f"step_{number:06d}" / "trainer.pt"
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+        assert (found.session.microsteps if (found := newest(tmp_path)) else None) == left
+    writer = DrafterCheckpoints(tmp_path)
+    writer.put(snapshot(3))
+    writer.close()
+    assert newest(tmp_path).session.microsteps == 3, "numbers go on behind damaged ones"
+
+
+def test_only_what_is_trained_is_written(trainer, target, tmp_path):
+    """The optimizer keeps two tensors a weight; embedding and head, and what the buffer holds, are elsewhere."""
+    for batch in islice(trainer.one_pass(), 2):
+        trainer.micro_step(batch)
+    writer = DrafterCheckpoints(tmp_path)
+    writer.put(Snapshot(SESSION, trainer.state_dict()))
+    writer.close()
+    size = (tmp_path / "step_000000" / "trainer.pt").stat().st_size
+    assert 3 * trainable(trainer) < size < 3 * trainable(trainer) + 60_000
+    tensors = newest(tmp_path).state["drafter"].values()
+    assert not any(tensor.shape == target.model.embed_tokens.weight.shape for tensor in tensors)
+
+
+def test_a_snapshot_is_out_of_the_reach_of_later_training(trainer, target, tmp_path, gate):
+    for batch in islice(trainer.one_pass(), 3):
+        trainer.micro_step(batch)
+    weights = trainer.weights()
+    writer = DrafterCheckpoints(tmp_path)
+    writer.put(Snapshot(SESSION, trainer.state_dict()))
+    after = [trainer.micro_step(batch) for batch in islice(trainer.one_pass(), 3)]
+    gate.set()
+    writer.close()
+    resumed = SpotTrainer(Drafter(target.config), trainer.buffer, trainer.config)
+    resumed.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    resumed.load_state_dict(newest(tmp_path).state)
+    assert all(torch.equal(weight, weights[name]) for name, weight in resumed.weights().items())
+    again = [resumed.micro_step(batch) for batch in islice(resumed.one_pass(), 3)]
+    assert again == after, "the optimizer's state and the order of the data, too"
+
+
+def test_no_snapshot(tmp_path: Path):
+    assert newest(tmp_path / "nothing") is None
