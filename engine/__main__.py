@@ -1,4 +1,7 @@
-"""``python -m engine run CONFIG.yaml --out FOLDER [--resume]``: one run without any backend. Exit code 2: a mistake the user can mend."""
+"""``python -m engine run CONFIG.yaml --out FOLDER [--resume]``: one run without any backend.
+
+Exit code 2: a mistake the user can mend; 75: start again with --resume. ``python -m engine trace FOLDER``: its timeline for Perfetto.
+"""
 
 import argparse
 import signal
@@ -25,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
         events.write(Log(level="error", message=str(error), code=error.code))
         events.close()
         print(f"{error.code} error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     return 0
 
 
