@@ -183,6 +183,11 @@ def advance(state: State, event: Event, now: float) -> tuple[State, list[Command
     return _settle(state, now)
 
 
+def reminders(state: State) -> list[Command]:
+    """What to send again after a while without news: the halts of those who have not said yet that they stopped."""
+    return [HaltTraining(worker, state.epoch) for worker in state.training] if state.complete else []
+
+
 def _started(state: State, event: RolloutStarted, now: float) -> tuple[State, list[Command]]:
     halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
     workers = {worker: Worker(Phase.BUSY, now) for worker in event.workers}

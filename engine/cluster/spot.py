@@ -1,6 +1,9 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,17 @@ from engine.rollout.base import Completion
 Weights = dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Session:
+    """Training in one tail. ``set_up``: seconds until its first micro-step was done; a shorter tail brings nothing."""
+
+    report: TrainingReport
+    set_up: float
+
+
 class Spot:
-    """``published`` are the weights that every engine holds: each session starts from them."""
+    """``published`` are the weights that every engine holds: each session starts from them. ``good`` are those of the last version
+    that drafted well in a rollout, to roll back to."""
 
     def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int) -> None:
         torch.manual_seed(config.seed)  # a random drafter is the same on every worker
@@ -32,6 +44,7 @@ class Spot:
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
         self._trainer = SpotTrainer(drafter.to(target.device), self._buffer, config.drafter.spot, seed=config.seed + rank)
         self.published: Weights = self._trainer.weights()
+        self.good = self.published
         self.follow()
 
     def follow(self) -> None:
@@ -45,9 +58,37 @@ class Spot:
             request = completion.request
             self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
 
-    def train(self, should_stop: Callable[[], bool]) -> TrainingReport | None:
-        """A session; None if there is nothing to train on yet."""
-        return self._trainer.train(should_stop) if self._trainer.has_data else None
+    def train(self, should_stop: Callable[[], bool]) -> Session | None:
+        """A session; None if there is nothing to train on yet. An error undoes it; FloatingPointError if the loss is not finite."""
+        if not self._trainer.has_data:
+            return None
+        began, first_done = time.perf_counter(), 0.0
+
+        def stop() -> bool:
+            nonlocal first_done
+            first_done = first_done or time.perf_counter()
+            return should_stop()
+
+        try:
+            report = self._trainer.train(stop)
+            if not isfinite(report.loss):
+                raise FloatingPointError(f"the drafter's loss is {report.loss}")
+        except Exception:
+            self._trainer.reset(self.published)
+            raise
+        return Session(report, first_done - began)
+
+    def judge(self, candidate: Weights | None) -> tuple[float, float]:
+        """Held-out agreement of the published weights and of ``candidate`` (the good ones if None), under the target as it is now.
+
+        The trainer is left with the published weights.
+        """
+        after = self._agreement(self.good if candidate is None else candidate)
+        return self._agreement(self.published), after
+
+    def _agreement(self, weights: Weights) -> float:
+        self._trainer.drafter.load_state_dict(weights)
+        return self._trainer.evaluate().agreement
 
     def weights(self) -> Weights:
         """What the last session made of the published weights."""
@@ -58,6 +99,11 @@ class Spot:
         self.published = dict(weights) if weights is not None else self.published
         self._trainer.drafter.load_state_dict(self.published)
 
+    def roll_back(self) -> None:
+        """Publishes the good weights again. What the optimizer learnt from the bad ones is forgotten."""
+        self.published = self.good
+        self._trainer.reset(self.good)
+
     def save(self, path: Path) -> None:
         """Writes buffer and trainer beside each other, under names that start with ``path``'s."""
         self._buffer.save(path.with_suffix(".buffer.safetensors"))
@@ -66,4 +112,4 @@ class Spot:
     def load(self, path: Path) -> None:
         self._buffer.restore(path.with_suffix(".buffer.safetensors"))
         self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
-        self.published = self._trainer.weights()
+        self.published = self.good = self._trainer.weights()

@@ -177,6 +177,13 @@ class SpotTrainer:
         """A copy of the trainable tensors on the host."""
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.drafter.state_dict().items()}
 
+    def reset(self, weights: dict[str, Tensor]) -> None:
+        """Starts over from ``weights``, with optimizers that have seen nothing."""
+        self.drafter.load_state_dict(weights)
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
+            optimizer.state.clear()
+
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: drafter, optimizer and the order of the data; the buffer saves itself."""
         return {

@@ -13,13 +13,13 @@ from engine.cluster.coordinator import (
     HaltTraining,
     Phase,
     RolloutStarted,
-    StartTraining,
     State,
     TrainingStarted,
     TrainingStopped,
     WorkerDone,
     WorkerLost,
     advance,
+    reminders,
 )
 
 WORKERS = 3
@@ -27,11 +27,12 @@ WORKERS = 3
 
 @dataclass
 class Actor:
-    """A worker of the newest rollout it has heard of; ``training`` is the epoch it trains for."""
+    """A worker in its newest rollout: in each it trains once at most, and not after a halt."""
 
     epoch: int = 0
     generating: bool = True
-    training: int | None = None
+    training: bool = False
+    over: bool = False
     alive: bool = True
 
 
@@ -53,18 +54,20 @@ class Net(RuleBasedStateMachine):
 
     def obey(self, command: Command) -> None:
         actor = self.actors[command.worker]
-        if not actor.alive:
+        if not actor.alive or command.epoch != actor.epoch:
             return
-        if isinstance(command, StartTraining) and not actor.generating and actor.training is None and command.epoch == actor.epoch:
-            actor.training = command.epoch
-            self.to_coordinator.append(TrainingStarted(command.epoch, command.worker))
-        elif isinstance(command, HaltTraining) and actor.training == command.epoch:
+        if isinstance(command, HaltTraining):
             self.stop(command.worker)
+        elif not actor.over and not actor.training:
+            assert not actor.generating
+            actor.training = True
+            self.to_coordinator.append(TrainingStarted(command.epoch, command.worker))
 
     def stop(self, worker: int) -> None:
-        epoch, self.actors[worker].training = self.actors[worker].training, None
-        assert epoch is not None
-        self.to_coordinator.append(TrainingStopped(epoch, worker))
+        """Told again, it says again that it has stopped."""
+        actor = self.actors[worker]
+        actor.training, actor.over = False, True
+        self.to_coordinator.append(TrainingStopped(actor.epoch, worker))
 
     @rule(worker=st.integers(0, WORKERS - 1), seconds=st.floats(0, 5))
     def finish(self, worker: int, seconds: float) -> None:
@@ -80,14 +83,14 @@ class Net(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, WORKERS - 1))
     def run_out_of_data(self, worker: int) -> None:
-        if self.actors[worker].alive and self.actors[worker].training is not None:
+        if self.actors[worker].training:
             self.stop(worker)
 
     @rule(worker=st.integers(0, WORKERS - 1))
     def crash(self, worker: int) -> None:
         actor = self.actors[worker]
         if actor.alive:
-            actor.alive, actor.training = False, None
+            actor.alive, actor.training = False, False
             self.to_coordinator.append(WorkerLost(actor.epoch, worker))
 
     @precondition(lambda self: self.to_coordinator)
@@ -118,13 +121,14 @@ class Net(RuleBasedStateMachine):
         light = [event for event in self.to_coordinator if not isinstance(event, WorkerDone | WorkerLost)]
         self.to_coordinator.remove(data.draw(st.sampled_from(light)))
 
-    @precondition(lambda self: self.state.complete)
+    @precondition(lambda self: self.state.complete and not self.state.training)
     @rule()
     def next_rollout(self) -> None:
-        """Dead workers are replaced. Messages of before are still under way; whoever trains takes note only when it stops."""
+        """Dead workers are replaced; messages of before are still under way."""
+        self.now += 1.0
         epoch = self.state.epoch + 1
         self.hear(RolloutStarted(epoch, tuple(range(WORKERS))))
-        self.actors = [Actor(epoch, training=actor.training if actor.alive else None) for actor in self.actors]
+        self.actors = [Actor(epoch) for _ in range(WORKERS)]
 
     @invariant()
     def nobody_that_generates_is_taken_for_idle(self) -> None:
@@ -137,24 +141,24 @@ class Net(RuleBasedStateMachine):
         assert all(span.worker in range(WORKERS) and span.start < span.end for span in self.state.spans)
 
     def teardown(self) -> None:
-        """From any state: once all are done and the net delivers, the rollout completes and nobody trains on."""
+        """From any state: once all are done and the net delivers, the rollout completes, and nobody trains on."""
         if not hasattr(self, "state"):
             return
         for worker in range(WORKERS):
             self.finish(worker, 1.0)
+        self.settle()
+        assert self.state.complete
+        self.to_workers += reminders(self.state)
+        self.settle()
+        assert reminders(self.state) == []
+        assert not any(actor.training for actor in self.actors)
+
+    def settle(self) -> None:
         while self.to_coordinator or self.to_workers:
             while self.to_coordinator:
                 self.hear(self.to_coordinator.pop(0))
             while self.to_workers:
                 self.obey(self.to_workers.pop(0))
-        assert self.state.complete
-        assert self.state.doubtful == ()
-        still = {number for number, actor in enumerate(self.actors) if actor.training == self.state.epoch}
-        assert still <= self.unheard(), "only whose start or halt was lost"
-
-    def unheard(self) -> set[int]:
-        """Workers that the coordinator believes to be told, or to have stopped."""
-        return {number for number in self.state.training} | (set(range(WORKERS)) - set(self.state.workers))
 
 
 Net.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
