@@ -59,7 +59,7 @@ class WorkerGroup:
         self._versions = DrafterVersions(self._all)
         self._history = History()
         self._set_up = 0.0
-        self.facts: dict[str, str] = self._all("facts")[0]
+        self.facts: dict[str, str] = ray.get([actor.facts.remote() for actor in self._actors])[0]
 
     def rollout(
         self, step: int, requests: Sequence[Request], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]

@@ -178,8 +178,9 @@ class SpotTrainer:
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.drafter.state_dict().items()}
 
     def reset(self, weights: dict[str, Tensor]) -> None:
-        """Starts over from ``weights``, with optimizers that have seen nothing."""
+        """Starts over from ``weights``: the optimizers have seen nothing, and no response was trained on."""
         self.drafter.load_state_dict(weights)
+        self._uses.clear()
         for optimizer in self._optimizers:
             optimizer.zero_grad()
             optimizer.state.clear()
