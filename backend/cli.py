@@ -141,8 +141,14 @@ def warmstart(context: typer.Context) -> None:
     _run_module("engine.warmstart", context)
 
 
-def _run_module(module: str, context: typer.Context) -> None:
-    raise typer.Exit(subprocess.run([sys.executable, "-m", module, *context.args], check=False).returncode)
+@app.command(context_settings=dict(PASS_ON))
+def trace(context: typer.Context) -> None:
+    """Write a run's timeline for Perfetto: longtail trace RUN_FOLDER [--out trace.json]."""
+    _run_module("engine", context, "trace")
+
+
+def _run_module(module: str, context: typer.Context, *arguments: str) -> None:
+    raise typer.Exit(subprocess.run([sys.executable, "-m", module, *arguments, *context.args], check=False).returncode)
 
 
 def _find(client: Longtail, prefix: str) -> Run:

@@ -1,4 +1,7 @@
-"""``python -m engine run CONFIG.yaml --out FOLDER [--resume]``: one run without any backend. Exit code 2: a mistake the user can mend."""
+"""``python -m engine run CONFIG.yaml --out FOLDER [--resume]``: one run without any backend.
+
+Exit code 2: a mistake the user can mend; 75: start again with --resume. ``python -m engine trace FOLDER``: its timeline for Perfetto.
+"""
 
 import argparse
 import signal
@@ -9,11 +12,27 @@ from types import FrameType
 from engine.config import load
 from engine.errors import LongtailError
 from engine.events import EventWriter, Log
+from engine.trace import write_trace
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
+    return int(options.command(options))
+
+
+def _trace(options: argparse.Namespace) -> int:
+    out = options.out or options.folder / "trace.json"
+    try:
+        entries = write_trace(options.folder, out)
+    except LongtailError as error:
+        print(f"{error.code} error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"{out}: {entries} entries; open it in ui.perfetto.dev")
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         config = load(options.config)
@@ -25,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         events.write(Log(level="error", message=str(error), code=error.code))
         events.close()
         print(f"{error.code} error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     return 0
 
 
@@ -40,6 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("config", type=Path, help="run configuration (YAML)")
     run.add_argument("--out", type=Path, required=True, help="folder for events, checkpoints and artifacts")
     run.add_argument("--resume", action="store_true", help="go on from the newest checkpoint in --out")
+    run.set_defaults(command=_run)
+    trace = commands.add_parser("trace", help="write the timeline of a run as a Chrome trace")
+    trace.add_argument("folder", type=Path, help="folder of a run, with events.jsonl in it")
+    trace.add_argument("--out", type=Path, help="file to write; trace.json in that folder by default")
+    trace.set_defaults(command=_trace)
     return parser
 
 

@@ -193,6 +193,16 @@ class SpeculationConfig(Section):
         return self
 
 
+class TriggerConfig(Section):
+    """When idle workers train: at every step while that helps, then when one of these asks for it."""
+
+    patience: int = Field(8, ge=1, description="Sessions in a row that gain less than least_gain until steps are skipped")
+    least_gain: float = Field(0.002, ge=0, le=1, description="Rise of held-out agreement that makes a session worth repeating at once")
+    every: int = Field(10, ge=1, description="Train at least every so many steps; 1 trains at every step")
+    acceptance_drop: float = Field(0.05, ge=0, le=1, description="Train when acceptance falls by this share of its best since then")
+    drift: float = Field(0.005, ge=0, description="Train when the target's weights have moved by this share since the last session")
+
+
 class SpotConfig(Section):
     """Training of the drafter on workers that wait for the tail."""
 
@@ -208,6 +218,7 @@ class SpotConfig(Section):
     passes: int = Field(4, ge=1, description="Times that a response is trained on, at most: more would be learned by heart")
     least_tokens: int = Field(16_384, ge=0, description="Tokens to train on at least: older responses make up for small steps")
     buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
+    trigger: TriggerConfig = Field(default_factory=TriggerConfig)
 
 
 class DrafterConfig(Section):

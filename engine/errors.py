@@ -1,10 +1,11 @@
-"""Errors that a user can mend. Their message says what is wrong and what to do; they reach the user without a traceback."""
+"""Errors that reach the user without a traceback: their message says what is wrong and what to do."""
 
 
 class LongtailError(Exception):
     """Base of every error that is the user's to mend."""
 
     code = "error"
+    exit_code = 2
 
 
 class ConfigError(LongtailError):
@@ -29,3 +30,22 @@ class CheckpointError(LongtailError):
     """A checkpoint is missing or does not verify."""
 
     code = "checkpoint"
+
+
+class AttemptError(LongtailError):
+    """This attempt cannot go on, through no fault of the run: another one that resumes from the last checkpoint can."""
+
+    code = "lost"
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h
+
+
+class WorkerLostError(AttemptError):
+    """A worker died: its process was killed, or its machine is gone."""
+
+    code = "worker_lost"
+
+
+class SyncError(AttemptError):
+    """The workers hold different weights after a sync."""
+
+    code = "sync"

@@ -65,7 +65,7 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     rewarded = time.time()
     ordered = [rewards[completion.request.id] for completion in rollout.completions]
     learning = workers.learn(index, _rows(config, rollout, ordered))
-    published = workers.publish(rollout)
+    published = workers.publish(index, rollout)
     step = telemetry.Step(index, began, time.time(), prompts, rollout, ordered, rewarded, learning, published)
     yield from telemetry.events(step, [responses[completion.request.id] for completion in rollout.completions])
 

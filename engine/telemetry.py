@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from statistics import fmean, pstdev
 
-from engine.cluster.group import Learning, Published
+from engine.cluster.group import Learning
 from engine.cluster.tail import Rollout
+from engine.cluster.versions import Published
 from engine.config import RunConfig
 from engine.events import Alarm, AnyEvent, DrafterTrained, RolloutFinished, RunStarted, Sample, Speculation, StepFinished, WorkerSpan
 from engine.tasks.base import Prompt

@@ -24,6 +24,7 @@ from backend.settings import Settings
 
 T = TypeVar("T")
 USER_ERROR = 2
+RESUMABLE = 75
 LOG_TAIL_LINES = 40
 
 logger = logging.getLogger(__name__)
@@ -116,6 +117,8 @@ class Supervisor:
             return Outcome("succeeded", exit_code)
         if exit_code == USER_ERROR and (said := self._ingestor.last_error):
             return Outcome("failed", exit_code, said.message, said.code)
+        if exit_code == RESUMABLE and (said := self._ingestor.last_error):
+            return Outcome("lost", exit_code, said.message, said.code)
         last = (_tail(self._log) or ["it printed nothing"])[-1]
         return Outcome("failed", exit_code, f"the engine broke off with exit code {exit_code}: {last}", "crash")
 

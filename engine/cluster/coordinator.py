@@ -6,6 +6,7 @@ Every message carries the epoch (RL step) of its rollout. Whatever is stale, dou
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 from typing import Literal
 
 Activity = Literal["BUSY", "IDLE", "TRAINING"]
@@ -55,12 +56,21 @@ class TrainingStopped:
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """The worker is predicted to be done in ``seconds``. To be asked for while the worker is in ``State.doubtful``."""
+
+    epoch: int
+    worker: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class WorkerLost:
     epoch: int
     worker: int
 
 
-Event = RolloutStarted | WorkerDone | TrainingStarted | TrainingStopped | WorkerLost
+Event = RolloutStarted | WorkerDone | Forecast | TrainingStarted | TrainingStopped | WorkerLost
 
 TRANSITIONS: Mapping[tuple[Phase, type], Phase] = {
     (Phase.BUSY, WorkerDone): Phase.IDLE,
@@ -102,16 +112,24 @@ class Span:
 
 @dataclass(frozen=True)
 class Worker:
+    """``ends``: when a BUSY worker is predicted to be done; minus infinity where nothing is known."""
+
     phase: Phase
     since: float
+    ends: float = -inf
 
 
 @dataclass(frozen=True)
 class State:
     """One rollout. ``spans`` of a worker follow each other without a gap from the start of the rollout to its end (or the
-    worker's loss); they are all there once ``complete``."""
+    worker's loss); they are all there once ``complete``.
+
+    Idle workers train once there are ``min_idle_workers`` and some worker is predicted to be BUSY for ``least_rest`` seconds more:
+    a shorter tail is not worth setting up the training. 0 needs no prediction.
+    """
 
     min_idle_workers: int = 1
+    least_rest: float = 0.0
     epoch: int = -1
     workers: Mapping[int, Worker] = field(default_factory=dict)
     leader: int | None = None
@@ -122,6 +140,25 @@ class State:
     def training(self) -> tuple[int, ...]:
         """Workers that were told to train and have not said that they stopped."""
         return tuple(number for number, worker in self.workers.items() if worker.phase in (Phase.ORDERED, Phase.TRAINING))
+
+    @property
+    def busy(self) -> tuple[int, ...]:
+        return tuple(number for number, worker in self.workers.items() if worker.phase is Phase.BUSY)
+
+    @property
+    def enough_idle(self) -> bool:
+        return len(self.workers) - len(self.busy) >= self.min_idle_workers
+
+    @property
+    def doubtful(self) -> tuple[int, ...]:
+        """BUSY workers whose forecasts decide whether those that wait shall train; none if nobody waits for that."""
+        waiting = any(worker.phase is Phase.IDLE for worker in self.workers.values())
+        return self.busy if waiting and self.enough_idle and not self.complete else ()
+
+    def worth_it(self, now: float) -> bool:
+        """Whether the rest of the tail, as far as it is predicted, is worth the set-up."""
+        ends = max((self.workers[number].ends for number in self.busy), default=-inf)
+        return self.least_rest <= 0 or ends - now >= self.least_rest
 
 
 def advance(state: State, event: Event, now: float) -> tuple[State, list[Command]]:
@@ -135,6 +172,8 @@ def advance(state: State, event: Event, now: float) -> tuple[State, list[Command
         return state, []
     if isinstance(event, WorkerLost):
         return _settle(_lost(state, event.worker, now), now)
+    if isinstance(event, Forecast):
+        return _settle(_forecast(state, event, now), now)
     phase = TRANSITIONS.get((worker.phase, type(event)))
     if phase is None:
         return state, []
@@ -144,10 +183,15 @@ def advance(state: State, event: Event, now: float) -> tuple[State, list[Command
     return _settle(state, now)
 
 
+def reminders(state: State) -> list[Command]:
+    """What to send again after a while without news: the halts of those who have not said yet that they stopped."""
+    return [HaltTraining(worker, state.epoch) for worker in state.training] if state.complete else []
+
+
 def _started(state: State, event: RolloutStarted, now: float) -> tuple[State, list[Command]]:
     halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
     workers = {worker: Worker(Phase.BUSY, now) for worker in event.workers}
-    fresh = State(state.min_idle_workers, event.epoch, workers, complete=False)
+    fresh = State(state.min_idle_workers, state.least_rest, event.epoch, workers, complete=False)
     settled, commands = _settle(fresh, now)
     return settled, halts + commands
 
@@ -158,18 +202,15 @@ def _halt_stale(event: Event) -> list[Command]:
 
 
 def _settle(state: State, now: float) -> tuple[State, list[Command]]:
-    """Completes the rollout if no worker is BUSY, else promotes workers if enough of them wait."""
+    """Completes the rollout if no worker is BUSY, else promotes those who wait if they are enough and it is worth it."""
     if state.complete:
         return state, []
-    busy = sum(worker.phase is Phase.BUSY for worker in state.workers.values())
-    if not busy:
+    if not state.busy:
         halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
         for number in state.workers:
             state = _closed(state, number, now)
         return replace(state, complete=True), halts
-    if len(state.workers) - busy < state.min_idle_workers:
-        return state, []
-    return _promoted(state, now)
+    return _promoted(state, now) if state.enough_idle and state.worth_it(now) else (state, [])
 
 
 def _promoted(state: State, now: float) -> tuple[State, list[Command]]:
@@ -193,6 +234,14 @@ def _moved(state: State, number: int, phase: Phase, now: float) -> State:
     workers = {**state.workers, number: replace(worker, phase=phase)}
     leader = None if phase is Phase.STOPPED and state.leader == number else state.leader
     return replace(state, workers=workers, leader=leader)
+
+
+def _forecast(state: State, event: Forecast, now: float) -> State:
+    """Of a BUSY worker only: what the others were to bring is known."""
+    worker = state.workers[event.worker]
+    if worker.phase is not Phase.BUSY:
+        return state
+    return replace(state, workers={**state.workers, event.worker: replace(worker, ends=now + event.seconds)})
 
 
 def _lost(state: State, number: int, now: float) -> State:

@@ -1,21 +1,27 @@
 """All workers of a run as Ray actors, and what the training loop asks of them."""
 
+import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from engine.cluster.ray_session import ray_session
+from engine.cluster.coordinator import State
+from engine.cluster.ray_session import lost, ray_session
 from engine.cluster.tail import Rollout, Tail
+from engine.cluster.trigger import History, decide, moved, rolled_out, trained
+from engine.cluster.versions import DrafterVersions, Published, same
 from engine.config import RunConfig
 from engine.drafter.export import Card
-from engine.drafter.trainer import TrainingReport, merge
+from engine.errors import SyncError
 from engine.policy.batch import Row, balance
 from engine.rollout.base import Completion, Request, Sampling
+
+TRIGGER = "trigger.json"
+WORTH = 2.0
+"""Set-ups that a tail must be predicted to last for: then at least half of it is spent on training."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +31,6 @@ class Learning:
     metrics: dict[str, float]
     inference_seconds: float
     update_seconds: float
-
-
-@dataclass(frozen=True)
-class Published:
-    """What became of the drafter that was trained in a rollout's tail; ``version`` is the one that all engines hold now."""
-
-    version: int
-    accepted: bool
-    reason: str
-    report: TrainingReport
 
 
 @contextmanager
@@ -54,20 +50,28 @@ class WorkerGroup:
 
         ray: Any = untyped_ray
         self._config = config
-        self._get = ray.get
+        self._ray = ray
+        self._spot = config.drafter.spot
         actor = ray.remote(concurrency_groups={"control": 1})(Worker)
         gpus = 1 if config.cluster.device != "cpu" and ray.cluster_resources().get("GPU") else 0
         options = actor.options(num_cpus=config.cluster.threads_per_worker, num_gpus=gpus)
         self._actors = [options.remote(rank, config, rendezvous, checkpoints) for rank in range(config.cluster.workers)]
-        self._drafter_version = 0
-        self.facts: dict[str, str] = self._all("facts")[0]
+        self._versions = DrafterVersions(self._all)
+        self._history = History()
+        self._set_up = 0.0
+        self.facts: dict[str, str] = ray.get([actor.facts.remote() for actor in self._actors])[0]
 
     def rollout(
         self, step: int, requests: Sequence[Request], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]
     ) -> Rollout:
         """Generates all responses, each group on one worker; ``on_share`` sees a worker's when they are done. Idle workers train."""
-        tail = Tail(step, self._actors, self._idle_workers_to_train())
-        return tail.run(self._shares(requests), sampling, on_share)
+        rollout = Tail(step, self._actors, self._conditions(step)).run(self._shares(requests), sampling, on_share)
+        statistics = rollout.statistics
+        drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
+        self._history = rolled_out(self._history, drafted, accepted)
+        halved = self._set_up / 2  # else one slow set-up could keep all later tails from being used
+        self._set_up = max((session.set_up for session in rollout.sessions.values()), default=halved)
+        return rollout
 
     def learn(self, step: int, rows: Sequence[Row]) -> Learning:
         """Inference, policy update, and the new weights into every engine. RuntimeError if the workers' weights come apart."""
@@ -75,34 +79,30 @@ class WorkerGroup:
         calls = [actor.learn.remote([rows[index] for index in part], step) for actor, part in zip(self._actors, parts, strict=True)]
         shares = self._get(calls)
         if len({share.checksum for share in shares}) > 1:
-            raise RuntimeError(f"step {step}: the workers hold different policy weights after the update")
+            raise SyncError(f"step {step}: the workers hold different policy weights after the update; resume from the last checkpoint")
+        same([share.holding for share in shares])
+        self._history = moved(self._history, shares[0].drift)
         slowest = max(shares, key=lambda share: share.inference_seconds + share.update_seconds)
         return Learning(shares[0].metrics, slowest.inference_seconds, slowest.update_seconds)
 
-    def publish(self, rollout: Rollout) -> Published | None:
-        """Loads what was trained in the tail into every engine if it is better on held-out responses; None if nothing was trained."""
-        reports = {worker: report for worker, report in rollout.reports.items() if report.microsteps}
-        if not reports:
-            return None
-        report = _total(list(reports.values()))
-        accepted = report.held_out_after > report.held_out_before
-        weights: dict[str, Tensor] | None = None
-        if accepted:
-            self._drafter_version += 1
-            trained = self._get([self._actors[worker].drafter_weights.remote() for worker in reports])
-            weights = merge([(one, report.microsteps) for one, report in zip(trained, reports.values(), strict=True)])
-        self._all("publish", weights, self._drafter_version)
-        reason = f"held-out agreement {report.held_out_before:.3f} -> {report.held_out_after:.3f}"
-        return Published(self._drafter_version, accepted, reason, report)
+    def publish(self, step: int, rollout: Rollout) -> Published | None:
+        """Settles which drafter all engines hold after ``step``; None if nothing was trained in its tail. See DrafterVersions."""
+        published = self._versions.publish(rollout.sessions, rollout.statistics)
+        if published:
+            gain = published.report.held_out_after - published.report.held_out_before
+            self._history = trained(self._history, step, gain, self._spot.trigger)
+        return published
 
     def save(self, folder: Path) -> None:
-        """Writes every worker's part of the resume unit into ``folder``."""
+        """Writes every worker's part of the resume unit, and what decides when to train, into ``folder``."""
         folder.mkdir()
         self._all("save", folder.absolute())
+        (folder / TRIGGER).write_text(json.dumps(asdict(self._history)), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
         """Every worker goes on from its part of ``folder``."""
-        self._drafter_version = max(self._all("load", folder.absolute()))
+        self._versions.resumed(max(self._all("load", folder.absolute())))
+        self._history = History(**json.loads((folder / TRIGGER).read_text(encoding="utf-8")))
 
     def export(self, folder: Path, card: Card) -> list[Path]:
         """Writes the policy, and the drafter if there is one, as folders into ``folder``; returns those."""
@@ -114,27 +114,22 @@ class WorkerGroup:
         algorithm = self._config.algorithm
         return len(row.tokens) * (algorithm.needs_inference + 3 * row.teaches(algorithm.kl_coefficient > 0))
 
-    def _all(self, method: str, *arguments: Any) -> list[Any]:
-        results: list[Any] = self._get([getattr(actor, method).remote(*arguments) for actor in self._actors])
+    def _all(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]:
+        chosen = range(len(self._actors)) if workers is None else workers
+        results: list[Any] = self._get([getattr(self._actors[worker], method).remote(*arguments) for worker in chosen])
         return results
 
-    def _idle_workers_to_train(self) -> int:
-        """More than there are if nobody shall train."""
-        spot = self._config.drafter.spot
-        return spot.min_idle_workers if self._config.speculation.enabled and spot.enabled else len(self._actors) + 1
+    def _get(self, references: Any) -> Any:
+        with lost("outside a rollout"):
+            return self._ray.get(references)
+
+    def _conditions(self, step: int) -> State:
+        """When idle workers train in ``step``: more of them than there are if nobody shall."""
+        nobody = len(self._actors) + 1
+        wanted = self._config.speculation.enabled and self._spot.enabled and decide(self._history, step, self._spot.trigger).train
+        return State(self._spot.min_idle_workers if wanted else nobody, WORTH * self._set_up)
 
     def _shares(self, requests: Sequence[Request]) -> list[list[Request]]:
         groups = sorted({request.group for request in requests})
         owner = {group: index % len(self._actors) for index, group in enumerate(groups)}
         return [[request for request in requests if owner[request.group] == rank] for rank in range(len(self._actors))]
-
-
-def _total(reports: Sequence[TrainingReport]) -> TrainingReport:
-    """Sums of steps and tokens; means, weighted by micro-steps, of the rest."""
-    steps = sum(report.microsteps for report in reports)
-
-    def mean(field: str) -> float:
-        return float(sum(getattr(report, field) * report.microsteps for report in reports) / steps)
-
-    tokens = sum(report.tokens for report in reports)
-    return TrainingReport(steps, tokens, mean("loss"), mean("held_out_before"), mean("held_out_after"), mean("mix_distance"))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.config import ClusterConfig
+from engine.errors import WorkerLostError
 
 PREFIX = "longtail-ray-"
 OBJECT_STORE_BYTES = 512 * 2**20
@@ -40,6 +41,18 @@ def ray_session(cluster: ClusterConfig) -> Iterator[None]:
         ray.shutdown()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def lost(where: str) -> Iterator[None]:
+    """Whatever tells inside the block that a worker is gone becomes a WorkerLostError."""
+    from ray.exceptions import OutOfMemoryError, RayActorError, WorkerCrashedError
+
+    try:
+        yield
+    except (RayActorError, WorkerCrashedError, OutOfMemoryError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise WorkerLostError(f"a worker died {where}; resume from the last checkpoint ({reason})") from None
 
 
 def _isolate() -> None:

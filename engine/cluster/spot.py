@@ -1,8 +1,10 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,17 @@ from engine.rollout.base import Completion
 Weights = dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Trained:
+    """Training in one tail. ``set_up``: seconds until its first micro-step was done; a shorter tail brings nothing."""
+
+    report: TrainingReport
+    set_up: float
+
+
 class Spot:
-    """``published`` are the weights that every engine holds: each session starts from them."""
+    """``published`` are the weights that every engine holds: each session starts from them. ``good`` are those of the last version
+    that drafted well in a rollout, to roll back to."""
 
     def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int, checkpoints: Path | None = None) -> None:
         """``checkpoints``: the run's folder for them, where sessions leave snapshots on their way; None for no snapshots."""
@@ -40,6 +51,7 @@ class Spot:
         self._checkpoints = DrafterCheckpoints(self._snapshots) if self._snapshots else None
         self._interval = max(1, config.checkpoint.drafter_every_microsteps // 2)  # the other half may pass while one is written
         self._unfinished: Snapshot | None = None
+        self.good = self.published
         self.follow()
 
     def follow(self) -> None:
@@ -53,21 +65,46 @@ class Spot:
             request = completion.request
             self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
 
-    def train(self, should_stop: Callable[[], bool], session: Session) -> TrainingReport | None:
-        """A session, which goes on where a killed run's left off; None if there is nothing to train on yet."""
+    def train(self, should_stop: Callable[[], bool], session: Session) -> Trained | None:
+        """A session, which goes on where a killed run's left off; None if there is nothing to train on yet. An error undoes it;
+        FloatingPointError if the loss is not finite."""
         if not self._trainer.has_data:
             return None
         unfinished, self._unfinished = self._unfinished, None
         resumed = unfinished if unfinished and unfinished.session.continues(session) else None
         done = count(resumed.session.microsteps + 1 if resumed else 1)
+        began, first_done = time.perf_counter(), 0.0
 
         def stop() -> bool:
-            microsteps = next(done)
-            if self._checkpoints and microsteps % self._interval == 0:
-                self._checkpoints.put(Snapshot(replace(session, microsteps=microsteps), self._trainer.state_dict()))
+            nonlocal first_done
+            first_done = first_done or time.perf_counter()
+            self._snapshot(replace(session, microsteps=next(done)))
             return should_stop()
 
-        return self._trainer.train(stop, resumed.state if resumed else None)
+        try:
+            report = self._trainer.train(stop, resumed.state if resumed else None)
+            if not isfinite(report.loss):
+                raise FloatingPointError(f"the drafter's loss is {report.loss}")
+        except Exception:
+            self._trainer.reset(self.published)
+            raise
+        return Trained(report, first_done - began)
+
+    def _snapshot(self, session: Session) -> None:
+        if self._checkpoints and session.microsteps % self._interval == 0:
+            self._checkpoints.put(Snapshot(session, self._trainer.state_dict()))
+
+    def judge(self, candidate: Weights | None) -> tuple[float, float]:
+        """Held-out agreement of the published weights and of ``candidate`` (the good ones if None), under the target as it is now.
+
+        The trainer is left with the published weights.
+        """
+        after = self._agreement(self.good if candidate is None else candidate)
+        return self._agreement(self.published), after
+
+    def _agreement(self, weights: Weights) -> float:
+        self._trainer.drafter.load_state_dict(weights)
+        return self._trainer.evaluate().agreement
 
     def weights(self) -> Weights:
         """What the last session made of the published weights."""
@@ -78,6 +115,11 @@ class Spot:
         self.published = dict(weights) if weights is not None else self.published
         self._trainer.drafter.load_state_dict(self.published)
 
+    def roll_back(self) -> None:
+        """Publishes the good weights again. What the optimizer learnt from the bad ones is forgotten."""
+        self.published = self.good
+        self._trainer.reset(self.good)
+
     def save(self, path: Path) -> None:
         """Writes buffer and trainer beside each other, under names that start with ``path``'s."""
         self._buffer.save(path.with_suffix(".buffer.safetensors"))
@@ -87,5 +129,5 @@ class Spot:
         """Goes on from what ``save`` wrote; the next session also from its own newest snapshot, if it fits."""
         self._buffer.restore(path.with_suffix(".buffer.safetensors"))
         self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
-        self.published = self._trainer.weights()
+        self.published = self.good = self._trainer.weights()
         self._unfinished = newest(self._snapshots) if self._snapshots else None

@@ -1,25 +1,38 @@
-"""One rollout over all workers: the coordinator's Ray shell. Workers that are done train the drafter until the last one is done."""
+"""One rollout over all workers: the coordinator's Ray shell. Workers that are done train the drafter until the last one is done.
+
+The coordinator is called where replies arrive, in the training loop's process: an actor of its own would add a hop to each reply.
+Whatever takes long there (scoring responses) runs in a thread beside it.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from engine.cluster import coordinator
-from engine.cluster.coordinator import Command, Span, StartTraining
-from engine.drafter.trainer import TrainingReport
+from engine.cluster.coordinator import Command, Span, StartTraining, State
+from engine.cluster.ray_session import lost
+from engine.cluster.spot import Trained
 from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
+
+ASK_EVERY = 0.1
+"""Seconds between forecasts, while workers wait for one that makes training worth it."""
+REMIND_EVERY = 1.0
+"""Seconds after which those who train though the rollout is complete are told again to stop."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """Completions in the order of the requests. ``reports``: the drafter training in the tail, by worker."""
+    """Completions in the order of the requests. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
+    worker was done; ``stopped``: when nobody trained any more."""
 
     completions: list[Completion]
     statistics: RolloutStatistics
     spans: tuple[Span, ...]
-    reports: Mapping[int, TrainingReport]
+    sessions: Mapping[int, Trained]
     ended: float
+    stopped: float
 
     def seconds(self, *activities: str) -> float:
         """Worker seconds spent in any of ``activities``."""
@@ -27,44 +40,101 @@ class Rollout:
 
 
 class Tail:
-    """Runs one rollout of RL step ``step``; a worker trains once ``min_idle_workers`` wait."""
+    """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``."""
 
-    def __init__(self, step: int, actors: Sequence[Any], min_idle_workers: int) -> None:
+    def __init__(self, step: int, actors: Sequence[Any], state: State) -> None:
         self._step = step
         self._actors = actors
-        self._state = coordinator.State(min_idle_workers=min_idle_workers)
+        self._state = state
         self._generating: dict[Any, int] = {}
         self._training: dict[Any, int] = {}
-        self._reports: dict[int, TrainingReport] = {}
+        self._asked: dict[Any, int] = {}
+        self._told = 0.0
+        self._sessions: dict[int, Trained] = {}
+        self._completions: list[Completion] = []
+        self._statistics = RolloutStatistics()
+        self._ended = 0.0
 
     def run(self, shares: Sequence[Sequence[Request]], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]) -> Rollout:
-        """Generates ``shares``, one a worker; returns once all are done and nobody trains any more."""
+        """Generates ``shares``, one a worker; returns once all are done and nobody trains any more. ``on_share`` runs in a thread.
+
+        A training that fails costs the rollout nothing: an alarm tells of it. WorkerLostError if a worker dies: the update needs all
+        of them, so that the step could not go on without it.
+        """
+        self._post(coordinator.RolloutStarted(self._step, tuple(range(len(self._actors)))))
+        for worker, (actor, share) in enumerate(zip(self._actors, shares, strict=True)):
+            self._generating[actor.rollout.remote(self._step, share, sampling)] = worker
+        with ThreadPoolExecutor(1) as scorer:
+            scored: list[Future[None]] = []
+            while self._generating or self._training:
+                completions = self._next()
+                if completions:
+                    scored.append(scorer.submit(on_share, completions))
+            stopped = time.time()
+            for future in scored:
+                future.result()
+        self._completions.sort(key=lambda completion: completion.request.id)
+        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, self._ended, stopped)
+
+    def _next(self) -> Sequence[Completion]:
+        """Waits for one reply and passes it on, or repeats what was left unanswered; the completions, if it is a share's."""
         import ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
-        workers = tuple(range(len(self._actors)))
-        self._post(coordinator.RolloutStarted(self._step, workers))
-        self._generating = {self._actors[worker].rollout.remote(self._step, shares[worker], sampling): worker for worker in workers}
-        completions: list[Completion] = []
-        statistics = RolloutStatistics()
-        ended = time.time()
-        while self._generating or self._training:
-            reference = ray.wait([*self._generating, *self._training], num_returns=1)[0][0]
+        self._remind()
+        quiet = ASK_EVERY if self._state.doubtful else REMIND_EVERY if self._state.complete else None
+        ready, _ = ray.wait([*self._generating, *self._training, *self._asked], num_returns=1, timeout=quiet)
+        for reference in ready:
+            if reference in self._generating:
+                return self._finished(self._generating.pop(reference), reference)
             if reference in self._training:
-                self._trained(self._training.pop(reference), ray.get(reference))
-                continue
-            share = ray.get(reference)
-            self._post(coordinator.WorkerDone(self._step, self._generating.pop(reference)))
-            ended = time.time()
-            statistics.add(share.statistics)
-            completions.extend(share.completions)
-            on_share(share.completions)
-        completions.sort(key=lambda completion: completion.request.id)
-        return Rollout(completions, statistics, self._state.spans, self._reports, ended)
+                self._trained(self._training.pop(reference), reference)
+            else:
+                self._forecast(self._asked.pop(reference), reference)
+        return ()
 
-    def _trained(self, worker: int, report: TrainingReport | None) -> None:
-        if report is not None:
-            self._reports[worker] = report
+    def _finished(self, worker: int, reference: Any) -> Sequence[Completion]:
+        share = self._get(worker, reference)
+        self._post(coordinator.WorkerDone(self._step, worker))
+        self._ended = time.time()
+        self._statistics.add(share.statistics)
+        self._completions.extend(share.completions)
+        completions: Sequence[Completion] = share.completions
+        return completions
+
+    def _trained(self, worker: int, reference: Any) -> None:
+        from ray.exceptions import RayTaskError
+
+        try:
+            session = self._get(worker, reference)
+            if session is not None:
+                self._sessions[worker] = session
+        except RayTaskError as error:
+            message = f"worker {worker} failed to train the drafter, which stays as it was: {error.cause!r}"
+            self._statistics.alarms.append(("drafter_training_failed", message))
         self._post(coordinator.TrainingStopped(self._step, worker))
+
+    def _forecast(self, worker: int, reference: Any) -> None:
+        seconds = self._get(worker, reference)
+        if seconds is not None:
+            self._post(coordinator.Forecast(self._step, worker, seconds))
+
+    def _get(self, worker: int, reference: Any) -> Any:
+        import ray
+
+        with lost(f"in the rollout of step {self._step}: worker {worker}"):
+            return ray.get(reference)
+
+    def _remind(self) -> None:
+        """Asks for forecasts that training waits for, and repeats halts, each after a while."""
+        now = time.monotonic()
+        if self._state.doubtful and now >= self._told + ASK_EVERY:
+            for worker in set(self._state.doubtful) - set(self._asked.values()):
+                self._asked[_control(self._actors[worker].forecast).remote()] = worker
+            self._told = now
+        if self._state.complete and now >= self._told + REMIND_EVERY:
+            for command in coordinator.reminders(self._state):
+                self._carry_out(command)
+            self._told = now
 
     def _post(self, event: coordinator.Event) -> None:
         self._state, commands = coordinator.advance(self._state, event, time.time())
@@ -74,7 +144,12 @@ class Tail:
     def _carry_out(self, command: Command) -> None:
         actor = self._actors[command.worker]
         if isinstance(command, StartTraining):
-            self._training[actor.train_drafter.remote()] = command.worker
+            self._training[actor.train_drafter.remote(command.epoch)] = command.worker
             self._post(coordinator.TrainingStarted(command.epoch, command.worker))
         else:
-            actor.halt.options(concurrency_group="control").remote()
+            _control(actor.halt).remote(command.epoch)
+
+
+def _control(method: Any) -> Any:
+    """``method`` beside what the actor does, not after it."""
+    return method.options(concurrency_group="control")

@@ -11,16 +11,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from engine.cluster.spot import Spot
+from engine.cluster.drift import drift, sketch
+from engine.cluster.forecast import Forecaster
+from engine.cluster.spot import Spot, Trained
 from engine.config import RunConfig
 from engine.drafter.checkpoint import Session
 from engine.drafter.export import Card, write_drafter_folder
-from engine.drafter.trainer import TrainingReport
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
 from engine.policy.batch import Row
 from engine.policy.learner import Learner
-from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
+from engine.rollout.base import Completion, Holding, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
 
 
@@ -35,13 +36,16 @@ class RolloutShare:
 
 @dataclass(frozen=True)
 class LearnShare:
-    """The training metrics (global, so equal on every worker), this worker's seconds, and the checksum of its weights."""
+    """The training metrics (global, so equal on every worker), this worker's seconds, the checksum of the policy's weights, what the
+    engine holds after the sync, and how far the target has moved since the drafter was last trained (see ``drift``)."""
 
     metrics: dict[str, float]
     inference_seconds: float
     update_seconds: float
     sync_seconds: float
     checksum: str
+    holding: Holding
+    drift: float
 
 
 class Worker:
@@ -84,7 +88,11 @@ class Worker:
             decode=lambda tokens: str(self._tokenizer.decode(tokens)),
         )
         self._target_version = self._drafter_version = 0
+        self._max_batch = config.rollout.max_batch
+        self._step = -1
         self._halt = threading.Event()
+        self._forecaster = Forecaster(time.monotonic(), self._max_batch)
+        self._sketch = sketch(self.learner.weights())
 
     def facts(self) -> dict[str, str]:
         """Parameters and device of the policy."""
@@ -94,20 +102,28 @@ class Worker:
 
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
         """Generates this worker's share of ``step``."""
+        self._step = step
         self._halt.clear()
+        self._forecaster = Forecaster(time.monotonic(), self._max_batch)
         completions = self.engine.generate(requests, sampling)
         if self.spot and (features := self.engine.take_features()):
             self.spot.remember(step, completions, features)
         return RolloutShare(completions, self.engine.take_statistics(), time.time())
 
-    def train_drafter(self) -> TrainingReport | None:
-        """Trains the drafter until ``halt``; None if there is nothing to train on yet."""
-        session = Session(self._target_version, self._drafter_version)
-        return self.spot.train(self._halt.is_set, session) if self.spot else None
+    def forecast(self) -> float | None:
+        """Seconds until the share is done, as predicted; None if nothing can be said yet. Called from another thread."""
+        return self._forecaster.seconds(self.engine.progress(time.monotonic()))
 
-    def halt(self) -> None:
-        """Ends ``train_drafter`` after its current micro-step. Called from another thread."""
-        self._halt.set()
+    def train_drafter(self, step: int) -> Trained | None:
+        """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or it is too late."""
+        if not self.spot or step != self._step or self._halt.is_set():
+            return None
+        return self.spot.train(self._halt.is_set, Session(self._target_version, self._drafter_version))
+
+    def halt(self, step: int) -> None:
+        """Ends ``train_drafter`` of ``step`` after its current micro-step. Called from another thread."""
+        if step == self._step:
+            self._halt.set()
 
     def learn(self, rows: Sequence[Row], step: int) -> LearnShare:
         """Inference, policy update with all other workers, and new weights into the rollout engine."""
@@ -120,7 +136,15 @@ class Worker:
         if self.spot:
             self.spot.follow()
         synced_at = time.perf_counter()
-        return LearnShare(metrics, inferred_at - began, updated_at - inferred_at, synced_at - updated_at, self.learner.checksum())
+        return LearnShare(
+            metrics,
+            inferred_at - began,
+            updated_at - inferred_at,
+            synced_at - updated_at,
+            self.learner.checksum(),
+            self.engine.holding(),
+            drift(self._sketch, sketch(self.learner.weights())),
+        )
 
     def save(self, folder: Path) -> None:
         """Writes this worker's part of the resume unit; the policy, equal everywhere, is rank 0's to write."""
@@ -159,11 +183,30 @@ class Worker:
         """The spot trainer's current weights."""
         return self._require_spot().weights()
 
-    def publish(self, weights: Mapping[str, Tensor] | None, version: int) -> None:
-        """Takes ``weights`` as the drafter of ``version``, in engine and trainer; None undoes what was trained since the last version."""
-        self._require_spot().adopt(weights)
+    def judge(self, candidate: dict[str, Tensor] | None) -> tuple[float, float]:
+        """Held-out agreement of the published drafter and of ``candidate``, by default the last good one."""
+        return self._require_spot().judge(candidate)
+
+    def publish(self, weights: Mapping[str, Tensor] | None, version: int, proven: bool) -> Holding:
+        """Takes ``weights`` as the drafter of ``version``, in engine and trainer; None undoes what was trained since the last version.
+
+        ``proven``: the version held until now drafted well, so that it is the one to roll back to. Returns what the engine holds now.
+        """
+        spot = self._require_spot()
+        if proven:
+            spot.good = spot.published
+        spot.adopt(weights)
         if weights is not None:
             self._load_drafter(weights, version)
+        self._sketch = sketch(self.learner.weights())
+        return self.engine.holding()
+
+    def roll_back(self, version: int) -> Holding:
+        """Takes the last good drafter again, as ``version``; returns what the engine holds now."""
+        spot = self._require_spot()
+        spot.roll_back()
+        self._load_drafter(spot.published, version)
+        return self.engine.holding()
 
     def _load_target(self, version: int) -> None:
         self.engine.load_target(self.learner.weights(), version)

@@ -185,6 +185,14 @@ class SpotTrainer:
         weights: dict[str, Tensor] = host_copy(dict(self.drafter.state_dict()))
         return weights
 
+    def reset(self, weights: dict[str, Tensor]) -> None:
+        """Starts over from ``weights``: the optimizers have seen nothing, and no response was trained on."""
+        self.drafter.load_state_dict(weights)
+        self._uses.clear()
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
+            optimizer.state.clear()
+
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs, copied to the host: drafter, optimizer and the order of the data; the buffer saves itself."""
         return {

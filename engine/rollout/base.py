@@ -81,6 +81,26 @@ def _sums(left: Sequence[int], right: Sequence[int]) -> list[int]:
     return [a + b for a, b in zip_longest(left, right, fillvalue=0)]
 
 
+@dataclass(frozen=True)
+class Progress:
+    """A generation at ``time`` (seconds of any clock): tokens ``generated`` of each running request, and the tokens that each unfinished
+    request, running or waiting, is predicted to need."""
+
+    time: float
+    generated: Mapping[int, int]
+    remaining: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The weights that an engine decodes with: versions and checksums, of target and drafter ("" if there is no drafter)."""
+
+    target_version: int
+    drafter_version: int
+    target: str
+    drafter: str
+
+
 class RolloutEngine(Protocol):
     """Generates responses of exactly the target's law, whatever the drafter and the strategy."""
 
@@ -96,6 +116,10 @@ class RolloutEngine(Protocol):
 
     def load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Replaces the drafter's trainable weights; embedding and head stay the target's own."""
+        ...
+
+    def holding(self) -> Holding:
+        """What it decodes with, by the weights as they are now. Between generations only."""
         ...
 
     def take_features(self) -> dict[int, Tensor]:

@@ -87,6 +87,10 @@ class Speculator:
         self._forget(request.id)
         self._lengths.finished(request.group, request.generated)
 
+    def remaining(self, request: Running) -> float:
+        """Tokens that the request is predicted to need still."""
+        return self._lengths.remaining(request.group, request.generated, self._limit)
+
     def loaded(self, what: Literal["target", "drafter"], version: int) -> None:
         """New weights."""
         self._versions[what] = version

@@ -94,12 +94,16 @@ def test_a_run_tells_everything_about_each_step(tlt: Path) -> None:
 
 
 def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
+    """They add up to its wall time within one per cent."""
     spans: dict[tuple[int, int], list[WorkerSpan]] = defaultdict(list)
-    for event in read(tlt / "events.jsonl"):
+    events = list(read(tlt / "events.jsonl"))
+    for event in events:
         if isinstance(event, WorkerSpan):
             spans[event.step, event.worker].append(event)
+    seconds = {event.step: event.seconds for event in steps(events)}
     assert set(spans) == {(step, worker) for step in range(3) for worker in range(2)}
-    for found in spans.values():
+    for (step, _), found in spans.items():
+        assert sum(span.end - span.start for span in found) == pytest.approx(seconds[step], rel=0.01)
         assert found[0].state == "BUSY"
         assert found[-1].state == "UPDATE"
         assert all(before.end == pytest.approx(after.start, abs=0.02) for before, after in pairwise(found))

@@ -19,7 +19,7 @@ def completion(index: int) -> Completion:
 
 def events(statistics: RolloutStatistics, published: Published | None = None) -> list[AnyEvent]:
     """Of step 7: one prompt with two responses, one worker."""
-    rollout = Rollout([completion(0), completion(1)], statistics, (Span(0, "BUSY", 10.0, 12.0),), {}, 12.0)
+    rollout = Rollout([completion(0), completion(1)], statistics, (Span(0, "BUSY", 10.0, 12.0),), {}, 12.0, 12.0)
     learning = Learning({"loss": 0.5}, 0.5, 0.5)
     step = telemetry.Step(7, 10.0, 14.0, [Prompt("2 3 -> 5 =", (1,), None)], rollout, [1.0, 0.0], 12.5, learning, published)
     return list(telemetry.events(step, ["a", "bb"]))

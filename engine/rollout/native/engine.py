@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
+from engine.checksum import checksum
 from engine.config import GoodputConfig, RolloutConfig, SpeculationConfig
 from engine.errors import DataError, ModelError
-from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
+from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.costs import cost_table
 from engine.rollout.native.drafting import scratch
@@ -126,6 +127,24 @@ class NativeEngine:
         self._runner.drafter.load(weights)
         self._drafter_loaded, self._drafter_version = True, version
         self.speculator.loaded("drafter", version)
+
+    def holding(self) -> Holding:
+        """See RolloutEngine."""
+        drafter = self._runner.drafter if self._drafter_loaded else None
+        return Holding(
+            self._target_version,
+            self._drafter_version,
+            checksum(self._runner.target.parameters().values()),
+            checksum(drafter.parameters().values()) if drafter else "",
+        )
+
+    def progress(self, now: float) -> Progress:
+        """How far the generation is at ``now``; with speculation only. May be called from another thread while it runs."""
+        assert self.speculator is not None, "the plain baseline predicts no lengths"
+        running, waiting = list(self._scheduler.running), list(self._scheduler.waiting)
+        unfinished = [response for response in (*running, *waiting) if not response.finish]
+        remaining = {response.id: self.speculator.remaining(response) for response in unfinished}
+        return Progress(now, {response.id: response.generated for response in running}, remaining)
 
     def take_features(self) -> dict[int, Tensor]:
         taken, self._features = self._features, {}

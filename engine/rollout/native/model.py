@@ -24,17 +24,19 @@ class Target:
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copies Hugging Face weights in; ModelError, and nothing changed, unless names and shapes are the model's."""
-        named = {"model.embed_tokens.weight": self._embedding, "model.norm.weight": self._norm.weight}
-        for i, layer in enumerate(self._layers):
-            named |= {f"model.layers.{i}.{name}": view for name, view in layer.parameters().items()}
         if self._tied:
             weights = {name: weight for name, weight in weights.items() if name != "lm_head.weight"}
-        else:
-            named["lm_head.weight"] = self._head
-        _copy("target", weights, named)
+        _copy("target", weights, self.parameters())
         self._norm.pack()
         for layer in self._layers:
             layer.pack()
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Views of the weights by their Hugging Face names; a tied head has none of its own."""
+        named = {"model.embed_tokens.weight": self._embedding, "model.norm.weight": self._norm.weight}
+        for i, layer in enumerate(self._layers):
+            named |= {f"model.layers.{i}.{name}": view for name, view in layer.parameters().items()}
+        return named if self._tied else named | {"lm_head.weight": self._head}
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[R] to [R, hidden]."""
@@ -64,13 +66,13 @@ class Drafter:
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copies the drafter's trainable weights in; ModelError, and nothing changed, unless names and shapes fit the target."""
-        _copy(
-            "drafter",
-            weights,
-            {"fc.weight": self._fuse.weight.t()} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()},
-        )
+        _copy("drafter", weights, self.parameters())
         self._fuse.pack()
         self._layer.pack()
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Views of the weights by their names in a drafter folder."""
+        return {"fc.weight": self._fuse.weight.t()} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()}
 
     def features(self, embedded: Tensor, features: Tensor, step: Pass) -> Tensor:
         """Predictions of the next features, [R, hidden]."""

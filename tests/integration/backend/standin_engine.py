@@ -1,6 +1,7 @@
 """Stands in for the engine where a test is about the job side: same command line, real events, no model.
 
-The run's name says how it behaves: "user-error", "crash", "silent", "deaf" (ignores SIGTERM and has detached children), else it works.
+The run's name says how it behaves: "user-error", "crash", "silent", "deaf" (ignores SIGTERM and has detached children),
+"worker-lost" (once, after its first checkpoint), else it works.
 """
 
 import argparse
@@ -40,6 +41,10 @@ def main() -> int:
     events.write(RunStarted(first_step=first, steps=steps, workers=2, model_parameters=1, device="cpu", packages={}))
     if config.name == "crash":
         raise RuntimeError("out of luck")
+    if config.name == "worker-lost" and first == 0:
+        checkpoint.write_text("0")
+        events.write(Log(level="error", code="worker_lost", message="worker 1 died"))
+        return 75
     for step in range(first, steps):
         time.sleep(SECONDS_PER_STEP)
         events.write(RolloutFinished(step=step, lengths=[10, 20, 30, 400], truncated=1))

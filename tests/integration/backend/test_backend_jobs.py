@@ -117,6 +117,14 @@ def test_a_queued_run_is_cancelled_at_once(platform: Platform) -> None:
     assert endings(platform, cancelled.id) == []
 
 
+def test_an_engine_that_lost_one_of_its_workers_is_resumed(platform: Platform) -> None:
+    platform.worker()
+    run = platform.until_state(platform.submit("worker-lost", steps=3).id, "succeeded", "failed")
+    assert run.state == "succeeded"
+    first, _ = platform.attempts(run.id)
+    assert (endings(platform, run.id), first.error) == (["lost", "succeeded"], "worker 1 died")
+
+
 def test_a_killed_engine_is_resumed_up_to_the_limit(platform: Platform) -> None:
     platform.worker(step_seconds=600)
     run = platform.submit()

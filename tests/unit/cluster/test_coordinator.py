@@ -5,6 +5,7 @@ import pytest
 from engine.cluster.coordinator import (
     Command,
     Event,
+    Forecast,
     HaltTraining,
     Phase,
     RolloutStarted,
@@ -76,6 +77,29 @@ def test_training_waits_for_enough_idle_workers():
         [StartTraining(2, EPOCH, leader=True), StartTraining(0, EPOCH, leader=False)],
         [StartTraining(3, EPOCH, leader=False)],
     ]
+
+
+def test_training_waits_for_a_tail_that_is_worth_its_set_up():
+    state = advance(State(least_rest=4.0), RolloutStarted(EPOCH, (0, 1, 2)), 10.0)[0]
+    assert state.doubtful == ()
+    state, commands = play(state, (11.0, WorkerDone(EPOCH, 0)), (11.1, Forecast(EPOCH, 1, 3.9)))
+    assert state.doubtful == (1, 2)
+    assert commands == [[], []]
+    state, commands = play(state, (11.2, Forecast(EPOCH, 2, 4.0)), (12.0, WorkerDone(EPOCH, 1)))
+    assert commands == [[StartTraining(0, EPOCH, leader=True)], []], "worker 2 is 3.2 seconds from its end by now"
+    assert state.doubtful == (2,)
+
+
+def test_a_forecast_is_of_a_busy_worker_in_this_rollout():
+    state = advance(State(least_rest=4.0), RolloutStarted(EPOCH, (0, 1)), 10.0)[0]
+    state, _ = play(state, (11.0, WorkerDone(EPOCH, 0)))
+    for event in (Forecast(EPOCH - 1, 1, 9.0), Forecast(EPOCH, 0, 9.0), Forecast(EPOCH, 7, 9.0)):
+        assert advance(state, event, 11.0) == (state, [])
+
+
+def test_the_next_rollout_asks_for_as_long_a_tail():
+    state = advance(State(2, 4.0), RolloutStarted(EPOCH, (0, 1)), 10.0)[0]
+    assert (state.min_idle_workers, state.least_rest) == (2, 4.0)
 
 
 def test_nobody_trains_when_all_finish_at_once():

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engine.cluster.coordinator import (
     TRANSITIONS,
     Event,
+    Forecast,
     Phase,
     RolloutStarted,
     StartTraining,
@@ -28,9 +29,9 @@ LEGAL = {(before, after) for (before, _), after in TRANSITIONS.items()} | {(Phas
 class Cluster(RuleBasedStateMachine):
     """Real workers send each message once into a net that may lose, delay and double it (loss of a worker itself is always noticed)."""
 
-    @initialize(min_idle=st.integers(1, WORKERS))
-    def begin(self, min_idle: int) -> None:
-        self.state = State(min_idle)
+    @initialize(min_idle=st.integers(1, WORKERS), least_rest=st.sampled_from([0.0, 5.0]))
+    def begin(self, min_idle: int, least_rest: float) -> None:
+        self.state = State(min_idle, least_rest)
         self.now = 0.0
         self.sent: list[Event] = []
         self.ordered: set[int] = set()
@@ -50,7 +51,8 @@ class Cluster(RuleBasedStateMachine):
         for command in commands:
             if isinstance(command, StartTraining):
                 assert command.epoch == self.state.epoch
-                assert any(worker.phase is Phase.BUSY for worker in self.state.workers.values())
+                assert self.state.worth_it(self.now), "somebody is BUSY for long enough"
+                assert self.state.busy
                 assert command.worker not in self.ordered, "told twice to train"
                 self.ordered.add(command.worker)
             elif command.epoch == self.state.epoch:
@@ -80,6 +82,13 @@ class Cluster(RuleBasedStateMachine):
         if kind is WorkerDone:
             self.over.add(worker)
         event = kind(self.state.epoch, worker)
+        self.sent.append(event)
+        self.deliver(event, delay)
+
+    @rule(worker=st.integers(0, WORKERS - 1), seconds=st.floats(0, 20), delay=st.floats(0, 10))
+    def forecast(self, worker: int, seconds: float, delay: float) -> None:
+        """At any time, asked for or not, true or not."""
+        event = Forecast(self.state.epoch, worker, seconds)
         self.sent.append(event)
         self.deliver(event, delay)
 
@@ -128,7 +137,17 @@ class Cluster(RuleBasedStateMachine):
         busy = sum(worker.phase is Phase.BUSY for worker in self.state.workers.values())
         waiting = [worker for worker in self.state.workers.values() if worker.phase is Phase.IDLE]
         if busy and len(self.state.workers) - busy >= self.state.min_idle_workers:
-            assert not waiting
+            assert not waiting or not self.state.worth_it(self.now)
+
+    @invariant()
+    def who_waits_in_vain_is_asked_about(self) -> None:
+        """One forecast of a long rest, of anybody that is to be asked, is enough."""
+        for worker in self.state.doubtful:
+            after, commands = advance(self.state, Forecast(self.state.epoch, worker, self.state.least_rest + 1), self.now)
+            waiting = {number for number, one in self.state.workers.items() if one.phase is Phase.IDLE}
+            assert waiting
+            assert {command.worker for command in commands} == waiting
+            assert not after.doubtful
 
     @invariant()
     def the_leader_is_one_that_was_told_to_train(self) -> None:

@@ -1,5 +1,5 @@
 import io
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from engine.config import SpotConfig
 from engine.drafter.buffer import DataBuffer
 from engine.drafter.model import Drafter
 from engine.drafter.packing import Segment, pack
+from engine.drafter.recipe import Eagle
 from engine.drafter.trainer import SpotTrainer, merge
 
 
@@ -139,3 +140,39 @@ def test_merging_two_workers_is_better_than_their_start(trainer, target, buffer)
     assert not torch.equal(trainer.weights()["fc.weight"], other.weights()["fc.weight"])
     trainer.drafter.load_state_dict(merge([(trainer.weights(), steps[0]), (other.weights(), steps[1])]))
     assert trainer.evaluate().agreement > before.agreement + 0.1
+
+
+def test_one_step_each_averaged_is_the_step_of_a_large_batch(target, buffer):
+    """What local SGD guarantees, with plain SGD: from one start, the average of two workers' steps is one step on both batches.
+    Loss weights are small, so that no gradient is clipped."""
+
+    def worker() -> SpotTrainer:
+        torch.manual_seed(1)
+        drafter = Drafter(target.config)
+        config = SpotConfig(tokens_per_microbatch=256, unroll=1)
+        trainer = SpotTrainer(drafter, buffer, config, Eagle(1e-3, 1e-4), optimizers=[torch.optim.SGD(drafter.parameters())])
+        trainer.learning_rate = 100.0
+        trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+        return trainer
+
+    shares = [[Segment(entry, 0, entry.positions) for entry in entries] for entries in same_size(buffer.mix())]
+    workers = [worker() for _ in shares]
+    for each, share in zip(workers, shares, strict=True):
+        each.micro_step(pack(share))
+    alone = worker()
+    alone.micro_step(pack([segment for share in shares for segment in share]))
+
+    def step(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        start = worker().weights()
+        return torch.cat([(weights[name] - start[name]).flatten() for name in start])
+
+    large, merged = step(alone.weights()), step(merge([(each.weights(), 1) for each in workers]))
+    assert (merged - large).norm() < 1e-3 * large.norm()
+    assert all((step(each.weights()) - large).norm() > 0.05 * large.norm() for each in workers), "each alone goes elsewhere"
+
+
+def same_size(entries):
+    """Two shares with equally many trained positions, so that the mean over both batches is the mean of their means."""
+    by_length = sorted(entries, key=lambda entry: entry.response)
+    pairs = [(a, b) for a, b in pairwise(by_length) if a.response == b.response][::8][:4]
+    return [[pair[side] for pair in pairs] for side in (0, 1)]

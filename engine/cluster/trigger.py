@@ -1,0 +1,60 @@
+"""When idle workers train the drafter: at every step while that helps, then only when something asks for it. Pure.
+
+TLT trains every 10 RL steps (section 3); a drafter that falls behind its target is seen earlier, by what the rollouts measure.
+"""
+
+from dataclasses import dataclass, replace
+
+from engine.config import TriggerConfig
+
+LEAST_DRAFTED = 64
+"""First draft tokens below which a rollout says too little about acceptance."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What was measured up to now. ``flat``: sessions in a row that gained too little; ``best`` and ``newest``: acceptance of first
+    draft tokens since the last session, the most of a rollout and that of the last one; ``drift`` of the target since that session."""
+
+    last: int | None = None
+    flat: int = 0
+    best: float | None = None
+    newest: float | None = None
+    drift: float = 0.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    train: bool
+    reason: str
+
+
+def decide(history: History, step: int, config: TriggerConfig) -> Decision:
+    """Whether idle workers shall train in RL step ``step``."""
+    if history.last is None or history.flat < config.patience:
+        return Decision(True, "training still helps")
+    if step - history.last >= config.every:
+        return Decision(True, f"{step - history.last} steps since the last session")
+    if history.drift >= config.drift:
+        return Decision(True, f"the target has moved by {history.drift:.2%}")
+    if history.best and history.newest is not None and history.newest < history.best * (1 - config.acceptance_drop):
+        return Decision(True, f"acceptance fell from {history.best:.0%} to {history.newest:.0%}")
+    return Decision(False, f"acceptance is flat, and so were {history.flat} sessions")
+
+
+def rolled_out(history: History, drafted: int, accepted: int) -> History:
+    """A rollout verified ``drafted`` first draft tokens and accepted ``accepted``."""
+    if drafted < LEAST_DRAFTED:
+        return history
+    rate = accepted / drafted
+    return replace(history, newest=rate, best=max(rate, history.best or 0.0))
+
+
+def moved(history: History, drift: float) -> History:
+    """The target is ``drift`` away from where it was at the last session (see ``engine.cluster.drift``)."""
+    return replace(history, drift=drift)
+
+
+def trained(history: History, step: int, gain: float, config: TriggerConfig) -> History:
+    """A session in ``step`` raised held-out agreement by ``gain``. What acceptance is from now on is for the next rollouts to show."""
+    return History(step, 0 if gain >= config.least_gain else history.flat + 1)

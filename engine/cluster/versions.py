@@ -1,0 +1,118 @@
+"""Versions of the drafter: published only if better, the same in every engine, and rolled back where one made acceptance collapse.
+
+Workers that train in one tail each train a copy of the drafter, from the same version on their own responses, and the copies are
+averaged with their numbers of micro-steps as weights (local SGD, arXiv 1805.09767), not their gradients at every step as a large
+batch would have it. TLT's setting asks for that: workers join and leave at any moment, and a step that all share would make each wait
+for the slowest, with a process group to be made anew at every change. With plain SGD and one micro-step each the average *is* the
+large-batch step; with more steps, or AdamW, it is an approximation, which the held-out comparison here judges before it is used.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Protocol
+
+from engine.cluster.spot import Trained
+from engine.drafter.trainer import TrainingReport, merge
+from engine.errors import SyncError
+from engine.rollout.base import Holding, RolloutStatistics
+
+COLLAPSED = "acceptance_collapsed"
+
+
+class Call(Protocol):
+    """Calls a method of workers, by default of all; their results in order."""
+
+    def __call__(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of the drafter that was trained in a rollout's tail; ``version`` is the one that all engines hold now.
+
+    After a rollback ``report`` has no micro-steps: it compares the version taken away with the one that came back.
+    """
+
+    version: int
+    accepted: bool
+    reason: str
+    report: TrainingReport
+
+
+class DrafterVersions:
+    """``version`` is the newest, which all engines hold; ``good`` the newest that drafted well in a rollout."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.version = 0
+        self.good = 0
+
+    def resumed(self, version: int) -> None:
+        """Every worker has loaded ``version`` from a checkpoint."""
+        self.version = self.good = version
+
+    def publish(self, sessions: Mapping[int, Trained], statistics: RolloutStatistics) -> Published | None:
+        """Loads what the workers trained in a rollout's tail into every engine if it is better on held-out responses.
+
+        None if nothing was trained. If the watchdog gave the alarm in that rollout, the last good version comes back instead, as a
+        new one: versions never fall. SyncError if the engines do not hold the same afterwards.
+        """
+        collapsed = any(code == COLLAPSED for code, _ in statistics.alarms)
+        if collapsed and self.good != self.version:
+            return self._roll_back()
+        reports = {worker: session.report for worker, session in sessions.items() if session.report.microsteps}
+        if not reports:
+            return None
+        candidate = merge([(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()])
+        report = self._judged(candidate, reports)
+        accepted = report.held_out_after > report.held_out_before
+        proven = not collapsed and drafted(statistics)
+        if proven:
+            self.good = self.version
+        self.version += accepted
+        same(self._call("publish", candidate if accepted else None, self.version, proven))
+        return Published(self.version, accepted, _agreement(report), report)
+
+    def _judged(self, candidate: dict[str, Any], reports: Mapping[int, TrainingReport]) -> TrainingReport:
+        """The sessions together. An average of copies is none of them, so that those who trained judge it anew."""
+        if len(reports) == 1:
+            return next(iter(reports.values()))
+        judgements = self._call("judge", candidate, workers=reports)
+        return total(list(reports.values()), judgements)
+
+    def _roll_back(self) -> Published:
+        before, after = (fmean(values) for values in zip(*self._call("judge", None), strict=True))
+        self.version += 1
+        same(self._call("roll_back", self.version))
+        reason = f"acceptance collapsed: version {self.good} again"
+        self.good = self.version
+        return Published(self.version, True, reason, TrainingReport(0, 0, 0.0, before, after, 0.0))
+
+
+def drafted(statistics: RolloutStatistics) -> bool:
+    """Whether the learned drafter was in use."""
+    return any(arm.strategy.startswith("eagle") and arm.requests for arm in statistics.arms)
+
+
+def same(holdings: Sequence[Holding]) -> None:
+    """SyncError unless all workers hold the same versions and the same weights."""
+    if len(set(holdings)) > 1:
+        told = "; ".join(f"worker {worker} holds {holding}" for worker, holding in enumerate(holdings))
+        raise SyncError(f"the engines differ after a sync; resume from the last checkpoint: {told}")
+
+
+def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[float, float]]) -> TrainingReport:
+    """Sums of micro-steps and tokens; means, weighted by micro-steps, of losses and of held-out agreement (before, after)."""
+    steps = sum(report.microsteps for report in reports)
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(value * report.microsteps for value, report in zip(values, reports, strict=True)) / steps
+
+    before, after = zip(*judgements, strict=True)
+    tokens = sum(report.tokens for report in reports)
+    loss, mix = (mean(getattr(report, field) for report in reports) for field in ("loss", "mix_distance"))
+    return TrainingReport(steps, tokens, loss, mean(before), mean(after), mix)
+
+
+def _agreement(report: TrainingReport) -> str:
+    return f"held-out agreement {report.held_out_before:.3f} -> {report.held_out_after:.3f}"

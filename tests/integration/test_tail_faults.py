@@ -1,0 +1,121 @@
+"""What goes wrong in a tail, with real workers in Ray: it costs the rollout nothing, or ends the attempt with an error that says so."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cluster.coordinator import State
+from engine.cluster.ray_session import ray_session
+from engine.cluster.spot import Trained
+from engine.cluster.tail import Tail
+from engine.cluster.worker import RolloutShare, Worker
+from engine.config import ClusterConfig, RunConfig, parse
+from engine.errors import WorkerLostError
+from engine.rollout.base import Completion, Request, Sampling
+
+SAMPLING = Sampling(max_new_tokens=48)
+SLOW = 2.0
+
+
+class Fragile(Worker):
+    """A worker whose step numbers say what befalls it: in 1 training fails, in 2 rank 1 dies generating, else all is well.
+
+    Rank 1 takes its time, so that the others wait for it.
+    """
+
+    def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
+        share = super().rollout(step, requests, sampling)
+        if self.rank == 1:
+            time.sleep(SLOW)
+            if step == 2:
+                os._exit(9)
+        return share
+
+    def train_drafter(self, step: int) -> Trained | None:
+        if step == 1:
+            raise MemoryError("no memory for the optimizer")
+        return super().train_drafter(step)
+
+
+@dataclass
+class Cluster:
+    actors: list[Any]
+    scored: list[float] = field(default_factory=list)
+
+    def run(self, step: int, state: State) -> Any:
+        self.scored.clear()
+        shares = [[Request(100 * step + 10 * rank + index, index, (3 + index, 5, 7)) for index in range(4)] for rank in range(2)]
+        return Tail(step, self.actors, state).run(shares, SAMPLING, self.score)
+
+    def score(self, completions: Sequence[Completion]) -> None:
+        time.sleep(0.5)  # such as a checker that thinks: nobody may wait for it
+        self.scored.extend([time.time()] * len(completions))
+
+
+def config(model: Path) -> RunConfig:
+    return parse(
+        {
+            "model": {"path": str(model)},
+            "rollout": {"max_batch": 4, "max_prompt_tokens": 8},
+            "speculation": {"strategies": [{"depth": 2, "verify": 2}], "tuner": {"name": "fixed"}},
+            "drafter": {"path": None, "spot": {"passes": 10_000, "tokens_per_microbatch": 64}},
+            "cluster": {"workers": 1, "device": "cpu"},
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(random_model: Path) -> Iterator[Cluster]:
+    with ray_session(ClusterConfig(workers=2)):
+        import ray as untyped_ray
+
+        ray: Any = untyped_ray
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        actor = ray.remote(concurrency_groups={"control": 1})(Fragile)
+        yield Cluster([actor.options(num_cpus=1).remote(rank, config(random_model), "") for rank in range(2)])
+
+
+def test_idle_time_is_trained_and_the_spans_are_the_rollout(cluster: Cluster) -> None:
+    began = time.time()
+    rollout = cluster.run(0, State())
+    assert set(rollout.sessions) == {0}
+    assert rollout.sessions[0].report.microsteps > 0
+    assert 0 < rollout.sessions[0].set_up < SLOW
+    assert rollout.stopped - rollout.ended < 1.0
+    for worker in range(2):
+        spans = sum(span.end - span.start for span in rollout.spans if span.worker == worker)
+        assert spans == pytest.approx(rollout.ended - began, rel=0.01)
+    assert rollout.seconds("TRAINING") > 0.9 * SLOW
+    assert len(cluster.scored) == 8
+
+
+def test_a_tail_too_short_for_its_set_up_is_left_alone(cluster: Cluster) -> None:
+    """Worker 1 has generated all it had to and only sleeps: its forecast is zero, so that nobody trains for it."""
+    rollout = cluster.run(3, State(least_rest=5.0))
+    assert rollout.sessions == {}
+    assert rollout.seconds("TRAINING") == 0
+    assert rollout.seconds("IDLE") > 0.9 * SLOW
+
+
+def test_a_training_that_fails_costs_the_rollout_nothing(cluster: Cluster) -> None:
+    rollout = cluster.run(1, State())
+    assert len(rollout.completions) == 8
+    assert rollout.sessions == {}
+    ((code, message),) = rollout.statistics.alarms
+    assert code == "drafter_training_failed"
+    assert "worker 0" in message
+    assert "no memory for the optimizer" in message
+    assert cluster.run(4, State()).sessions[0].report.microsteps > 0, "the next tail trains again"
+
+
+def test_a_worker_that_dies_ends_the_attempt_in_a_way_that_can_be_resumed(cluster: Cluster) -> None:
+    """The last test of this module: worker 1 is gone."""
+    with pytest.raises(WorkerLostError, match=r"rollout of step 2: worker 1.*resume") as caught:
+        cluster.run(2, State())
+    assert caught.value.exit_code == 75

@@ -1,0 +1,62 @@
+"""Two real workers in this process, each without a process group: what they share is what they are told."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.cluster.spot import Trained
+from engine.cluster.worker import Worker
+from engine.config import RunConfig, parse
+from engine.rollout.base import Request, RolloutStatistics, Sampling
+
+SAMPLING = Sampling(max_new_tokens=24)
+
+
+def config(model: Path, **spot: Any) -> RunConfig:
+    return parse(
+        {
+            "model": {"path": str(model)},
+            "rollout": {"max_batch": 8, "max_prompt_tokens": 16},
+            "speculation": {"strategies": [{"depth": 2, "verify": 2}], "tuner": {"name": "fixed"}, "suffix": {"enabled": False}},
+            "drafter": {"path": None, "spot": {"tokens_per_microbatch": 128, "least_tokens": 0, "learning_rate": 3e-3, **spot}},
+            "cluster": {"workers": 1, "device": "cpu"},
+        }
+    )
+
+
+def requests(step: int, worker: int, count: int = 16) -> list[Request]:
+    """Of one prompt each: the first prompt of every eight is held out."""
+    base = (2 * step + worker) * count
+    return [Request(base + index, index, tuple(3 + (base + index + offset) % 200 for offset in range(6))) for index in range(count)]
+
+
+class Crew:
+    """``call`` is that of ``DrafterVersions``."""
+
+    def __init__(self, config: RunConfig, workers: int = 2) -> None:
+        self.workers = [Worker(0, config, "") for _ in range(workers)]
+        for rank, worker in enumerate(self.workers):
+            worker.rank = rank
+
+    def call(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]:
+        chosen = range(len(self.workers)) if workers is None else workers
+        return [getattr(self.workers[worker], method)(*arguments) for worker in chosen]
+
+    def rollout(self, step: int) -> RolloutStatistics:
+        """Everybody's share; the statistics of all."""
+        statistics = RolloutStatistics()
+        for rank, worker in enumerate(self.workers):
+            statistics.add(worker.rollout(step, requests(step, rank), SAMPLING).statistics)
+        return statistics
+
+    def train(self, workers: Sequence[int], microsteps: int = 2) -> dict[int, Trained]:
+        """Sessions that are told to stop after ``microsteps``, each by its own worker."""
+        sessions = {}
+        for rank in workers:
+            worker = self.workers[rank]
+            stops = iter([False] * (microsteps - 1))
+            assert worker.spot
+            session = worker.spot.train(lambda stops=stops: next(stops, True))  # type: ignore[misc]
+            assert session
+            sessions[rank] = session
+        return sessions
