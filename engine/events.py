@@ -39,7 +39,8 @@ class StepFinished(Event):
 
     Metrics: reward_mean, reward_std, response_tokens, tokens_per_second, accept_length (with the target's own token; 1.0 when
     plain), idle_seconds, trained_seconds (idle worker time, and the part of it spent training the drafter), loss, kl, entropy,
-    gradient_norm, clip_share, logprob_gap (mean |rollout - training log-prob|), drafter_version.
+    gradient_norm, clip_share, logprob_gap (mean |rollout - training log-prob|), drafter_version, target_drift (relative change of the
+    target's weights since the drafter was last trained).
     """
 
     kind: Literal["step"] = "step"

@@ -206,11 +206,15 @@ def _settle(state: State, now: float) -> tuple[State, list[Command]]:
     if state.complete:
         return state, []
     if not state.busy:
-        halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
-        for number in state.workers:
-            state = _closed(state, number, now)
-        return replace(state, complete=True), halts
+        return _completed(state, now)
     return _promoted(state, now) if state.enough_idle and state.worth_it(now) else (state, [])
+
+
+def _completed(state: State, now: float) -> tuple[State, list[Command]]:
+    halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
+    last = (Span(number, worker.phase.activity, worker.since, now) for number, worker in state.workers.items() if worker.since < now)
+    workers = {number: replace(worker, since=now) for number, worker in state.workers.items()}
+    return replace(state, workers=workers, spans=(*state.spans, *last), complete=True), halts
 
 
 def _promoted(state: State, now: float) -> tuple[State, list[Command]]:

@@ -74,7 +74,7 @@ class WorkerGroup:
         return rollout
 
     def learn(self, step: int, rows: Sequence[Row]) -> Learning:
-        """Inference, policy update, and the new weights into every engine. RuntimeError if the workers' weights come apart."""
+        """Inference, policy update, and the new weights into every engine. SyncError if the workers' weights come apart."""
         parts = balance([self._work(row) for row in rows], len(self._actors))
         calls = [actor.learn.remote([rows[index] for index in part], step) for actor, part in zip(self._actors, parts, strict=True)]
         shares = self._get(calls)
@@ -83,14 +83,17 @@ class WorkerGroup:
         same([share.holding for share in shares])
         self._history = moved(self._history, shares[0].drift)
         slowest = max(shares, key=lambda share: share.inference_seconds + share.update_seconds)
-        return Learning(shares[0].metrics, slowest.inference_seconds, slowest.update_seconds)
+        metrics = shares[0].metrics | ({"target_drift": shares[0].drift} if self._config.speculation.enabled else {})
+        return Learning(metrics, slowest.inference_seconds, slowest.update_seconds)
 
     def publish(self, step: int, rollout: Rollout) -> Published | None:
         """Settles which drafter all engines hold after ``step``; None if nothing was trained in its tail. See DrafterVersions."""
         published = self._versions.publish(rollout.sessions, rollout.statistics)
-        if published:
+        if published and published.report.microsteps:
             gain = published.report.held_out_after - published.report.held_out_before
             self._history = trained(self._history, step, gain, self._spot.trigger)
+        elif published:
+            self._history = History()  # an older version is back: there is something to learn again
         return published
 
     def save(self, folder: Path) -> None:
@@ -102,7 +105,8 @@ class WorkerGroup:
     def load(self, folder: Path) -> None:
         """Every worker goes on from its part of ``folder``."""
         self._versions.resumed(max(self._all("load", folder.absolute())))
-        self._history = History(**json.loads((folder / TRIGGER).read_text(encoding="utf-8")))
+        path = folder / TRIGGER  # checkpoints of earlier versions have none
+        self._history = History(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else History()
 
     def export(self, folder: Path, card: Card) -> list[Path]:
         """Writes the policy, and the drafter if there is one, as folders into ``folder``; returns those."""

@@ -159,6 +159,7 @@ class Worker:
     def load(self, folder: Path) -> int:
         """Goes on from ``folder``; returns the drafter's version. A worker that is new to the run takes over rank 0's drafter."""
         self.learner.load_state(torch.load(folder / "policy.pt", map_location=self.device, weights_only=True))
+        self._sketch = sketch(self.learner.weights())
         rank = self.rank if (folder / f"engine_{self.rank}.json").exists() else 0
         versions = json.loads((folder / f"engine_{rank}.json").read_text(encoding="utf-8"))
         self._load_target(versions["target"])

@@ -1,7 +1,6 @@
 """The learner of one worker: log-probs of finished responses, and data-parallel policy updates."""
 
 import copy
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine.checksum import checksum
 from engine.config import AlgorithmConfig
 from engine.errors import CheckpointError
 from engine.policy.batch import Microbatch, Row, balance, microbatches
@@ -121,11 +121,8 @@ class Learner:
         self._optimizer.load_state_dict(state["optimizer"])
 
     def checksum(self) -> str:
-        """SHA-256 of the policy's weights: equal on all workers after each update."""
-        digest = hashlib.sha256()
-        for weight in self.weights().values():
-            digest.update(weight.cpu().contiguous().view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        """Of the policy's weights: equal on all workers after each update."""
+        return checksum(self.weights().values())
 
     def _microbatches(self, rows: Sequence[Row]) -> list[Microbatch]:
         return microbatches(rows, self._config.tokens_per_microbatch, self._device)
