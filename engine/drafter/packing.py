@@ -27,9 +27,9 @@ class Segment:
 class MicroBatch:
     """One row of N positions t, each with what the drafter sees there and what it should predict.
 
-    ``tokens`` [1, N]: x[t+1]; ``features`` [1, N, H]: h[t]; ``targets`` [1, N, H]: h[t+1]; ``positions`` [1, N]: t;
+    ``tokens`` [1, N]: x[t+1]; ``features`` [1, N, W]: those of t; ``targets`` [1, N, W]: those of t + 1; ``positions`` [1, N]: t;
     ``mask`` [1, 1, N, N]: true where attention is allowed; ``trained`` [1, N]: x[t+2] is a token that serving would draft;
-    ``first`` [1, N]: the first position of its entry in this row.
+    ``offset`` [1, N]: how many positions of its segment come before.
     """
 
     tokens: Tensor
@@ -38,7 +38,7 @@ class MicroBatch:
     positions: Tensor
     mask: Tensor
     trained: Tensor
-    first: Tensor
+    offset: Tensor
 
     def to(self, device: torch.device) -> "MicroBatch":
         return MicroBatch(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
@@ -81,5 +81,5 @@ def pack(row: Sequence[Segment]) -> MicroBatch:
         positions=positions[None],
         mask=((owner[:, None] == owner) & (order[:, None] >= order))[None, None],
         trained=(positions >= response[owner])[None],
-        first=(owner.diff(prepend=torch.tensor([-1])) > 0)[None],
+        offset=torch.cat([torch.arange(len(segment)) for segment in row])[None],
     )

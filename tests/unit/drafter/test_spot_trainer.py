@@ -21,21 +21,23 @@ def after(microsteps: int):
 @pytest.mark.parametrize("unroll", [1, 3])
 def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer, target, unroll):
     """h[t] and x[t+1] go in, alone with what came before; h[t+1] is asked for, whose logits are the target's law of x[t+2].
-    In later passes each h but the first is the prediction of the pass before."""
+    In pass k the last k - 1 features are predictions, one of each pass before."""
     entry = max(trainer.buffer.mix(), key=lambda entry: entry.response)
     vocabulary, head = target.model.embed_tokens.weight, target.lm_head.weight
     logits = target(entry.tokens[None]).logits[0]
-    losses, seen = [], entry.features.float()
-    for _ in range(unroll):
-        predictions = []
-        for t in range(len(entry.tokens) - 2):
+    losses, passes = [], []
+    for step in range(unroll):
+        predictions = {}
+        for t in range(step, len(entry.tokens) - 2):
             embedded = embedding(entry.tokens[1 : t + 2], vocabulary)
-            predictions.append(trainer.drafter(embedded[None], seen[None, : t + 1], torch.arange(t + 1)[None])[0, -1])
+            own = [earlier[t - step + place] for place, earlier in enumerate(passes)]
+            seen = torch.stack([*entry.features[: t - step + 1].float(), *own])
+            predictions[t] = trainer.drafter(embedded[None], seen[None], torch.arange(t + 1)[None])[0, -1]
             if t >= entry.prompt - 1:
                 law = logits[t + 1].softmax(-1)  # the target's own law of x[t+2]
                 cross_entropy = -(law * (head @ predictions[t]).log_softmax(-1)).sum()
                 losses.append(smooth_l1_loss(predictions[t], entry.features[t + 1].float()) + 0.1 * cross_entropy)
-        seen = torch.stack([entry.features[0].float(), *predictions])
+        passes.append(predictions)
     trainer.config = trainer.config.model_copy(update={"unroll": unroll})
     loss = trainer.micro_step(pack([Segment(entry, 0, entry.positions)]))
     assert loss == pytest.approx(torch.stack(losses).mean().item(), rel=2e-3)  # the buffer rounds features to bfloat16
@@ -134,7 +136,7 @@ def test_merging_two_workers_is_better_than_their_start(trainer, target, buffer)
     other.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
     other.drafter.load_state_dict(start)
     before = trainer.evaluate()
-    steps = [worker.train(after(30)).microsteps for worker in (trainer, other)]
+    steps = [worker.train(after(40)).microsteps for worker in (trainer, other)]
     assert not torch.equal(trainer.weights()["fc.weight"], other.weights()["fc.weight"])
     trainer.drafter.load_state_dict(merge([(trainer.weights(), steps[0]), (other.weights(), steps[1])]))
     assert trainer.evaluate().agreement > before.agreement + 0.1

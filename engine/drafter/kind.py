@@ -1,0 +1,20 @@
+"""The kinds of learned drafters: which of the target's hidden states they read. Needs no torch."""
+
+from typing import Literal
+
+Kind = Literal["eagle", "eagle3"]
+
+
+def captured_layers(kind: Kind, layers: int) -> tuple[int, ...]:
+    """The layers, rising, whose inputs the drafter reads; none for EAGLE, which reads the target's last hidden state.
+
+    EAGLE-3 (arXiv 2503.01840) reads a low, a middle and a high one, those of its released code: 2, ``layers`` / 2, ``layers`` - 3.
+    """
+    if kind == "eagle":
+        return ()
+    return tuple(sorted(min(max(layer, 0), layers - 1) for layer in (2, layers // 2, layers - 3)))
+
+
+def feature_width(kind: Kind, hidden: int) -> int:
+    """Numbers that are kept of each position: what the drafter reads and, last, the hidden state after the final norm."""
+    return hidden if kind == "eagle" else 4 * hidden
