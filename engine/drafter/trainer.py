@@ -163,10 +163,11 @@ class SpotTrainer:
             yield self.drafter.readout(features[reached]), targets[reached]
 
     @torch.no_grad()
-    def evaluate(self) -> Evaluation:
-        """The current weights on the newest held-out entries, about ``EVALUATED_TOKENS`` tokens of them."""
+    def evaluate(self, entries: Sequence[Entry] | None = None) -> Evaluation:
+        """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them."""
         totals, positions = torch.zeros(3), 0
-        segments = [segment for entry in self.buffer.held_out(EVALUATED_TOKENS) for segment in cut(entry, EVALUATED_TOKENS)]
+        held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
+        segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
         for row in rows(segments, EVALUATED_TOKENS):
             predicted, features = next(self._predict(pack(row), unroll=1))
             agreed = top1_agreement(predicted, features, self._head).sum()
