@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.bench import graphs, lossless, recipes, rollout, tuner
+from engine.bench import graphs, lossless, packing, recipes, rollout, tuner
 from engine.errors import LongtailError
 
 BENCHES = {
@@ -14,6 +14,7 @@ BENCHES = {
     "lossless": (lossless.run, "tiny"),
     "tuner": (tuner.run, "small"),
     "graphs": (graphs.run, "small"),
+    "packing": (packing.run, "tiny"),
     "recipes": (recipes.run, "tiny"),
 }
 

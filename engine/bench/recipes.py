@@ -11,7 +11,7 @@ import torch
 from engine.bench.bed import Bed, fixed, timed
 from engine.config import SpotConfig
 from engine.drafter.buffer import DataBuffer
-from engine.drafter.eagle3 import make_drafter
+from engine.drafter.eagle3 import first_drafter
 from engine.drafter.kind import Kind
 from engine.drafter.offline import hidden_states
 from engine.drafter.recipe import RECIPES, Recipe
@@ -46,7 +46,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
 def make_trainer(bed: Bed, recipe: Recipe) -> SpotTrainer:
     """With the random drafter that every recipe for its kind starts from."""
     torch.manual_seed(0)
-    drafter = make_drafter(recipe.kind, bed.model.config).to(bed.device)
+    drafter = first_drafter(recipe.kind, bed.model)
     spot = SpotConfig(learning_rate=2e-3, tokens_per_microbatch=1024, passes=10**6)
     trainer = SpotTrainer(drafter, DataBuffer(2**30), spot, recipe)
     trainer.set_target(bed.model.get_input_embeddings().weight, bed.model.get_output_embeddings().weight)

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from engine.config import RunConfig
 from engine.drafter.buffer import DataBuffer
-from engine.drafter.eagle3 import make_drafter
+from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.trainer import SpotTrainer, TrainingReport
@@ -26,13 +26,13 @@ class Spot:
     def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int) -> None:
         torch.manual_seed(config.seed)  # a random drafter is the same on every worker
         recipe = configured_recipe(config.drafter)
-        drafter = make_drafter(recipe.kind, target.config)
+        drafter = first_drafter(recipe.kind, target)
         folder = resolve_drafter(config.drafter.path, config.model.path, recipe.kind)
         if folder is not None:
             drafter.load_state_dict(load_drafter_folder(folder, target.config, recipe.kind))
         self._target = target
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
-        self._trainer = SpotTrainer(drafter.to(target.device), self._buffer, config.drafter.spot, recipe, config.seed + rank)
+        self._trainer = SpotTrainer(drafter, self._buffer, config.drafter.spot, recipe, config.seed + rank)
         self.published: Weights = self._trainer.weights()
         self.follow()
 

@@ -1,55 +1,63 @@
-"""Attention of a training-time test: what the drafter sees in training is what it sees when it drafts (HASS, EAGLE-3)."""
+"""The drafter's attention: of packed segments, each by itself, and of a training-time test, in which it sees what it sees in serving."""
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 
-NAME = "longtail_draft"
+SEGMENTS = "longtail_segments"
+Mask = Tensor | tuple[int, ...] | None
 History = list[tuple[Tensor, Tensor]]
-"""Keys and values [B, heads, T, head_dim] of the passes of a training-time test, the first on true features."""
+"""Keys and values [B, heads, T, D] of the passes of a training-time test so far; the first saw the target's features."""
 
 
-def draft_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    history: History | None = None,
-    **options: Any,
+def attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Mask, history: History | None = None, **options: Any
 ) -> tuple[Tensor, None]:
-    """Attention of pass k of a training-time test; ``history`` holds the passes before, and gets this one.
+    """Causal attention within each of the successive segments whose lengths ``attention_mask`` gives; other masks are SDPA's own.
 
-    Position t of pass k is the k-th token of a draft: it sees the first pass's keys up to t - k + 1, where the draft began, and
-    after that one key of each later pass: t - k + 2 of the second, ..., t of the k-th. Positions that have no beginning in their
-    segment get finite nonsense. The first pass, or without a history, is ordinary attention under ``attention_mask``.
+    ``query`` [B, heads, T, D], ``key`` and ``value`` [B, key heads, T, D] with T the sum of the lengths. Returns [B, T, heads, D]. With
+    a ``history`` that is a pass of a training-time test, which adds itself to it; passes after the first take lengths or None only.
     """
-    if history is None or not history:
-        if history is not None:
-            history.append(_for_each_head(module, key, value))
-        output: Tensor = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)[0]
+    if history is not None:
+        groups = query.shape[1] // key.shape[1]
+        history.append((repeat_kv(key, groups), repeat_kv(value, groups)))
+        if len(history) > 1:
+            assert not isinstance(attention_mask, Tensor)
+            lengths = attention_mask or (query.shape[2],)
+            return _draft(query, history, lengths, options["scaling"]).transpose(1, 2).contiguous(), None
+    if not isinstance(attention_mask, tuple):
+        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
-    assert attention_mask is not None
-    history.append(_for_each_head(module, key, value))
+    segments = zip(*(states.split(attention_mask, dim=2) for states in (query, key, value)), strict=True)
+    parts = [scaled_dot_product_attention(*one, is_causal=True, scale=options["scaling"], enable_gqa=True) for one in segments]
+    return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _draft(query: Tensor, history: History, lengths: tuple[int, ...], scaling: float) -> Tensor:
+    """Attention [B, heads, T, D] of the newest pass of ``history``, the k-th.
+
+    There position t is the k-th token of a draft. It sees the first pass's keys up to t - k + 1, where the draft began, and then one of
+    each later pass: of the second at t - k + 2, ..., of the k-th at t. The first k - 1 positions of a segment get finite nonsense.
+    """
     (true_keys, true_values), *drafted = history
     ages = range(len(drafted) - 1, -1, -1)
-    seen = (query @ true_keys.transpose(-1, -2)).masked_fill(~attention_mask.roll(len(drafted), -2), -torch.inf)
-    band = [(query * keys.roll(age, 2)).sum(-1, keepdim=True) for age, (keys, _) in zip(ages, drafted, strict=True)]
-    weights = torch.cat((seen, *band), -1).mul(scaling or query.shape[-1] ** -0.5).softmax(-1)
-    true_weights, *own_weights = weights.split([seen.shape[-1], *[1] * len(band)], -1)
-    mixed = true_weights @ true_values
-    for weight, age, (_, values) in zip(own_weights, ages, drafted, strict=True):
-        mixed = mixed + weight * values.roll(age, 2)
-    return mixed.transpose(1, 2).contiguous(), None
+    band = torch.stack([(query * keys.roll(age, 2)).sum(-1) for age, (keys, _) in zip(ages, drafted, strict=True)], -1)
+    mixed, weights = [], []
+    for queries, own, keys, values in zip(*(each.split(lengths, 2) for each in (query, band, true_keys, true_values)), strict=True):
+        length = keys.shape[2]
+        later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1 - len(drafted))
+        seen = (queries @ keys.mT).masked_fill(later, -torch.inf)
+        shares = torch.cat((seen, own), -1).mul(scaling).softmax(-1)
+        mixed.append(shares[..., :length] @ values)
+        weights.append(shares[..., length:])
+    output, shares = torch.cat(mixed, 2), torch.cat(weights, 2)
+    for weight, age, (_, values) in zip(shares.split(1, -1), ages, drafted, strict=True):
+        output = output + weight * values.roll(age, 2)
+    return output
 
 
-def _for_each_head(module: nn.Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    groups = int(module.num_key_value_groups)  # type: ignore[arg-type]
-    return repeat_kv(key, groups), repeat_kv(value, groups)
-
-
-AttentionInterface.register(NAME, draft_attention)
+AttentionInterface.register(SEGMENTS, attend)

@@ -1,11 +1,13 @@
 """The EAGLE-3 drafter (arXiv 2503.01840): three hidden states of the target fused into one, and features that need not be the target's."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
-from transformers import LlamaConfig, PretrainedConfig
+from transformers import LlamaConfig, PretrainedConfig, PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
-from engine.drafter.attention import NAME, History
+from engine.drafter.attention import SEGMENTS, History, Mask
 from engine.drafter.kind import Kind
 from engine.drafter.model import Drafter, layer_config
 
@@ -40,7 +42,7 @@ class Eagle3Drafter(Drafter):
         return normed
 
     def forward(
-        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Tensor | None = None, history: History | None = None
+        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None
     ) -> Tensor:
         layer = self.midlayer
         inputs = torch.cat((layer.input_layernorm(embedded), layer.hidden_norm(features)), dim=-1)
@@ -71,10 +73,20 @@ def llama_layer_config(target: PretrainedConfig) -> LlamaConfig:
         bos_token_id=config.bos_token_id,
         eos_token_id=config.eos_token_id,
     )
-    config._attn_implementation = NAME
+    config._attn_implementation = SEGMENTS
     return config
 
 
 def make_drafter(kind: Kind, target: PretrainedConfig) -> Drafter:
     """A drafter of ``kind`` with random weights. ModelError if the target's family is not supported."""
     return (Eagle3Drafter if kind == "eagle3" else Drafter)(target)
+
+
+@torch.no_grad()
+def first_drafter(kind: Kind, target: PreTrainedModel) -> Drafter:
+    """As ``make_drafter``, for training on ``target``'s device: EAGLE-3's norm starts as the target's, which its head is used to."""
+    drafter = make_drafter(kind, target.config)
+    if isinstance(drafter, Eagle3Drafter):
+        model: Any = target.base_model
+        drafter.norm.weight.copy_(model.norm.weight)
+    return drafter.to(target.device)

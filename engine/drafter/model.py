@@ -14,7 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRot
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
 
-from engine.drafter.attention import NAME, History
+from engine.drafter.attention import SEGMENTS, History, Mask
 from engine.drafter.kind import Kind
 from engine.errors import ModelError
 
@@ -70,12 +70,13 @@ class Drafter(nn.Module):
         return features
 
     def forward(
-        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Tensor | None = None, history: History | None = None
+        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None
     ) -> Tensor:
         """Predicted features [B, T, H] of h[t+1].
 
         ``embedded`` [B, T, H]: embeddings of the next tokens x[t+1]; ``features`` [B, T, H]: h[t], fused; ``positions`` [B, T]: t.
-        ``mask`` [B or 1, 1, T, T] is true where attention is allowed; None is causal. ``history``: see ``draft_attention``.
+        ``mask`` [B or 1, 1, T, T] is true where attention is allowed; None is causal, and lengths of segments that follow each other
+        in T keep these apart. ``history``: see ``attend``.
         """
         hidden = self.fc(torch.cat((embedded, features), dim=-1))
         rotary = self.rotary(hidden, positions)
@@ -91,5 +92,5 @@ def layer_config(target: PretrainedConfig) -> PretrainedConfig:
     config.num_hidden_layers = 1
     if hasattr(config, "layer_types"):
         config.layer_types = ["full_attention"]
-    config._attn_implementation = NAME
+    config._attn_implementation = SEGMENTS
     return config

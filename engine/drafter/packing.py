@@ -1,8 +1,8 @@
-"""Packs variable-length entries into one row without padding; a block-diagonal causal mask keeps them apart (TLT section 3)."""
+"""Packs variable-length entries into one row without padding; attention keeps them apart (TLT section 3)."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -28,20 +28,21 @@ class MicroBatch:
     """One row of N positions t, each with what the drafter sees there and what it should predict.
 
     ``tokens`` [1, N]: x[t+1]; ``features`` [1, N, W]: those of t; ``targets`` [1, N, W]: those of t + 1; ``positions`` [1, N]: t;
-    ``mask`` [1, 1, N, N]: true where attention is allowed; ``trained`` [1, N]: x[t+2] is a token that serving would draft;
-    ``offset`` [1, N]: how many positions of its segment come before.
+    ``trained`` [1, N]: x[t+2] is a token that serving would draft; ``offset`` [1, N]: how many positions of its segment come before.
+    ``lengths`` of the segments, N in all, which must not see each other; None if each row is one.
     """
 
     tokens: Tensor
     features: Tensor
     targets: Tensor
     positions: Tensor
-    mask: Tensor
     trained: Tensor
     offset: Tensor
+    lengths: tuple[int, ...] | None
 
     def to(self, device: torch.device) -> "MicroBatch":
-        return MicroBatch(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
+        tensors = {name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)
 
 
 def cut(entry: Entry, bound: int) -> list[Segment]:
@@ -73,13 +74,12 @@ def pack(row: Sequence[Segment]) -> MicroBatch:
     owner = torch.repeat_interleave(torch.arange(len(row)), torch.tensor([len(segment) for segment in row]))
     positions = torch.cat([torch.arange(segment.start, segment.stop) for segment in row])
     response = torch.tensor([segment.entry.prompt - 1 for segment in row])
-    order = torch.arange(len(owner))
     return MicroBatch(
         tokens=torch.cat([segment.entry.tokens[segment.start + 1 : segment.stop + 1] for segment in row])[None],
         features=torch.cat([segment.entry.features[segment.start : segment.stop] for segment in row])[None],
         targets=torch.cat([segment.entry.features[segment.start + 1 : segment.stop + 1] for segment in row])[None],
         positions=positions[None],
-        mask=((owner[:, None] == owner) & (order[:, None] >= order))[None, None],
         trained=(positions >= response[owner])[None],
         offset=torch.cat([torch.arange(len(segment)) for segment in row])[None],
+        lengths=tuple(map(len, row)),
     )

@@ -19,6 +19,6 @@ def unrolled(drafter: Drafter, embedded: Tensor, batch: MicroBatch, passes: int,
     features = drafter.fuse(batch.features.to(embedded.dtype))
     history: History | None = [] if passes > 1 else None
     for _ in range(passes):
-        predicted: Tensor = drafter(embedded, features, batch.positions, batch.mask, history)
+        predicted: Tensor = drafter(embedded, features, batch.positions, batch.lengths, history)
         yield predicted
         features = (predicted if through else predicted.detach()).roll(1, dims=1)

@@ -24,7 +24,7 @@ def forward(family):
 
     def run(batch: MicroBatch) -> torch.Tensor:
         with torch.no_grad():
-            return drafter(embedding(batch.tokens, vocabulary), batch.features.float(), batch.positions, batch.mask)[0]
+            return drafter(embedding(batch.tokens, vocabulary), batch.features.float(), batch.positions, batch.lengths)[0]
 
     return run
 
