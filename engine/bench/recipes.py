@@ -18,9 +18,9 @@ from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.trainer import SpotTrainer
 from engine.rollout.base import Completion, Sampling
 
-ARMS = RECIPES | {f"{name}+osd": replace(recipe, reverse_kl_weight=0.1) for name, recipe in RECIPES.items() if name != "hass"}
+ARMS = RECIPES | {"eagle+osd": replace(RECIPES["eagle"], reverse_kl_weight=0.1)}
 DEPTH = 6
-LONGEST = 256
+LONGEST, LONGEST_DRAFTED = 256, 96
 TRAINING_SEED, FRESH_SEED = 0, 50_000
 
 
@@ -30,8 +30,10 @@ def run(quick: bool, model: str) -> dict[str, Any]:
     bed = Bed(model)
     steps, responses = (40, 128) if quick else (160, 512)
     stored, fresh = (_responses(bed, number, seed) for number, seed in ((responses, TRAINING_SEED), (64, FRESH_SEED)))
-    recipes = {name: _train(bed, recipe, stored, fresh, steps) for name, recipe in ARMS.items()}
-    start = {kind: _accept_length(bed, make_trainer(bed, Recipe(kind))) for kind in ("eagle", "eagle3")}
+    kinds: tuple[Kind, ...] = ("eagle", "eagle3")
+    buffers = {kind: (_buffer(bed, stored, kind), _buffer(bed, fresh, kind)) for kind in kinds}
+    recipes = {name: _train(bed, recipe, *buffers[recipe.kind], steps) for name, recipe in ARMS.items()}
+    start = {kind: _accept_length(bed, make_trainer(bed, Recipe(kind))) for kind in kinds}
     for result in recipes.values():
         result["cost"] = round(result["seconds"] / recipes["eagle"]["seconds"], 2)
     return {
@@ -53,15 +55,14 @@ def make_trainer(bed: Bed, recipe: Recipe) -> SpotTrainer:
     return trainer
 
 
-def _train(bed: Bed, recipe: Recipe, stored: Sequence[Completion], fresh: Sequence[Completion], steps: int) -> dict[str, Any]:
+def _train(bed: Bed, recipe: Recipe, stored: DataBuffer, fresh: DataBuffer, steps: int) -> dict[str, Any]:
     trainer = make_trainer(bed, recipe)
-    trainer.buffer = _buffer(bed, stored, recipe.kind)
+    trainer.buffer = stored
     taken = count(1)
     began = time.perf_counter()
     report = trainer.train(lambda: next(taken) == steps)
     seconds = time.perf_counter() - began
-    unseen = _buffer(bed, fresh, recipe.kind)
-    evaluation = trainer.evaluate([*unseen.mix(), *unseen.held_out(2**30)])
+    evaluation = trainer.evaluate([*fresh.mix(), *fresh.held_out(2**30)])
     result = {
         "agreement": round(evaluation.agreement, 3),
         "acceptance": round(evaluation.acceptance, 3),
@@ -70,7 +71,7 @@ def _train(bed: Bed, recipe: Recipe, stored: Sequence[Completion], fresh: Sequen
         "tokens": report.tokens,
         "seconds": round(seconds, 1),
     }
-    print({"recipe": recipe, **result}, flush=True)
+    print(f"{recipe}: {result}", flush=True)
     return result
 
 
@@ -89,5 +90,5 @@ def _buffer(bed: Bed, completions: Sequence[Completion], kind: Kind) -> DataBuff
 def _accept_length(bed: Bed, trainer: SpotTrainer) -> float:
     """Tokens that a verification of a chain brings, the target's own one included, on fresh prompts."""
     engine = bed.engine(fixed(DEPTH), drafter=trainer.weights(), kind=trainer.drafter.kind)
-    statistics = timed(engine, bed.requests(64, seed=FRESH_SEED), Sampling(max_new_tokens=LONGEST, seed=FRESH_SEED))[1]
+    statistics = timed(engine, bed.requests(64, seed=FRESH_SEED), Sampling(max_new_tokens=LONGEST_DRAFTED, seed=FRESH_SEED))[1]
     return round(1 + sum(statistics.accepted_by_position) / statistics.drafted_by_position[0], 3)

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from engine.drafter.recipe import Recipe, acceptance, top1_agreement
+from engine.config import DrafterConfig
+from engine.drafter.recipe import Recipe, acceptance, configured_recipe, top1_agreement
 
 
 @pytest.fixture
@@ -26,6 +29,17 @@ def test_loss_is_its_formula(tensors):
     with_reverse = Recipe(feature_weight=0.0, token_weight=0.0, reverse_kl_weight=3.0)
     assert with_reverse.loss(predicted, features, head).item() == pytest.approx(3 * reverse, rel=1e-5)
     assert with_reverse.loss(features, features, head).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_recipes_are_those_of_the_configuration():
+    recipes = {name: configured_recipe(DrafterConfig(recipe=name)) for name in ("eagle", "hass", "eagle3")}
+    assert {name: (recipe.kind, recipe.unroll) for name, recipe in recipes.items()} == {
+        "eagle": ("eagle", 1),
+        "hass": ("eagle", 3),
+        "eagle3": ("eagle3", 7),
+    }
+    assert configured_recipe(DrafterConfig()) == recipes["eagle"]
+    assert configured_recipe(DrafterConfig(recipe="hass", reverse_kl=0.5)) == replace(recipes["hass"], reverse_kl_weight=0.5)
 
 
 def test_measures_of_agreement(tensors):

@@ -7,8 +7,11 @@ from torch.nn.functional import embedding, smooth_l1_loss
 
 from engine.config import SpotConfig
 from engine.drafter.buffer import DataBuffer
+from engine.drafter.eagle3 import first_drafter
 from engine.drafter.model import Drafter
+from engine.drafter.offline import hidden_states
 from engine.drafter.packing import Segment, pack
+from engine.drafter.recipe import RECIPES
 from engine.drafter.trainer import SpotTrainer, merge
 
 
@@ -56,6 +59,24 @@ def test_training_raises_held_out_agreement(trainer):
     assert report.microsteps == 60
     assert report.held_out_after > report.held_out_before + 0.15
     assert report.held_out_after == trainer.evaluate().agreement
+
+
+@pytest.mark.parametrize("name", ["hass", "eagle3"])
+def test_every_recipe_raises_held_out_agreement(target, responses, name):
+    torch.manual_seed(1)
+    recipe, buffer = RECIPES[name], DataBuffer(2**24)
+    for prompt, response in responses:
+        buffer.add(0, prompt + response, len(prompt), hidden_states(target, [prompt + response], recipe.kind)[0][:-1])
+    config = SpotConfig(learning_rate=3e-3, tokens_per_microbatch=256, passes=100)
+    trainer = SpotTrainer(first_drafter(recipe.kind, target), buffer, config, recipe)
+    trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    report = trainer.train(after(60))
+    assert report.held_out_after > report.held_out_before + 0.1
+
+
+def test_a_recipe_for_another_kind_of_drafter_is_refused(target):
+    with pytest.raises(ValueError, match="eagle3 drafters cannot train one of kind eagle"):
+        SpotTrainer(Drafter(target.config), DataBuffer(2**20), SpotConfig(), RECIPES["eagle3"])
 
 
 def test_stops_after_the_micro_step_in_which_it_is_told_to(trainer):
