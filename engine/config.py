@@ -218,7 +218,9 @@ class DrafterConfig(Section):
         "eagle", description="eagle; hass: three steps on its own features; eagle3: reads three layers of the target, seven such steps"
     )
     reverse_kl: float = Field(0.0, ge=0, le=100, description="Weight of a reverse KL term (online speculative decoding) in the loss")
-    path: str | None = Field("builtin", description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, or null: random weights")
+    path: str | None = Field(
+        "builtin", description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, or null: random weights"
+    )
     spot: SpotConfig = Field(default_factory=SpotConfig)
 
 

@@ -37,7 +37,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
     }
     rates: dict[str, list[float]] = {name: [] for name in arms}
     steps = {name: len(groups()) for name, (groups, _) in arms.items()}
-    for name, (groups, build) in arms.items():
+    for groups, build in arms.values():
         _rate(trainer, groups()[:2], build)
     for repetition in range(3 if quick else 7):
         Random(repetition).shuffle(segments)

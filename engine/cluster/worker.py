@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.cluster.spot import Spot
 from engine.config import RunConfig
 from engine.drafter.export import Card, write_drafter_folder
-from engine.drafter.recipe import RECIPES
+from engine.drafter.kind import RECIPE_KINDS
 from engine.drafter.trainer import TrainingReport
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
@@ -81,7 +81,7 @@ class Worker:
             keep_features=config.speculation.enabled and config.drafter.spot.enabled,
             costs=home() / "costs",
             decode=lambda tokens: str(self._tokenizer.decode(tokens)),
-            drafter_kind=RECIPES[config.drafter.recipe].kind,
+            drafter_kind=RECIPE_KINDS[config.drafter.recipe],
         )
         self._target_version = self._drafter_version = 0
         self._halt = threading.Event()

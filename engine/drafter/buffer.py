@@ -16,8 +16,8 @@ HELD_OUT_EVERY = 8
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, W] in bfloat16 (W as in
-    ``feature_width``), which the last token has none of: the target need not have seen it. Successive entries of one prompt have one ``group``."""
+    """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, W] in bfloat16, for W see
+    ``feature_width``; the last token has none: the target need not have seen it. Successive entries of one prompt have one ``group``."""
 
     id: int
     group: int

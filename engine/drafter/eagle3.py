@@ -41,9 +41,7 @@ class Eagle3Drafter(Drafter):
         normed: Tensor = self.norm(features)
         return normed
 
-    def forward(
-        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None
-    ) -> Tensor:
+    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None) -> Tensor:
         layer = self.midlayer
         inputs = torch.cat((layer.input_layernorm(embedded), layer.hidden_norm(features)), dim=-1)
         rotary = self.rotary(features, positions)

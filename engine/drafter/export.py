@@ -13,13 +13,11 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from engine.drafter.eagle3 import llama_layer_config, make_drafter
-from engine.drafter.kind import Kind, captured_layers
+from engine.drafter.kind import EAGLE3, Kind, captured_layers, drafter_kind
 from engine.drafter.model import layer_config
 from engine.errors import ModelError
-from engine.models.folder import read_config
 
 ARCHITECTURES = {"llama": "LlamaForCausalLMEagle", "qwen2": "Qwen2ForCausalLMEagle", "qwen3": "Qwen3ForCausalLMEagle"}
-EAGLE3 = "LlamaForCausalLMEagle3"
 BIAS = "fc.bias"
 READS = {"eagle": "EAGLE: last hidden state and next token in", "eagle3": "EAGLE-3: three layers' hidden states and next token in"}
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -50,11 +48,6 @@ def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: Pretr
     save_file(tensors, file, metadata={"format": "pt"})
     (folder / "config.json").write_text(_config(kind, target), encoding="utf-8")
     (folder / "README.md").write_text(_readme(kind, card, sha256(file.read_bytes()).hexdigest()), encoding="utf-8")
-
-
-def drafter_kind(folder: Path) -> Kind:
-    """The kind of a drafter folder, by the architecture in its config.json. ModelError if there is none."""
-    return "eagle3" if EAGLE3 in read_config(folder).get("architectures", ()) else "eagle"
 
 
 def load_drafter_folder(folder: Path, target: PretrainedConfig, kind: Kind = "eagle") -> dict[str, Tensor]:

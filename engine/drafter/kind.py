@@ -1,8 +1,13 @@
 """The kinds of learned drafters: which of the target's hidden states they read. Needs no torch."""
 
+from pathlib import Path
 from typing import Literal
 
+from engine.models.folder import read_config
+
 Kind = Literal["eagle", "eagle3"]
+RECIPE_KINDS: dict[str, Kind] = {"eagle": "eagle", "hass": "eagle", "eagle3": "eagle3"}
+EAGLE3 = "LlamaForCausalLMEagle3"
 
 
 def captured_layers(kind: Kind, layers: int) -> tuple[int, ...]:
@@ -18,3 +23,8 @@ def captured_layers(kind: Kind, layers: int) -> tuple[int, ...]:
 def feature_width(kind: Kind, hidden: int) -> int:
     """Numbers that are kept of each position: what the drafter reads and, last, the hidden state after the final norm."""
     return hidden if kind == "eagle" else 4 * hidden
+
+
+def drafter_kind(folder: Path) -> Kind:
+    """The kind of a drafter folder, by the architecture in its config.json. ModelError if there is none."""
+    return "eagle3" if EAGLE3 in read_config(folder).get("architectures", ()) else "eagle"

@@ -69,9 +69,7 @@ class Drafter(nn.Module):
         """[.., H] to what the target's head makes logits of, [.., H]."""
         return features
 
-    def forward(
-        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None
-    ) -> Tensor:
+    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None) -> Tensor:
         """Predicted features [B, T, H] of h[t+1].
 
         ``embedded`` [B, T, H]: embeddings of the next tokens x[t+1]; ``features`` [B, T, H]: h[t], fused; ``positions`` [B, T]: t.

@@ -21,7 +21,8 @@ class KVCache:
     def __init__(
         self, architecture: Architecture, rotary: Rotary, like: Tensor, width: int, granularity: int, slots: int, capacity: int
     ) -> None:
-        """On ``like``'s device, in its data type. A ``width`` of 0 is for no drafter. Passes reach over a multiple of ``granularity`` positions, or all."""
+        """On ``like``'s device, in its data type. A ``width`` of 0 is for no drafter. Passes reach over a multiple of ``granularity``
+        positions, or all."""
         a, device, rows = architecture, like.device, slots * capacity
         self._granularity = granularity
         self._a, self._like, self._drafting = architecture, like, width > 0

@@ -10,8 +10,8 @@ from transformers import AutoConfig
 
 from engine.cluster.worker import Worker
 from engine.config import DrafterConfig, RunConfig, parse
-from engine.drafter.export import Card, drafter_kind, load_drafter_folder
-from engine.drafter.recipe import RECIPES
+from engine.drafter.export import Card, load_drafter_folder
+from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.rollout.base import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]
@@ -76,7 +76,7 @@ def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(rando
     other = Worker(0, asked, "")
     assert other.load(tmp_path / "saved") == 1
     _, folder = other.export(tmp_path / "export", Card("random", "test", 1))
-    kind = RECIPES[recipe].kind
+    kind = RECIPE_KINDS[recipe]
     assert drafter_kind(folder) == kind
     exported = load_drafter_folder(folder, AutoConfig.from_pretrained(random_model), kind)
     assert all(torch.equal(exported[name], weight) for name, weight in weights.items())

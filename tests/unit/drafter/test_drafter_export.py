@@ -8,7 +8,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, Qwen2Config
 
 from engine.drafter.eagle3 import make_drafter
-from engine.drafter.export import Card, drafter_kind, load_drafter_folder, write_drafter_folder, write_zip
+from engine.drafter.export import Card, load_drafter_folder, write_drafter_folder, write_zip
+from engine.drafter.kind import drafter_kind
 from engine.drafter.model import Drafter
 from engine.errors import ModelError
 

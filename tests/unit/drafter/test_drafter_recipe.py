@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from engine.config import DrafterConfig
+from engine.drafter.kind import RECIPE_KINDS
 from engine.drafter.recipe import Recipe, acceptance, configured_recipe, top1_agreement
 
 
@@ -38,6 +39,7 @@ def test_recipes_are_those_of_the_configuration():
         "hass": ("eagle", 3),
         "eagle3": ("eagle3", 7),
     }
+    assert {name: recipe.kind for name, recipe in recipes.items()} == RECIPE_KINDS
     assert configured_recipe(DrafterConfig()) == recipes["eagle"]
     assert configured_recipe(DrafterConfig(recipe="hass", reverse_kl=0.5)) == replace(recipes["hass"], reverse_kl_weight=0.5)
 

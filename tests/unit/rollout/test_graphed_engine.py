@@ -50,9 +50,7 @@ def make_pair(
     guessable = make_guessable(target)
     drafter = guessable if kind == "eagle" else random_drafter(target, kind=kind)
     plain = make_engine(target, slots=slots, end_tokens=ENDS)
-    graphed = make_engine(
-        target, drafter, speculation(), slots=slots, end_tokens=ENDS, device=device, recorder=recorder, drafter_kind=kind
-    )
+    graphed = make_engine(target, drafter, speculation(), slots=slots, end_tokens=ENDS, device=device, recorder=recorder, drafter_kind=kind)
     tuner = RandomTuner(0, more=(*CHAINS, *TREES, *NGRAMS))
     return plain, graphed, with_random_tuner(graphed, tuner)
 

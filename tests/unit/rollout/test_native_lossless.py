@@ -35,7 +35,12 @@ SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 def make_pair(drafter: str, slots: int, seed: int = 0) -> tuple[NativeEngine, NativeEngine, RandomTuner]:
     """A plain and a speculative engine of one target; the strategy of the latter changes at random at every step."""
     target = make_target(seed=seed, tie_word_embeddings=False)
-    make = {"random": random_drafter, "constant": constant_drafter, "good": make_guessable, "eagle3": partial(random_drafter, kind="eagle3")}
+    make = {
+        "random": random_drafter,
+        "constant": constant_drafter,
+        "good": make_guessable,
+        "eagle3": partial(random_drafter, kind="eagle3"),
+    }
     kind: Kind = "eagle3" if drafter == "eagle3" else "eagle"
     weights = make[drafter](target)
     plain = make_engine(target, slots=slots, end_tokens=ENDS)

@@ -1,6 +1,7 @@
 """Whatever the recipe, a pass of a training step computes what serving computes on the same state."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 import torch
@@ -82,14 +83,12 @@ def test_a_training_pass_and_a_serving_step_give_the_same_features(name: str, un
     drafter = attentive_drafter(target, recipe.kind)
     sequences = torch.randint(VOCABULARY, (3, LENGTH), generator=torch.Generator().manual_seed(4))
     server = Server(target, drafter, sequences)
-    entries = [
-        Entry(i, i, 0, row, 2, features) for i, (row, features) in enumerate(zip(sequences, server.captured(), strict=True))
-    ]
+    entries = [Entry(i, i, 0, row, 2, features) for i, (row, features) in enumerate(zip(sequences, server.captured(), strict=True))]
     passes = list(trained_passes(drafter, target, entries, recipe))
     assert len(passes) == recipe.unroll
     for known in (2, 3, 4, 9, 11, 20):
         served = server.draft(known, recipe.unroll)
         for step, (ours, trained) in enumerate(zip(served, passes, strict=True)):
             torch.testing.assert_close(ours, trained[:, known - 2 + step], atol=1e-5, rtol=1e-5)
-    for earlier, later in zip(passes, passes[1:], strict=False):
+    for earlier, later in pairwise(passes):
         assert (earlier - later).abs().mean() > 0.05, "passes must differ, or the test would not notice a wrong one"
