@@ -212,8 +212,11 @@ class SpotConfig(Section):
     tokens_per_microbatch: int = Field(
         1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
     )
-    unroll: int = Field(
-        2, ge=1, le=8, description="Passes of a training step; from the second on the drafter sees its own features. 1 is EAGLE"
+    unroll: int | None = Field(
+        None,
+        ge=1,
+        le=8,
+        description="Passes of a training step, on the drafter's own features from the second on; null: the recipe's own (1, 3 or 7)",
     )
     passes: int = Field(4, ge=1, description="Times that a response is trained on, at most: more would be learned by heart")
     least_tokens: int = Field(16_384, ge=0, description="Tokens to train on at least: older responses make up for small steps")
@@ -222,7 +225,13 @@ class SpotConfig(Section):
 
 
 class DrafterConfig(Section):
-    path: str | None = Field("builtin", description="'builtin' (comes with tiny), a local drafter folder, or null: random weights")
+    recipe: Literal["eagle", "hass", "eagle3"] = Field(
+        "eagle", description="eagle; hass: three steps on its own features; eagle3: reads three layers of the target, seven such steps"
+    )
+    reverse_kl: float = Field(0.0, ge=0, le=100, description="Weight of a reverse KL term (online speculative decoding) in the loss")
+    path: str | None = Field(
+        "builtin", description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, or null: random weights"
+    )
     spot: SpotConfig = Field(default_factory=SpotConfig)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from engine.config import MathConfig, RunConfig
+from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import BUILT_IN, TINY, describe
 from engine.tasks import dataset
@@ -43,8 +44,11 @@ def _check_model(config: RunConfig) -> None:
 
 def _check_drafter(config: RunConfig) -> None:
     path = config.drafter.path
-    if not config.speculation.enabled or path in (None, "builtin"):
+    if not config.speculation.enabled or path is None or path == "builtin":
         return
     for part in ("config.json", "model.safetensors"):
         if not (Path(path) / part).is_file():
             raise ModelError(f"drafter.path: {path} is not a drafter folder: no {part}; use a folder, builtin, or null for random weights")
+    found, wanted = drafter_kind(Path(path)), RECIPE_KINDS[config.drafter.recipe]
+    if found != wanted:
+        raise ModelError(f"drafter.path: {path} is an {found} drafter, but drafter.recipe={config.drafter.recipe} trains {wanted} drafters")

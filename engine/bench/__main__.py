@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.bench import checkpoint, graphs, lossless, packing, rollout, spot, tuner
+from engine.bench import checkpoint, graphs, lossless, packing, recipes, rollout, spot, tuner
 from engine.errors import LongtailError
 
 BENCHES = {
@@ -16,6 +16,7 @@ BENCHES = {
     "graphs": (graphs.run, "small"),
     "packing": (packing.run, "tiny"),
     "checkpoint": (checkpoint.run, "small"),
+    "recipes": (recipes.run, "tiny"),
     "spot": (spot.run, "tiny"),
 }
 

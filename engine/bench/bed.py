@@ -16,6 +16,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from engine.config import CountdownConfig, FixedConfig, RolloutConfig, SpeculationConfig, StrategyConfig, SuffixConfig
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.kind import Kind
 from engine.drafter.model import Drafter
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
@@ -55,9 +56,10 @@ class Bed:
         max_batch: int = 64,
         drafter: Mapping[str, Tensor] | None = None,
         endless: bool = False,
+        kind: Kind = "eagle",
     ) -> NativeEngine:
-        """A fresh engine; plain if ``speculation`` is None. ``drafter``: other weights than those of the model's drafter; ``endless``:
-        responses run to their limit."""
+        """A fresh engine; plain if ``speculation`` is None. ``drafter``: other weights than those of the model's drafter, of ``kind``;
+        ``endless``: responses run to their limit."""
         weights = self.trained_drafter() if speculation and drafter is None else drafter
         return NativeEngine(
             self.model.config,
@@ -69,6 +71,7 @@ class Bed:
             device=self.device,
             dtype=self.dtype or torch.float32,
             costs=home() / "costs",
+            drafter_kind=kind,
         )
 
     def trained_drafter(self) -> dict[str, Tensor]:

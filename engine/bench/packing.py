@@ -78,7 +78,7 @@ def pad(group: Group) -> MicroBatch:
     def stacked(name: str) -> torch.Tensor:
         return pad_sequence([getattr(part, name)[0] for part in parts], batch_first=True)
 
-    names = ("tokens", "features", "targets", "positions", "trained", "first")
+    names = ("tokens", "features", "targets", "positions", "trained", "offset")
     return MicroBatch(**{name: stacked(name) for name in names}, lengths=None)
 
 

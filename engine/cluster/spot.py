@@ -15,8 +15,9 @@ from transformers import PreTrainedModel
 from engine.config import RunConfig
 from engine.drafter.buffer import DataBuffer
 from engine.drafter.checkpoint import DrafterCheckpoints, Session, Snapshot, newest
+from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
-from engine.drafter.model import Drafter
+from engine.drafter.recipe import configured_recipe
 from engine.drafter.trainer import SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.rollout.base import Completion
@@ -39,13 +40,14 @@ class Spot:
     def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int, checkpoints: Path | None = None) -> None:
         """``checkpoints``: the run's folder for them, where sessions leave snapshots on their way; None for no snapshots."""
         torch.manual_seed(config.seed)  # a random drafter is the same on every worker
-        drafter = Drafter(target.config)
-        folder = resolve_drafter(config.drafter.path, config.model.path)
+        recipe = configured_recipe(config.drafter)
+        drafter = first_drafter(recipe.kind, target)
+        folder = resolve_drafter(config.drafter.path, config.model.path, recipe.kind)
         if folder is not None:
-            drafter.load_state_dict(load_drafter_folder(folder, target.config))
+            drafter.load_state_dict(load_drafter_folder(folder, target.config, recipe.kind))
         self._target = target
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
-        self._trainer = SpotTrainer(drafter.to(target.device), self._buffer, config.drafter.spot, seed=config.seed + rank)
+        self._trainer = SpotTrainer(drafter, self._buffer, config.drafter.spot, recipe, config.seed + rank)
         self.published: Weights = self._trainer.weights()
         self._snapshots = checkpoints / f"drafter_{rank}" if checkpoints and config.checkpoint.drafter_every_microsteps else None
         self._checkpoints = DrafterCheckpoints(self._snapshots) if self._snapshots else None

@@ -17,6 +17,7 @@ from engine.cluster.spot import Spot, Trained
 from engine.config import RunConfig
 from engine.drafter.checkpoint import Session
 from engine.drafter.export import Card, write_drafter_folder
+from engine.drafter.kind import RECIPE_KINDS
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
 from engine.policy.batch import Row
@@ -86,6 +87,7 @@ class Worker:
             keep_features=config.speculation.enabled and config.drafter.spot.enabled,
             costs=home() / "costs",
             decode=lambda tokens: str(self._tokenizer.decode(tokens)),
+            drafter_kind=RECIPE_KINDS[config.drafter.recipe],
         )
         self._target_version = self._drafter_version = 0
         self._max_batch = config.rollout.max_batch

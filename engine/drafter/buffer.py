@@ -16,8 +16,8 @@ HELD_OUT_EVERY = 8
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, H] in bfloat16,
-    which the last token has none of: the target need not have seen it. Successive entries of one prompt have one ``group``."""
+    """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, W] in bfloat16, for W see
+    ``feature_width``; the last token has none: the target need not have seen it. Successive entries of one prompt have one ``group``."""
 
     id: int
     group: int
@@ -67,7 +67,7 @@ class DataBuffer:
         return self._entries[0].id if self._entries else self._next
 
     def add(self, step: int, tokens: Sequence[int], prompt: int, features: Tensor) -> None:
-        """Keeps a copy of one response of RL step ``step``; steps must not fall. ``features`` is [T - 1, H] for T tokens.
+        """Keeps a copy of one response of RL step ``step``; steps must not fall. ``features`` is [T - 1, W] for T tokens.
 
         A response of one token is left out: serving would never draft any of it.
         """

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import yaml
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.config import (
@@ -75,9 +75,8 @@ class Bench:
         drafter = Drafter(self.model.config)
         drafter.load_state_dict(weights)
         trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig())
-        trainer.set_target(
-            cast(nn.Embedding, self.model.get_input_embeddings()).weight, cast(nn.Linear, self.model.get_output_embeddings()).weight
-        )
+        model: Any = self.model
+        trainer.set_target(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
         return trainer.evaluate([*buffer.mix(), *buffer.held_out(buffer.limit)]).agreement
 
     def _engine(self, weights: Weights, strategy: StrategyConfig, keep_features: bool) -> NativeEngine:

@@ -1,5 +1,6 @@
-"""A drafter as a folder that others can use: EAGLE layout (as SGLang reads it), safetensors, and a model card."""
+"""A drafter as a folder that others can use: EAGLE or EAGLE-3 layout (as SGLang reads it), safetensors, and a model card."""
 
+import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.drafter.model import Drafter, layer_config
+from engine.drafter.eagle3 import llama_layer_config, make_drafter
+from engine.drafter.kind import EAGLE3, Kind, captured_layers, drafter_kind
+from engine.drafter.model import layer_config
 from engine.errors import ModelError
 
 ARCHITECTURES = {"llama": "LlamaForCausalLMEagle", "qwen2": "Qwen2ForCausalLMEagle", "qwen3": "Qwen3ForCausalLMEagle"}
 BIAS = "fc.bias"
+READS = {"eagle": "EAGLE: last hidden state and next token in", "eagle3": "EAGLE-3: three layers' hidden states and next token in"}
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -34,29 +38,33 @@ class Card:
 
 
 def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, card: Card) -> None:
-    """Writes config.json, model.safetensors and README.md. ``weights`` as in ``Drafter.state_dict``.
+    """Writes config.json, model.safetensors and README.md. ``weights`` as in ``Drafter.state_dict``, of either kind.
 
-    SGLang's EAGLE layer has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros.
+    SGLang's EAGLE layer has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros. EAGLE-3's has none.
     """
+    kind: Kind = "eagle3" if "norm.weight" in weights else "eagle"
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    tensors[BIAS] = torch.zeros(len(weights["fc.weight"]), dtype=weights["fc.weight"].dtype)
+    if kind == "eagle":
+        tensors[BIAS] = torch.zeros(len(weights["fc.weight"]), dtype=weights["fc.weight"].dtype)
     file = folder / "model.safetensors"
     save_file(tensors, file, metadata={"format": "pt"})
-    (folder / "config.json").write_text(_config(target), encoding="utf-8")
+    (folder / "config.json").write_text(_config(kind, target), encoding="utf-8")
     digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in (file, folder / "config.json")}
-    (folder / "README.md").write_text(_readme(card, digests), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(kind, card, digests), encoding="utf-8")
 
 
-def load_drafter_folder(folder: Path, target: PretrainedConfig) -> dict[str, Tensor]:
-    """The trainable tensors, float32. ModelError if ``folder`` is not a local drafter folder that fits ``target``."""
+def load_drafter_folder(folder: Path, target: PretrainedConfig, kind: Kind = "eagle") -> dict[str, Tensor]:
+    """The trainable tensors, float32. ModelError if ``folder`` is not a local folder of a drafter of ``kind`` that fits ``target``."""
     try:
         weights = load_file(drafter_file(folder))
     except SafetensorError as error:
         raise ModelError(f"drafter {folder}: model.safetensors is not readable: {error}") from None
     if weights.pop(BIAS, torch.zeros(1)).any():
         raise ModelError(f"drafter {folder}: its {BIAS} is not zero; only drafters without this bias are supported")
-    _check(folder, weights, target)
+    if (found := drafter_kind(folder)) != kind:
+        raise ModelError(f"drafter {folder}: an {found} drafter, but drafter.recipe is for {kind} drafters; change the one or the other")
+    _check(folder, weights, target, kind)
     return {name: tensor.float() for name, tensor in weights.items()}
 
 
@@ -70,9 +78,9 @@ def drafter_file(folder: Path) -> Path:
     return file
 
 
-def _check(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig) -> None:
+def _check(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, kind: Kind) -> None:
     with torch.device("meta"):
-        expected = Drafter(target).state_dict()
+        expected = make_drafter(kind, target).state_dict()
     if missing := sorted(expected.keys() - weights.keys()):
         raise ModelError(f"drafter {folder}: tensor {missing[0]} is missing")
     if unknown := sorted(weights.keys() - expected.keys()):
@@ -90,15 +98,22 @@ def write_zip(folder: Path, path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def _config(target: PretrainedConfig) -> str:
-    config = layer_config(target)
-    config.architectures = [ARCHITECTURES[target.model_type]]
+def _config(kind: Kind, target: PretrainedConfig) -> str:
+    config = llama_layer_config(target) if kind == "eagle3" else layer_config(target)
+    config.architectures = [EAGLE3 if kind == "eagle3" else ARCHITECTURES[target.model_type]]
     config.dtype = torch.float32
     config.name_or_path = ""
-    return config.to_json_string()
+    return config.to_json_string() if kind == "eagle" else _eagle3_config(config, target.num_hidden_layers)
 
 
-def _readme(card: Card, digests: Mapping[str, str]) -> str:
+def _eagle3_config(config: PretrainedConfig, layers: int) -> str:
+    """With what SGLang asks for: no vocabulary of its own, and the layers whose outputs are read."""
+    read = [layer - 1 for layer in captured_layers("eagle3", layers)]
+    more = {"draft_vocab_size": None, "eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": read}}
+    return json.dumps(json.loads(config.to_json_string()) | more, indent=2, sort_keys=True) + "\n"
+
+
+def _readme(kind: Kind, card: Card, digests: Mapping[str, str]) -> str:
     accept = "not measured" if card.accept_length is None else f"{card.accept_length:.2f} tokens"
     depths = "".join(f"| accepted at depth {depth} | {rate:.1%} |\n" for depth, rate in enumerate(card.acceptance, 1))
     checksums = "".join(f"| SHA-256 of {name} | `{digest}` |\n" for name, digest in digests.items())
@@ -106,11 +121,11 @@ def _readme(card: Card, digests: Mapping[str, str]) -> str:
     return f"""---
 base_model: {card.base_model}
 library_name: transformers
-tags: [speculative-decoding, eagle]
+tags: [speculative-decoding, {kind}]
 ---
 # Drafter for {card.base_model}
 
-One decoder layer that drafts tokens for `{card.base_model}` (EAGLE: last hidden state and next token in, next hidden state out).
+One decoder layer that drafts tokens for `{card.base_model}` ({READS[kind]}, next hidden state out).
 Embedding and LM head are the base model's own and are not in this folder.
 
 | | |

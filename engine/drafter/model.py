@@ -14,7 +14,8 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRot
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
 
-from engine.drafter.attention import SEGMENTS, Mask
+from engine.drafter.attention import SEGMENTS, History, Mask
+from engine.drafter.kind import Kind
 from engine.errors import ModelError
 
 FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
@@ -27,42 +28,57 @@ FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
 class Drafter(nn.Module):
     """The trainable tensors only: the embedding and head are the target's, frozen, and come in as arguments.
 
-    State dict: ``fc.weight`` [H, 2H] and ``layers.0.*`` with the target's own names, without ``input_layernorm``.
+    What is captured of the target at a position goes through ``fuse``, the layer's output through ``readout`` before the target's head;
+    EAGLE needs neither. State dict: ``fc.weight`` [H, 2H] and ``layers.0.*`` with the target's own names, without ``input_layernorm``.
     """
+
+    kind: Kind = "eagle"
+    fc: nn.Linear
+    config: PretrainedConfig
 
     def __init__(self, target: PretrainedConfig) -> None:
         """Random weights; ``target`` is the target's configuration. ModelError if its family is not supported."""
         super().__init__()
+        self._build(target)
+        self._initialise()
+
+    def _build(self, target: PretrainedConfig) -> None:
         self.config = layer_config(target)
-        self.config._attn_implementation = SEGMENTS
         layer, rotary = FAMILIES[self.config.model_type]
         self.fc = nn.Linear(2 * self.config.hidden_size, self.config.hidden_size, bias=False)
         self.layers = nn.ModuleList([layer(self.config, 0)])
         self.layers[0].input_layernorm = nn.Identity()
         self.rotary = rotary(self.config)
-        self._initialise()
 
     @torch.no_grad()
     def _initialise(self) -> None:
         """The features pass through ``fc`` and the layer almost unchanged, so training starts from 'h[t+1] is like h[t]'."""
         std = self.config.initializer_range
-        for name, parameter in self.layers.named_parameters():
+        for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 parameter.zero_()
             elif parameter.ndim == 2:
                 parameter.normal_(std=std)
-        self.fc.weight.normal_(std=std)
-        self.fc.weight[:, self.config.hidden_size :] += torch.eye(self.config.hidden_size)
+        self.fc.weight[:, -self.config.hidden_size :] += torch.eye(self.config.hidden_size)
 
-    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None) -> Tensor:
+    def fuse(self, captured: Tensor) -> Tensor:
+        """[.., width] (see ``feature_width``) to the features [.., H] that a draft starts from."""
+        return captured
+
+    def readout(self, features: Tensor) -> Tensor:
+        """[.., H] to what the target's head makes logits of, [.., H]."""
+        return features
+
+    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None) -> Tensor:
         """Predicted features [B, T, H] of h[t+1].
 
-        ``embedded`` [B, T, H]: embeddings of the next tokens x[t+1]; ``features`` [B, T, H]: h[t]; ``positions`` [B, T]: t.
+        ``embedded`` [B, T, H]: embeddings of the next tokens x[t+1]; ``features`` [B, T, H]: h[t], fused; ``positions`` [B, T]: t.
         ``mask`` [B or 1, 1, T, T] is true where attention is allowed; None is causal, and lengths of segments that follow each other
-        in T keep these apart.
+        in T keep these apart. ``history``: see ``attend``.
         """
         hidden = self.fc(torch.cat((embedded, features), dim=-1))
-        output: Tensor = self.layers[0](hidden, attention_mask=mask, position_embeddings=self.rotary(hidden, positions))
+        rotary = self.rotary(hidden, positions)
+        output: Tensor = self.layers[0](hidden, attention_mask=mask, position_embeddings=rotary, history=history)
         return output
 
 
@@ -74,5 +90,5 @@ def layer_config(target: PretrainedConfig) -> PretrainedConfig:
     config.num_hidden_layers = 1
     if hasattr(config, "layer_types"):
         config.layer_types = ["full_attention"]
-    config._attn_implementation = "sdpa"
+    config._attn_implementation = SEGMENTS
     return config

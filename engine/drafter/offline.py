@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
+from engine.drafter.kind import Kind, captured_layers
 from engine.drafter.trainer import Evaluation, SpotTrainer
 
 Response = tuple[list[int], list[int]]
@@ -20,14 +21,17 @@ PASSES = 4  # hidden states, and the responses themselves, cost more than a pass
 
 
 @torch.no_grad()
-def hidden_states(target: PreTrainedModel, sequences: list[list[int]]) -> list[Tensor]:
-    """The target's features [T, H] of each sequence: its hidden states after the final norm. Runs sequences of like length together."""
+def hidden_states(target: PreTrainedModel, sequences: list[list[int]], kind: Kind = "eagle") -> list[Tensor]:
+    """The target's features [T, W] of each sequence for a drafter of ``kind``: the layers' inputs that it reads (see ``kind.py``), then
+    the hidden states after the final norm. Runs sequences of like length together."""
+    layers = captured_layers(kind, target.config.num_hidden_layers)
     order = sorted(range(len(sequences)), key=lambda index: len(sequences[index]))
     found: dict[int, Tensor] = {}
     for first in range(0, len(order), SEQUENCES_PER_PASS):
         indices = order[first : first + SEQUENCES_PER_PASS]
         inputs = pad_sequence([torch.tensor(sequences[index]) for index in indices], batch_first=True).to(target.device)
-        hidden = target.base_model(input_ids=inputs, use_cache=False).last_hidden_state
+        outputs = target.base_model(input_ids=inputs, use_cache=False, output_hidden_states=bool(layers))
+        hidden = torch.cat([*(outputs.hidden_states[layer] for layer in layers), outputs.last_hidden_state], -1)
         found |= {index: row[: len(sequences[index])] for index, row in zip(indices, hidden, strict=True)}
     return [found[index] for index in range(len(sequences))]
 
@@ -43,7 +47,7 @@ def train_offline(
     started = time.monotonic()
     for number, chunk in enumerate(_chunks(responses)):
         sequences = [prompt + response for prompt, response in chunk]
-        for (prompt, _), tokens, features in zip(chunk, sequences, hidden_states(target, sequences), strict=True):
+        for (prompt, _), tokens, features in zip(chunk, sequences, hidden_states(target, sequences, trainer.drafter.kind), strict=True):
             trainer.buffer.add(number, tokens, len(prompt), features[:-1])
         for batch in chain.from_iterable(trainer.one_pass() for _ in range(PASSES)):
             progress = (time.monotonic() - started) / seconds

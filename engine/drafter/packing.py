@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,8 +28,8 @@ class Segment:
 class MicroBatch:
     """One row of N positions t, each with what the drafter sees there and what it should predict.
 
-    ``tokens`` [1, N]: x[t+1]; ``features`` [1, N, H]: h[t]; ``targets`` [1, N, H]: h[t+1]; ``positions`` [1, N]: t;
-    ``trained`` [1, N]: x[t+2] is a token that serving would draft; ``first`` [1, N]: the first position of its entry in this row.
+    ``tokens`` [1, N]: x[t+1]; ``features`` [1, N, W]: those of t; ``targets`` [1, N, W]: those of t + 1; ``positions`` [1, N]: t;
+    ``trained`` [1, N]: x[t+2] is a token that serving would draft; ``offset`` [1, N]: how many positions of its segment come before.
     ``lengths`` of the segments, N in all, which must not see each other; None if each row is one.
     """
 
@@ -37,12 +38,12 @@ class MicroBatch:
     targets: Tensor
     positions: Tensor
     trained: Tensor
-    first: Tensor
+    offset: Tensor
     lengths: tuple[int, ...] | None
 
     def to(self, device: torch.device) -> "MicroBatch":
-        tensors = {name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **tensors)
+        moved: dict[str, Any] = {name: each.to(device, non_blocking=True) for name, each in vars(self).items() if isinstance(each, Tensor)}
+        return replace(self, **moved)
 
 
 def cut(entry: Entry, bound: int) -> list[Segment]:
@@ -80,6 +81,6 @@ def pack(row: Sequence[Segment]) -> MicroBatch:
         targets=torch.cat([segment.entry.features[segment.start + 1 : segment.stop + 1] for segment in row])[None],
         positions=positions[None],
         trained=(positions >= response[owner])[None],
-        first=(owner.diff(prepend=torch.tensor([-1])) > 0)[None],
+        offset=torch.cat([torch.arange(len(segment)) for segment in row])[None],
         lengths=tuple(map(len, row)),
     )

@@ -1,27 +1,55 @@
-"""The EAGLE training recipe (TLT section 4): one forward pass, regress the next feature and match the target's next-token law."""
+"""The recipes of TLT section 4: which hidden states a drafter reads, how many of its own steps a training step unrolls, and the loss."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 from torch.nn.functional import linear, log_softmax, smooth_l1_loss, softmax
 
+from engine.config import DrafterConfig
+from engine.drafter.kind import Kind
+
 
 @dataclass(frozen=True)
-class Eagle:
-    """Loss weights; the defaults are those of the released TLT code."""
+class Recipe:
+    """A training step has ``unroll`` passes; the i-th one's loss counts ``decay`` ** i. ``through``: gradients flow through them all.
 
+    Terms of the loss: smooth-L1 of the features, soft-target cross entropy and reverse KL of the two laws. The default weights are
+    those of the released TLT code for EAGLE.
+    """
+
+    kind: Kind = "eagle"
+    unroll: int = 1
     feature_weight: float = 1.0
     token_weight: float = 0.1
+    reverse_kl_weight: float = 0.0
+    decay: float = 1.0
+    through: bool = False
 
     def loss(self, predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:
-        """Mean over N positions of weighted smooth-L1(h', h) + soft-target cross entropy of the two laws under ``head``.
+        """Mean over N positions of weighted smooth-L1(h', h) + CE(p, q) + KL(q, p), for the laws p of the target and q of the drafter.
 
-        ``predicted`` h'[t+1] and ``features`` h[t+1], both [N, H]; ``head`` [V, H] is frozen.
+        ``predicted`` h'[t+1] and ``features`` h[t+1], both [N, H], as ``head`` [V, H] reads them; it is frozen.
         """
-        regression = smooth_l1_loss(predicted, features)
-        target = softmax(linear(features, head).float(), dim=-1)
-        cross_entropy = -(target * log_softmax(linear(predicted, head).float(), dim=-1)).sum(-1).mean()
-        return self.feature_weight * regression + self.token_weight * cross_entropy
+        target = log_softmax(linear(features, head).float(), dim=-1)
+        draft = log_softmax(linear(predicted, head).float(), dim=-1)
+        loss = self.token_weight * -(target.exp() * draft).sum(-1).mean()
+        if self.feature_weight:
+            loss = loss + self.feature_weight * smooth_l1_loss(predicted, features)
+        if self.reverse_kl_weight:
+            loss = loss + self.reverse_kl_weight * (draft.exp() * (draft - target)).sum(-1).mean()
+        return loss
+
+
+RECIPES = {
+    "eagle": Recipe(),
+    "hass": Recipe(unroll=3),
+    "eagle3": Recipe(kind="eagle3", unroll=7, feature_weight=0.0, token_weight=1.0, decay=0.8, through=True),
+}
+
+
+def configured_recipe(config: DrafterConfig) -> Recipe:
+    """The recipe of that name, with the run's weight of the reverse KL."""
+    return replace(RECIPES[config.recipe], reverse_kl_weight=config.reverse_kl)
 
 
 def top1_agreement(predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ from engine.drafter.buffer import DataBuffer, Entry
 from engine.drafter.checkpoint import host_copy
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
-from engine.drafter.recipe import Eagle, acceptance, top1_agreement
+from engine.drafter.recipe import Recipe, acceptance, top1_agreement
+from engine.drafter.unroll import unrolled
 
 EVALUATED_TOKENS = 1024
 AVERAGING = 3
@@ -57,15 +58,18 @@ class SpotTrainer:
         drafter: Drafter,
         buffer: DataBuffer,
         config: SpotConfig,
-        recipe: Eagle | None = None,
+        recipe: Recipe | None = None,
         seed: int = 0,
         optimizers: Sequence[Optimizer] | None = None,
     ) -> None:
-        """``optimizers`` have the drafter's parameters among them; AdamW if not given."""
+        """``optimizers`` have the drafter's parameters among them; AdamW if not given. ValueError if the ``recipe``, EAGLE if not given,
+        is for another kind of drafter."""
         self.drafter = drafter
         self.buffer = buffer
         self.config = config
-        self.recipe = recipe or Eagle()
+        self.recipe = recipe or Recipe()
+        if self.recipe.kind != drafter.kind:
+            raise ValueError(f"a recipe for {self.recipe.kind} drafters cannot train one of kind {drafter.kind}")
         self._optimizers = optimizers or [torch.optim.AdamW(drafter.parameters(), betas=(0.9, 0.95), fused=True)]
         self.learning_rate = config.learning_rate
         self._random = Random(seed)
@@ -139,37 +143,37 @@ class SpotTrainer:
             yield pack(row)
 
     def micro_step(self, batch: MicroBatch) -> float:
-        """One optimizer step; returns the mean loss before it. After the first of ``unroll`` passes the drafter sees its own
-        predictions instead of the target's features, as it does when it drafts (HASS, arXiv 2408.15766)."""
-        losses = [self._backward(*prediction) for prediction in self._predict(batch, self.config.unroll)]
+        """One optimizer step; returns the mean loss of its passes before it, weighted as the recipe says."""
+        unroll = self.config.unroll or self.recipe.unroll
+        losses = [self.recipe.loss(*prediction, self._head) for prediction in self._predict(batch, unroll)]
+        weights = [self.recipe.decay**step for step in range(len(losses))]
+        loss = torch.stack([weight * one for weight, one in zip(weights, losses, strict=True)]).sum()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        return sum(losses) / len(losses)
-
-    def _backward(self, predicted: Tensor, features: Tensor) -> float:
-        loss = self.recipe.loss(predicted, features, self._head)
-        torch.autograd.backward(loss)
-        return loss.item()
+        return loss.item() / sum(weights)
 
     def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """(predicted, true) features of the trained positions, both [N, H], ``unroll`` times: from true features, then from predictions."""
+        """(predicted, true) features [N, H], as the head reads them, of the trained positions in each of at most ``unroll`` passes; see
+        ``unrolled``. A pass has the positions that a draft can reach by so many tokens; there may be fewer passes for lack of these."""
         weight = self.drafter.fc.weight
         batch = batch.to(weight.device)
-        embedded, features = embedding(batch.tokens, self._embedding), batch.features.to(weight.dtype)
-        targets = batch.targets[batch.trained].to(weight.dtype)
-        for _ in range(unroll):
-            predicted = self.drafter(embedded, features, batch.positions, batch.lengths)
-            yield predicted[batch.trained], targets
-            features = torch.where(batch.first[..., None], features, predicted.detach().roll(1, dims=1))
+        embedded = embedding(batch.tokens, self._embedding)
+        targets = batch.targets[..., -embedded.shape[-1] :].to(weight.dtype)
+        for step, features in enumerate(unrolled(self.drafter, embedded, batch, unroll, self.recipe.through)):
+            reached = batch.trained & (batch.offset >= step)
+            if not reached.any():
+                break
+            yield self.drafter.readout(features[reached]), targets[reached]
 
     @torch.no_grad()
     def evaluate(self, entries: Sequence[Entry] | None = None) -> Evaluation:
         """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them."""
         totals, positions = torch.zeros(3), 0
-        entries = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
-        segments = [segment for entry in entries for segment in cut(entry, EVALUATED_TOKENS)]
+        held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
+        segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
         for row in rows(segments, EVALUATED_TOKENS):
             predicted, features = next(self._predict(pack(row), unroll=1))
             agreed = top1_agreement(predicted, features, self._head).sum()

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
+from engine.drafter.kind import Kind
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge, enlarge_drafter
 from engine.models.folder import DRAFTER, TINY, describe, home, weight_files
@@ -28,10 +29,13 @@ def resolve(path: str) -> Path:
     return folder
 
 
-def resolve_drafter(path: str | None, model: str) -> Path | None:
-    """The drafter folder for the model path ``model``; None, for random weights, if there is no path, or no built-in drafter of it."""
+def resolve_drafter(path: str | None, model: str, kind: Kind = "eagle") -> Path | None:
+    """The drafter folder for the model path ``model``; None, for random weights, if there is no path, or no built-in drafter of ``kind``
+    for it: all are EAGLE drafters."""
     if path != "builtin":
         return None if path is None else Path(path)
+    if kind != "eagle":
+        return None
     if model == "small":
         return _made("small-drafter", DRAFTER, lambda folder: enlarge_drafter(DRAFTER, folder, SMALL_WIDTH))
     return DRAFTER if model == "tiny" else None

@@ -124,7 +124,8 @@ class RolloutEngine(Protocol):
 
     def take_features(self) -> dict[int, Tensor]:
         """The hidden states of the responses finished since the last call, by request id, if the engine was made to keep them:
-        [T - 1, H] bf16 on the host, after the final norm, of prompt and response but for the last token."""
+        [T - 1, W] bf16 on the host, of prompt and response but for the last token: the layers' inputs that the kind of drafter reads, if
+        any, then the hidden state after the final norm."""
         ...
 
     def release(self) -> None:

@@ -1,6 +1,7 @@
 """The first drafter of ``tiny``: trained on search traces, whose law the target has learned, then on the target's own responses."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from engine.drafter.buffer import DataBuffer
 from engine.drafter.export import Card, write_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.offline import Response, train_offline
-from engine.drafter.recipe import Eagle
+from engine.drafter.recipe import RECIPES
 from engine.drafter.trainer import Evaluation, SpotTrainer
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.base import Request, Sampling
@@ -20,8 +21,8 @@ from engine.tasks.countdown import CountdownTask
 from engine.warmstart.traces import examples
 
 LEARNING_RATE, FINE_LEARNING_RATE = 4e-3, 2e-3
-UNROLL, TOKENS = 3, 2048
-RECIPE = Eagle(token_weight=1.0)
+TOKENS = 2048
+RECIPE = replace(RECIPES["hass"], token_weight=1.0)
 OWN_SHARE = 0.5
 OWN_AT_ONCE = 256
 FOUR_NUMBERS, LONGEST = 0.3, 1000
@@ -32,7 +33,7 @@ def train_drafter(target: Path, output: Path, minutes: float, seed: int, start_f
     model, tokenizer = load_model(target, torch.float32), load_tokenizer(target)
     torch.manual_seed(seed)
     drafter = start_from or Drafter(model.config)
-    config = SpotConfig(unroll=UNROLL, tokens_per_microbatch=TOKENS)
+    config = SpotConfig(tokens_per_microbatch=TOKENS)
     trainer = SpotTrainer(drafter, DataBuffer(2**29), config, RECIPE, seed, _optimizers(drafter))
     ends = end_tokens(model, tokenizer)
     seconds = 60 * minutes

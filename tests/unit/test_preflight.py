@@ -10,6 +10,7 @@ from models_for_tests import make_random_model
 
 from engine.config import RunConfig, parse
 from engine.errors import ConfigError, DataError, ModelError
+from engine.models.folder import DRAFTER
 from engine.preflight import check, check_light
 
 SAMPLE = Path(__file__).parents[1] / "data" / "gsm8k_sample.jsonl"
@@ -45,6 +46,11 @@ def test_faults_that_submit_can_see(random_model: Path, tmp_path: Path) -> None:
             config(random_model, drafter={"path": str(tmp_path)}),
             ModelError,
             r"drafter\.path: .* is not a drafter folder: no config\.json; use a folder, builtin, or null for random weights",
+        ),
+        (
+            config(random_model, drafter={"path": str(DRAFTER), "recipe": "eagle3"}),
+            ModelError,
+            r"drafter\.path: .* is an eagle drafter, but drafter\.recipe=eagle3 trains eagle3 drafters",
         ),
     ]
     for bad, error, message in cases:

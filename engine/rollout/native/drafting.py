@@ -51,7 +51,7 @@ class Drafting:
 
     def _inputs(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         index = self._cache.index(positions).flatten()
-        return self._cache.tokens[index + 1], self._cache.features[index]
+        return self._cache.tokens[index + 1], self._passes.fuse(self._cache.features[index])
 
     def _chain(self, shape: Strategy, law: Law, noise: Tensor, feature: Tensor, logits: Tensor) -> Tree:
         reach = self._reach(shape.verify - 1)

@@ -11,6 +11,7 @@ from transformers import PretrainedConfig
 
 from engine.checksum import checksum
 from engine.config import GoodputConfig, RolloutConfig, SpeculationConfig
+from engine.drafter.kind import Kind
 from engine.errors import DataError, ModelError
 from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling
 from engine.rollout.native.architecture import Architecture
@@ -52,14 +53,17 @@ class NativeEngine:
         costs: Path | None = None,
         clock: Callable[[], float] = time.perf_counter,
         recorder: Recorder | None = None,
+        drafter_kind: Kind = "eagle",
     ) -> None:
         """ModelError if the model is not supported or weights do not fit. ``seed`` is the tuner's; each generation has its own.
         ``keep_features`` (with speculation only) is for ``take_features``. ``decode`` makes text of tokens, for stop strings; ``costs``
         is the folder where measured step times are kept for the tuner goodput; without it the tuner starts from a guess. ``recorder``
-        records the passes' graphs; by default it is the device's own, and there is none on a CPU."""
+        records the passes' graphs; by default it is the device's own, and there is none on a CPU. ``drafter_kind`` is that of all drafter
+        weights to come."""
         like = torch.empty(0, device=device, dtype=dtype)
         plan = GraphPlan.of_engine(speculation, rollout.max_batch) if recorder or like.is_cuda else None
-        self._runner = Runner(config, like, speculation is not None, plan, recorder)
+        self._runner = Runner(config, like, speculation is not None, plan, recorder, drafter_kind)
+        self._drafter_kind = drafter_kind
         self._rollout, self._clock = rollout, clock
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._vocabulary, self._device = config.vocab_size, device
@@ -233,7 +237,7 @@ class NativeEngine:
     def _costs(self, config: PretrainedConfig, speculation: SpeculationConfig, folder: Path) -> CostTable | None:
         if not isinstance(speculation.tuner, GoodputConfig):
             return None
-        identity = f"{Architecture.of(config)} {self._runner.dtype}"
+        identity = f"{Architecture.of(config)} {self._runner.dtype}" + (" eagle3" if self._drafter_kind == "eagle3" else "")
         return cost_table(folder, self._runner, identity, self._rollout.max_batch, self._vocabulary)
 
     def _longest_prompt(self, requests: Sequence[Request]) -> int:

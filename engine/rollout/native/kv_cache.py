@@ -15,23 +15,24 @@ class KVCache:
     """Slots of ``capacity`` positions. A position is always written before it is read, so slots are never cleared.
 
     ``positions`` [capacity] counts from 0; ``tokens`` [slots * capacity]. For a drafter there are also the target's ``features``
-    [slots * capacity, hidden], and the drafter's keys and values as one layer more. ``index`` leads to the rows.
+    [slots * capacity, width], and the drafter's keys and values as one layer more. ``index`` leads to the rows.
     """
 
     def __init__(
-        self, architecture: Architecture, rotary: Rotary, like: Tensor, drafting: bool, granularity: int, slots: int, capacity: int
+        self, architecture: Architecture, rotary: Rotary, like: Tensor, width: int, granularity: int, slots: int, capacity: int
     ) -> None:
-        """On ``like``'s device, in its data type. Passes reach over a multiple of ``granularity`` positions, or all."""
+        """On ``like``'s device, in its data type. A ``width`` of 0 is for no drafter. Passes reach over a multiple of ``granularity``
+        positions, or all."""
         a, device, rows = architecture, like.device, slots * capacity
         self._granularity = granularity
-        self._a, self._like, self._drafting = architecture, like, drafting
+        self._a, self._like, self._drafting = architecture, like, width > 0
         self.slots, self.capacity = slots, capacity
         self.positions = torch.arange(capacity, device=device)
         self.tokens = torch.zeros(rows, dtype=torch.long, device=device)
-        self.features = _zeros(like, rows if drafting else 0, a.hidden)
-        self._store = _zeros(like, a.layers + drafting, rows, 2 * a.kv_heads * a.head_dim)
+        self.features = _zeros(like, rows if width else 0, width)
+        self._store = _zeros(like, a.layers + self._drafting, rows, 2 * a.kv_heads * a.head_dim)
         self._layers = self._store.unbind()
-        self._kv = self._store.view(a.layers + drafting, slots, capacity, 2, a.kv_heads, a.head_dim)
+        self._kv = self._store.view(a.layers + self._drafting, slots, capacity, 2, a.kv_heads, a.head_dim)
         self.slots_from_0 = torch.arange(slots, device=device)[:, None]
         self._start = self.slots_from_0 * capacity
         self._cosine, self._sine = rotary.tables(capacity)

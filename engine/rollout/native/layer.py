@@ -107,11 +107,12 @@ class RMSNorm:
 class DecoderLayer:
     """Query, key and value are one matrix, and so are gate and up."""
 
-    def __init__(self, architecture: Architecture, like: Tensor, input_norm: bool = True) -> None:
-        """Empty weights on ``like``'s device, in its data type. The drafter's layer has no ``input_norm``."""
+    def __init__(self, architecture: Architecture, like: Tensor, input_norm: bool = True, inputs: int = 0) -> None:
+        """Empty weights on ``like``'s device, in its data type. A drafter's layer has no ``input_norm``; that of EAGLE-3 attends to
+        ``inputs`` numbers, not to the hidden state."""
         a = self._a = architecture
         self._input_norm = RMSNorm(a.hidden, a.eps, like) if input_norm else None
-        self._qkv = Linear(a.hidden, (a.heads + 2 * a.kv_heads) * a.head_dim, like, bias=a.qkv_bias)
+        self._qkv = Linear(inputs or a.hidden, (a.heads + 2 * a.kv_heads) * a.head_dim, like, bias=a.qkv_bias)
         self._qk_norms = (RMSNorm(a.head_dim, a.eps, like), RMSNorm(a.head_dim, a.eps, like)) if a.qk_norm else None
         self._output = Linear(a.heads * a.head_dim, a.hidden, like)
         self._post_norm = RMSNorm(a.hidden, a.eps, like)
@@ -148,9 +149,10 @@ class DecoderLayer:
             if part:
                 part.pack()
 
-    def __call__(self, x: Tensor, step: Pass, layer: int) -> Tensor:
-        """[R, hidden] to [R, hidden]; writes the rows' keys and values into layer ``layer`` of the cache."""
-        qkv = self._project(x, step, layer)
+    def __call__(self, x: Tensor, step: Pass, layer: int, inputs: Tensor | None = None) -> Tensor:
+        """[R, hidden] to [R, hidden]; writes the rows' keys and values into layer ``layer`` of the cache. ``inputs`` as in the
+        constructor, [R, inputs], if they are not ``x``."""
+        qkv = self._project(x if inputs is None else inputs, step, layer)
         x = self._output.plus(x, self._attend(qkv[:, : self._a.heads], step, layer))
         gate, up = self._gate_up(self._post_norm(x)).chunk(2, -1)
         return self._down.plus(x, F.silu(gate, inplace=True).mul_(up))

@@ -1,6 +1,6 @@
 """The target and the drafter as the engine runs them: fused weights, rows in, rows out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -12,10 +12,11 @@ from engine.rollout.native.layer import DecoderLayer, Linear, Pass, RMSNorm
 
 
 class Target:
-    """The policy. Its features are the hidden states after the final norm."""
+    """The policy. Its features are the hidden states after the final norm, behind those that a drafter wants captured."""
 
-    def __init__(self, architecture: Architecture, like: Tensor) -> None:
-        """Empty weights on ``like``'s device, in its data type."""
+    def __init__(self, architecture: Architecture, like: Tensor, captured: Sequence[int] = ()) -> None:
+        """Empty weights on ``like``'s device, in its data type. The inputs of the layers ``captured``, rising, are features, too."""
+        self._hidden, self._captured = architecture.hidden, tuple(captured)
         self._tied = architecture.tied
         self._embedding = like.new_empty(architecture.vocabulary, architecture.hidden)
         self._layers = [DecoderLayer(architecture, like) for _ in range(architecture.layers)]
@@ -26,7 +27,7 @@ class Target:
         """Copies Hugging Face weights in; ModelError, and nothing changed, unless names and shapes are the model's."""
         if self._tied:
             weights = {name: weight for name, weight in weights.items() if name != "lm_head.weight"}
-        _copy("target", weights, self.parameters())
+        copy_weights("target", weights, self.parameters())
         self._norm.pack()
         for layer in self._layers:
             layer.pack()
@@ -43,15 +44,17 @@ class Target:
         return self._embedding.index_select(0, tokens)
 
     def features(self, tokens: Tensor, step: Pass) -> Tensor:
-        """Runs tokens [R] and extends the cache by them; [R, hidden]."""
+        """Runs tokens [R] and extends the cache by them; [R, width], the last ``hidden`` of them after the final norm."""
         x = self.embed(tokens)
+        captured: list[Tensor] = []
         for i, layer in enumerate(self._layers):
+            captured += [x] * self._captured.count(i)
             x = layer(x, step, i)
-        return self._norm(x)
+        return torch.cat((*captured, self._norm(x)), -1) if captured else self._norm(x)
 
     def logits(self, features: Tensor) -> Tensor:
-        """[R, hidden] to float32 [R, vocabulary]; also for features that the drafter predicted."""
-        return F.linear(features, self._head).float()
+        """[R, width], or [R, hidden] that a drafter predicted, to float32 [R, vocabulary]."""
+        return F.linear(features[:, -self._hidden :], self._head).float()
 
 
 class Drafter:
@@ -61,18 +64,30 @@ class Drafter:
     """
 
     def __init__(self, architecture: Architecture, like: Tensor) -> None:
+        """Empty weights on ``like``'s device, in its data type."""
+        self._build(architecture, like)
+
+    def _build(self, architecture: Architecture, like: Tensor) -> None:
         self._fuse = Linear(2 * architecture.hidden, architecture.hidden, like)
         self._layer = DecoderLayer(architecture, like, input_norm=False)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copies the drafter's trainable weights in; ModelError, and nothing changed, unless names and shapes fit the target."""
-        _copy("drafter", weights, self.parameters())
+        copy_weights("drafter", weights, self.parameters())
         self._fuse.pack()
         self._layer.pack()
 
     def parameters(self) -> dict[str, Tensor]:
         """Views of the weights by their names in a drafter folder."""
         return {"fc.weight": self._fuse.weight.t()} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()}
+
+    def fuse(self, captured: Tensor) -> Tensor:
+        """The target's features [R, width] as the drafter reads them, [R, hidden]."""
+        return captured
+
+    def readout(self, features: Tensor) -> Tensor:
+        """Predicted features as the target's head reads them, [R, hidden]."""
+        return features
 
     def features(self, embedded: Tensor, features: Tensor, step: Pass) -> Tensor:
         """Predictions of the next features, [R, hidden]."""
@@ -84,7 +99,8 @@ class Drafter:
 
 
 @torch.no_grad()
-def _copy(what: str, weights: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
+def copy_weights(what: str, weights: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
+    """Copies ``weights`` into ``views``; ModelError, and nothing changed, unless names and shapes are the same."""
     missing, unknown = sorted(views.keys() - weights.keys()), sorted(weights.keys() - views.keys())
     if missing or unknown:
         raise ModelError(f"{what} weights do not fit the model: missing {missing[:3]}, unknown {unknown[:3]}")

@@ -69,6 +69,11 @@ class Passes:
         """Extends the cache by tokens [R] and their features; the target's logits [R, vocabulary] after each."""
         return self._run("target", self._verify, step, tokens=tokens)["logits"]
 
+    def fuse(self, captured: Tensor) -> Tensor:
+        """The target's features [R, width] as the drafter reads them, [R, hidden]; eager, for it is one product at most."""
+        assert self._drafter
+        return self._drafter.fuse(captured)
+
     def fill(self, tokens: Tensor, features: Tensor, step: Pass) -> None:
         """Extends the drafter's cache by tokens [R] and the ``features`` [R, hidden] before each."""
         self._run(Eager("fill"), self._fill, step, tokens=tokens, features=features)
@@ -105,7 +110,7 @@ class Passes:
     def _draft(self, step: Pass, given: Mapping[str, Tensor]) -> Outputs:
         assert self._drafter
         features = self._drafter.features(self._target.embed(given["tokens"]), given["features"], step)
-        return {"features": features, "logits": self._target.logits(features)}
+        return {"features": features, "logits": self._target.logits(self._drafter.readout(features))}
 
 
 def _on(step: Pass, given: Mapping[str, Tensor]) -> Pass:

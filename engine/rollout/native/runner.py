@@ -10,8 +10,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PretrainedConfig
 
+from engine.drafter.kind import Kind, captured_layers, feature_width
 from engine.rollout.native.architecture import Architecture, Rotary
 from engine.rollout.native.drafting import Drafting
+from engine.rollout.native.eagle3 import Eagle3Drafter
 from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.kv_cache import KVCache
@@ -26,6 +28,8 @@ TOKENS_PER_PASS = 2048
 WORTH_LEAVING_OUT = 0.85
 GRANULARITY = 256
 """Of the reach of attention, if there are graphs: each reach has its own."""
+
+DRAFTERS: dict[Kind, type[Drafter]] = {"eagle": Drafter, "eagle3": Eagle3Drafter}
 
 T = TypeVar("T")
 
@@ -44,14 +48,21 @@ class Runner:
     """Between calls, tokens are known at positions below a request's ``length``; keys, values and features below ``length`` - 1."""
 
     def __init__(
-        self, config: PretrainedConfig, like: Tensor, drafting: bool, plan: GraphPlan | None = None, recorder: Recorder | None = None
+        self,
+        config: PretrainedConfig,
+        like: Tensor,
+        drafting: bool,
+        plan: GraphPlan | None = None,
+        recorder: Recorder | None = None,
+        kind: Kind = "eagle",
     ) -> None:
         """Empty weights on ``like``'s device, in its data type. ModelError if the model is not supported. ``plan`` has the steps that
-        run as graphs of ``recorder``, see Passes."""
+        run as graphs of ``recorder``, see Passes. ``kind`` is that of the drafter, if it is to have one."""
         architecture = Architecture.of(config)
-        self.target = Target(architecture, like)
-        self.drafter = Drafter(architecture, like) if drafting else None
-        self._make_cache = partial(KVCache, architecture, Rotary(config, like), like, drafting, GRANULARITY if plan else 1)
+        self.target = Target(architecture, like, captured_layers(kind, architecture.layers) if drafting else ())
+        self.drafter = DRAFTERS[kind](architecture, like) if drafting else None
+        width = feature_width(kind, architecture.hidden) if drafting else 0
+        self._make_cache = partial(KVCache, architecture, Rotary(config, like), like, width, GRANULARITY if plan else 1)
         self._size = (0, 0)
         self.cache = self._make_cache(0, 0)
         self._device, self.dtype = like.device, like.dtype

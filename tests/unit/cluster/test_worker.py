@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoConfig
 
 from engine.cluster.worker import Worker
-from engine.config import RunConfig, parse
+from engine.config import DrafterConfig, RunConfig, parse
+from engine.drafter.export import Card, load_drafter_folder
+from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.rollout.base import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]
@@ -51,6 +55,31 @@ def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_p
     assert second.load(tmp_path / "after") == 0
     assert saved(second, tmp_path / "again") == learnt
     assert (list((home / "costs").iterdir()), table.stat().st_mtime_ns) == ([table], measured), "measured once"
+
+
+@pytest.mark.parametrize("recipe", ["eagle", "hass", "eagle3"])
+def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(random_model: Path, tmp_path: Path, recipe: str) -> None:
+    asked = config(random_model, tuner={"name": "fixed"}, suffix={"enabled": False})
+    asked = asked.model_copy(update={"drafter": DrafterConfig(path=None, recipe=recipe)})  # type: ignore[arg-type]
+    worker = Worker(0, asked, "")
+    requests = [Request(index, index, (3 + index, 5, 7)) for index in range(4)]
+    worker.rollout(0, requests, Sampling(max_new_tokens=24))
+    report = worker.train_drafter()
+    assert report
+    assert report.microsteps > 0
+    weights = worker.drafter_weights()
+    worker.publish(weights, 1)
+    share = worker.rollout(1, requests, Sampling(max_new_tokens=24))
+    assert {completion.drafter_version for completion in share.completions} == {1}
+    assert share.statistics.drafted_by_position[0] > 0
+    saved(worker, tmp_path / "saved")
+    other = Worker(0, asked, "")
+    assert other.load(tmp_path / "saved") == 1
+    _, folder = other.export(tmp_path / "export", Card("random", "test", 1))
+    kind = RECIPE_KINDS[recipe]
+    assert drafter_kind(folder) == kind
+    exported = load_drafter_folder(folder, AutoConfig.from_pretrained(random_model), kind)
+    assert all(torch.equal(exported[name], weight) for name, weight in weights.items())
 
 
 def test_a_plain_worker_measures_and_saves_nothing_of_speculation(random_model: Path, tmp_path: Path, home: Path) -> None:

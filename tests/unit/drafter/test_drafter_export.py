@@ -7,7 +7,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, Qwen2Config
 
+from engine.drafter.eagle3 import make_drafter
 from engine.drafter.export import Card, load_drafter_folder, write_drafter_folder, write_zip
+from engine.drafter.kind import drafter_kind
 from engine.drafter.model import Drafter
 from engine.errors import ModelError
 
@@ -37,6 +39,40 @@ def test_folder_has_the_layout_that_sglang_reads(folder, family):
     tensors = load_file(folder / "model.safetensors")
     assert tensors["fc.bias"].tolist() == [0.0] * family.hidden_size
     assert not any("embed" in name or "head" in name for name in tensors)
+
+
+def test_an_eagle3_folder_comes_back_and_has_the_layout_that_sglang_reads(tmp_path, family):
+    weights = make_drafter("eagle3", family).state_dict()
+    write_drafter_folder(tmp_path, weights, family, CARD)
+    assert drafter_kind(tmp_path) == "eagle3"
+    loaded = load_drafter_folder(tmp_path, family, "eagle3")
+    assert loaded.keys() == weights.keys()
+    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["architectures"], config["model_type"], config["num_hidden_layers"]) == (["LlamaForCausalLMEagle3"], "llama", 1)
+    assert config["draft_vocab_size"] is None
+    hidden, heads, key_heads = 32, 4 * config["head_dim"], 2 * config["head_dim"]
+    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(tmp_path / "model.safetensors").items()}
+    assert shapes == {
+        "fc.weight": (hidden, 3 * hidden),
+        "midlayer.self_attn.q_proj.weight": (heads, 2 * hidden),
+        "midlayer.self_attn.k_proj.weight": (key_heads, 2 * hidden),
+        "midlayer.self_attn.v_proj.weight": (key_heads, 2 * hidden),
+        "midlayer.self_attn.o_proj.weight": (hidden, heads),
+        "midlayer.mlp.gate_proj.weight": (64, hidden),
+        "midlayer.mlp.up_proj.weight": (64, hidden),
+        "midlayer.mlp.down_proj.weight": (hidden, 64),
+        **{f"midlayer.{name}.weight": (hidden,) for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")},
+        "norm.weight": (hidden,),
+    }
+    assert "tags: [speculative-decoding, eagle3]" in (tmp_path / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("written", "asked"), [("eagle", "eagle3"), ("eagle3", "eagle")])
+def test_folder_of_another_kind(tmp_path, family, written, asked):
+    write_drafter_folder(tmp_path, make_drafter(written, family).state_dict(), family, CARD)
+    with pytest.raises(ModelError, match=f"an {written} drafter, but drafter.recipe is for {asked} drafters"):
+        load_drafter_folder(tmp_path, family, asked)
 
 
 def test_card_tells_where_the_drafter_comes_from(folder):

@@ -1,7 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from engine.drafter.recipe import Eagle, acceptance, top1_agreement
+from engine.config import DrafterConfig
+from engine.drafter.kind import RECIPE_KINDS
+from engine.drafter.recipe import Recipe, acceptance, configured_recipe, top1_agreement
 
 
 @pytest.fixture
@@ -12,14 +16,32 @@ def tensors():
 
 def test_loss_is_its_formula(tensors):
     predicted, features, head = tensors
-    regression = cross_entropy = 0.0
+    regression, cross_entropy, laws = 0.0, 0.0, []
     for ours, theirs in zip(predicted, features, strict=True):
         difference = (ours - theirs).abs()
         regression += torch.where(difference < 1, 0.5 * difference**2, difference - 0.5).mean().item() / 6
         law, draft = torch.softmax(head @ theirs, 0), torch.softmax(head @ ours, 0)
+        laws.append((law, draft))
         cross_entropy -= sum((p * q.log()).item() for p, q in zip(law, draft, strict=True)) / 6
-    assert Eagle().loss(predicted, features, head).item() == pytest.approx(regression + 0.1 * cross_entropy, rel=1e-5)
-    assert Eagle(0.0, 2.0).loss(predicted, features, head).item() == pytest.approx(2 * cross_entropy, rel=1e-5)
+    assert Recipe().loss(predicted, features, head).item() == pytest.approx(regression + 0.1 * cross_entropy, rel=1e-5)
+    only_tokens = Recipe(feature_weight=0.0, token_weight=2.0)
+    assert only_tokens.loss(predicted, features, head).item() == pytest.approx(2 * cross_entropy, rel=1e-5)
+    reverse = sum((q * (q.log() - p.log())).sum().item() / 6 for p, q in laws)
+    with_reverse = Recipe(feature_weight=0.0, token_weight=0.0, reverse_kl_weight=3.0)
+    assert with_reverse.loss(predicted, features, head).item() == pytest.approx(3 * reverse, rel=1e-5)
+    assert with_reverse.loss(features, features, head).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_recipes_are_those_of_the_configuration():
+    recipes = {name: configured_recipe(DrafterConfig(recipe=name)) for name in ("eagle", "hass", "eagle3")}
+    assert {name: (recipe.kind, recipe.unroll) for name, recipe in recipes.items()} == {
+        "eagle": ("eagle", 1),
+        "hass": ("eagle", 3),
+        "eagle3": ("eagle3", 7),
+    }
+    assert {name: recipe.kind for name, recipe in recipes.items()} == RECIPE_KINDS
+    assert configured_recipe(DrafterConfig()) == recipes["eagle"]
+    assert configured_recipe(DrafterConfig(recipe="hass", reverse_kl=0.5)) == replace(recipes["hass"], reverse_kl_weight=0.5)
 
 
 def test_measures_of_agreement(tensors):

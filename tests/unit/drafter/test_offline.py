@@ -20,6 +20,14 @@ def test_features_are_those_whose_logits_the_target_gives(target):
         torch.testing.assert_close(target.lm_head(features), target(torch.tensor([ids])).logits[0], atol=1e-5, rtol=1e-4)
 
 
+def test_features_of_eagle3_are_those_that_the_engine_keeps(target):
+    """A low, a middle and a high layer's input, then what EAGLE reads."""
+    (hidden,) = hidden_states(target, [[5, 6, 7, 8, 9]], "eagle3")
+    (last,) = hidden_states(target, [[5, 6, 7, 8, 9]])
+    expected = target(torch.tensor([[5, 6, 7, 8, 9]]), output_hidden_states=True).hidden_states
+    torch.testing.assert_close(hidden, torch.cat([*(expected[layer][0] for layer in (0, 1, 2)), last], -1), atol=1e-5, rtol=1e-5)
+
+
 def test_trains_on_all_responses_until_they_end(target, responses):
     evaluation = train_offline(trainer := fresh(target), target, iter(responses * 4), seconds=600, learning_rate=3e-3)
     assert len(trainer.buffer) == 4 * len(responses)

@@ -7,9 +7,11 @@ from torch.nn.functional import embedding, smooth_l1_loss
 
 from engine.config import SpotConfig
 from engine.drafter.buffer import DataBuffer
+from engine.drafter.eagle3 import first_drafter
 from engine.drafter.model import Drafter
+from engine.drafter.offline import hidden_states
 from engine.drafter.packing import Segment, pack
-from engine.drafter.recipe import Eagle
+from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.trainer import SpotTrainer, merge
 
 
@@ -22,21 +24,23 @@ def after(microsteps: int):
 @pytest.mark.parametrize("unroll", [1, 3])
 def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer, target, unroll):
     """h[t] and x[t+1] go in, alone with what came before; h[t+1] is asked for, whose logits are the target's law of x[t+2].
-    In later passes each h but the first is the prediction of the pass before."""
+    In pass k the last k - 1 features are predictions, one of each pass before."""
     entry = max(trainer.buffer.mix(), key=lambda entry: entry.response)
     vocabulary, head = target.model.embed_tokens.weight, target.lm_head.weight
     logits = target(entry.tokens[None]).logits[0]
-    losses, seen = [], entry.features.float()
-    for _ in range(unroll):
-        predictions = []
-        for t in range(len(entry.tokens) - 2):
+    losses, passes = [], []
+    for step in range(unroll):
+        predictions = {}
+        for t in range(step, len(entry.tokens) - 2):
             embedded = embedding(entry.tokens[1 : t + 2], vocabulary)
-            predictions.append(trainer.drafter(embedded[None], seen[None, : t + 1], torch.arange(t + 1)[None])[0, -1])
+            own = [earlier[t - step + place] for place, earlier in enumerate(passes)]
+            seen = torch.stack([*entry.features[: t - step + 1].float(), *own])
+            predictions[t] = trainer.drafter(embedded[None], seen[None], torch.arange(t + 1)[None])[0, -1]
             if t >= entry.prompt - 1:
                 law = logits[t + 1].softmax(-1)  # the target's own law of x[t+2]
                 cross_entropy = -(law * (head @ predictions[t]).log_softmax(-1)).sum()
                 losses.append(smooth_l1_loss(predictions[t], entry.features[t + 1].float()) + 0.1 * cross_entropy)
-        seen = torch.stack([entry.features[0].float(), *predictions])
+        passes.append(predictions)
     trainer.config = trainer.config.model_copy(update={"unroll": unroll})
     loss = trainer.micro_step(pack([Segment(entry, 0, entry.positions)]))
     assert loss == pytest.approx(torch.stack(losses).mean().item(), rel=2e-3)  # the buffer rounds features to bfloat16
@@ -56,6 +60,24 @@ def test_training_raises_held_out_agreement(trainer):
     assert report.held_out_after > report.held_out_before + 0.15
     assert report.held_out_after == trainer.evaluate().agreement
     assert report.mix_distance == trainer.buffer.mix_distance() < 0.1
+
+
+@pytest.mark.parametrize("name", ["hass", "eagle3"])
+def test_every_recipe_raises_held_out_agreement(target, responses, name):
+    torch.manual_seed(1)
+    recipe, buffer = RECIPES[name], DataBuffer(2**24)
+    for prompt, response in responses:
+        buffer.add(0, prompt + response, len(prompt), hidden_states(target, [prompt + response], recipe.kind)[0][:-1])
+    config = SpotConfig(learning_rate=3e-3, tokens_per_microbatch=256, passes=100)
+    trainer = SpotTrainer(first_drafter(recipe.kind, target), buffer, config, recipe)
+    trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    report = trainer.train(after(60))
+    assert report.held_out_after > report.held_out_before + 0.1
+
+
+def test_a_recipe_for_another_kind_of_drafter_is_refused(target):
+    with pytest.raises(ValueError, match="eagle3 drafters cannot train one of kind eagle"):
+        SpotTrainer(Drafter(target.config), DataBuffer(2**20), SpotConfig(), RECIPES["eagle3"])
 
 
 def test_stops_after_the_micro_step_in_which_it_is_told_to(trainer):
@@ -136,7 +158,7 @@ def test_merging_two_workers_is_better_than_their_start(trainer, target, buffer)
     other.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
     other.drafter.load_state_dict(start)
     before = trainer.evaluate()
-    steps = [worker.train(after(30)).microsteps for worker in (trainer, other)]
+    steps = [worker.train(after(40)).microsteps for worker in (trainer, other)]
     assert not torch.equal(trainer.weights()["fc.weight"], other.weights()["fc.weight"])
     trainer.drafter.load_state_dict(merge([(trainer.weights(), steps[0]), (other.weights(), steps[1])]))
     assert trainer.evaluate().agreement > before.agreement + 0.1
@@ -150,7 +172,8 @@ def test_one_step_each_averaged_is_the_step_of_a_large_batch(target, buffer):
         torch.manual_seed(1)
         drafter = Drafter(target.config)
         config = SpotConfig(tokens_per_microbatch=256, unroll=1)
-        trainer = SpotTrainer(drafter, buffer, config, Eagle(1e-3, 1e-4), optimizers=[torch.optim.SGD(drafter.parameters())])
+        recipe = Recipe(feature_weight=1e-3, token_weight=1e-4)
+        trainer = SpotTrainer(drafter, buffer, config, recipe, optimizers=[torch.optim.SGD(drafter.parameters())])
         trainer.learning_rate = 100.0
         trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
         return trainer

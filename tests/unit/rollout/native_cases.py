@@ -9,6 +9,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
+from engine.drafter.eagle3 import make_drafter
+from engine.drafter.kind import Kind
 from engine.drafter.model import Drafter
 from engine.events import ArmStatistics
 from engine.rollout.base import Request
@@ -58,9 +60,19 @@ def make_target(
     return model.eval()
 
 
-def random_drafter(target: PreTrainedModel, seed: int = 1) -> dict[str, Tensor]:
+def random_drafter(target: PreTrainedModel, seed: int = 1, kind: Kind = "eagle") -> dict[str, Tensor]:
     torch.manual_seed(seed)
-    return Drafter(target.config).state_dict()
+    return make_drafter(kind, target.config).state_dict()
+
+
+@torch.no_grad()
+def attentive_drafter(target: PreTrainedModel, kind: Kind) -> Drafter:
+    """Random, with every weight in play, and attention that makes much of where and what its keys are."""
+    torch.manual_seed(1)
+    drafter = make_drafter(kind, target.config).eval()
+    for name, weight in drafter.named_parameters():
+        weight.add_(torch.randn_like(weight), alpha=0.15 if "q_proj" in name or "k_proj" in name else 0.03)
+    return drafter
 
 
 def constant_drafter(target: PreTrainedModel) -> dict[str, Tensor]:
@@ -120,6 +132,7 @@ def make_engine(
     recorder: Recorder | None = None,
     dtype: torch.dtype = torch.float32,
     decode: Callable[[list[int]], str] | None = None,
+    drafter_kind: Kind = "eagle",
 ) -> NativeEngine:
     return NativeEngine(
         target.config,
@@ -133,6 +146,7 @@ def make_engine(
         recorder=recorder,
         dtype=dtype,
         decode=decode,
+        drafter_kind=drafter_kind,
     )
 
 

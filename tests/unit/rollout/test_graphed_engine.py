@@ -22,6 +22,7 @@ from torch import Tensor
 
 from engine.bench.graphs import measure
 from engine.config import SpeculationConfig
+from engine.drafter.kind import Kind
 from engine.rollout.base import Completion, Sampling
 from engine.rollout.native import costs
 from engine.rollout.native.engine import NativeEngine
@@ -42,13 +43,14 @@ def speculation(suffix: bool = True) -> SpeculationConfig:
 
 
 def make_pair(
-    slots: int = SLOTS, *, device: torch.device = CPU, recorder: Recorder | None = None
+    slots: int = SLOTS, *, device: torch.device = CPU, recorder: Recorder | None = None, kind: Kind = "eagle"
 ) -> tuple[NativeEngine, NativeEngine, RandomTuner]:
     """A plain and eager engine on the CPU; one with graphs, whose strategy changes at random at every step."""
     target = make_target(tie_word_embeddings=False)
-    drafter = make_guessable(target)
+    guessable = make_guessable(target)
+    drafter = guessable if kind == "eagle" else random_drafter(target, kind=kind)
     plain = make_engine(target, slots=slots, end_tokens=ENDS)
-    graphed = make_engine(target, drafter, speculation(), slots=slots, end_tokens=ENDS, device=device, recorder=recorder)
+    graphed = make_engine(target, drafter, speculation(), slots=slots, end_tokens=ENDS, device=device, recorder=recorder, drafter_kind=kind)
     tuner = RandomTuner(0, more=(*CHAINS, *TREES, *NGRAMS))
     return plain, graphed, with_random_tuner(graphed, tuner)
 
@@ -76,8 +78,9 @@ def test_tokens_are_those_of_the_eager_engine(sampling: Sampling) -> None:
     assert max(max(accepted) for _, accepted in tuner.steps) >= 5
 
 
-def test_only_prompts_and_what_the_drafter_missed_run_eagerly() -> None:
-    plain, graphed, _ = make_pair(recorder=Rerun())
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_only_prompts_and_what_the_drafter_missed_run_eagerly(kind: Kind) -> None:
+    plain, graphed, _ = make_pair(recorder=Rerun(), kind=kind)
     compare(plain, graphed, 46, Sampling(max_new_tokens=20))
     report = graphed.graph_report()
     assert set(report["eager"]) == {"prefill", "fill"}

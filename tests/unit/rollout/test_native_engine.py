@@ -17,6 +17,7 @@ from native_cases import (
 from transformers import PreTrainedModel
 
 from engine.config import SpeculationConfig
+from engine.drafter.kind import Kind
 from engine.errors import DataError, ModelError
 from engine.rollout.base import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
@@ -224,15 +225,20 @@ def test_the_plain_engine_has_nothing_of_a_drafter() -> None:
     assert len(engine._runner.cache._store) == 2
 
 
-def test_features_of_finished_responses_are_the_models_hidden_states() -> None:
-    target = make_target()
-    engine = make_engine(target, random_drafter(target), chains(3), slots=4, end_tokens=frozenset({3, 4, 5}), keep_features=True)
+@pytest.mark.parametrize(("kind", "captured"), [("eagle", ()), ("eagle3", (2, 3, 4))])
+def test_features_of_finished_responses_are_the_models_hidden_states(kind: Kind, captured: tuple[int, ...]) -> None:
+    """Those that the drafter reads: of EAGLE-3 the inputs of layers 2, n / 2 and n - 3 as well."""
+    target = make_target(layers=7)
+    drafter = random_drafter(target, kind=kind)
+    ends = frozenset({3, 4, 5})
+    engine = make_engine(target, drafter, chains(3), slots=4, end_tokens=ends, keep_features=True, drafter_kind=kind)
     completions = engine.generate(make_requests(11, 48, group=2), Sampling(max_new_tokens=25))
     features = engine.take_features()
     for completion in completions:
         tokens = torch.tensor([completion.request.prompt + completion.tokens])
         with torch.inference_mode():
-            expected = target(tokens, output_hidden_states=True).hidden_states[-1][0, :-1]
+            hidden = target(tokens, output_hidden_states=True).hidden_states
+        expected = torch.cat([hidden[layer][0, :-1] for layer in (*captured, -1)], -1)
         assert features[completion.request.id].dtype == torch.bfloat16
         torch.testing.assert_close(features[completion.request.id].float(), expected, atol=1e-3, rtol=2**-7)
     assert engine.take_features() == {}

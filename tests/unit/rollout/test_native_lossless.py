@@ -1,6 +1,7 @@
 """What is generated does not depend on the drafter, the strategy, or the moment of switching; and it has the target's law."""
 
 from collections import Counter
+from functools import partial
 from itertools import product
 
 import pytest
@@ -21,11 +22,12 @@ from native_cases import (
 )
 from scipy.stats import chisquare
 
+from engine.drafter.kind import Kind
 from engine.rollout.base import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.speculation.strategy import Strategy
 
-DRAFTERS = ("random", "constant", "good")
+DRAFTERS = ("random", "constant", "good", "eagle3")
 ENDS = frozenset({5, 6})
 SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 
@@ -33,9 +35,17 @@ SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 def make_pair(drafter: str, slots: int, seed: int = 0) -> tuple[NativeEngine, NativeEngine, RandomTuner]:
     """A plain and a speculative engine of one target; the strategy of the latter changes at random at every step."""
     target = make_target(seed=seed, tie_word_embeddings=False)
-    weights = {"random": random_drafter, "constant": constant_drafter, "good": make_guessable}[drafter](target)
+    make = {
+        "random": random_drafter,
+        "constant": constant_drafter,
+        "good": make_guessable,
+        "eagle3": partial(random_drafter, kind="eagle3"),
+    }
+    kind: Kind = "eagle3" if drafter == "eagle3" else "eagle"
+    weights = make[drafter](target)
     plain = make_engine(target, slots=slots, end_tokens=ENDS)
-    speculative = make_engine(target, weights, strategies(*SHAPES, suffix=True), slots=slots, end_tokens=ENDS)
+    speculation = strategies(*SHAPES, suffix=True)
+    speculative = make_engine(target, weights, speculation, slots=slots, end_tokens=ENDS, drafter_kind=kind)
     return plain, speculative, with_random_tuner(speculative, RandomTuner(7, more=(*TREES, *NGRAMS)))
 
 
@@ -54,7 +64,7 @@ def test_greedy_equals_plain_token_for_token(drafter: str) -> None:
     assert {strategy for strategy, _ in tuner.steps} == set(tuner.arms)
     assert plain.running == speculative.running == 0
     accepted = [drafts for strategy, drafts in tuner.steps if strategy.drafter == "eagle"]
-    assert max(map(max, accepted)) >= {"random": 1, "constant": 1, "good": 7}[drafter]
+    assert max(map(max, accepted)) >= {"random": 1, "constant": 1, "good": 7, "eagle3": 1}[drafter]
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)

@@ -1,0 +1,95 @@
+"""``bench recipes``: TLT's table of recipes. Each trains a drafter from the same random start on the same responses, in the same order."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import torch
+
+from engine.bench.bed import Bed, fixed, timed
+from engine.config import SpotConfig
+from engine.drafter.buffer import DataBuffer
+from engine.drafter.eagle3 import first_drafter
+from engine.drafter.kind import Kind
+from engine.drafter.offline import hidden_states
+from engine.drafter.recipe import RECIPES, Recipe
+from engine.drafter.trainer import SpotTrainer
+from engine.rollout.base import Completion, Sampling
+
+ARMS = RECIPES | {"eagle+osd": replace(RECIPES["eagle"], reverse_kl_weight=0.1)}
+DEPTH = 6
+LONGEST, LONGEST_DRAFTED = 256, 96
+TRAINING_SEED, FRESH_SEED = 0, 50_000
+
+
+def run(quick: bool, model: str) -> dict[str, Any]:
+    """Per recipe: agreement and acceptance of the first drafted token and accept length of chains of ``DEPTH`` drafts, both on fresh
+    prompts at temperature 1; tokens and seconds of training, and its cost as a multiple of EAGLE's."""
+    bed = Bed(model)
+    steps, responses = (40, 128) if quick else (160, 512)
+    stored, fresh = (_responses(bed, number, seed) for number, seed in ((responses, TRAINING_SEED), (64, FRESH_SEED)))
+    kinds: tuple[Kind, ...] = ("eagle", "eagle3")
+    buffers = {kind: (_buffer(bed, stored, kind), _buffer(bed, fresh, kind)) for kind in kinds}
+    recipes = {name: _train(bed, recipe, *buffers[recipe.kind], steps) for name, recipe in ARMS.items()}
+    start = {kind: _accept_length(bed, make_trainer(bed, Recipe(kind))) for kind in kinds}
+    for result in recipes.values():
+        result["cost"] = round(result["seconds"] / recipes["eagle"]["seconds"], 2)
+    return {
+        "facts": bed.facts(),
+        "responses": len(stored),
+        "response_tokens": sum(len(completion.tokens) for completion in stored),
+        "random_start_accept_length": start,
+        "recipes": recipes,
+    }
+
+
+def make_trainer(bed: Bed, recipe: Recipe) -> SpotTrainer:
+    """With the random drafter that every recipe for its kind starts from."""
+    torch.manual_seed(0)
+    drafter = first_drafter(recipe.kind, bed.model)
+    spot = SpotConfig(learning_rate=2e-3, tokens_per_microbatch=1024, passes=10**6)
+    trainer = SpotTrainer(drafter, DataBuffer(2**30), spot, recipe)
+    model: Any = bed.model
+    trainer.set_target(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+    return trainer
+
+
+def _train(bed: Bed, recipe: Recipe, stored: DataBuffer, fresh: DataBuffer, steps: int) -> dict[str, Any]:
+    trainer = make_trainer(bed, recipe)
+    trainer.buffer = stored
+    taken = count(1)
+    began = time.perf_counter()
+    report = trainer.train(lambda: next(taken) == steps)
+    seconds = time.perf_counter() - began
+    evaluation = trainer.evaluate([*fresh.mix(), *fresh.held_out(2**30)])
+    result = {
+        "agreement": round(evaluation.agreement, 3),
+        "acceptance": round(evaluation.acceptance, 3),
+        "accept_length": _accept_length(bed, trainer),
+        "unroll": recipe.unroll,
+        "tokens": report.tokens,
+        "seconds": round(seconds, 1),
+    }
+    print(f"{recipe}: {result}", flush=True)
+    return result
+
+
+def _responses(bed: Bed, number: int, seed: int) -> list[Completion]:
+    return bed.engine(None).generate(bed.requests(number, seed=seed), Sampling(max_new_tokens=LONGEST, seed=seed))
+
+
+def _buffer(bed: Bed, completions: Sequence[Completion], kind: Kind) -> DataBuffer:
+    buffer = DataBuffer(2**30)
+    sequences = [[*completion.request.prompt, *completion.tokens] for completion in completions]
+    for completion, tokens, features in zip(completions, sequences, hidden_states(bed.model, sequences, kind), strict=True):
+        buffer.add(0, tokens, len(completion.request.prompt), features[:-1])
+    return buffer
+
+
+def _accept_length(bed: Bed, trainer: SpotTrainer) -> float:
+    """Tokens that a verification of a chain brings, the target's own one included, on fresh prompts."""
+    engine = bed.engine(fixed(DEPTH), drafter=trainer.weights(), kind=trainer.drafter.kind)
+    statistics = timed(engine, bed.requests(64, seed=FRESH_SEED), Sampling(max_new_tokens=LONGEST_DRAFTED, seed=FRESH_SEED))[1]
+    return round(1 + sum(statistics.accepted_by_position) / statistics.drafted_by_position[0], 3)

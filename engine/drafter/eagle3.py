@@ -1,0 +1,90 @@
+"""The EAGLE-3 drafter (arXiv 2503.01840): three hidden states of the target fused into one, and features that need not be the target's."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import LlamaConfig, PretrainedConfig, PreTrainedModel
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
+
+from engine.drafter.attention import SEGMENTS, History, Mask
+from engine.drafter.kind import Kind
+from engine.drafter.model import Drafter, layer_config
+
+
+class Eagle3Drafter(Drafter):
+    """A llama layer whatever the target's family, as other engines expect; its attention reads (embedding, feature), both normed.
+
+    State dict: ``fc.weight`` [H, 3H], ``midlayer.*`` with q, k and v projections of [.., 2H] and the norms ``input_layernorm`` (of the
+    embedding) and ``hidden_norm`` (of the feature), and ``norm.weight``, the norm before the target's head.
+    """
+
+    kind: Kind = "eagle3"
+
+    def _build(self, target: PretrainedConfig) -> None:
+        self.config = llama_layer_config(target)
+        hidden = self.config.hidden_size
+        self.fc = nn.Linear(3 * hidden, hidden, bias=False)
+        self.midlayer = LlamaDecoderLayer(self.config, 0)
+        for name in ("q_proj", "k_proj", "v_proj"):
+            outputs = getattr(self.midlayer.self_attn, name).out_features
+            setattr(self.midlayer.self_attn, name, nn.Linear(2 * hidden, outputs, bias=False))
+        self.midlayer.hidden_norm = LlamaRMSNorm(hidden, self.config.rms_norm_eps)
+        self.norm = LlamaRMSNorm(hidden, self.config.rms_norm_eps)
+        self.rotary = LlamaRotaryEmbedding(self.config)
+
+    def fuse(self, captured: Tensor) -> Tensor:
+        fused: Tensor = self.fc(captured[..., : self.fc.in_features])
+        return fused
+
+    def readout(self, features: Tensor) -> Tensor:
+        normed: Tensor = self.norm(features)
+        return normed
+
+    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None) -> Tensor:
+        layer: Any = self.midlayer
+        inputs = torch.cat((layer.input_layernorm(embedded), layer.hidden_norm(features)), dim=-1)
+        rotary = self.rotary(features, positions)
+        attended: Tensor = layer.self_attn(inputs, position_embeddings=rotary, attention_mask=mask, history=history)[0]
+        hidden = features + attended
+        output: Tensor = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+        return output
+
+
+def llama_layer_config(target: PretrainedConfig) -> LlamaConfig:
+    """One llama layer of the target's sizes and rotary positions. ModelError if the target's family is not supported."""
+    config = layer_config(target)
+    config = LlamaConfig(
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_hidden_layers=1,
+        num_attention_heads=config.num_attention_heads,
+        num_key_value_heads=config.num_key_value_heads,
+        head_dim=getattr(config, "head_dim", None),
+        max_position_embeddings=config.max_position_embeddings,
+        initializer_range=config.initializer_range,
+        rms_norm_eps=config.rms_norm_eps,
+        rope_parameters=config.rope_parameters,
+        tie_word_embeddings=config.tie_word_embeddings,
+        pad_token_id=config.pad_token_id,
+        bos_token_id=config.bos_token_id,
+        eos_token_id=config.eos_token_id,
+    )
+    config._attn_implementation = SEGMENTS
+    return config
+
+
+def make_drafter(kind: Kind, target: PretrainedConfig) -> Drafter:
+    """A drafter of ``kind`` with random weights. ModelError if the target's family is not supported."""
+    return (Eagle3Drafter if kind == "eagle3" else Drafter)(target)
+
+
+@torch.no_grad()
+def first_drafter(kind: Kind, target: PreTrainedModel) -> Drafter:
+    """As ``make_drafter``, for training on ``target``'s device: EAGLE-3's norm starts as the target's, which its head is used to."""
+    drafter = make_drafter(kind, target.config)
+    if isinstance(drafter, Eagle3Drafter):
+        model: Any = target.base_model
+        drafter.norm.weight.copy_(model.norm.weight)
+    return drafter.to(target.device)

@@ -1,0 +1,94 @@
+"""Whatever the recipe, a pass of a training step computes what serving computes on the same state."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+import torch
+from native_cases import SHAPES, attentive_drafter, make_target
+from torch import Tensor
+from torch.nn.functional import embedding
+from transformers import PreTrainedModel
+
+from engine.drafter.buffer import Entry
+from engine.drafter.model import Drafter
+from engine.drafter.packing import Segment, pack
+from engine.drafter.recipe import RECIPES, Recipe
+from engine.drafter.unroll import unrolled
+from engine.rollout.base import Request, Sampling
+from engine.rollout.native.runner import Runner
+from engine.rollout.native.sampling import Law
+from engine.rollout.native.scheduler import Response
+from engine.speculation.strategy import Strategy
+
+LENGTH, VOCABULARY = 30, 48
+
+
+class Server:
+    """The rollout engine's drafting, fed with known tokens; keeps the features that the drafter computes."""
+
+    def __init__(self, target: PreTrainedModel, drafter: Drafter, sequences: Tensor) -> None:
+        self.sequences, self.drafted = sequences, [0] * len(sequences)
+        self.runner = Runner(target.config, torch.empty(0), drafting=True, kind=drafter.kind)
+        self.runner.target.load(target.state_dict())
+        assert self.runner.drafter
+        self.runner.drafter.load(drafter.state_dict())
+        self.runner.reserve(len(sequences), LENGTH + 10)
+        self.runner.prefill(range(len(sequences)), [tuple(row) for row in sequences.tolist()])
+        self.features: list[Tensor] = []
+        draft = self.runner.passes.draft
+
+        def watched(*arguments: Tensor) -> tuple[Tensor, Tensor]:
+            features, logits = draft(*arguments)  # type: ignore[arg-type]
+            self.features.append(features.clone())
+            return features, logits
+
+        self.runner.passes.draft = watched  # type: ignore[method-assign,assignment]
+
+    def captured(self) -> list[Tensor]:
+        """The target's features of every sequence, [LENGTH - 1, width]."""
+        cache = self.runner.cache
+        return [cache.features[slot * cache.capacity :][: LENGTH - 1].clone() for slot in range(len(self.sequences))]
+
+    def draft(self, known: int, depth: int) -> Tensor:
+        """The drafter's features [depth, n, hidden] in a step after ``known`` tokens whose drafts are the true ones."""
+        batch = [Response(Request(slot, slot, tuple(row[:known]))) for slot, row in enumerate(self.sequences.tolist())]
+        for response, drafted in zip(batch, self.drafted, strict=True):
+            response.drafted = drafted
+        newest = torch.full((len(batch), 1), known - 1)
+        truth = torch.full((len(batch), depth, VOCABULARY), -1e9)
+        truth.scatter_(2, self.sequences[:, known : known + depth, None], 0.0)
+        self.features.clear()
+        self.runner.drafting(batch, newest).drafts(Strategy("eagle", depth, 1, depth), Law(Sampling(), VOCABULARY, newest.device), truth)
+        self.drafted = [response.drafted for response in batch]
+        return torch.stack(self.features)
+
+
+def trained_passes(drafter: Drafter, target: PreTrainedModel, entries: list[Entry], recipe: Recipe) -> Iterator[Tensor]:
+    """The features of each pass of one packed row, [entries, LENGTH - 2, hidden]."""
+    batch = pack([Segment(entry, 0, entry.positions) for entry in entries])
+    embedded = embedding(batch.tokens, target.get_input_embeddings().weight)
+    for features in unrolled(drafter, embedded, batch, recipe.unroll, recipe.through):
+        yield features[0].view(len(entries), LENGTH - 2, -1)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("family", SHAPES)
+@pytest.mark.parametrize("unroll", [None, 2, 8])
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_training_pass_and_a_serving_step_give_the_same_features(name: str, unroll: int | None, family: str) -> None:
+    """Three sequences in one row, and in one batch; drafts from many places, the drafter catching up from one to the next."""
+    recipe = RECIPES[name] if unroll is None else Recipe(RECIPES[name].kind, unroll)
+    target = make_target(family, layers=7)
+    drafter = attentive_drafter(target, recipe.kind)
+    sequences = torch.randint(VOCABULARY, (3, LENGTH), generator=torch.Generator().manual_seed(4))
+    server = Server(target, drafter, sequences)
+    entries = [Entry(i, i, 0, row, 2, features) for i, (row, features) in enumerate(zip(sequences, server.captured(), strict=True))]
+    passes = list(trained_passes(drafter, target, entries, recipe))
+    assert len(passes) == recipe.unroll
+    for known in (2, 3, 4, 9, 11, 20):
+        served = server.draft(known, recipe.unroll)
+        for step, (ours, trained) in enumerate(zip(served, passes, strict=True)):
+            torch.testing.assert_close(ours, trained[:, known - 2 + step], atol=1e-5, rtol=1e-5)
+    for earlier, later in pairwise(passes):
+        assert (earlier - later).abs().mean() > 0.05, "passes must differ, or the test would not notice a wrong one"
