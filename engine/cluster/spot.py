@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from engine.config import RunConfig
 from engine.drafter.buffer import DataBuffer
-from engine.drafter.checkpoint import DrafterCheckpoints, Session, Snapshot, newest
+from engine.drafter.checkpoint import DrafterCheckpoints, Progress, Snapshot, newest
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.trainer import SpotTrainer, TrainingReport
@@ -53,18 +53,18 @@ class Spot:
             request = completion.request
             self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
 
-    def train(self, should_stop: Callable[[], bool], session: Session) -> TrainingReport | None:
-        """A session, which goes on where a killed run's left off; None if there is nothing to train on yet."""
+    def train(self, should_stop: Callable[[], bool], progress: Progress) -> TrainingReport | None:
+        """A session from ``progress`` on, which continues where a killed run's left off; None if there is nothing to train on yet."""
         if not self._trainer.has_data:
             return None
         unfinished, self._unfinished = self._unfinished, None
-        resumed = unfinished if unfinished and unfinished.session.continues(session) else None
-        done = count(resumed.session.microsteps + 1 if resumed else 1)
+        resumed = unfinished if unfinished and unfinished.progress.continues(progress) else None
+        done = count(resumed.progress.microsteps + 1 if resumed else 1)
 
         def stop() -> bool:
             microsteps = next(done)
             if self._checkpoints and microsteps % self._interval == 0:
-                self._checkpoints.put(Snapshot(replace(session, microsteps=microsteps), self._trainer.state_dict()))
+                self._checkpoints.put(Snapshot(replace(progress, microsteps=microsteps), self._trainer.state_dict()))
             return should_stop()
 
         return self._trainer.train(stop, resumed.state if resumed else None)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.cluster.spot import Spot
 from engine.config import RunConfig
-from engine.drafter.checkpoint import Session
+from engine.drafter.checkpoint import Progress
 from engine.drafter.export import Card, write_drafter_folder
 from engine.drafter.trainer import TrainingReport
 from engine.models.folder import home
@@ -102,8 +102,8 @@ class Worker:
 
     def train_drafter(self) -> TrainingReport | None:
         """Trains the drafter until ``halt``; None if there is nothing to train on yet."""
-        session = Session(self._target_version, self._drafter_version)
-        return self.spot.train(self._halt.is_set, session) if self.spot else None
+        progress = Progress(self._target_version, self._drafter_version)
+        return self.spot.train(self._halt.is_set, progress) if self.spot else None
 
     def halt(self) -> None:
         """Ends ``train_drafter`` after its current micro-step. Called from another thread."""
