@@ -19,13 +19,13 @@ from engine import checkpoint
 from engine.bench.bed import Bed, ratio
 from engine.config import SpotConfig
 from engine.drafter.buffer import DataBuffer
-from engine.drafter.checkpoint import DrafterCheckpoints, Session, Snapshot, host_copy
+from engine.drafter.checkpoint import DrafterCheckpoints, Progress, Snapshot, host_copy
 from engine.drafter.model import Drafter
 from engine.drafter.trainer import SpotTrainer
 
 RESPONSE, RESPONSES = 100, 9
 LARGE_VOCABULARY = 151_936  # Qwen2.5's: what is frozen is then most of it
-SESSION = Session(target=0, drafter=0)
+PROGRESS = Progress(target=0, drafter=0)
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _arms(trainer: SpotTrainer, frozen: dict[str, Tensor], folder: Path) -> dict
 
     def asynchronous(name: str, state: Callable[[], dict[str, Any]]) -> Callable[[], None]:
         writer = DrafterCheckpoints(folder / name)
-        writer.put(Snapshot(SESSION, state()))
+        writer.put(Snapshot(PROGRESS, state()))
         return writer.close
 
     return {

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from engine.config import RunConfig
 from engine.drafter.buffer import DataBuffer
-from engine.drafter.checkpoint import DrafterCheckpoints, Session, Snapshot, newest
+from engine.drafter.checkpoint import DrafterCheckpoints, Progress, Snapshot, newest
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.recipe import configured_recipe
@@ -67,20 +67,20 @@ class Spot:
             request = completion.request
             self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
 
-    def train(self, should_stop: Callable[[], bool], session: Session) -> Trained | None:
+    def train(self, should_stop: Callable[[], bool], progress: Progress) -> Trained | None:
         """A session, which goes on where a killed run's left off; None if there is nothing to train on yet. An error undoes it;
         FloatingPointError if the loss is not finite."""
         if not self._trainer.has_data:
             return None
         unfinished, self._unfinished = self._unfinished, None
-        resumed = unfinished if unfinished and unfinished.session.continues(session) else None
-        done = count(resumed.session.microsteps + 1 if resumed else 1)
+        resumed = unfinished if unfinished and unfinished.progress.continues(progress) else None
+        done = count(resumed.progress.microsteps + 1 if resumed else 1)
         began, first_done = time.perf_counter(), 0.0
 
         def stop() -> bool:
             nonlocal first_done
             first_done = first_done or time.perf_counter()
-            self._snapshot(replace(session, microsteps=next(done)))
+            self._snapshot(replace(progress, microsteps=next(done)))
             return should_stop()
 
         try:
@@ -92,9 +92,9 @@ class Spot:
             raise
         return Trained(report, first_done - began)
 
-    def _snapshot(self, session: Session) -> None:
-        if self._checkpoints and session.microsteps % self._interval == 0:
-            self._checkpoints.put(Snapshot(session, self._trainer.state_dict()))
+    def _snapshot(self, progress: Progress) -> None:
+        if self._checkpoints and progress.microsteps % self._interval == 0:
+            self._checkpoints.put(Snapshot(progress, self._trainer.state_dict()))
 
     def judge(self, candidate: Weights | None) -> tuple[float, float]:
         """Held-out agreement of the published weights and of ``candidate`` (the good ones if None), under the target as it is now.

@@ -15,7 +15,7 @@ from engine.cluster.drift import drift, sketch
 from engine.cluster.forecast import Forecaster
 from engine.cluster.spot import Spot, Trained
 from engine.config import RunConfig
-from engine.drafter.checkpoint import Session
+from engine.drafter.checkpoint import Progress
 from engine.drafter.export import Card, write_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS
 from engine.models.folder import home
@@ -120,7 +120,7 @@ class Worker:
         """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or it is too late."""
         if not self.spot or step != self._step or self._halt.is_set():
             return None
-        return self.spot.train(self._halt.is_set, Session(self._target_version, self._drafter_version))
+        return self.spot.train(self._halt.is_set, Progress(self._target_version, self._drafter_version))
 
     def halt(self, step: int) -> None:
         """Ends ``train_drafter`` of ``step`` after its current micro-step. Called from another thread."""

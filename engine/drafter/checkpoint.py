@@ -17,18 +17,18 @@ from engine import checkpoint
 from engine.errors import CheckpointError
 
 KEPT = 2
-TRAINER, SESSION = "trainer.pt", "session.json"
+TRAINER, PROGRESS = "trainer.pt", "progress.json"
 
 
 @dataclass(frozen=True)
-class Session:
-    """A training session, ``microsteps`` long so far: which target's responses it trains on, and which drafter version it started from."""
+class Progress:
+    """How far a training session is: the target whose responses it trains on, the drafter version it started from, its ``microsteps``."""
 
     target: int
     drafter: int
     microsteps: int = 0
 
-    def continues(self, other: "Session") -> bool:
+    def continues(self, other: "Progress") -> bool:
         """Whether both are of the same target and started from the same drafter."""
         return (self.target, self.drafter) == (other.target, other.drafter)
 
@@ -37,7 +37,7 @@ class Session:
 class Snapshot:
     """``state`` as in ``SpotTrainer.state_dict``, on the host."""
 
-    session: Session
+    progress: Progress
     state: Mapping[str, Any]
 
 
@@ -71,7 +71,7 @@ class DrafterCheckpoints:
             write.result()
 
     def _write(self, number: int, snapshot: Snapshot) -> None:
-        checkpoint.save(self._folder, number, {TRAINER: snapshot.state, SESSION: asdict(snapshot.session)})
+        checkpoint.save(self._folder, number, {TRAINER: snapshot.state, PROGRESS: asdict(snapshot.progress)})
         checkpoint.prune(self._folder, KEPT)
 
 
@@ -81,7 +81,7 @@ def newest(folder: Path) -> Snapshot | None:
         found = checkpoint.latest(folder)
     except CheckpointError:
         return None
-    return Snapshot(Session(**found.read(SESSION)), found.read(TRAINER)) if found else None
+    return Snapshot(Progress(**found.read(PROGRESS)), found.read(TRAINER)) if found else None
 
 
 def host_copy(state: Any) -> Any:

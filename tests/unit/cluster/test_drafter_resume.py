@@ -84,7 +84,7 @@ def test_a_kill_loses_at_most_the_configured_micro_steps(killed: tuple[Path, int
     out, made = killed
     found = newest(out / "drafter_0")
     assert found
-    assert made - EVERY <= found.session.microsteps <= made + 1
+    assert made - EVERY <= found.progress.microsteps <= made + 1
 
 
 def test_a_new_worker_goes_on_with_the_session(killed: tuple[Path, int], random_model: Path) -> None:
@@ -100,11 +100,11 @@ def test_a_new_worker_goes_on_with_the_session(killed: tuple[Path, int], random_
     report = worker.train_drafter()
     assert report
     assert report.microsteps == 1
-    assert steps_of(worker) == found.session.microsteps + 1
+    assert steps_of(worker) == found.progress.microsteps + 1
     assert torch.equal(worker.spot.published["fc.weight"], published["fc.weight"]), "nobody has published the session's weights yet"
     stop_after(worker, 1)
     worker.train_drafter()
-    assert steps_of(worker) == found.session.microsteps + 2, "it is resumed once only"
+    assert steps_of(worker) == found.progress.microsteps + 2, "it is resumed once only"
 
 
 def test_a_snapshot_of_another_target_is_left_alone(killed: tuple[Path, int], random_model: Path) -> None:

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from engine import checkpoint
-from engine.drafter.checkpoint import KEPT, DrafterCheckpoints, Session, Snapshot, newest
+from engine.drafter.checkpoint import KEPT, DrafterCheckpoints, Progress, Snapshot, newest
 from engine.drafter.model import Drafter
 from engine.drafter.trainer import SpotTrainer
 
-SESSION = Session(target=4, drafter=2)
+PROGRESS = Progress(target=4, drafter=2)
 
 
 def snapshot(microsteps: int) -> Snapshot:
-    return Snapshot(replace(SESSION, microsteps=microsteps), {"weight": torch.full((3,), float(microsteps))})
+    return Snapshot(replace(PROGRESS, microsteps=microsteps), {"weight": torch.full((3,), float(microsteps))})
 
 
 def trainable(trainer: SpotTrainer) -> int:
@@ -46,7 +46,7 @@ def test_what_was_put_last_is_there_after_the_close(tmp_path):
         writer.put(snapshot(microsteps))
     writer.close()
     found = newest(tmp_path)
-    assert found.session == Session(4, 2, 5)
+    assert found.progress == Progress(4, 2, 5)
     assert found.state["weight"].tolist() == [5.0] * 3
     assert len(list(tmp_path.iterdir())) <= KEPT
 
@@ -59,7 +59,7 @@ def test_a_newer_snapshot_takes_the_place_of_one_that_waits(tmp_path, gate):
         writer.put(snapshot(microsteps))  # returns though nothing can be written
     gate.set()
     writer.close()
-    assert newest(tmp_path).session.microsteps == 4
+    assert newest(tmp_path).progress.microsteps == 4
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["step_000000", "step_000003"]
 
 
@@ -74,7 +74,7 @@ def test_a_failed_write_surfaces_at_the_next_call_once(tmp_path):
     (tmp_path / "drafter").unlink()
     writer.put(snapshot(3))
     writer.close()
-    assert newest(tmp_path / "drafter").session.microsteps == 3
+    assert newest(tmp_path / "drafter").progress.microsteps == 3
 
 
 def test_a_failed_write_surfaces_at_the_close(tmp_path):
@@ -95,11 +95,11 @@ def test_a_damaged_snapshot_gives_way_to_the_one_before(tmp_path):
     for number, left in ((1, 1), (0, None)):
         file = tmp_path / f"step_{number:06d}" / "trainer.pt"
         file.write_bytes(file.read_bytes()[:-1] + b"?")
-        assert (found.session.microsteps if (found := newest(tmp_path)) else None) == left
+        assert (found.progress.microsteps if (found := newest(tmp_path)) else None) == left
     writer = DrafterCheckpoints(tmp_path)
     writer.put(snapshot(3))
     writer.close()
-    assert newest(tmp_path).session.microsteps == 3, "numbers go on behind damaged ones"
+    assert newest(tmp_path).progress.microsteps == 3, "numbers go on behind damaged ones"
 
 
 def test_only_what_is_trained_is_written(trainer, target, tmp_path):
@@ -107,7 +107,7 @@ def test_only_what_is_trained_is_written(trainer, target, tmp_path):
     for batch in islice(trainer.one_pass(), 2):
         trainer.micro_step(batch)
     writer = DrafterCheckpoints(tmp_path)
-    writer.put(Snapshot(SESSION, trainer.state_dict()))
+    writer.put(Snapshot(PROGRESS, trainer.state_dict()))
     writer.close()
     size = (tmp_path / "step_000000" / "trainer.pt").stat().st_size
     assert 3 * trainable(trainer) < size < 3 * trainable(trainer) + 60_000
@@ -120,7 +120,7 @@ def test_a_snapshot_is_out_of_the_reach_of_later_training(trainer, target, tmp_p
         trainer.micro_step(batch)
     weights = trainer.weights()
     writer = DrafterCheckpoints(tmp_path)
-    writer.put(Snapshot(SESSION, trainer.state_dict()))
+    writer.put(Snapshot(PROGRESS, trainer.state_dict()))
     after = [trainer.micro_step(batch) for batch in islice(trainer.one_pass(), 3)]
     gate.set()
     writer.close()
