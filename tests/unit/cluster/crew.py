@@ -7,6 +7,7 @@ from typing import Any
 from engine.cluster.spot import Trained
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
+from engine.drafter.checkpoint import Progress
 from engine.rollout.base import Request, RolloutStatistics, Sampling
 
 SAMPLING = Sampling(max_new_tokens=24)
@@ -56,7 +57,7 @@ class Crew:
             worker = self.workers[rank]
             stops = iter([False] * (microsteps - 1))
             assert worker.spot
-            session = worker.spot.train(lambda stops=stops: next(stops, True))  # type: ignore[misc]
+            session = worker.spot.train(lambda stops=stops: next(stops, True), Progress(0, 0))  # type: ignore[misc]
             assert session
             sessions[rank] = session
         return sessions

@@ -24,9 +24,9 @@ sys.path[:0] = ["tests/unit/cluster"]
 from test_drafter_resume import begin
 
 worker = begin(Path(sys.argv[1]), Path(sys.argv[2]))
-microsteps = iter(range(1, 10**6))
+microsteps = iter(range(10**6))  # it is asked once before the first
 worker._halt.is_set = lambda: print(next(microsteps), flush=True)
-worker.train_drafter()
+worker.train_drafter(0)
 """
 
 
@@ -52,9 +52,13 @@ def begin(model: Path, out: Path) -> Worker:
     return worker
 
 
-def stop_after(worker: Worker, microsteps: int) -> None:
-    calls = iter(range(1, microsteps + 1))
-    worker._halt.is_set = lambda: next(calls) == microsteps  # type: ignore[method-assign]
+def train_one_step(worker: Worker) -> None:
+    """In the tail of step 0."""
+    calls = iter((False, True))
+    worker._step, worker._halt.is_set = 0, lambda: next(calls)  # type: ignore[method-assign]
+    session = worker.train_drafter(0)
+    assert session
+    assert session.report.microsteps == 1
 
 
 def steps_of(worker: Worker) -> float:
@@ -96,14 +100,10 @@ def test_a_new_worker_goes_on_with_the_session(killed: tuple[Path, int], random_
     assert worker.spot
     published = worker.spot.published
     assert not torch.equal(published["fc.weight"], found.state["drafter"]["fc.weight"])
-    stop_after(worker, 1)
-    report = worker.train_drafter()
-    assert report
-    assert report.microsteps == 1
+    train_one_step(worker)
     assert steps_of(worker) == found.progress.microsteps + 1
     assert torch.equal(worker.spot.published["fc.weight"], published["fc.weight"]), "nobody has published the session's weights yet"
-    stop_after(worker, 1)
-    worker.train_drafter()
+    train_one_step(worker)
     assert steps_of(worker) == found.progress.microsteps + 2, "it is resumed once only"
 
 
@@ -112,6 +112,5 @@ def test_a_snapshot_of_another_target_is_left_alone(killed: tuple[Path, int], ra
     worker = Worker(0, config(random_model), "", out)
     worker.load(out / "whole")
     worker._load_target(1)
-    stop_after(worker, 1)
-    worker.train_drafter()
+    train_one_step(worker)
     assert steps_of(worker) == 1

@@ -10,7 +10,7 @@ import torch
 from crew import SAMPLING, Crew, config, requests
 
 from engine.cluster.versions import DrafterVersions, same
-from engine.drafter.trainer import SpotTrainer
+from engine.drafter.recipe import Recipe
 from engine.speculation.lengths import LengthPredictor
 
 SESSIONS = 50
@@ -84,15 +84,15 @@ def test_a_training_that_fails_leaves_the_drafter_as_it_was(random_model: Path, 
     worker.rollout(0, requests(0, 0), SAMPLING)
     assert worker.spot
     before = worker.drafter_weights()
-    healthy = SpotTrainer._backward
+    healthy = Recipe.loss
 
-    def poisoned(trainer: SpotTrainer, predicted: torch.Tensor, features: torch.Tensor) -> float:
-        return healthy(trainer, predicted * float("nan"), features)
+    def poisoned(recipe: Recipe, predicted: torch.Tensor, features: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+        return healthy(recipe, predicted * float("nan"), features, head)
 
-    monkeypatch.setattr(SpotTrainer, "_backward", poisoned)
+    monkeypatch.setattr(Recipe, "loss", poisoned)
     with pytest.raises(FloatingPointError, match="nan"):
         worker.train_drafter(0)
-    monkeypatch.setattr(SpotTrainer, "_backward", healthy)
+    monkeypatch.setattr(Recipe, "loss", healthy)
     after = worker.drafter_weights()
     assert all(torch.equal(before[name], after[name]) for name in before)
     session = worker.train_drafter(0)

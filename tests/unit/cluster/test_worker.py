@@ -64,11 +64,11 @@ def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(rando
     worker = Worker(0, asked, "")
     requests = [Request(index, index, (3 + index, 5, 7)) for index in range(4)]
     worker.rollout(0, requests, Sampling(max_new_tokens=24))
-    report = worker.train_drafter()
-    assert report
-    assert report.microsteps > 0
+    session = worker.train_drafter(0)
+    assert session
+    assert session.report.microsteps > 0
     weights = worker.drafter_weights()
-    worker.publish(weights, 1)
+    worker.publish(weights, 1, True)
     share = worker.rollout(1, requests, Sampling(max_new_tokens=24))
     assert {completion.drafter_version for completion in share.completions} == {1}
     assert share.statistics.drafted_by_position[0] > 0

@@ -55,7 +55,7 @@ def test_a_good_drafter_is_told_from_a_random_one(folder, capsys):
     assert good["chain"]["accept_length"] > random["chain"]["accept_length"] + 1
     assert good["tree"]["accept_length"] > good["chain"]["accept_length"]
     kept = 1 + sum(good["chain"]["acceptance"])
-    assert good["chain"]["accept_length"] == pytest.approx(kept, abs=0.3), "up to drafts cut off by a response's end"
+    assert 0.85 * kept < good["chain"]["accept_length"] <= kept, "a response's end cuts off the rest of its last draft"
 
 
 def test_maths_questions_of_a_file(folder, capsys):
