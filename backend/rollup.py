@@ -9,6 +9,7 @@ from engine import events
 from engine.events import AnyEvent
 
 Rows = dict[type[Base], list[dict[str, Any]]]
+NUMBERS = ("loss", "held_out_before", "held_out_after", "mix_distance")
 
 
 def finite(value: float | None) -> float | None:
@@ -57,7 +58,7 @@ def rows(run_id: str, event: AnyEvent) -> Rows:
         case events.WorkerSpan():
             out[Span].append(key | event.model_dump(exclude={"seq", "time", "version", "kind"}))
         case events.DrafterTrained():
-            numbers = {name: finite(getattr(event, name)) for name in ("loss", "held_out_before", "held_out_after")}
+            numbers = {name: finite(getattr(event, name)) for name in NUMBERS}
             out[DrafterSession].append(key | event.model_dump(exclude={"seq", "version", "kind"}) | numbers)
         case events.Sample():
             texts = {"prompt": text(event.prompt), "response": text(event.response)}

@@ -162,6 +162,7 @@ class DrafterSession(Schema):
     loss: float | None
     held_out_before: float | None
     held_out_after: float | None
+    mix_distance: float | None = None
 
 
 class SampleItem(Schema):

@@ -73,6 +73,7 @@ class DrafterSession(Stepped):
     loss: Mapped[float | None]
     held_out_before: Mapped[float | None]
     held_out_after: Mapped[float | None]
+    mix_distance: Mapped[float | None]
 
 
 class Sample(Stepped):

@@ -73,6 +73,7 @@ def versions(sessions: Sequence[DrafterSession]) -> None:
             "published": "yes" if session.published else "no",
             "held-out before": session.held_out_before,
             "held-out after": session.held_out_after,
+            "length mix off by": session.mix_distance,
             "tokens": session.tokens,
             "micro-steps": session.microsteps,
             "reason": session.reason,
