@@ -42,7 +42,7 @@ def main() -> int:
     if config.name == "crash":
         raise RuntimeError("out of luck")
     if config.name == "worker-lost" and first == 0:
-        checkpoint.write_text("0")
+        save(checkpoint, 0)
         events.write(Log(level="error", code="worker_lost", message="worker 1 died"))
         return 75
     for step in range(first, steps):
@@ -50,11 +50,18 @@ def main() -> int:
         events.write(RolloutFinished(step=step, lengths=[10, 20, 30, 400], truncated=1))
         metrics = {"reward_mean": step / steps, "accept_length": 2.5, "idle_seconds": 2.0, "trained_seconds": 1.0}
         events.write(StepFinished(step=step, seconds=2.0, phases={"rollout": 1.5, "update": 0.5}, metrics=metrics))
-        checkpoint.write_text(str(step))
+        save(checkpoint, step)
         events.write(CheckpointSaved(step=step, path="checkpoint", seconds=0.0))
     save_artifact(given.out, events)
     events.write(RunFinished(steps=steps))
     return 0
+
+
+def save(checkpoint: Path, step: int) -> None:
+    """At once or not at all: it may be killed at any moment."""
+    aside = checkpoint.with_suffix(".writing")
+    aside.write_text(str(step))
+    aside.replace(checkpoint)
 
 
 def become_hard_to_kill(folder: Path) -> None:
