@@ -94,7 +94,7 @@ def test_a_run_tells_everything_about_each_step(tlt: Path) -> None:
 
 
 def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
-    """They add up to its wall time within one per cent."""
+    """They add up to its wall time within one per cent, or the milliseconds in which prompts are made: these steps are very short."""
     spans: dict[tuple[int, int], list[WorkerSpan]] = defaultdict(list)
     events = list(read(tlt / "events.jsonl"))
     for event in events:
@@ -103,7 +103,7 @@ def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
     seconds = {event.step: event.seconds for event in steps(events)}
     assert set(spans) == {(step, worker) for step in range(3) for worker in range(2)}
     for (step, _), found in spans.items():
-        assert sum(span.end - span.start for span in found) == pytest.approx(seconds[step], rel=0.01)
+        assert sum(span.end - span.start for span in found) == pytest.approx(seconds[step], rel=0.01, abs=0.01)
         assert found[0].state == "BUSY"
         assert found[-1].state == "UPDATE"
         assert all(before.end == pytest.approx(after.start, abs=0.02) for before, after in pairwise(found))
