@@ -87,7 +87,7 @@ class Spot:
             report = self._trainer.train(stop, resumed.state if resumed else None)
             if not isfinite(report.loss):
                 raise FloatingPointError(f"the drafter's loss is {report.loss}")
-        except Exception:
+        except Exception:  # whatever it was, the next session must not start from half of this one; it goes on to the caller
             self._trainer.reset(self.published)
             raise
         return Trained(report, first_done - began)
