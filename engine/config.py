@@ -151,7 +151,7 @@ TunerConfig = Annotated[BegConfig | GoodputConfig | FixedConfig, Field(discrimin
 
 
 def _default_strategies() -> tuple[StrategyConfig, ...]:
-    learned = ((8, 4, 24), (6, 3, 12), (4, 4, 8), (3, 3, 6), (4, 1, 4), (2, 1, 2))
+    learned = ((8, 4, 24), (6, 3, 12), (4, 4, 8), (8, 1, 8), (6, 1, 6), (4, 1, 4), (2, 1, 2))
     eagle = (StrategyConfig(depth=depth, top_k=top_k, verify=verify) for depth, top_k, verify in learned)
     return (*eagle, StrategyConfig(drafter="ngram", depth=8, verify=8))
 
