@@ -14,7 +14,7 @@ from engine.cluster.tail import Rollout, Tail
 from engine.cluster.trigger import History, decide, moved, rolled_out, trained
 from engine.cluster.versions import DrafterVersions, Published, same
 from engine.config import RunConfig
-from engine.drafter.export import Card
+from engine.drafter.card import Card
 from engine.errors import SyncError
 from engine.policy.batch import Row, balance
 from engine.rollout.base import Completion, Request, Sampling

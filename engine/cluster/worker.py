@@ -15,8 +15,9 @@ from engine.cluster.drift import drift, sketch
 from engine.cluster.forecast import Forecaster
 from engine.cluster.spot import Spot, Trained
 from engine.config import RunConfig
+from engine.drafter.card import Card
 from engine.drafter.checkpoint import Progress
-from engine.drafter.export import Card, write_drafter_folder
+from engine.drafter.export import write_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve

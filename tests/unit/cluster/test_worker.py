@@ -10,7 +10,8 @@ from transformers import AutoConfig
 
 from engine.cluster.worker import Worker
 from engine.config import DrafterConfig, RunConfig, parse
-from engine.drafter.export import Card, load_drafter_folder
+from engine.drafter.card import Card
+from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.rollout.base import Request, Sampling
 
