@@ -1,5 +1,6 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from engine.drafter.checkpoint import DrafterCheckpoints, Progress, Snapshot, ne
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.recipe import configured_recipe
+from engine.drafter.segments import BufferFiles
 from engine.drafter.trainer import SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.rollout.base import Completion
@@ -38,7 +40,8 @@ class Spot:
     that drafted well in a rollout, to roll back to."""
 
     def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int, checkpoints: Path | None = None) -> None:
-        """``checkpoints``: the run's folder for them, where sessions leave snapshots on their way; None for no snapshots."""
+        """``checkpoints``: the run's folder for them. What is large or soon outdated is written there on the way: the buffer, and
+        snapshots of sessions. None for neither."""
         torch.manual_seed(config.seed)  # a random drafter is the same on every worker
         recipe = configured_recipe(config.drafter)
         drafter = first_drafter(recipe.kind, target)
@@ -49,6 +52,7 @@ class Spot:
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
         self._trainer = SpotTrainer(drafter, self._buffer, config.drafter.spot, recipe, config.seed + rank)
         self.published: Weights = self._trainer.weights()
+        self._files = BufferFiles(checkpoints, f"buffer_{rank}", self._buffer) if checkpoints else None
         self._snapshots = checkpoints / f"drafter_{rank}" if checkpoints and config.checkpoint.drafter_every_microsteps else None
         self._checkpoints = DrafterCheckpoints(self._snapshots) if self._snapshots else None
         self._interval = max(1, config.checkpoint.drafter_every_microsteps // 2)  # the other half may pass while one is written
@@ -66,6 +70,8 @@ class Spot:
         for completion in completions:
             request = completion.request
             self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
+        if self._files:
+            self._files.write_new()
 
     def train(self, should_stop: Callable[[], bool], progress: Progress) -> Trained | None:
         """A session, which goes on where a killed run's left off; None if there is nothing to train on yet. An error undoes it;
@@ -123,13 +129,16 @@ class Spot:
         self._trainer.reset(self.good)
 
     def save(self, path: Path) -> None:
-        """Writes buffer and trainer beside each other, under names that start with ``path``'s."""
-        self._buffer.save(path.with_suffix(".buffer.safetensors"))
+        """Writes trainer and index of the buffer beside each other, under names that start with ``path``'s."""
         torch.save(self._trainer.state_dict(), path.with_suffix(".trainer.pt"))
+        if self._files:
+            path.with_suffix(".buffer.json").write_text(json.dumps(self._files.index()), encoding="utf-8")
 
     def load(self, path: Path) -> None:
         """Goes on from what ``save`` wrote; the next session also from its own newest snapshot, if it fits."""
-        self._buffer.restore(path.with_suffix(".buffer.safetensors"))
+        index = path.with_suffix(".buffer.json")
+        if self._files and index.exists():  # checkpoints of earlier versions have none
+            self._files.load(json.loads(index.read_text(encoding="utf-8")))
         self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
         self.published = self.good = self._trainer.weights()
         self._unfinished = newest(self._snapshots) if self._snapshots else None
