@@ -90,13 +90,17 @@ class ArmStatistics(BaseModel):
 
 
 class Speculation(Event):
-    """Speculation in one step. ``accepted_by_position[i]`` of ``drafted_by_position[i]`` drafted tokens were accepted at depth i."""
+    """Speculation in one step. ``accepted_by_position[i]`` of ``drafted_by_position[i]`` drafted tokens were accepted at depth i.
+
+    ``untrained``: why no idle worker trained the drafter in the step's tail; None if one did.
+    """
 
     kind: Literal["speculation"] = "speculation"
     step: int
     arms: list[ArmStatistics]
     drafted_by_position: list[int]
     accepted_by_position: list[int]
+    untrained: str | None = None
 
 
 class DrafterTrained(Event):

@@ -95,6 +95,8 @@ def worker_timeline(feed: Feed) -> None:
         idle, trained = (sum(feed_value(feed, key)) for key in ("idle_seconds", "trained_seconds"))
         if idle and speculates(feed.run.config):
             st.caption(f"{percent(trained / idle)} of all waiting time was used to train the drafter.")
+        for reason in answers.untrained([item for item in feed.speculation if last - (window or SPAN_STEPS) < item.step <= last]):
+            st.caption(plain(f"Not trained. {reason}."))
 
 
 def _over(window: int) -> str:
