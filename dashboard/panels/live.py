@@ -135,7 +135,7 @@ def speculation_charts(feed: Feed) -> None:
             empty("The speed of each strategy will appear here.")
     with (
         columns[3],
-        panel("Drafter versions", "Loss on held-out recent data before and after each training; only a better one is published."),
+        panel("Drafter versions", "Drafts accepted on held-out responses before and after each training; only a better one is published."),
     ):
         if feed.drafters:
             chart(drafters.held_out(feed.drafters), "drafters")

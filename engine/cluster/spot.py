@@ -42,7 +42,7 @@ class Spot:
     def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int, checkpoints: Path | None = None) -> None:
         """``checkpoints``: the run's folder for them. What is large or soon outdated is written there on the way: the buffer, and
         snapshots of sessions. None for neither."""
-        torch.manual_seed(config.seed)  # a random drafter is the same on every worker
+        torch.manual_seed(config.seed)  # a drafter that starts from nothing is the same on every worker
         recipe = configured_recipe(config.drafter)
         drafter = first_drafter(recipe.kind, target)
         folder = resolve_drafter(config.drafter.path, config.model.path, recipe.kind)
@@ -51,6 +51,8 @@ class Spot:
         self._target = target
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
         self._trainer = SpotTrainer(drafter, self._buffer, config.drafter.spot, recipe, config.seed + rank)
+        if folder is None:
+            self._trainer.learning_rate = config.drafter.spot.first_learning_rate
         self.published: Weights = self._trainer.weights()
         self._files = BufferFiles(checkpoints, f"buffer_{rank}", self._buffer) if checkpoints else None
         self._snapshots = checkpoints / f"drafter_{rank}" if checkpoints and config.checkpoint.drafter_every_microsteps else None
@@ -103,24 +105,27 @@ class Spot:
             self._checkpoints.put(Snapshot(progress, self._trainer.state_dict()))
 
     def judge(self, candidate: Weights | None) -> tuple[float, float]:
-        """Held-out agreement of the published weights and of ``candidate`` (the good ones if None), under the target as it is now.
+        """The published weights and ``candidate`` (the good ones if None), by ``Evaluation.accepted`` under the target as it is now.
 
         The trainer is left with the published weights.
         """
-        after = self._agreement(self.good if candidate is None else candidate)
-        return self._agreement(self.published), after
+        after = self._accepted(self.good if candidate is None else candidate)
+        return self._accepted(self.published), after
 
-    def _agreement(self, weights: Weights) -> float:
+    def _accepted(self, weights: Weights) -> float:
         self._trainer.drafter.load_state_dict(weights)
-        return self._trainer.evaluate().agreement
+        return self._trainer.evaluate().accepted
 
     def weights(self) -> Weights:
         """What the last session made of the published weights."""
         return self._trainer.weights()
 
     def adopt(self, weights: Mapping[str, Tensor] | None) -> None:
-        """Takes a newly published version; None goes back to the published one."""
-        self.published = dict(weights) if weights is not None else self.published
+        """Takes a newly published version; None goes back to the published one, as the last session did not help."""
+        if weights is None:
+            self._trainer.slow_down()
+        else:
+            self.published = dict(weights)
         self._trainer.drafter.load_state_dict(self.published)
 
     def roll_back(self) -> None:

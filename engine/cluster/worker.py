@@ -190,7 +190,7 @@ class Worker:
         return self._require_spot().weights()
 
     def judge(self, candidate: dict[str, Tensor] | None) -> tuple[float, float]:
-        """Held-out agreement of the published drafter and of ``candidate``, by default the last good one."""
+        """Held-out acceptance of the published drafter and of ``candidate``, by default the last good one."""
         return self._require_spot().judge(candidate)
 
     def publish(self, weights: Mapping[str, Tensor] | None, version: int, proven: bool) -> Holding:
