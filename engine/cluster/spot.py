@@ -76,12 +76,12 @@ class Spot:
             self._files.write_new()
 
     def train(self, should_stop: Callable[[], bool], progress: Progress) -> Trained | None:
-        """A session, which goes on where a killed run's left off; None if there is nothing to train on yet. An error undoes it;
-        FloatingPointError if the loss is not finite."""
+        """A session; the first one after a resume goes on where the killed run's newest left off. None if there is nothing to train on
+        yet. An error undoes it; FloatingPointError if the loss is not finite."""
         if not self._trainer.has_data:
             return None
         unfinished, self._unfinished = self._unfinished, None
-        resumed = unfinished if unfinished and unfinished.progress.continues(progress) else None
+        resumed = unfinished if unfinished and unfinished.progress.target >= progress.target else None  # else the checkpoint is newer
         done = count(resumed.progress.microsteps + 1 if resumed else 1)
         began, first_done = time.perf_counter(), 0.0
 
@@ -140,7 +140,8 @@ class Spot:
             path.with_suffix(".buffer.json").write_text(json.dumps(self._files.index()), encoding="utf-8")
 
     def load(self, path: Path) -> None:
-        """Goes on from what ``save`` wrote; the next session also from its own newest snapshot, if it fits."""
+        """Goes on from what ``save`` wrote; the next session also from the newest snapshot, if that is of the same RL step or a
+        later one, which is to be done again: what it learnt counts if held-out responses say so."""
         index = path.with_suffix(".buffer.json")
         if self._files and index.exists():  # checkpoints of earlier versions have none
             self._files.load(json.loads(index.read_text(encoding="utf-8")))

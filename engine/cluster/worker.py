@@ -122,7 +122,7 @@ class Worker:
         """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or it is too late."""
         if not self.spot or step != self._step or self._halt.is_set():
             return None
-        return self.spot.train(self._halt.is_set, Progress(self._target_version, self._drafter_version))
+        return self.spot.train(self._halt.is_set, Progress(self._target_version))
 
     def halt(self, step: int) -> None:
         """Ends ``train_drafter`` of ``step`` after its current micro-step. Called from another thread."""
