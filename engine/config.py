@@ -219,7 +219,7 @@ class SpotConfig(Section):
         None,
         ge=1,
         le=8,
-        description="Passes of a training step, on the drafter's own features from the second on; null: the recipe's own (1, 3 or 7)",
+        description="Passes of a training step, on the drafter's own features from the second on; null: the recipe's own (2, 3 or 7)",
     )
     passes: int = Field(4, ge=1, description="Times that a response is trained on; then as often again as long as held-out responses gain")
     least_tokens: int = Field(16_384, ge=0, description="Tokens to train on at least: older responses make up for small steps")
@@ -229,7 +229,8 @@ class SpotConfig(Section):
 
 class DrafterConfig(Section):
     recipe: Literal["eagle", "hass", "eagle3"] = Field(
-        "eagle", description="eagle; hass: three steps on its own features; eagle3: reads three layers of the target, seven such steps"
+        "eagle",
+        description="eagle: two steps on its own features; hass: three of them; eagle3: reads three layers of the target, seven such steps",
     )
     reverse_kl: float = Field(0.0, ge=0, le=100, description="Weight of a reverse KL term (online speculative decoding) in the loss")
     path: str | None = Field(

@@ -43,7 +43,7 @@ class Recipe:
 
 
 RECIPES = {
-    "eagle": Recipe(),
+    "eagle": Recipe(unroll=2),  # TLT's has one: on a good drafter that costs the later drafts of a chain what the first one gains
     "hass": Recipe(unroll=3),
     "eagle3": Recipe(kind="eagle3", unroll=7, feature_weight=0.0, token_weight=1.0, decay=0.8, through=True),
 }
