@@ -26,4 +26,4 @@ def untrained(state: State, refusals: Sequence[Refusal]) -> str:
         return f"{len(waited)} of {state.min_idle_workers} workers that must be idle were so"
     if any(worker.phase is Phase.STOPPED for worker in state.workers.values()):
         return WORDS["too late"]
-    return f"the tail was predicted too short: less than {state.least_rest:.1f} s are not worth setting training up"
+    return "the tail was predicted too short to set training up"
