@@ -76,9 +76,11 @@ def why(run: Run, accept: Series, idle: Series, trained: Series, lengths: Sequen
 
 
 def untrained(steps: Sequence[SpeculationStep]) -> list[str]:
-    """Why idle workers did not train the drafter, a line for each reason: ``Steps 3, 5: no worker was idle``."""
+    """Why idle workers did not train the drafter, a line for each reason: ``Drafter not trained in steps 3, 5: no worker was idle``."""
     reasons: dict[str, list[int]] = {}
     for item in steps:
         if item.untrained:
             reasons.setdefault(item.untrained, []).append(item.step)
-    return [f"Step{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}: {reason}" for reason, found in reasons.items()]
+    return [
+        f"Drafter not trained in step{'s' if len(at) > 1 else ''} {', '.join(map(str, at))}: {reason}" for reason, at in reasons.items()
+    ]

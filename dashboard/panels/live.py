@@ -96,7 +96,7 @@ def worker_timeline(feed: Feed) -> None:
         if idle and speculates(feed.run.config):
             st.caption(f"{percent(trained / idle)} of all waiting time was used to train the drafter.")
         for reason in answers.untrained([item for item in feed.speculation if last - (window or SPAN_STEPS) < item.step <= last]):
-            st.caption(plain(f"Not trained. {reason}."))
+            st.caption(plain(f"{reason}."))
 
 
 def _over(window: int) -> str:

@@ -82,5 +82,8 @@ def test_why_nobody_trained_has_a_line_for_each_reason():
         SpeculationStep(step=step, arms=[], drafted_by_position=[], accepted_by_position=[], untrained=reason)
         for step, reason in enumerate(reasons, 3)
     ]
-    assert untrained(steps) == ["Steps 4, 7: no worker was idle", "Step 5: acceptance is flat"]
+    assert untrained(steps) == [
+        "Drafter not trained in steps 4, 7: no worker was idle",
+        "Drafter not trained in step 5: acceptance is flat",
+    ]
     assert untrained(steps[:1]) == []
