@@ -128,14 +128,14 @@ class SpotTrainer:
         return TrainingReport(len(losses), tokens, loss, before.accepted, after.accepted, distance)
 
     def _batches(self, best: float) -> Iterator[MicroBatch]:
-        """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses above
-        ``best``: a drafter that knows little learns more of the same responses before it has them by heart."""
+        """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses, ``best``
+        until now, by ``least_gain``: a drafter that knows little learns more of the same responses before it has them by heart."""
         passes = self.config.passes
         while True:
             while self._fresh(passes):
                 yield from self.one_pass(passes)
             accepted = self.evaluate().accepted
-            if accepted <= best:
+            if not accepted - best >= self.config.trigger.least_gain:  # nor if training has gone astray: NaN
                 return
             best, passes = accepted, passes + self.config.passes
 
