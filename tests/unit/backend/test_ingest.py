@@ -87,7 +87,7 @@ def test_events_become_rows(database: Database, run_id: str, path: Path, ingesto
         rollout = session.get_one(Rollout, (run_id, 1))
         assert (rollout.lengths, rollout.truncated, rollout.p50, rollout.p75, rollout.p90, rollout.max) == ([4, 2, 8, 6], 1, 4, 6, 8, 8)
         speculation = session.get_one(Speculation, (run_id, 0))
-        assert (speculation.arms[0]["accepted"], speculation.untrained) == (9, "nobody idle")
+        assert (speculation.arms[0]["accepted"], speculation.untrained) == (9, "no worker was idle")
         assert session.scalars(select(Sample.response)).all() == ["a␀b", "a␀b"]
 
 
