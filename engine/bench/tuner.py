@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from engine.bench.bed import Bed, fixed_strategy, full_batch_rate, untrained
+from engine.bench.bed import Bed, full_batch_rate, untrained
 from engine.bench.switching import switch_on
 from engine.config import SpeculationConfig
 from engine.rollout.base import Sampling
 from engine.rollout.native.engine import NativeEngine
+from engine.rollout.native.standalone import fixed_strategy
 from engine.speculation.speculator import Plan, Speculator
 from engine.speculation.strategy import OFF, Strategy
 
