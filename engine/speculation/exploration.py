@@ -33,10 +33,9 @@ class Decision:
     price: float | None = None
 
     def suits(self, context: Context) -> bool:
-        """Whether the same drafters can be asked as when it was made, with the same weights."""
+        """Whether the weights are the same as when it was made."""
         made = self.context
-        same_weights = made.target_version == context.target_version and made.drafter_version == context.drafter_version
-        return same_weights and made.drafters == context.drafters
+        return made.target_version == context.target_version and made.drafter_version == context.drafter_version
 
 
 class Exploration:

@@ -70,7 +70,7 @@ class GoodputTuner:
     def select(self, context: Context) -> Strategy:
         bucket = context.batch.bit_length()
         decision = self._decisions.get(bucket)
-        if decision is None or decision.left <= 0 or not decision.suits(context):
+        if decision is None or decision.left <= 0 or not self._holds(decision, context):
             self._learn()
             self._notice_versions(context)
             decision = self._decisions[bucket] = self._decide(context, decision)
@@ -134,6 +134,9 @@ class GoodputTuner:
         self._acceptance.load_state(state["acceptance"])
         self._correction.load_state(state["correction"])
         self._restart()
+
+    def _holds(self, decision: Decision, context: Context) -> bool:
+        return decision.suits(context) and self._arms[decision.arm].drafter in context.drafters
 
     def _restart(self) -> None:
         self._decisions = {}

@@ -19,18 +19,18 @@ class Joined:
         end = array("i", (NOWHERE,))
         self._tokens = np.concatenate([*texts, end])
         self._order = np.concatenate([*orders, end])
-        self._before = np.where(self._order[1:] == NOWHERE, NOWHERE, self._tokens[:-1])  # each place
 
     @property
     def bytes(self) -> int:
-        return self._tokens.nbytes + self._order.nbytes + self._before.nbytes
+        return self._tokens.nbytes + self._order.nbytes
 
     def longest(self, context: "array[int]", most: int) -> tuple[int, NDArray[np.intp]]:
         """How many of the last tokens of ``context`` stand before some place, and the ``most`` newest such places, newest first."""
         if not context:
             return 0, np.zeros(0, np.intp)
         tokens, backwards = self._tokens, context[::-1]
-        ends = (self._before == backwards[0]).nonzero()[0]
+        ends = (tokens == backwards[0]).nonzero()[0]
+        ends = ends[self._order[ends + 1] != NOWHERE]
         match = min(len(ends), 1)
         while len(ends) > FEW and match < len(backwards):
             further = ends[tokens[ends - match] == backwards[match]]
