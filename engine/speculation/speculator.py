@@ -20,6 +20,8 @@ PATIENCE, MOST_PATIENT = 8, 32
 """Steps without a look into the suffix store after a look that found nothing worth drafting; twice as many after each more, at most
 so many."""
 NOTHING = Draft()
+LOOKS = 16
+"""Looks into the suffix store at one step, at most, beside the learned drafter: in a large batch that has what is not looked up."""
 PAUSE, LONGEST_PAUSE = 1, 16
 """Steps without n-grams after a step in which no suffix draft paid; twice as many after each more, at most so many."""
 MEMORY = 256
@@ -70,6 +72,7 @@ class Speculator:
         self._proving: frozenset[int] = frozenset()
         self._wait: dict[int, int] = {}
         self._patience: dict[int, int] = {}
+        self._looks = 0
         self._bucket, self._rest, self._pause = 0, 0, PAUSE
         self._limit = 0
         self._versions: dict[str, int] = {"target": 0, "drafter": 0}
@@ -175,6 +178,7 @@ class Speculator:
         return self._store is not None and self._rest < 0
 
     def _planned(self, batch: Sequence[Running], context: Context, strategy: Strategy | None, each: Sequence[Strategy]) -> Plan:
+        self._looks = LOOKS
         suffixes: Sequence[Draft | None] = [self._suffix(request, one) for request, one in zip(batch, each, strict=True)]
         if strategy is not None and strategy.drafter == "ngram":
             drafts = suffixes = self._narrowed([draft or NOTHING for draft in suffixes], batch, context)
@@ -195,8 +199,7 @@ class Speculator:
         model_free = strategy.drafter != "eagle"
         if not self._store or strategy.drafter == "none":
             return NOTHING if model_free else None
-        if self._wait[request.id] > 0 and not model_free:
-            self._wait[request.id] -= 1
+        if not model_free and not self._may_look(request.id):
             return None
         learned = 0.0 if model_free else self._learned.get(str(strategy), 0.5)
         draft = self._gate.offer(self._store.draft(request.id, strategy.verify), learned)
@@ -206,6 +209,13 @@ class Speculator:
         self._wait[request.id] = self._patience[request.id]
         self._patience[request.id] = min(2 * self._patience[request.id], MOST_PATIENT)
         return None
+
+    def _may_look(self, request: int) -> bool:
+        if self._wait[request] > 0:
+            self._wait[request] -= 1
+            return False
+        self._looks -= 1
+        return self._looks >= 0
 
     def _narrowed(self, drafts: Sequence[Draft], batch: Sequence[Running], context: Context) -> list[Draft]:
         """Drafts no longer than pays in this step. Attention reaches over the longest request for all of them."""

@@ -7,7 +7,7 @@ import pytest
 from speculator_cases import CHAIN, COSTS, LIMIT, NGRAM, SHORT, TREE, Request, admitted, make, step
 
 from engine.speculation.cost import CostTable, Grid
-from engine.speculation.speculator import MOST_PATIENT, PATIENCE, Plan
+from engine.speculation.speculator import LOOKS, MOST_PATIENT, PATIENCE, Plan
 from engine.speculation.strategy import OFF
 
 
@@ -77,6 +77,16 @@ def test_looks_that_find_nothing_become_rare_and_one_that_finds_something_makes_
     speculator.extend(1, [4, 5, 6, 7])
     found = [speculator.plan(batch[1:], learned=True).given is not None for _ in range(PATIENCE + 1)]
     assert found == [False] * PATIENCE + [True]
+
+
+def test_beside_the_learned_drafter_a_large_batch_looks_up_a_part_of_itself() -> None:
+    for strategy, drafted in ((CHAIN, LOOKS), (NGRAM, 40)):
+        speculator = make(strategy)
+        batch = admitted(speculator, 80, groups=40)
+        for request in batch:
+            speculator.extend(request.id, [4, 5, 6, 7, 8, 9] if request.id < 40 else [4, 5, 6])
+        plan = speculator.plan(batch[40:], learned=True)
+        assert sum(bool(chain) for chain in plan.given or ()) == drafted
 
 
 def test_ngram_drafts_are_as_long_as_they_pay_and_a_step_in_which_none_does_is_plain() -> None:
