@@ -1,7 +1,7 @@
 """Which arm to try besides the best one, and how much that may cost."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ ALLOWANCE, SHARE = 2.0, 0.005
 DEBT = 2 * ALLOWANCE
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
-RETRY = {"ngram": 25}
-"""Decode steps after which a drafter that was given up is tried again if the allowance permits: 100, but n-gram drafts have nothing to
-catch up with, and end themselves where they do not pay."""
+RETRY: Mapping[str, int] = {"none": 100, "eagle": 100, "ngram": 25}
+"""Decode steps after which a drafter that was given up is tried again if the allowance permits. N-gram drafts have nothing to catch up
+with, and end themselves where they do not pay."""
 
 
 @dataclass
@@ -84,8 +84,8 @@ class Exploration:
         self._idle.clear()
 
     def _overdue(self, arm: int) -> bool:
-        retry = RETRY.get(self._drafters[arm], 100)
-        return self._idle.get(self._drafters[arm], retry) >= retry
+        drafter = self._drafters[arm]
+        return self._idle.get(drafter, RETRY[drafter]) >= RETRY[drafter]
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()
