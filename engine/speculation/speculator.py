@@ -23,7 +23,8 @@ NOTHING = Draft()
 LOOKS = 16
 """Looks into the suffix store at one step, at most, beside the learned drafter: in a large batch that has what is not looked up."""
 PAUSE, LONGEST_PAUSE = 1, 16
-"""Steps without n-grams after a step in which no suffix draft paid; twice as many after each more, at most so many."""
+"""Steps without n-grams after a step in which no suffix draft paid; twice as many after each more, at most so many, and fewer in a
+small batch, which is soon looked up."""
 MEMORY = 256
 """Requests drafted for after which an observation of a shape's acceptance counts 1/e."""
 
@@ -183,7 +184,7 @@ class Speculator:
         if strategy is not None and strategy.drafter == "ngram":
             drafts = suffixes = self._narrowed([draft or NOTHING for draft in suffixes], batch, context)
             if not any(draft.tokens for draft in drafts):
-                self._rest, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)
+                self._rest, self._pause = self._pause, min(2 * self._pause, max(PAUSE, len(batch) // 4), LONGEST_PAUSE)
                 return Plan(context)
             self._pause = PAUSE
         learned = [one for one, draft in zip(each, suffixes, strict=True) if draft is None]

@@ -104,11 +104,15 @@ def test_ngram_drafts_are_as_long_as_they_pay_and_a_step_in_which_none_does_is_p
 
 
 def test_after_steps_in_which_no_ngram_draft_paid_the_store_rests_until_batch_sizes_change() -> None:
-    speculator = make(NGRAM)
-    batch = admitted(speculator, 4)
-    asked = ["ngram" in speculator.plan(batch, learned=False).context.drafters for _ in range(60)]
-    assert [step for step, each in enumerate(asked) if each] == [0, 2, 5, 10, 19, 36, 53]
-    assert "ngram" in speculator.plan(batch[:3], learned=False).context.drafters
+    speculator = make(NGRAM, threshold=100)
+    batch = admitted(speculator, 100)
+
+    def asked(requests: int, steps: int) -> list[int]:
+        return [step for step in range(steps) if "ngram" in speculator.plan(batch[:requests], learned=False).context.drafters]
+
+    assert asked(100, 60) == [0, 2, 5, 10, 19, 36, 53]
+    assert asked(12, 12) == [0, 2, 5, 9]
+    assert asked(3, 6) == [0, 2, 4]
 
 
 @pytest.mark.parametrize("learned", [True, False])
