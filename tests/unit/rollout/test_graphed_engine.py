@@ -73,7 +73,9 @@ def test_tokens_are_those_of_the_eager_engine(sampling: Sampling) -> None:
     plain, graphed, tuner = make_pair(recorder=Rerun())
     for count in (46, 3, 7, 5):
         compare(plain, graphed, count, sampling)
-    assert {strategy for strategy, _ in tuner.steps} == set(tuner.arms)
+    used = {strategy for strategy, _ in tuner.steps}
+    assert used >= set(tuner.arms) - set(NGRAMS)
+    assert used & set(NGRAMS)  # a step in which no n-gram draft pays is plain decoding
     assert {len(accepted) for _, accepted in tuner.steps} >= {1, 3, 5, 7, 11}
     assert max(max(accepted) for _, accepted in tuner.steps) >= 5
 
