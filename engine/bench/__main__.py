@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.bench import checkpoint, graphs, lossless, packing, recipes, rollout, spot, tuner
+from engine.bench import checkpoint, e2e, graphs, lossless, packing, recipes, rollout, spot, tuner
 from engine.errors import LongtailError
 
 BENCHES = {
@@ -18,6 +18,7 @@ BENCHES = {
     "checkpoint": (checkpoint.run, "small"),
     "recipes": (recipes.run, "tiny"),
     "spot": (spot.run, "tiny"),
+    "e2e": (e2e.run, "all"),
 }
 
 

@@ -43,12 +43,12 @@ class Scale:
 
 def scales(quick: bool) -> dict[str, Scale]:
     """``demo`` and ``small``: long-tailed responses; ``uniform``: short ones of one length, at which speculation can win little."""
-    count, few = (2, 2) if quick else (10, 5)
+    count, few = (2, 2) if quick else (8, 4)
     long = {"prompts_per_step": 8, "group_size": 4}
     wide = {"prompts_per_step": 16, "group_size": 8}
     return {
         "demo": Scale("tiny", "float32", long | {"steps": count}),
-        "small": Scale("small", "float32", long | {"steps": few}),
+        "small": Scale("small", "bfloat16", long | {"steps": few}),
         "uniform": Scale("tiny", "float32", wide | {"steps": count}, {"max_prompt_tokens": 64, "max_new_tokens": 16}, ("plain", "tlt")),
     }
 

@@ -1,7 +1,5 @@
 """``bench spot``: what idle workers make of the tail, in real runs of two workers with a core and a thread each (TLT sections 3 and 4)."""
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +8,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-import yaml
 
+from engine.bench import mix
 from engine.bench.bed import Bed
+from engine.bench.runs import harvest, metric, run_engine, sessions, steps
 from engine.config import SpeculationConfig
 from engine.drafter.evaluate import CHAIN, Bench
 from engine.drafter.export import load_drafter_folder
-from engine.errors import LongtailError
-from engine.events import AnyEvent, DrafterTrained, StepFinished, read
+from engine.events import AnyEvent
 from engine.models.load import load_model
 from engine.rollout.base import Sampling
 
 STANDSTILL = 1e-12  # a learning rate at which training costs what it costs and changes nothing, so that nothing is published
+MOVING = 1e-4  # of the policy: in some 20 steps it leaves the first drafter well behind
 CHAINS_ONLY = {"strategies": [CHAIN.model_dump()], "tuner": {"name": "fixed"}, "suffix": {"enabled": False}, "threshold": 4096}
 EVALUATED = {"tree": SpeculationConfig().strategies[0], "chain": CHAIN}
 
@@ -39,7 +38,7 @@ class Size:
     evaluated_prompts: int
 
 
-FULL = Size(steps=18, random_steps=10, timed_steps=8, pairs=3, prompts_per_step=8, max_new_tokens=1024, evaluated_prompts=64)
+FULL = Size(steps=24, random_steps=10, timed_steps=8, pairs=2, prompts_per_step=8, max_new_tokens=1024, evaluated_prompts=64)
 QUICK = Size(steps=3, random_steps=3, timed_steps=3, pairs=1, prompts_per_step=4, max_new_tokens=256, evaluated_prompts=24)
 
 
@@ -52,14 +51,18 @@ def run(quick: bool, model: str) -> dict[str, Any]:
         random = runs.run("random", size.random_steps, drafter={"path": None}, speculation=CHAINS_ONLY)
         return {
             "facts": Bed(model).facts() | {"workers": 2},
-            "harvest": _harvest(adaptive),
-            "harvest_by_step": [_harvest([step]) for step in _steps(adaptive)],
+            "harvest": harvest(steps(adaptive)),
+            "harvest_by_step": [harvest([step]) for step in steps(adaptive)],
             **_timed(runs, size),
             **_accept_lengths(Path(folder) / "adaptive", model, size),
-            "accept_by_step": _by_step(adaptive),
-            "from_random_accept": _by_step(random),
-            "published": {"adaptive": _published(adaptive), "random": _published(random)},
-            "mix_distance": [one.mix_distance for one in _sessions(adaptive)],
+            "accept_by_step": metric(adaptive, "accept_length"),
+            "from_random_accept": metric(random, "accept_length"),
+            "published": {
+                "adaptive": sum(session.published for session in sessions(adaptive)),
+                "random": sum(session.published for session in sessions(random)),
+            },
+            "data": mix.compared(Bed(model), quick),
+            "mix_distance": [one.mix_distance for one in sessions(adaptive)],
         }
 
 
@@ -69,26 +72,23 @@ class _Runs:
     def __init__(self, folder: Path, model: str, size: Size) -> None:
         self._folder, self._model, self._size = folder, model, size
 
-    def run(self, name: str, steps: int, drafter: Mapping[str, Any] | None = None, **sections: Any) -> list[AnyEvent]:
-        """All events of a run of ``steps`` RL steps; LongtailError with its last words if it fails."""
-        out = self._folder / name
-        out.mkdir()
-        (out / "config.yaml").write_text(yaml.safe_dump(self._config(steps, drafter or {}) | sections), encoding="utf-8")
-        command = [sys.executable, "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            raise LongtailError(f"the run {name} failed: {done.stderr[-2000:]}")
-        events = list(read(out / "events.jsonl"))
-        print(f"{name}: {[round(step.seconds, 2) for step in _steps(events)]} s a step", flush=True)
-        return events
+    def run(self, name: str, count: int, drafter: Mapping[str, Any] | None = None, **sections: Any) -> list[AnyEvent]:
+        """All events of a run of ``count`` RL steps."""
+        return run_engine(self._folder / name, self._config(count, drafter or {}) | sections)
 
-    def _config(self, steps: int, drafter: Mapping[str, Any]) -> dict[str, Any]:
+    def _config(self, count: int, drafter: Mapping[str, Any]) -> dict[str, Any]:
         size = self._size
         return {
             "seed": 1,
             "model": {"path": self._model},
             "task": {"name": "countdown", "four_numbers": 0.25},
-            "algorithm": {"steps": steps, "prompts_per_step": size.prompts_per_step, "group_size": 4, "kl_coefficient": 0.0},
+            "algorithm": {
+                "steps": count,
+                "prompts_per_step": size.prompts_per_step,
+                "group_size": 4,
+                "kl_coefficient": 0.0,
+                "learning_rate": MOVING,
+            },
             "rollout": {"max_prompt_tokens": 64, "max_new_tokens": size.max_new_tokens},
             "drafter": {"spot": {"tokens_per_microbatch": 512}} | dict(drafter),
             "cluster": {"workers": 2},
@@ -105,10 +105,10 @@ def _timed(runs: _Runs, size: Size) -> dict[str, Any]:
     for pair in range(size.pairs):
         training = runs.run(f"training {pair}", size.timed_steps, drafter={"spot": spot | {"learning_rate": STANDSTILL}})
         without = runs.run(f"without {pair}", size.timed_steps, drafter={"spot": spot | {"enabled": False}})
-        ratios += [one.seconds / other.seconds for one, other in zip(_steps(training)[1:], _steps(without)[1:], strict=True)]
-        latencies += [step.phases["reward"] for step in _steps(training) if step.metrics["trained_seconds"]]
-        trained = {step.step: step.metrics["trained_seconds"] for step in _steps(training)}
-        microsteps += [trained[session.step] / session.microsteps for session in _sessions(training)]
+        ratios += [one.seconds / other.seconds for one, other in zip(steps(training)[1:], steps(without)[1:], strict=True)]
+        latencies += [step.phases["reward"] for step in steps(training) if step.metrics["trained_seconds"]]
+        trained = {step.step: step.metrics["trained_seconds"] for step in steps(training)}
+        microsteps += [trained[session.step] / session.microsteps for session in sessions(training)]
     return {
         "step_time_ratio": round(median(ratios), 4),
         "step_time_ratios": [round(ratio, 3) for ratio in ratios],
@@ -131,27 +131,3 @@ def _accept_lengths(out: Path, model: str, size: Size) -> dict[str, Any]:
         for shape, strategy in EVALUATED.items()
     }
     return {**{f"accept_{name}": length for name, length in found["tree"].items()}, "accept_chain": found["chain"]}
-
-
-def _steps(events: list[AnyEvent]) -> list[StepFinished]:
-    return [event for event in events if isinstance(event, StepFinished)]
-
-
-def _sessions(events: list[AnyEvent]) -> list[DrafterTrained]:
-    return [event for event in events if isinstance(event, DrafterTrained)]
-
-
-def _published(events: list[AnyEvent]) -> int:
-    """Sessions whose drafter was better."""
-    return sum(session.published for session in _sessions(events))
-
-
-def _harvest(events: list[Any]) -> float:
-    """The share of idle worker-seconds spent training."""
-    steps = _steps(events)
-    idle = sum(step.metrics["idle_seconds"] for step in steps)
-    return round(sum(step.metrics["trained_seconds"] for step in steps) / idle, 4) if idle else 0.0
-
-
-def _by_step(events: list[AnyEvent]) -> list[float]:
-    return [round(step.metrics["accept_length"], 3) for step in _steps(events)]
