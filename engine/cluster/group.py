@@ -53,7 +53,7 @@ class WorkerGroup:
         self._ray = ray
         self._spot = config.drafter.spot
         actor = ray.remote(concurrency_groups={"control": 1})(Worker)
-        gpus = 1 if config.cluster.device != "cpu" and ray.cluster_resources().get("GPU") else 0
+        gpus = config.rollout.gpus if config.cluster.device != "cpu" and ray.cluster_resources().get("GPU") else 0
         options = actor.options(num_cpus=config.cluster.threads_per_worker, num_gpus=gpus)
         self._actors = [options.remote(rank, config, rendezvous, checkpoints) for rank in range(config.cluster.workers)]
         self._versions = DrafterVersions(self._all)
