@@ -94,14 +94,15 @@ class Host:
         from sglang.srt.utils import MultiprocessingSerializer
         from sglang.srt.weight_sync.tensor_bucket import FlattenedTensorMetadata
 
-        flat = torch.from_file(f"/proc/self/fd/{self._bucket}", shared=True, size=bucket.bytes, dtype=torch.uint8)
+        flat = torch.from_file(f"/proc/self/fd/{self._bucket}", shared=True, size=bucket.bytes, dtype=torch.uint8).clone()
         metadata = [
             FlattenedTensorMetadata(each.name, torch.Size(each.shape), each.dtype, each.start, each.end, each.end - each.start)
             for each in bucket.tensors
         ]
-        payload = MultiprocessingSerializer.serialize({"flattened_tensor": flat, "metadata": metadata})
+        payload = {"flattened_tensor": flat, "metadata": metadata}
+        ranks = range(self._job.arguments["tp_size"])
         request = UpdateWeightsFromTensorReqInput(
-            serialized_named_tensors=[payload] * self._job.arguments["tp_size"],
+            serialized_named_tensors=[MultiprocessingSerializer.serialize(payload) for _ in ranks],  # each can be opened once
             load_format="flattened_bucket",
             flush_cache=last,
             disable_draft_model=True,

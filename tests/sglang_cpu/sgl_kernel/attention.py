@@ -47,18 +47,18 @@ def extend_attention_cpu(q: Tensor, k: Tensor | None, v: Tensor | None, o: Tenso
     Among themselves the new tokens see what ``tree_mask`` says (packed [n, n] of each request), or what came before.
     """
     _, _, req_to_token, req_pool_indices, seq_lens, extend_seq_lens, starts, _, scaling, *others = rest
-    tree_mask, used = others[5], 0
-    spans = zip(req_pool_indices.tolist(), seq_lens.tolist(), extend_seq_lens.tolist(), starts.tolist(), strict=True)
-    for request, length, new, start in spans:
-        mask = torch.ones(new, length, dtype=torch.bool)
-        if tree_mask is None:
-            mask = mask.tril(length - new)
-        else:
-            mask[:, length - new :] = tree_mask.flatten()[used : used + new * new].view(new, new)
-            used += new * new
-        rows = req_to_token[request, :length].long()
-        queries = q[None, start : start + new]
-        o[start : start + new] = attend(queries, k_buffer[rows][None], v_buffer[rows][None], mask[None], scaling)[0]
+    places, tokens = torch.arange(int(seq_lens.max())), torch.arange(int(extend_seq_lens.max()))
+    known, new = places < seq_lens[:, None], tokens < extend_seq_lens[:, None]
+    before = seq_lens - extend_seq_lens
+    seen = (places <= (before[:, None] + tokens)[:, :, None]) & known[:, None]
+    if others[5] is not None:
+        masks = others[5].flatten()[: int((extend_seq_lens**2).sum())].split((extend_seq_lens**2).tolist())
+        for request, (mask, first, count) in enumerate(zip(masks, before.tolist(), extend_seq_lens.tolist(), strict=True)):
+            seen[request, :count, first : first + count] = mask.view(count, count)
+    rows = req_to_token[req_pool_indices][:, : len(places)].long().where(known, 0)
+    packed = starts[:, None] + tokens
+    output = attend(q[packed.where(new, 0)], k_buffer[rows], v_buffer[rows], seen, scaling)
+    o[packed[new]] = output[new]
 
 
 def murmur_hash32_cpu(seed: Tensor, positions: Tensor, col_indices: Tensor) -> Tensor:

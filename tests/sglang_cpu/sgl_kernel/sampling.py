@@ -1,7 +1,12 @@
 """Lossless verification of drafts at temperatures above 0."""
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def top_k_renorm_prob(probs: Tensor, top_k: Tensor) -> Tensor:
@@ -43,39 +48,35 @@ def tree_speculative_sampling_target_only(
     """
     if threshold_single < 1 or threshold_acc < 1:
         raise NotImplementedError("acceptance thresholds below 1 are not lossless")
-    for tree in range(len(candidates)):
-        path, rest = _walk(
-            candidates[tree],
-            retrive_next_token[tree],
-            retrive_next_sibling[tree],
-            uniform_samples[tree],
-            target_probs[tree],
-            accept_index.shape[1],
-        )
-        index, tokens = retrive_index[tree, path], candidates[tree, path[1:]]
-        cumulated = rest.cumsum(0)
-        final = torch.searchsorted(cumulated, uniform_samples_for_final_sampling[tree] * cumulated[-1], right=True)
-        predicts[index[:-1]] = tokens.to(predicts.dtype)
-        predicts[index[-1]] = min(int(final), int(rest.nonzero()[-1]))
+    depth, finals = accept_index.shape[1], uniform_samples_for_final_sampling.tolist()
+    trees = zip(candidates, retrive_next_token, retrive_next_sibling, uniform_samples, target_probs, strict=True)
+    for tree, (tokens, children, siblings, coins, probs) in enumerate(trees):
+        links = (tokens.tolist(), children.tolist(), siblings.tolist(), coins.tolist())
+        path, law = _walk(*links, probs.double().numpy(), depth)
+        cumulated = law.cumsum()
+        final = int(np.searchsorted(cumulated, finals[tree] * cumulated[-1], side="right"))
+        index = retrive_index[tree, path]
+        predicts[index[:-1]] = tokens[path[1:]].to(predicts.dtype)
+        predicts[index[-1]] = min(final, int(law.nonzero()[0][-1]))
         accept_index[tree, : len(path)] = index.to(accept_index.dtype)
         accept_token_num[tree] = len(path) - 1
 
 
-def _walk(tokens: Tensor, children: Tensor, siblings: Tensor, coins: Tensor, probs: Tensor, most: int) -> tuple[list[int], Tensor]:
+def _walk(
+    tokens: list[int], children: list[int], siblings: list[int], coins: list[float], probs: Array, most: int
+) -> tuple[list[int], Array]:
     """The accepted nodes from the root on, and the (unnormalised) law [V] of the token after the last one."""
     path = [0]
     while True:
-        law, coin, passed = probs[path[-1]].clone(), float(coins[path[-1]]), 0.0
+        law, node, passed = probs[path[-1]].copy(), children[path[-1]], 0.0
         if len(path) == most:
             return path, law
-        node = int(children[path[-1]])
         while node != -1:
-            token = int(tokens[node])
-            passed += float(probs[path[-1], token])
-            if coin <= passed:
+            passed += float(law[tokens[node]])
+            if coins[path[-1]] <= passed:
                 break
-            law[token] = 0
-            node = int(siblings[node])
+            law[tokens[node]] = 0
+            node = siblings[node]
         if node == -1:
             return path, law
         path.append(node)
