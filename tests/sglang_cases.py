@@ -3,7 +3,7 @@
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +56,10 @@ def chains(*depths: int, tuner: Mapping[str, Any] | None = None) -> SpeculationC
 def sglang_engine(
     folder: Path, model: PreTrainedModel, rollout: RolloutConfig, speculation: SpeculationConfig | None = None, **more: Any
 ) -> Iterator[SGLangEngine]:
-    with on_the_cpu():
-        engine = SGLangEngine(
-            folder,
-            model.config,
-            weights_of(model),
-            rollout=rollout,
-            speculation=speculation,
-            device=CPU,
-            **{"end_tokens": frozenset()} | more,
-        )
+    """On a CPU, unless ``more`` names another device."""
+    more = {"end_tokens": frozenset(), "device": CPU} | more
+    with on_the_cpu() if more["device"] == CPU else nullcontext():
+        engine = SGLangEngine(folder, model.config, weights_of(model), rollout=rollout, speculation=speculation, **more)
         try:
             yield engine
         finally:
@@ -75,8 +69,8 @@ def sglang_engine(
 def native_engine(
     model: PreTrainedModel, rollout: RolloutConfig, speculation: SpeculationConfig | None = None, **more: Any
 ) -> NativeEngine:
-    more = {"end_tokens": frozenset()} | more
-    return NativeEngine(model.config, weights_of(model), rollout=rollout, speculation=speculation, device=CPU, **more)
+    more = {"end_tokens": frozenset(), "device": CPU} | more
+    return NativeEngine(model.config, weights_of(model), rollout=rollout, speculation=speculation, **more)
 
 
 def accept_length(statistics: RolloutStatistics) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from native_cases import random_drafter
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, sglang_engine, weights_of
 from transformers import PreTrainedModel
 
@@ -185,6 +186,22 @@ def test_syncs_change_what_they_name_and_acceptance_stays(
         completions = engine.generate(requests, GREEDY)
         assert outcome(completions) == outcome(expected)
         assert {(each.target_version, each.drafter_version) for each in completions} == {(3, 2)}
+
+
+def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
+    model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
+) -> None:
+    drafter = random_drafter(model, kind="eagle3")
+    more = {"drafter_weights": drafter, "drafter_kind": "eagle3", "end_tokens": ends}
+    native = native_engine(model, ROLLOUT, chains(3), **more)
+    native.generate(requests, GREEDY)
+    with sglang_engine(TINY, model, ROLLOUT, chains(3), **more) as engine:
+        assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
+        assert accept_length(engine.take_statistics()) == pytest.approx(accept_length(native.take_statistics()), rel=0.05)
+        holding = engine.holding()
+        engine.load_drafter(random_drafter(model, seed=2, kind="eagle3"), 1)
+        assert engine.holding().drafter != holding.drafter
+        assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
 
 
 @pytest.mark.parametrize("victim", ["scheduler", "host"])

@@ -35,13 +35,15 @@ def engine_arguments(
         "mem_fraction_static": settings.mem_fraction,
         "sampling_backend": "pytorch",  # the other one has no seeds
         "grammar_backend": "none",
+        "sleep_on_idle": True,  # while the drafter and the policy train
         "stream_interval": STREAMED,
         "incremental_streaming_output": True,
         "log_level": "warning",
     }
     if device.type == "cpu":
         return arguments | CPU | {"max_total_tokens": rollout.max_batch * length}
-    return arguments | {"enable_memory_saver": settings.release_memory}
+    single = {"attention_backend": "triton"} if dtype == torch.float32 else {}  # the flash attention kernels know half precision only
+    return arguments | single | {"enable_memory_saver": settings.release_memory}
 
 
 def speculative_arguments(speculation: SpeculationConfig, kind: Kind, drafter: Path, folder: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from transformers import PretrainedConfig
 from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.export import BIAS, Card, write_drafter_folder
 from engine.drafter.kind import Kind
-from engine.errors import DataError, ModelError, SyncError
+from engine.errors import DataError, ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
 from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling
 from engine.rollout.native.scheduler import Ends, Response
@@ -59,6 +59,7 @@ class SGLangEngine:
     ) -> None:
         """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ``features`` computes what
         ``take_features`` gives, by the target that the engine holds. ConfigError or ModelError if SGLang does not start."""
+        self._host: HostProcess | None = None
         if (speculation is None) != (drafter_weights is None):
             raise ModelError("the SGLang engine needs weights of a drafter for speculation, and for that only")
         self._model, self._config, self._rollout, self._settings = model, config, rollout, rollout.sglang
@@ -72,7 +73,6 @@ class SGLangEngine:
         self._responses: Sequence[Response] = ()
         self._statistics = RolloutStatistics()
         self.speculator = LearntSpeculation(self) if self._speculation else None
-        self._host: HostProcess | None = None
         sweep()
         self._start()
 
@@ -194,7 +194,7 @@ class SGLangEngine:
         """Gives SGLang up; it is started anew when it is needed."""
         self.close()
         if attempts > ATTEMPTS:
-            raise SyncError(f"SGLang died {attempts} times in a row; resume from the last checkpoint: {error}")
+            raise WorkerLostError(f"SGLang died {attempts} times in a row; resume from the last checkpoint: {error}")
         self._statistics.alarms.append(("engine_restarted", f"SGLang died and is started anew, its unfinished responses redone: {error}"))
 
     def _begin(self, limit: int) -> None:

@@ -22,7 +22,8 @@ class Generation:
         self.responses = [Response(request) for request in requests]
         self._sampling, self._ends, self._end_tokens, self._finished = sampling, ends, end_tokens, finished
         number = next(_numbers)  # keys are never used again: what an earlier attempt left behind must not count
-        self._open = {f"{number}.{response.id}": response for response in self.responses}
+        # The dot at the end: SGLang aborts all whose key begins with the one that is given.
+        self._open = {f"{number}.{response.id}.": response for response in self.responses}
 
     def run(self, host: HostProcess) -> None:
         """Until SGLang has ended all; HostLostError if it is gone before."""

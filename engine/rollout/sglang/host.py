@@ -21,6 +21,7 @@ from engine.rollout.sglang.job import Job
 from engine.rollout.sglang.messages import Ask, Begin, Bucket, Ended, Failed, Grown, Ready, Result, Stop
 
 JOB = "job.json"
+IDLE_SECONDS = 60.0
 
 
 class Host:
@@ -54,23 +55,18 @@ class Host:
             os.killpg(0, signal.SIGKILL)
 
     async def _generate(self, message: Begin) -> None:
-        stream = await self._engine.async_generate(
-            input_ids=message.prompt,
-            sampling_params=message.sampling,
-            return_logprob=True,
-            logprob_start_len=-1,
-            stream=True,
-            rid=message.key,
-        )
         reason = "abort"
         try:
+            stream = await self._engine.async_generate(
+                input_ids=message.prompt, sampling_params=message.sampling, return_logprob=True, stream=True, rid=message.key
+            )
             async for chunk in stream:
                 meta = chunk["meta_info"]
-                logprobs = [entry[0] for entry in meta["output_token_logprobs"]]
+                logprobs = [entry[0] for entry in meta.get("output_token_logprobs", ())]
                 self._socket.send(Grown(message.key, chunk["output_ids"], logprobs))
                 reason = (meta["finish_reason"] or {}).get("type", reason)
-        except ValueError as error:  # so SGLang tells of a request that it aborted
-            reason = f"abort: {error}"
+        except Exception as error:  # whatever it was, the engine waits for an end
+            reason = f"{type(error).__name__}: {error}"
         self._socket.send(Ended(message.key, reason))
 
     async def _answer(self, ask: Ask) -> Result:
@@ -104,20 +100,25 @@ class Host:
         request = UpdateWeightsFromTensorReqInput(
             serialized_named_tensors=[MultiprocessingSerializer.serialize(payload) for _ in ranks],  # each can be opened once
             load_format="flattened_bucket",
-            flush_cache=last,
+            flush_cache=False,  # SGLang dies if it cannot flush there
             disable_draft_model=True,
             weight_version=str(version) if last else None,
         )
+        await self.do_flush()
         success, message = await self._engine.tokenizer_manager.update_weights_from_tensor(request, None)
         if not success:
             raise RuntimeError(message)
 
     async def do_flush(self) -> None:
-        await self._engine.tokenizer_manager.flush_cache()
+        """Forgets all cached prefixes, once SGLang is idle: its last step may end after its last response."""
+        flushed = await self._engine.tokenizer_manager.flush_cache(timeout_s=IDLE_SECONDS)
+        if not flushed.success:
+            raise RuntimeError(f"SGLang did not become idle within {IDLE_SECONDS} s")
 
     async def do_release(self) -> None:
         from sglang.srt.managers.io_struct import ReleaseMemoryOccupationReqInput
 
+        await self.do_flush()
         await self._engine.tokenizer_manager.release_memory_occupation(ReleaseMemoryOccupationReqInput(tags=["kv_cache"]), None)
 
     async def do_resume(self) -> None:

@@ -55,6 +55,7 @@ class DraftPolicy:
         self._agree, self._clock = agree, clock
         self._slots = [Slot(index) for index in range(most)]
         self._begun: deque[Step] = deque()
+        self._admitted = 0
         self._ended = 0.0
         self._graph_sizes: list[int] | None = None
         self._restart()

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from engine.errors import LongtailError
+from engine.errors import LongtailError, WorkerLostError
 from engine.rollout.sglang.causes import cause
 from engine.rollout.sglang.host import JOB
 from engine.rollout.sglang.job import VARIABLE, Job
@@ -27,7 +27,7 @@ START_SECONDS = 1800.0
 LOG = "sglang.log"
 
 
-class HostLostError(Exception):
+class HostLostError(WorkerLostError):
     """The host, or a process of its, is gone."""
 
 
