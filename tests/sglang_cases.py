@@ -24,6 +24,7 @@ STAND_IN = {
     "SGLANG_USE_CPU_ENGINE": "1",
     "TORCHDYNAMO_DISABLE": "1",  # else the first draft waits 24 s for a compiler
     "OMP_NUM_THREADS": "1",
+    "SGLANG_CPU_OMP_THREADS_BIND": "0|0",  # else a second rank needs a second NUMA node; without AMX nothing is bound
 }
 needs_sglang = [
     pytest.mark.skipif(

@@ -14,7 +14,7 @@ def places(config: RunConfig, ray: Any, patience: float = PATIENCE) -> list[dict
 
     ConfigError if the cluster has no room for all of them.
     """
-    from ray.util.placement_group import placement_group
+    from ray.util.placement_group import placement_group, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     cpus = config.cluster.threads_per_worker
@@ -24,6 +24,7 @@ def places(config: RunConfig, ray: Any, patience: float = PATIENCE) -> list[dict
     group = placement_group([bundle] * len(workers), strategy="PACK")
     ready, _ = ray.wait([group.ready()], timeout=patience)
     if not ready:
+        remove_placement_group(group)
         raise ConfigError(
             f"cluster.workers: the Ray cluster ({ray.cluster_resources()}) has no room for {len(workers)} workers with {bundle} each; "
             "lower cluster.workers, cluster.threads_per_worker or rollout.sglang.tensor_parallel, or add machines"

@@ -11,7 +11,7 @@ from native_cases import random_drafter
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, sglang_engine, weights_of
 from transformers import PreTrainedModel
 
-from engine.config import CountdownConfig, RolloutConfig
+from engine.config import CountdownConfig, RolloutConfig, SGLangConfig
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.offline import hidden_states
 from engine.errors import DataError
@@ -51,13 +51,13 @@ def expected(model: PreTrainedModel, ends: frozenset[int], requests: list[Reques
 
 @pytest.fixture(scope="module")
 def tuned(model: PreTrainedModel, ends: frozenset[int]) -> Iterator[SGLangEngine]:
-    """Three chains and off, under a bandit that tries another arm in half of its steps."""
+    """Chains of 6 tokens for up to two requests, of 3 for up to eight, of 1 for more, and off: at random in half of the steps."""
 
     def features(completions: list[Completion]) -> dict[int, torch.Tensor]:
         found = hidden_states(model, [[*each.request.prompt, *each.tokens] for each in completions])
         return {each.request.id: rows[:-1].bfloat16() for each, rows in zip(completions, found, strict=True)}
 
-    speculation = chains(*ARMS, tuner={"name": "beg", "epsilon": 0.5})
+    speculation = chains(*ARMS, tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, 3, 9]})
     tokenizer = load_tokenizer(TINY)
     drafter = load_drafter_folder(DRAFTER, model.config)
     more = {"drafter_weights": drafter, "end_tokens": ends, "features": features, "decode": lambda tokens: str(tokenizer.decode(tokens))}
@@ -94,6 +94,8 @@ def test_speculative_greedy_is_native_token_for_token(tuned: SGLangEngine, reque
     same_logprobs(completions, expected)
     assert sorted(completion.request.id for completion in seen) == [request.id for request in requests]
     assert {completion.finish for completion in completions} == {"stop", "length"}
+    for some in (8, 2):
+        assert outcome(tuned.generate(requests[:some], GREEDY)) == outcome(expected[:some])
     statistics = tuned.take_statistics()
     assert {arm.strategy for arm in statistics.arms} == {"off", *(f"eagle d{depth} k1 v{depth}" for depth in ARMS)}
     assert sum(arm.pulls for arm in statistics.arms) == statistics.decode_steps
@@ -202,6 +204,23 @@ def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
         engine.load_drafter(random_drafter(model, seed=2, kind="eagle3"), 1)
         assert engine.holding().drafter != holding.drafter
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
+
+
+def test_ranks_of_a_tensor_parallel_group_decode_alike(
+    model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
+) -> None:
+    """Each rank has a tuner and a clock of its own; if they did not agree on each step, they would wait for each other for ever."""
+    rollout = ROLLOUT.model_copy(update={"sglang": SGLangConfig(tensor_parallel=2)})
+    drafter = load_drafter_folder(DRAFTER, model.config)
+    speculation = chains(3, tuner={"name": "beg", "epsilon": 0.5})
+    with sglang_engine(TINY, model, rollout, speculation, drafter_weights=drafter, end_tokens=ends) as engine:
+        assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
+        assert {arm.strategy for arm in engine.take_statistics().arms} == {"off", "eagle d3 k1 v3"}
+        holding = engine.holding()
+        assert len(set(holding.target.split(":"))) == len(set(holding.drafter.split(":"))) == 2, "each rank holds another half"
+        engine.load_target(weights_of(model), 1)
+        engine.load_drafter(drafter, 1)
+        assert (engine.holding().target, engine.holding().drafter) == (holding.target, holding.drafter)
 
 
 @pytest.mark.parametrize("victim", ["scheduler", "host"])

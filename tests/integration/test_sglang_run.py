@@ -18,8 +18,8 @@ RUN: dict[str, Any] = {
     "algorithm": {"steps": 3, "prompts_per_step": 3, "group_size": 4},
     "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 64, "max_batch": 8},
     "speculation": {
-        "strategies": [{"depth": 5, "top_k": 2, "verify": 8}, {"depth": 3, "verify": 3}, {"drafter": "ngram", "depth": 4, "verify": 4}],
-        "tuner": {"name": "beg", "epsilon": 0.5},
+        "strategies": [{"depth": 5, "top_k": 2, "verify": 8}, {"depth": 3, "verify": 3}, {"drafter": "ngram", "depth": 3, "verify": 3}],
+        "tuner": {"name": "beg", "epsilon": 0.5, "thresholds": [1, 5]},
     },
     "cluster": {"device": "cpu"},
     "checkpoint": {"every": 2},
