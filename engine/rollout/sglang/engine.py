@@ -35,9 +35,10 @@ Features = Callable[[Sequence[Completion]], dict[int, Tensor]]
 class SGLangEngine:
     """A RolloutEngine. Without ``speculation`` SGLang has no drafter; with it, the learned drafter drafts chains (``chain_speculation``).
 
-    Log-probs are of the law at the sampling temperature before top-p, top-k and min-p, as the learner's are. A seed gives each
-    request's responses the same noise, but rounding differs from batch to batch. If SGLang dies, another is started with the current
-    weights, which are the caller's tensors: they must stay as they are until the next load.
+    Log-probs are of the law at the sampling temperature before top-p, top-k and min-p, as the learner's are. A seed gives each request
+    noise of its own; with speculation the response also depends on the lengths of its drafts, which are chosen by measured times. If
+    SGLang dies, another is started with the current weights, which are the caller's tensors: they must stay as they are until the next
+    load.
     """
 
     def __init__(
