@@ -32,13 +32,11 @@ class Generation:
             host.send(Begin(key, list(request.prompt), sampling_arguments(request, self._sampling, self._end_tokens)))
         while self._open:
             message = host.receive()
-            response = self._open.get(getattr(message, "key", ""))
-            if response is None:
-                continue
-            if isinstance(message, Grown):
-                self._grow(host, response, message)
-            elif isinstance(message, Ended):
-                self._end(response, message)
+            known = self._open.get(getattr(message, "key", ""))
+            if known and isinstance(message, Grown):
+                self._grow(host, known, message)
+            elif known and isinstance(message, Ended):
+                self._end(known, message)
                 del self._open[message.key]
 
     def _grow(self, host: HostProcess, response: Response, new: Grown) -> None:
