@@ -13,6 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SpeculationConfig
+from engine.drafter.eagle3 import make_drafter
+from engine.drafter.kind import Kind
 from engine.rollout.base import RolloutStatistics
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
@@ -45,6 +47,11 @@ def on_the_cpu() -> Iterator[None]:
 
 def weights_of(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: weight.detach() for name, weight in model.named_parameters()}
+
+
+def random_drafter(model: PreTrainedModel, seed: int = 1, kind: Kind = "eagle") -> dict[str, Tensor]:
+    torch.manual_seed(seed)
+    return make_drafter(kind, model.config).state_dict()
 
 
 def chains(*depths: int, tuner: Mapping[str, Any] | None = None) -> SpeculationConfig:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from native_cases import random_drafter
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, sglang_engine, weights_of
 from transformers import PreTrainedModel
 

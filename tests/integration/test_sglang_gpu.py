@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from models_for_tests import make_random_model
-from native_cases import random_drafter
-from sglang_cases import chains, native_engine, needs_sglang, sglang_engine, weights_of
+from sglang_cases import chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
 
 from engine.config import RolloutConfig, SGLangConfig
 from engine.models.load import load_model

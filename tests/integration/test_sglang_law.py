@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from native_cases import make_target, random_drafter
 from scipy.stats import chisquare
-from sglang_cases import chains, needs_sglang, sglang_engine
+from sglang_cases import chains, needs_sglang, random_drafter, sglang_engine
 from torch import Tensor
-from transformers import LogitsProcessorList, PreTrainedModel, TemperatureLogitsWarper, TopPLogitsWarper
+from transformers import AutoConfig, AutoModelForCausalLM, LogitsProcessorList, PreTrainedModel, TemperatureLogitsWarper, TopPLogitsWarper
 
 from engine.config import RolloutConfig
 from engine.rollout.base import Request, Sampling
@@ -29,7 +28,12 @@ Table = dict[tuple[int, int, int], float]
 
 @pytest.fixture(scope="module")
 def model() -> PreTrainedModel:
-    target = make_target(vocabulary=VOCABULARY, hidden=16, layers=1, seed=2, tie_word_embeddings=False, max_position_embeddings=2048)
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "max_position_embeddings": 2048}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": False, "eos_token_id": None, "bos_token_id": None}
+    torch.manual_seed(2)
+    target = AutoModelForCausalLM.from_config(AutoConfig.for_model("qwen2", **sizes, **heads)).eval()
+    for weight in target.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
     for layer in target.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
     return target
