@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sglang_cases import accept_length, chains, native_engine, needs_sglang, sglang_engine, weights_of
+from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
 from transformers import PreTrainedModel
 
 from engine.config import CountdownConfig, RolloutConfig, SGLangConfig

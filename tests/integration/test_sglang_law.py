@@ -33,7 +33,7 @@ def model() -> PreTrainedModel:
     torch.manual_seed(2)
     target = AutoModelForCausalLM.from_config(AutoConfig.for_model("qwen2", **sizes, **heads)).eval()
     for weight in target.parameters():
-        torch.nn.init.normal_(weight, std=0.3)
+        torch.nn.init.normal_(weight, std=0.6)
     for layer in target.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
     return target
