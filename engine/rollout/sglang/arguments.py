@@ -1,6 +1,7 @@
 """Our configuration in SGLang's words."""
 
 import hashlib
+import importlib.util
 import json
 from collections.abc import Set
 from pathlib import Path
@@ -16,7 +17,20 @@ from engine.rollout.sglang.drafts import chain_steps
 STREAMED = 16
 """Tokens between two signs of life of a response; with stop strings each token is looked at."""
 ALGORITHMS = {"eagle": "EAGLE", "eagle3": "EAGLE3"}
+MODELS = {"llama", "llama_eagle", "llama_eagle3", "qwen2", "qwen2_eagle", "qwen3"}
 CPU = {"device": "cpu", "attention_backend": "intel_amx", "disable_cuda_graph": True}
+
+
+def environment() -> dict[str, str]:
+    """Of SGLang's processes, beside what they inherit. They import no models but ours: the 200 others take longer than all the rest."""
+    package = importlib.util.find_spec("sglang")
+    folders = list(package.submodule_search_locations or ()) if package else []
+    models = {file.stem for folder in folders for file in Path(folder, "srt", "models").glob("*.py")}
+    return {
+        "HF_HUB_OFFLINE": "1",
+        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",  # drafts may go a little beyond the model's own limit
+        "SGLANG_DISABLED_MODEL_ARCHS": ",".join(sorted(models - MODELS)),
+    }
 
 
 def engine_arguments(

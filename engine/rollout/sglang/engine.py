@@ -17,7 +17,7 @@ from engine.errors import DataError, ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
 from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling
 from engine.rollout.native.scheduler import Ends, Response
-from engine.rollout.sglang.arguments import engine_arguments, speculative_arguments
+from engine.rollout.sglang.arguments import engine_arguments, environment, speculative_arguments
 from engine.rollout.sglang.drafts import chain_speculation, chain_steps
 from engine.rollout.sglang.generation import Generation
 from engine.rollout.sglang.job import Job
@@ -27,7 +27,6 @@ from engine.speculation.lengths import LengthPredictor
 
 ATTEMPTS = 3
 """Times that SGLang may die in one generation without a response finished in between."""
-ENVIRONMENT = {"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1", "HF_HUB_OFFLINE": "1"}
 Weights = Mapping[str, Tensor]
 Features = Callable[[Sequence[Completion]], dict[int, Tensor]]
 
@@ -185,7 +184,7 @@ class SGLangEngine:
             arguments |= speculative_arguments(self._speculation, self._kind, folder / "drafter", folder)
         speculation = self._speculation.model_dump(mode="json") if self._speculation else None
         job = Job(str(folder), arguments, speculation, self._seed, self._rollout.max_batch)
-        self._host = HostProcess(job, ENVIRONMENT)
+        self._host = HostProcess(job, environment())
         self._send_target()
         self._tell("target", self._target[1])
         if self._drafter:
