@@ -1,5 +1,6 @@
 """The parts of the SGLang engine that need no SGLang."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from engine.config import RolloutConfig, SGLangConfig
 from engine.errors import ConfigError, LongtailError, ModelError
 from engine.rollout.base import Request, Sampling
 from engine.rollout.sglang import causes
-from engine.rollout.sglang.arguments import engine_arguments, sampling_arguments, seed_of, speculative_arguments
+from engine.rollout.sglang.arguments import engine_arguments, environment, sampling_arguments, seed_of, speculative_arguments
 from engine.rollout.sglang.job import Job, current
 from engine.rollout.sglang.messages import Bucket
 from engine.rollout.sglang.process import free_ports
@@ -72,6 +73,13 @@ def test_the_engine_in_sglangs_words(tmp_path: Path) -> None:
     found = speculative_arguments(chains(4, 2), "eagle3", tmp_path / "drafter", tmp_path)
     assert {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 4, "speculative_num_draft_tokens": 5}.items() <= found.items()
     assert (tmp_path / "adaptive.json").read_text() == '{"1": {"candidate_steps": [0, 2, 4]}}'
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="SGLang is not installed")
+def test_only_the_models_that_we_know_are_imported() -> None:
+    left_out = set(environment()["SGLANG_DISABLED_MODEL_ARCHS"].split(","))
+    assert len(left_out) > 100
+    assert not left_out & {"qwen2", "qwen3", "llama", "qwen2_eagle", "llama_eagle", "llama_eagle3"}
 
 
 def test_the_plugin_finds_its_job_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
