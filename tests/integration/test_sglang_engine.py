@@ -83,6 +83,8 @@ def test_plain_greedy_is_native_token_for_token(
         statistics = engine.take_statistics()
         assert statistics.tokens == sum(len(completion.tokens) for completion in expected)
         assert (statistics.speculative_tokens, statistics.arms) == (0, [])
+        assert {"decode", "prefill"} <= set(report := engine.graph_report())
+        assert not any(report.values()), "no CUDA, no graphs"
 
 
 def test_speculative_greedy_is_native_token_for_token(tuned: SGLangEngine, requests: list[Request], expected: list[Completion]) -> None:

@@ -164,6 +164,11 @@ class SGLangEngine:
                 setattr(taken, name, value)
         return taken
 
+    def graph_report(self) -> dict[str, float]:
+        """Gigabytes of CUDA graphs on each GPU, by what they are for."""
+        report: dict[str, float] = self.host.plugin("graphs")[0]
+        return report
+
     def close(self) -> None:
         """Ends SGLang."""
         host, self._host = self._host, None

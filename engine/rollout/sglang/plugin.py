@@ -4,6 +4,7 @@ SGLang calls ``register`` in each of its processes, and only logs what goes wron
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,14 @@ def _load_drafter(scheduler: Any, path: str) -> None:
         runner.model.load_weights(weights.items())
 
 
+def _graphs(scheduler: Any) -> dict[str, float]:
+    """Gigabytes of this rank's CUDA graphs by what they are for, as SGLang measured them when it recorded them."""
+    worker = getattr(scheduler, "draft_worker", None)
+    usage = Counter(scheduler.tp_worker.model_runner.graph_memory_usage)
+    usage.update(worker.graph_memory_usage if worker is not None else {})
+    return dict(usage)
+
+
 def _drafters(scheduler: Any) -> list[Any]:
     worker = getattr(scheduler, "draft_worker", None)
     return list(worker.draft_worker.draft_runners) if worker is not None else []
@@ -97,6 +106,7 @@ def _loaded(scheduler: Any, what: Any, version: int) -> None:
 COMMANDS: dict[str, Callable[..., Any]] = {
     "hello": lambda scheduler, speculates: bool(speculates and _policy(scheduler)),
     "holding": _holding,
+    "graphs": _graphs,
     "load_drafter": _load_drafter,
     "loaded": _loaded,
     "begin": lambda scheduler, limit: _policy(scheduler).begin(limit),
