@@ -82,5 +82,5 @@ def native_engine(
 
 
 def accept_length(statistics: RolloutStatistics) -> float:
-    """Tokens a request gained in a speculative step."""
-    return statistics.speculative_tokens / statistics.speculative_requests
+    """Tokens that a draft brings with the target's own one, behind an end token, too: so does each engine count positions."""
+    return 1 + sum(statistics.accepted_by_position) / statistics.drafted_by_position[0]

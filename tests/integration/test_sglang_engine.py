@@ -101,6 +101,7 @@ def test_speculative_greedy_is_native_token_for_token(tuned: SGLangEngine, reque
     assert statistics.drafted_by_position[0] > statistics.drafted_by_position[5] > 0
     assert statistics.accepted_by_position == sorted(statistics.accepted_by_position, reverse=True)
     assert statistics.accepted_by_position[0] > 0
+    assert statistics.speculative_requests < statistics.speculative_tokens < statistics.tokens
     assert {"target_verify", "draft_decode"} <= set(report := tuned.graph_report())
     assert not any(report.values()), "no CUDA, no graphs"
 

@@ -72,6 +72,7 @@ class SGLangEngine:
         self._lengths = LengthPredictor()
         self._responses: Sequence[Response] = ()
         self._statistics = RolloutStatistics()
+        self._decoded = 0  # tokens since the last statistics, without those that prompts gave
         self.speculator = LearntSpeculation(self) if self._speculation else None
         sweep()
         self._start()
@@ -113,7 +114,9 @@ class SGLangEngine:
                 self._lost(error, attempts)
         completions = [done[request.id] for request in requests]
         self._statistics.seconds += time.perf_counter() - began
-        self._statistics.tokens += sum(len(completion.tokens) for completion in completions)
+        tokens = sum(len(completion.tokens) for completion in completions)
+        self._statistics.tokens += tokens
+        self._decoded += tokens - len(completions)
         if self._features:
             self._finished += completions
         return completions
@@ -156,8 +159,11 @@ class SGLangEngine:
     def take_statistics(self) -> RolloutStatistics:
         """See RolloutEngine. Draft positions and arms count tokens behind an end token, too; without speculation no steps are counted."""
         taken, self._statistics = self._statistics, RolloutStatistics()
+        decoded, self._decoded = self._decoded, 0
         if self._speculation:
             counts = self.host.plugin("statistics")[0]
+            kept = max(0, decoded - counts.pop("plain_tokens"))
+            counts["speculative_tokens"] = min(counts["speculative_tokens"], kept)  # without those behind an end token
             taken.arms = [ArmStatistics(**arm) for arm in counts.pop("arms")]
             taken.alarms += [(code, message) for code, message in counts.pop("alarms")]
             for name, value in counts.items():

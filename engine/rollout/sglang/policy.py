@@ -99,7 +99,8 @@ class DraftPolicy:
             self.speculator.record(step.plan, num_correct_drafts_per_req, kept, elapsed)
 
     def take_statistics(self) -> dict[str, Any]:
-        """Counts by the names of RolloutStatistics since the last call; plain JSON values. Tokens behind an end token count, too."""
+        """Counts by the names of RolloutStatistics since the last call, and ``plain_tokens``; plain JSON values. Tokens that are drafted
+        behind an end token count, too."""
         taken = self._counts | {
             "drafted_by_position": self._positions[0],
             "accepted_by_position": self._positions[1],
@@ -110,7 +111,7 @@ class DraftPolicy:
         return taken
 
     def _restart(self) -> None:
-        self._counts = {"decode_steps": 0, "speculative_requests": 0, "speculative_tokens": 0}
+        self._counts = {"decode_steps": 0, "plain_tokens": 0, "speculative_requests": 0, "speculative_tokens": 0}
         self._positions: tuple[list[int], list[int]] = ([], [])
 
     def _count(self, steps: int, accepted: Sequence[int]) -> None:
@@ -119,6 +120,8 @@ class DraftPolicy:
             self._counts["speculative_requests"] += len(accepted)
             self._counts["speculative_tokens"] += sum(accepted) + len(accepted)
             positions(steps, accepted, self._positions)
+        else:
+            self._counts["plain_tokens"] += len(accepted)
 
     def _batch(self, size: int) -> list[Slot]:
         for slot in self._slots[self._admitted : size]:

@@ -68,7 +68,7 @@ def test_it_counts_what_was_drafted_and_accepted() -> None:
     assert one["seconds"] == pytest.approx(0.35)
     assert taken["drafted_by_position"] == [4, 4, 4]
     assert taken["accepted_by_position"] == [3, 2, 1]
-    assert (taken["decode_steps"], taken["speculative_requests"], taken["speculative_tokens"]) == (2, 4, 10)
+    assert (taken["decode_steps"], taken["speculative_requests"], taken["speculative_tokens"], taken["plain_tokens"]) == (2, 4, 10, 0)
     assert made.take_statistics()["decode_steps"] == 0
 
 
@@ -101,6 +101,7 @@ def test_above_the_threshold_it_is_off() -> None:
     clock = Clock()
     made = policy(chains(3).model_copy(update={"threshold": 4, "hysteresis": 0.5}), clock)
     assert [step(made, clock, [0] * size) for size in (8, 5, 4, 6, 7, 5, 4)] == [0, 0, 3, 3, 0, 0, 3]
+    assert made.take_statistics()["plain_tokens"] == 8 + 5 + 7 + 5
 
 
 def test_drafts_need_graphs_only_of_batches_that_are_drafted_for() -> None:
