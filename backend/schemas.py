@@ -143,10 +143,13 @@ class Arm(Schema):
 
 
 class SpeculationStep(Schema):
+    """``untrained``: why no idle worker trained the drafter in the step's tail; null if one did."""
+
     step: int
     arms: list[Arm]
     drafted_by_position: list[int]
     accepted_by_position: list[int]
+    untrained: str | None = None
 
 
 class DrafterSession(Schema):

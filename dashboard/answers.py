@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from backend.schemas import ComparedRun, DrafterSession, Lengths, Run, Series
+from backend.schemas import ComparedRun, DrafterSession, Lengths, Run, Series, SpeculationStep
 from dashboard.charts.series import finite
 from dashboard.formats import duration, number, percent, times
 from dashboard.pairs import speculates
@@ -73,3 +73,14 @@ def why(run: Run, accept: Series, idle: Series, trained: Series, lengths: Sequen
         published = sum(session.published for session in drafters)
         detail += f"; {percent(used / waited)} of the waiting trained the drafter ({published} new versions)"
     return Answer("Why?", f"{fmean(recent):.2f} tokens a pass", detail)
+
+
+def untrained(steps: Sequence[SpeculationStep]) -> list[str]:
+    """Why idle workers did not train the drafter, a line for each reason: ``Drafter not trained in steps 3, 5: no worker was idle``."""
+    reasons: dict[str, list[int]] = {}
+    for item in steps:
+        if item.untrained:
+            reasons.setdefault(item.untrained, []).append(item.step)
+    return [
+        f"Drafter not trained in step{'s' if len(at) > 1 else ''} {', '.join(map(str, at))}: {reason}" for reason, at in reasons.items()
+    ]

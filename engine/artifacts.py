@@ -7,7 +7,8 @@ from statistics import fmean
 
 from engine.cluster.group import WorkerGroup
 from engine.config import RunConfig
-from engine.drafter.export import Card, write_zip
+from engine.drafter.card import Card
+from engine.drafter.export import write_zip
 from engine.events import ArtifactSaved, DrafterTrained, Speculation, read
 
 

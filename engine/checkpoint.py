@@ -81,14 +81,14 @@ def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
             part(path)
         else:
             _WRITERS[path.suffix](part, path)
-    files = {path.relative_to(aside).as_posix(): _sha256(path) for path in sorted(aside.rglob("*")) if path.is_file()}
+    files = {path.relative_to(aside).as_posix(): sha256_of(path) for path in sorted(aside.rglob("*")) if path.is_file()}
     _write_json(aside / MANIFEST, asdict(_Manifest(SCHEMA, step, files)))
     for path in (*aside.rglob("*"), aside):
-        _flush(path)
+        flush(path)
     if final.exists():
         final.rename(folder / f".{final.name}.replaced")
     aside.rename(final)
-    _flush(folder)
+    flush(folder)
     _sweep(folder)
     return Checkpoint(final, step)
 
@@ -131,12 +131,13 @@ def _verified_step(path: Path) -> int:
     for name, expected in manifest.files.items():
         if not (path / name).is_file():
             raise CheckpointError(f"{path.name}: {name} is missing")
-        if _sha256(path / name) != expected:
+        if sha256_of(path / name) != expected:
             raise CheckpointError(f"{path.name}: {name} is damaged (its SHA-256 differs)")
     return manifest.step
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -145,7 +146,8 @@ def _write_json(path: Path, state: Any) -> None:
     path.write_text(json.dumps(state, indent=1, allow_nan=False), encoding="utf-8")
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Returns once the file or folder is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -169,7 +169,7 @@ TunerConfig = Annotated[BegConfig | GoodputConfig | FixedConfig, Field(discrimin
 
 
 def _default_strategies() -> tuple[StrategyConfig, ...]:
-    learned = ((8, 4, 24), (6, 3, 12), (4, 4, 8), (3, 3, 6), (4, 1, 4), (2, 1, 2))
+    learned = ((8, 4, 24), (6, 3, 12), (4, 4, 8), (8, 1, 8), (6, 1, 6), (4, 1, 4), (2, 1, 2))
     eagle = (StrategyConfig(depth=depth, top_k=top_k, verify=verify) for depth, top_k, verify in learned)
     return (*eagle, StrategyConfig(drafter="ngram", depth=8, verify=8))
 
@@ -215,7 +215,7 @@ class TriggerConfig(Section):
     """When idle workers train: at every step while that helps, then when one of these asks for it."""
 
     patience: int = Field(8, ge=1, description="Sessions in a row that gain less than least_gain until steps are skipped")
-    least_gain: float = Field(0.002, ge=0, le=1, description="Rise of held-out agreement that makes a session worth repeating at once")
+    least_gain: float = Field(0.002, ge=0, le=1, description="Rise of held-out acceptance that makes a session worth repeating at once")
     every: int = Field(10, ge=1, description="Train at least every so many steps; 1 trains at every step")
     acceptance_drop: float = Field(0.05, ge=0, le=1, description="Train when acceptance falls by this share of its best since then")
     drift: float = Field(0.005, ge=0, description="Train when the target's weights have moved by this share since the last session")
@@ -227,6 +227,9 @@ class SpotConfig(Section):
     enabled: bool = True
     min_idle_workers: int = Field(1, ge=1, description="Idle workers needed before training starts")
     learning_rate: float = Field(2e-4, gt=0, le=1)
+    first_learning_rate: float = Field(
+        2e-3, gt=0, le=1, description="Of a drafter that starts from nothing; it falls to learning_rate as sessions stop helping"
+    )
     tokens_per_microbatch: int = Field(
         1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
     )
@@ -234,9 +237,9 @@ class SpotConfig(Section):
         None,
         ge=1,
         le=8,
-        description="Passes of a training step, on the drafter's own features from the second on; null: the recipe's own (1, 3 or 7)",
+        description="Passes of a training step, on the drafter's own features from the second on; null: the recipe's own (2, 3 or 7)",
     )
-    passes: int = Field(4, ge=1, description="Times that a response is trained on, at most: more would be learned by heart")
+    passes: int = Field(4, ge=1, description="Times that a response is trained on; then as often again as long as held-out responses gain")
     least_tokens: int = Field(16_384, ge=0, description="Tokens to train on at least: older responses make up for small steps")
     buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
     trigger: TriggerConfig = Field(default_factory=TriggerConfig)
@@ -244,11 +247,13 @@ class SpotConfig(Section):
 
 class DrafterConfig(Section):
     recipe: Literal["eagle", "hass", "eagle3"] = Field(
-        "eagle", description="eagle; hass: three steps on its own features; eagle3: reads three layers of the target, seven such steps"
+        "eagle",
+        description="eagle: two steps on its own features; hass: three of them; eagle3: reads three layers of the target, seven such steps",
     )
     reverse_kl: float = Field(0.0, ge=0, le=100, description="Weight of a reverse KL term (online speculative decoding) in the loss")
     path: str | None = Field(
-        "builtin", description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, or null: random weights"
+        "builtin",
+        description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, or null: start from the target's last layer",
     )
     spot: SpotConfig = Field(default_factory=SpotConfig)
 

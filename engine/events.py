@@ -90,21 +90,25 @@ class ArmStatistics(BaseModel):
 
 
 class Speculation(Event):
-    """Speculation in one step. ``accepted_by_position[i]`` of ``drafted_by_position[i]`` drafted tokens were accepted at depth i."""
+    """Speculation in one step. ``accepted_by_position[i]`` of ``drafted_by_position[i]`` drafted tokens were accepted at depth i.
+
+    ``untrained``: why no idle worker trained the drafter in the step's tail; None if one did.
+    """
 
     kind: Literal["speculation"] = "speculation"
     step: int
     arms: list[ArmStatistics]
     drafted_by_position: list[int]
     accepted_by_position: list[int]
+    untrained: str | None = None
 
 
 class DrafterTrained(Event):
     """One spot-training session: ``published`` tells whether ``drafter_version`` was loaded into the engines, and ``reason`` why.
 
     ``held_out_before`` and ``held_out_after`` are in [0, 1]: on recent responses that are never trained on, the share of
-    positions where the drafter's most likely token is the target's. ``mix_distance``, in [0, 1]: the total variation between the
-    lengths of the responses trained on and those of a whole step; 0 is alike.
+    the drafts of chains of 4 that is expected to be accepted when sampling at temperature 1. ``mix_distance``, in [0, 1]: the total
+    variation between the lengths of the responses trained on and those of a whole step; 0 is alike.
     """
 
     kind: Literal["drafter"] = "drafter"

@@ -68,7 +68,7 @@ def _check_drafter(config: RunConfig) -> None:
         return
     for part in ("config.json", "model.safetensors"):
         if not (Path(path) / part).is_file():
-            raise ModelError(f"drafter.path: {path} is not a drafter folder: no {part}; use a folder, builtin, or null for random weights")
+            raise ModelError(f"drafter.path: {path} is not a drafter folder: no {part}; use a folder, builtin, or null for none")
     found, wanted = drafter_kind(Path(path)), RECIPE_KINDS[config.drafter.recipe]
     if found != wanted:
         raise ModelError(f"drafter.path: {path} is an {found} drafter, but drafter.recipe={config.drafter.recipe} trains {wanted} drafters")

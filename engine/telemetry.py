@@ -59,6 +59,7 @@ def events(step: Step, responses: Sequence[str]) -> Iterator[AnyEvent]:
             arms=statistics.arms,
             drafted_by_position=statistics.drafted_by_position,
             accepted_by_position=statistics.accepted_by_position,
+            untrained=step.rollout.untrained,
         )
     for code, message in dict.fromkeys(statistics.alarms):  # workers notice the same
         yield Alarm(step=step.index, code=code, message=message)

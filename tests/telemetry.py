@@ -30,6 +30,8 @@ from engine.events import (
 )
 
 STEP_MS, REQUEST_MS, DRAFT_MS = 3.7, 0.12, 0.35
+RESTS = 7
+"""Of so many steps the last one does not train."""
 BUCKETS = (1, 3, 8)
 DEPTHS = {1: 7, 3: 5, 8: 3}
 STRATEGIES = {0: "off", 7: "eagle d7 k3 v18", 5: "ngram d5 k1 v5", 3: "eagle d3 k1 v3"}
@@ -121,7 +123,9 @@ class _Step:
         self.rollout = max(self.busy)
         self.phases = {"rollout": self.rollout, **{name: seconds * self.random.uniform(0.92, 1.08) for name, seconds in PHASES.items()}}
         self.end = start + sum(self.phases.values())
-        self.trained = [max(0.0, self.rollout - busy - 0.08) if run.speculation.enabled else 0.0 for busy in self.busy]
+        self.untrained = "acceptance is flat, and so were 8 sessions" if step % RESTS == RESTS - 1 else None
+        trains = run.speculation.enabled and not self.untrained
+        self.trained = [max(0.0, self.rollout - busy - 0.08) if trains else 0.0 for busy in self.busy]
         self.published = max(self.trained) > 0.25 and self.random.random() < 0.8
         self.version = version + 1 if self.published else version
 
@@ -148,7 +152,8 @@ class _Step:
         yield RolloutFinished(time=self.end, step=self.step, lengths=self.lengths, truncated=truncated)
         if self.run.speculation.enabled:
             yield self._speculation()
-            yield self._drafter()
+            if not self.untrained:
+                yield self._drafter()
         yield StepFinished(time=self.end, step=self.step, seconds=self.end - self.start, phases=self.phases, metrics=self._metrics())
         yield Sample(
             time=self.end,
@@ -189,7 +194,14 @@ class _Step:
                     seconds=tally.seconds,
                 )
             )
-        return Speculation(time=self.end, step=self.step, arms=arms, drafted_by_position=drafted, accepted_by_position=accepted)
+        return Speculation(
+            time=self.end,
+            step=self.step,
+            arms=arms,
+            drafted_by_position=drafted,
+            accepted_by_position=accepted,
+            untrained=self.untrained,
+        )
 
     def _drafter(self) -> DrafterTrained:
         before = 2.1 - 1.1 * self.learned

@@ -47,6 +47,7 @@ class Speculation(Stepped):
     arms: Mapped[list[dict[str, Any]]]
     drafted_by_position: Mapped[list[int]]
     accepted_by_position: Mapped[list[int]]
+    untrained: Mapped[str | None] = mapped_column(Text)
 
 
 class Span(Stepped):

@@ -9,8 +9,8 @@ from dashboard.charts.theme import GREEN, GREY, VERMILION, figure
 
 
 def held_out(sessions: Sequence[DrafterSession]) -> go.Figure:
-    """Held-out agreement before and after each training session; a filled dot was published to the engines, a cross was not."""
-    chart = figure("step", "held-out agreement").update_layout(hovermode="closest")
+    """Held-out acceptance before and after each training session; a filled dot was published to the engines, a cross was not."""
+    chart = figure("step", "held-out acceptance").update_layout(hovermode="closest")
     before = [session.held_out_before for session in sessions]
     steps = [session.step for session in sessions]
     line = {"color": GREY, "width": 1.5, "dash": "dot"}

@@ -95,6 +95,8 @@ def worker_timeline(feed: Feed) -> None:
         idle, trained = (sum(feed_value(feed, key)) for key in ("idle_seconds", "trained_seconds"))
         if idle and speculates(feed.run.config):
             st.caption(f"{percent(trained / idle)} of all waiting time was used to train the drafter.")
+        for reason in answers.untrained([item for item in feed.speculation if last - (window or SPAN_STEPS) < item.step <= last]):
+            st.caption(plain(f"{reason}."))
 
 
 def _over(window: int) -> str:
@@ -133,7 +135,7 @@ def speculation_charts(feed: Feed) -> None:
             empty("The speed of each strategy will appear here.")
     with (
         columns[3],
-        panel("Drafter versions", "Loss on held-out recent data before and after each training; only a better one is published."),
+        panel("Drafter versions", "Drafts accepted on held-out responses before and after each training; only a better one is published."),
     ):
         if feed.drafters:
             chart(drafters.held_out(feed.drafters), "drafters")

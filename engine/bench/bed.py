@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from engine.config import CountdownConfig, FixedConfig, RolloutConfig, SpeculationConfig, StrategyConfig, SuffixConfig
+from engine.config import CountdownConfig, RolloutConfig, SpeculationConfig, StrategyConfig
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import Kind
 from engine.drafter.model import Drafter
@@ -23,6 +23,7 @@ from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, 
 from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.layer import packing_pays
+from engine.rollout.native.standalone import fixed_strategy, standalone
 from engine.tasks.countdown import CountdownTask
 
 
@@ -61,17 +62,14 @@ class Bed:
         """A fresh engine; plain if ``speculation`` is None. ``drafter``: other weights than those of the model's drafter, of ``kind``;
         ``endless``: responses run to their limit."""
         weights = self.trained_drafter() if speculation and drafter is None else drafter
-        return NativeEngine(
-            self.model.config,
-            {name: weight.detach() for name, weight in self.model.named_parameters()},
+        return standalone(
+            self.model,
+            frozenset() if endless else self.end_tokens,
+            speculation,
+            weights,
+            kind,
             rollout=RolloutConfig(max_batch=max_batch),
-            speculation=speculation,
-            drafter_weights=weights,
-            end_tokens=frozenset() if endless else self.end_tokens,
-            device=self.device,
-            dtype=self.dtype or torch.float32,
             costs=home() / "costs",
-            drafter_kind=kind,
         )
 
     def trained_drafter(self) -> dict[str, Tensor]:
@@ -113,11 +111,6 @@ class Bed:
 def fixed(depth: int, top_k: int = 1, verify: int | None = None, drafter: Literal["eagle", "ngram"] = "eagle") -> SpeculationConfig:
     """Always one strategy, at every batch size, without suffix drafts but for ``ngram``."""
     return fixed_strategy(StrategyConfig(drafter=drafter, depth=depth, top_k=top_k, verify=verify or depth))
-
-
-def fixed_strategy(strategy: StrategyConfig) -> SpeculationConfig:
-    suffix = SuffixConfig(enabled=strategy.drafter == "ngram")
-    return SpeculationConfig(threshold=4096, strategies=(strategy,), tuner=FixedConfig(), suffix=suffix)
 
 
 def untrained(config: PretrainedConfig) -> dict[str, Tensor]:

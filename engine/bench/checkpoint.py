@@ -25,7 +25,7 @@ from engine.drafter.trainer import SpotTrainer
 
 RESPONSE, RESPONSES = 100, 9
 LARGE_VOCABULARY = 151_936  # Qwen2.5's: what is frozen is then most of it
-PROGRESS = Progress(target=0, drafter=0)
+PROGRESS = Progress(target=0)
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:

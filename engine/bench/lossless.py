@@ -21,7 +21,7 @@ from engine.bench.bed import Bed, fixed, timed
 from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.model import Drafter
 from engine.rollout.base import Request, Sampling
-from engine.rollout.native.engine import NativeEngine
+from engine.rollout.native.standalone import standalone
 
 VOCABULARY, LENGTH = 6, 3
 LAWS = {
@@ -65,15 +65,7 @@ def _law(name: str, law: Sampling, samples: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model = _toy()
     drafter = Drafter(model.config).state_dict()
-    engine = NativeEngine(
-        model.config,
-        {key: weight.detach() for key, weight in model.named_parameters()},
-        rollout=RolloutConfig(max_batch=1000),
-        speculation=fixed(3, 3, 6),
-        drafter_weights=drafter,
-        end_tokens=frozenset(),
-        device=torch.device("cpu"),
-    )
+    engine = standalone(model, frozenset(), fixed(3, 3, 6), drafter, rollout=RolloutConfig(max_batch=1000))
     prompt = (1, 2, 3)
     expected = _enumerate(model, prompt, law)
     requests = [Request(index, 0, prompt) for index in range(samples)]

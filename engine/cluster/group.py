@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ from engine.cluster.coordinator import State
 from engine.cluster.placement import places
 from engine.cluster.ray_session import lost, ray_session
 from engine.cluster.tail import Rollout, Tail
-from engine.cluster.trigger import History, decide, moved, rolled_out, trained
+from engine.cluster.trigger import Decision, History, decide, moved, rolled_out, trained
 from engine.cluster.versions import DrafterVersions, Published, same
 from engine.config import RunConfig
-from engine.drafter.export import Card
+from engine.drafter.card import Card
 from engine.errors import SyncError
 from engine.policy.batch import Row, balance
 from engine.rollout.base import Completion, Request, Sampling
@@ -65,7 +65,10 @@ class WorkerGroup:
         self, step: int, requests: Sequence[Request], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]
     ) -> Rollout:
         """Generates all responses, each group on one worker; ``on_share`` sees a worker's when they are done. Idle workers train."""
-        rollout = Tail(step, self._actors, self._conditions(step)).run(self._shares(requests), sampling, on_share)
+        decision = self._decision(step)
+        rollout = Tail(step, self._actors, self._conditions(decision)).run(self._shares(requests), sampling, on_share)
+        if not decision.train:
+            rollout = replace(rollout, untrained=decision.reason)
         statistics = rollout.statistics
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
@@ -127,11 +130,15 @@ class WorkerGroup:
         with lost("outside a rollout"):
             return self._ray.get(references)
 
-    def _conditions(self, step: int) -> State:
-        """When idle workers train in ``step``: more of them than there are if nobody shall."""
+    def _decision(self, step: int) -> Decision:
+        if not (self._config.speculation.enabled and self._spot.enabled):
+            return Decision(False, "training is turned off (drafter.spot.enabled)")
+        return decide(self._history, step, self._spot.trigger)
+
+    def _conditions(self, decision: Decision) -> State:
+        """When idle workers train: more of them than there are if nobody shall."""
         nobody = len(self._actors) + 1
-        wanted = self._config.speculation.enabled and self._spot.enabled and decide(self._history, step, self._spot.trigger).train
-        return State(self._spot.min_idle_workers if wanted else nobody, WORTH * self._set_up)
+        return State(self._spot.min_idle_workers if decision.train else nobody, WORTH * self._set_up)
 
     def _shares(self, requests: Sequence[Request]) -> list[list[Request]]:
         groups = sorted({request.group for request in requests})

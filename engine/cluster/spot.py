@@ -1,5 +1,6 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from engine.drafter.checkpoint import DrafterCheckpoints, Progress, Snapshot, ne
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.recipe import configured_recipe
+from engine.drafter.segments import BufferFiles
 from engine.drafter.trainer import SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.rollout.base import Completion
@@ -38,8 +40,9 @@ class Spot:
     that drafted well in a rollout, to roll back to."""
 
     def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int, checkpoints: Path | None = None) -> None:
-        """``checkpoints``: the run's folder for them, where sessions leave snapshots on their way; None for no snapshots."""
-        torch.manual_seed(config.seed)  # a random drafter is the same on every worker
+        """``checkpoints``: the run's folder for them. What is large or soon outdated is written there on the way: the buffer, and
+        snapshots of sessions. None for neither."""
+        torch.manual_seed(config.seed)  # a drafter that starts from nothing is the same on every worker
         recipe = configured_recipe(config.drafter)
         drafter = first_drafter(recipe.kind, target)
         folder = resolve_drafter(config.drafter.path, config.model.path, recipe.kind)
@@ -48,7 +51,10 @@ class Spot:
         self._target = target
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
         self._trainer = SpotTrainer(drafter, self._buffer, config.drafter.spot, recipe, config.seed + rank)
+        if folder is None:
+            self._trainer.learning_rate = config.drafter.spot.first_learning_rate
         self.published: Weights = self._trainer.weights()
+        self._files = BufferFiles(checkpoints, f"buffer_{rank}", self._buffer) if checkpoints else None
         self._snapshots = checkpoints / f"drafter_{rank}" if checkpoints and config.checkpoint.drafter_every_microsteps else None
         self._checkpoints = DrafterCheckpoints(self._snapshots) if self._snapshots else None
         self._interval = max(1, config.checkpoint.drafter_every_microsteps // 2)  # the other half may pass while one is written
@@ -66,14 +72,16 @@ class Spot:
         for completion in completions:
             request = completion.request
             self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
+        if self._files:
+            self._files.write_new()
 
     def train(self, should_stop: Callable[[], bool], progress: Progress) -> Trained | None:
-        """A session, which goes on where a killed run's left off; None if there is nothing to train on yet. An error undoes it;
-        FloatingPointError if the loss is not finite."""
+        """A session; the first one after a resume goes on where the killed run's newest left off. None if there is nothing to train on
+        yet. An error undoes it; FloatingPointError if the loss is not finite."""
         if not self._trainer.has_data:
             return None
         unfinished, self._unfinished = self._unfinished, None
-        resumed = unfinished if unfinished and unfinished.progress.continues(progress) else None
+        resumed = unfinished if unfinished and unfinished.progress.target >= progress.target else None  # else the checkpoint is newer
         done = count(resumed.progress.microsteps + 1 if resumed else 1)
         began, first_done = time.perf_counter(), 0.0
 
@@ -97,24 +105,27 @@ class Spot:
             self._checkpoints.put(Snapshot(progress, self._trainer.state_dict()))
 
     def judge(self, candidate: Weights | None) -> tuple[float, float]:
-        """Held-out agreement of the published weights and of ``candidate`` (the good ones if None), under the target as it is now.
+        """The published weights and ``candidate`` (the good ones if None), by ``Evaluation.accepted`` under the target as it is now.
 
         The trainer is left with the published weights.
         """
-        after = self._agreement(self.good if candidate is None else candidate)
-        return self._agreement(self.published), after
+        after = self._accepted(self.good if candidate is None else candidate)
+        return self._accepted(self.published), after
 
-    def _agreement(self, weights: Weights) -> float:
+    def _accepted(self, weights: Weights) -> float:
         self._trainer.drafter.load_state_dict(weights)
-        return self._trainer.evaluate().agreement
+        return self._trainer.evaluate().accepted
 
     def weights(self) -> Weights:
         """What the last session made of the published weights."""
         return self._trainer.weights()
 
     def adopt(self, weights: Mapping[str, Tensor] | None) -> None:
-        """Takes a newly published version; None goes back to the published one."""
-        self.published = dict(weights) if weights is not None else self.published
+        """Takes a newly published version; None goes back to the published one, as the last session did not help."""
+        if weights is None:
+            self._trainer.slow_down()
+        else:
+            self.published = dict(weights)
         self._trainer.drafter.load_state_dict(self.published)
 
     def roll_back(self) -> None:
@@ -123,13 +134,17 @@ class Spot:
         self._trainer.reset(self.good)
 
     def save(self, path: Path) -> None:
-        """Writes buffer and trainer beside each other, under names that start with ``path``'s."""
-        self._buffer.save(path.with_suffix(".buffer.safetensors"))
+        """Writes trainer and index of the buffer beside each other, under names that start with ``path``'s."""
         torch.save(self._trainer.state_dict(), path.with_suffix(".trainer.pt"))
+        if self._files:
+            path.with_suffix(".buffer.json").write_text(json.dumps(self._files.index()), encoding="utf-8")
 
     def load(self, path: Path) -> None:
-        """Goes on from what ``save`` wrote; the next session also from its own newest snapshot, if it fits."""
-        self._buffer.restore(path.with_suffix(".buffer.safetensors"))
+        """Goes on from what ``save`` wrote; the next session also from the newest snapshot, if that is of the same RL step or a
+        later one, which is to be done again: what it learnt counts if held-out responses say so."""
+        index = path.with_suffix(".buffer.json")
+        if self._files and index.exists():  # checkpoints of earlier versions have none
+            self._files.load(json.loads(index.read_text(encoding="utf-8")))
         self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
         self.published = self.good = self._trainer.weights()
         self._unfinished = newest(self._snapshots) if self._snapshots else None

@@ -13,6 +13,7 @@ from typing import Any
 from engine.cluster import coordinator
 from engine.cluster.coordinator import Command, Span, StartTraining, State
 from engine.cluster.ray_session import lost
+from engine.cluster.reasons import Refusal, untrained
 from engine.cluster.spot import Trained
 from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
 
@@ -25,7 +26,7 @@ REMIND_EVERY = 1.0
 @dataclass(frozen=True)
 class Rollout:
     """Completions in the order of the requests. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
-    worker was done; ``stopped``: when nobody trained any more."""
+    worker was done; ``stopped``: when nobody trained any more. ``untrained``: why nobody did at all, None if somebody did."""
 
     completions: list[Completion]
     statistics: RolloutStatistics
@@ -33,6 +34,7 @@ class Rollout:
     sessions: Mapping[int, Trained]
     ended: float
     stopped: float
+    untrained: str | None = None
 
     def seconds(self, *activities: str) -> float:
         """Worker seconds spent in any of ``activities``."""
@@ -51,6 +53,7 @@ class Tail:
         self._asked: dict[Any, int] = {}
         self._told = 0.0
         self._sessions: dict[int, Trained] = {}
+        self._refusals: list[Refusal] = []
         self._completions: list[Completion] = []
         self._statistics = RolloutStatistics()
         self._ended = 0.0
@@ -74,7 +77,8 @@ class Tail:
             for future in scored:
                 future.result()
         self._completions.sort(key=lambda completion: completion.request.id)
-        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, self._ended, stopped)
+        reason = None if self._sessions else untrained(self._state, self._refusals)
+        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, self._ended, stopped, reason)
 
     def _next(self) -> Sequence[Completion]:
         """Waits for one reply and passes it on, or repeats what was left unanswered; the completions, if it is a share's."""
@@ -108,9 +112,12 @@ class Tail:
             session = self._get(worker, reference)
             if session is not None:
                 self._sessions[worker] = session
+            else:  # it is told to stop only once the rollout is complete
+                self._refusals.append("too late" if self._state.complete else "no data")
         except RayTaskError as error:
             message = f"worker {worker} failed to train the drafter, which stays as it was: {error.cause!r}"
             self._statistics.alarms.append(("drafter_training_failed", message))
+            self._refusals.append("failed")
         self._post(coordinator.TrainingStopped(self._step, worker))
 
     def _forecast(self, worker: int, reference: Any) -> None:

@@ -56,5 +56,5 @@ def moved(history: History, drift: float) -> History:
 
 
 def trained(history: History, step: int, gain: float, config: TriggerConfig) -> History:
-    """A session in ``step`` raised held-out agreement by ``gain``. What acceptance is from now on is for the next rollouts to show."""
+    """A session in ``step`` raised held-out acceptance by ``gain``. What acceptance is from now on is for the next rollouts to show."""
     return History(step, 0 if gain >= config.least_gain else history.flat + 1)

@@ -71,7 +71,7 @@ class DrafterVersions:
             self.good = self.version
         self.version += accepted
         same(self._call("publish", candidate if accepted else None, self.version, proven))
-        return Published(self.version, accepted, _agreement(report), report)
+        return Published(self.version, accepted, _acceptance(report), report)
 
     def _judged(self, candidate: dict[str, Any], reports: Mapping[int, TrainingReport]) -> TrainingReport:
         """The sessions together. An average of copies is none of them, so that those who trained judge it anew."""
@@ -102,7 +102,7 @@ def same(holdings: Sequence[Holding]) -> None:
 
 
 def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[float, float]]) -> TrainingReport:
-    """Sums of micro-steps and tokens; means, weighted by micro-steps, of losses and of held-out agreement (before, after)."""
+    """Sums of micro-steps and tokens; means, weighted by micro-steps, of losses and of held-out acceptance (before, after)."""
     steps = sum(report.microsteps for report in reports)
 
     def mean(values: Iterable[float]) -> float:
@@ -114,5 +114,5 @@ def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[float, f
     return TrainingReport(steps, tokens, loss, mean(before), mean(after), mix)
 
 
-def _agreement(report: TrainingReport) -> str:
-    return f"held-out agreement {report.held_out_before:.3f} -> {report.held_out_after:.3f}"
+def _acceptance(report: TrainingReport) -> str:
+    return f"held-out acceptance {report.held_out_before:.3f} -> {report.held_out_after:.3f}"

@@ -15,8 +15,9 @@ from engine.cluster.drift import drift, sketch
 from engine.cluster.forecast import Forecaster
 from engine.cluster.spot import Spot, Trained
 from engine.config import RunConfig
+from engine.drafter.card import Card
 from engine.drafter.checkpoint import Progress
-from engine.drafter.export import Card, write_drafter_folder
+from engine.drafter.export import write_drafter_folder
 from engine.models.load import load_model, load_tokenizer, resolve
 from engine.policy.batch import Row
 from engine.policy.learner import Learner
@@ -74,6 +75,8 @@ class Worker:
         self.spot = Spot(config, model, rank, checkpoints) if config.speculation.enabled else None
         published = self.spot.published if self.spot else None
         self.engine = build_engine(config, rank, folder, model, self._tokenizer, self.device, self.learner.weights(), published)
+        # Then the engine's checksum of the target is the policy's.
+        self._copies_exactly = config.rollout.engine == "native" and config.model.dtype == "float32"
         self._target_version = self._drafter_version = 0
         self._max_batch = config.rollout.max_batch
         self._step = -1
@@ -105,7 +108,7 @@ class Worker:
         """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or it is too late."""
         if not self.spot or step != self._step or self._halt.is_set():
             return None
-        return self.spot.train(self._halt.is_set, Progress(self._target_version, self._drafter_version))
+        return self.spot.train(self._halt.is_set, Progress(self._target_version))
 
     def halt(self, step: int) -> None:
         """Ends ``train_drafter`` of ``step`` after its current micro-step. Called from another thread."""
@@ -123,13 +126,14 @@ class Worker:
         if self.spot:
             self.spot.follow()
         synced_at = time.perf_counter()
+        holding = self.engine.holding()
         return LearnShare(
             metrics,
             inferred_at - began,
             updated_at - inferred_at,
             synced_at - updated_at,
-            self.learner.checksum(),
-            self.engine.holding(),
+            holding.target if self._copies_exactly else self.learner.checksum(),
+            holding,
             drift(self._sketch, sketch(self.learner.weights())),
         )
 
@@ -172,7 +176,7 @@ class Worker:
         return self._require_spot().weights()
 
     def judge(self, candidate: dict[str, Tensor] | None) -> tuple[float, float]:
-        """Held-out agreement of the published drafter and of ``candidate``, by default the last good one."""
+        """Held-out acceptance of the published drafter and of ``candidate``, by default the last good one."""
         return self._require_spot().judge(candidate)
 
     def publish(self, weights: Mapping[str, Tensor] | None, version: int, proven: bool) -> Holding:

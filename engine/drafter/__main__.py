@@ -12,12 +12,14 @@ from engine.errors import LongtailError
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
-    from engine.drafter.evaluate import evaluate_folder, task_of  # here, so that --help need not wait for torch
+    from engine.drafter.evaluate import evaluate_folder, task_of, write_card  # here, so that --help need not wait for torch
     from engine.rollout.base import Sampling
 
     try:
         sampling = Sampling(options.temperature, max_new_tokens=options.max_new_tokens, seed=options.seed)
         result = evaluate_folder(options.folder, options.model, task_of(options.task), options.prompts, sampling)
+        if options.write_card:
+            write_card(options.folder, result)
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return 2
@@ -54,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--max-new-tokens", type=_positive, default=512)
     measure.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
     measure.add_argument("--seed", type=int, default=0, help="of prompts and sampling")
+    measure.add_argument("--write-card", action="store_true", help="write the figures of the chain into the README.md")
     measure.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

@@ -1,14 +1,10 @@
 """DataBuffer (TLT section 3): tokens and hidden states of responses, in host memory, kept across RL steps."""
 
-import json
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 HELD_OUT_EVERY = 8
@@ -123,31 +119,22 @@ class DataBuffer:
                 tokens -= len(entry.tokens)
         return chosen
 
-    def save(self, path: Path) -> None:
-        """Writes all entries to one safetensors file, aside and then renamed."""
-        entries = [[entry.id, entry.group, entry.step, entry.prompt, len(entry.tokens)] for entry in self._entries]
-        index = {"next": self._next, "group": self._group, "entries": entries}
-        aside = path.with_suffix(".partial")
-        tensors = {}
-        if self._entries:
-            tensors["tokens"] = torch.cat([entry.tokens for entry in self._entries])
-            tensors["features"] = torch.cat([entry.features for entry in self._entries])
-        save_file(tensors, aside, metadata={"index": json.dumps(index)})
-        aside.replace(path)
+    def since(self, number: int) -> list[Entry]:
+        """The entries with ids from ``number`` on."""
+        return [entry for entry in self._entries if entry.id >= number]
 
-    def restore(self, path: Path) -> None:
-        """Replaces the content by that of a saved file; this buffer's own limit holds."""
+    def counters(self) -> dict[str, int]:
+        """With the entries, all that ``restore`` needs."""
+        return {"oldest": self.oldest, "next": self._next, "group": self._group}
+
+    def restore(self, counters: Mapping[str, int], entries: Iterable[Entry]) -> None:
+        """Replaces the content by ``entries`` (by rising id; those dropped before do not count); this buffer's own limit holds."""
         self._entries.clear()
         self.bytes = 0
-        with safe_open(path, framework="pt") as file:
-            index = json.loads(file.metadata()["index"])
-            lengths = [length for *_, length in index["entries"]]
-            if lengths:
-                tokens = file.get_tensor("tokens").split(lengths)
-                features = file.get_tensor("features").split([length - 1 for length in lengths])
-                for (number, group, step, prompt, _), ids, hidden in zip(index["entries"], tokens, features, strict=True):
-                    self._append(Entry(number, group, step, ids.clone(), prompt, hidden.clone()))
-        self._next, self._group = index["next"], index["group"]
+        for entry in entries:
+            if entry.id >= counters["oldest"]:
+                self._append(entry)
+        self._next, self._group = counters["next"], counters["group"]
 
 
 def length_distance(one: Iterable[int], other: Iterable[int]) -> float:

@@ -22,15 +22,10 @@ TRAINER, PROGRESS = "trainer.pt", "progress.json"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training session is: the target whose responses it trains on, the drafter version it started from, its ``microsteps``."""
+    """How far a training session is: the version of the target whose responses it trains on, and its ``microsteps``."""
 
     target: int
-    drafter: int
     microsteps: int = 0
-
-    def continues(self, other: "Progress") -> bool:
-        """Whether both are of the same target and started from the same drafter."""
-        return (self.target, self.drafter) == (other.target, other.drafter)
 
 
 @dataclass(frozen=True)

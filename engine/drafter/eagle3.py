@@ -82,9 +82,14 @@ def make_drafter(kind: Kind, target: PretrainedConfig) -> Drafter:
 
 @torch.no_grad()
 def first_drafter(kind: Kind, target: PreTrainedModel) -> Drafter:
-    """As ``make_drafter``, for training on ``target``'s device: EAGLE-3's norm starts as the target's, which its head is used to."""
+    """What training starts from where there is no drafter yet, on ``target``'s device: an EAGLE drafter's layer is the target's last
+    one, which made the features that it is to predict; EAGLE-3's norm is the target's, which its head is used to. The rest is random."""
     drafter = make_drafter(kind, target.config)
+    model: Any = target.base_model
     if isinstance(drafter, Eagle3Drafter):
-        model: Any = target.base_model
         drafter.norm.weight.copy_(model.norm.weight)
+    else:
+        layer = drafter.layers[0]
+        last = model.layers[-1].state_dict()
+        layer.load_state_dict({name: last[name] for name in layer.state_dict()})
     return drafter.to(target.device)

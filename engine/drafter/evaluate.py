@@ -1,6 +1,6 @@
 """Measures a drafter folder alone: what it brings on fresh prompts of a task, with no run around it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import takewhile
@@ -8,30 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.config import (
-    CountdownConfig,
-    FixedConfig,
-    MathConfig,
-    RolloutConfig,
-    SpeculationConfig,
-    SpotConfig,
-    StrategyConfig,
-    SuffixConfig,
-    TaskConfig,
-)
+from engine.config import CountdownConfig, MathConfig, RolloutConfig, SpeculationConfig, SpotConfig, StrategyConfig, TaskConfig
 from engine.drafter.buffer import DataBuffer
+from engine.drafter.card import base_model, write_figures
+from engine.drafter.eagle3 import make_drafter
 from engine.drafter.export import drafter_file, load_drafter_folder
-from engine.drafter.model import Drafter
+from engine.drafter.kind import drafter_kind, weights_kind
+from engine.drafter.recipe import Recipe
 from engine.drafter.trainer import SpotTrainer
-from engine.errors import ConfigError, ModelError
+from engine.errors import ConfigError
 from engine.models.folder import describe
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
 from engine.rollout.base import Completion, Request, Sampling
-from engine.rollout.native.engine import NativeEngine
+from engine.rollout.native.standalone import fixed_strategy, standalone
 from engine.tasks.registry import build_task
 
 FRESH = 3 * 10**6  # seeds of runs and of warm starts are far below
@@ -60,7 +52,16 @@ class Bench:
 
     def measure(self, weights: Weights, strategy: StrategyConfig, buffer: DataBuffer | None = None) -> Measured:
         """Generates all responses with ``weights`` drafting by ``strategy`` throughout; ``buffer`` gets them with their features."""
-        engine = self._engine(weights, strategy, buffer is not None)
+        longest = max(len(request.prompt) for request in self.requests)
+        engine = standalone(
+            self.model,
+            self.ends,
+            fixed_strategy(strategy),
+            weights,
+            weights_kind(weights),
+            rollout=RolloutConfig(max_prompt_tokens=longest),
+            keep_features=buffer is not None,
+        )
         completions = engine.generate(self.requests, self.sampling)
         if buffer is not None:
             _remember(buffer, completions, engine.take_features())
@@ -72,27 +73,13 @@ class Bench:
 
     def agreement(self, weights: Weights, buffer: DataBuffer) -> float:
         """The share of positions where the most likely tokens of drafter and target are the same, given the target's own features."""
-        drafter = Drafter(self.model.config)
+        kind = weights_kind(weights)
+        drafter = make_drafter(kind, self.model.config)
         drafter.load_state_dict(weights)
-        trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig())
+        trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig(), Recipe(kind))
         model: Any = self.model
         trainer.set_target(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
         return trainer.evaluate([*buffer.mix(), *buffer.held_out(buffer.limit)]).agreement
-
-    def _engine(self, weights: Weights, strategy: StrategyConfig, keep_features: bool) -> NativeEngine:
-        speculation = SpeculationConfig(
-            threshold=2**20, strategies=(strategy,), tuner=FixedConfig(), suffix=SuffixConfig(enabled=False), tail_requests=0
-        )
-        return NativeEngine(
-            self.model.config,
-            {name: weight.detach() for name, weight in self.model.named_parameters()},
-            rollout=RolloutConfig(max_prompt_tokens=max(len(request.prompt) for request in self.requests)),
-            speculation=speculation,
-            drafter_weights=weights,
-            end_tokens=self.ends,
-            device=self.model.device,
-            keep_features=keep_features,
-        )
 
 
 def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: int, sampling: Sampling) -> dict[str, Any]:
@@ -101,10 +88,10 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
     ``model`` None is the one that the folder's card names. ModelError, ConfigError or DataError say what does not fit.
     """
     file = drafter_file(folder)
-    base = model or _base_model(folder)
+    base = model or base_model(folder)
     source = resolve(base)
     target = load_model(source, torch.float32).to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
-    weights = load_drafter_folder(folder, target.config)
+    weights = load_drafter_folder(folder, target.config, drafter_kind(folder))
     tokenizer = load_tokenizer(source)
     found = build_task(task, FRESH + sampling.seed, tokenizer).prompts(0, prompts)
     requests = [Request(index, index, prompt.tokens) for index, prompt in enumerate(found)]
@@ -125,6 +112,13 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
     }
 
 
+def write_card(folder: Path, result: Mapping[str, Any]) -> None:
+    """Puts the figures of the chain from ``evaluate_folder``'s ``result`` into the folder's card. ModelError if it has none of ours."""
+    chain = result["chain"]
+    measured = f"chains of {chain['depth']}, {result['prompts']} prompts of {result['task']}, temperature {result['temperature']:g}"
+    write_figures(folder, chain["accept_length"], chain["acceptance"], measured)
+
+
 def task_of(name: str) -> TaskConfig:
     """``countdown``, or maths questions from the JSONL or parquet file ``name``."""
     if name == "countdown":
@@ -132,16 +126,6 @@ def task_of(name: str) -> TaskConfig:
     if not Path(name).is_file():
         raise ConfigError(f"task {name}: neither countdown nor a file of maths questions (JSONL or parquet)")
     return MathConfig(path=Path(name))
-
-
-def _base_model(folder: Path) -> str:
-    """What the front matter of the folder's card names; ModelError if there is none."""
-    card = folder / "README.md"
-    parts = card.read_text(encoding="utf-8").split("---\n") if card.is_file() else []
-    facts = yaml.safe_load(parts[1]) if len(parts) > 2 else None
-    if not isinstance(facts, dict) or not isinstance(facts.get("base_model"), str):
-        raise ModelError(f"drafter {folder}: no README.md in it that names its base model; name it with --model")
-    return str(facts["base_model"])
 
 
 def _check_context(base: str, prompt: int, response: int, context: int) -> None:

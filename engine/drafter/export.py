@@ -2,8 +2,6 @@
 
 import json
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,28 +11,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PretrainedConfig
 
+from engine.drafter.card import README, Card, text
 from engine.drafter.eagle3 import llama_layer_config, make_drafter
-from engine.drafter.kind import EAGLE3, Kind, captured_layers, drafter_kind
+from engine.drafter.kind import EAGLE3, Kind, captured_layers, drafter_kind, weights_kind
 from engine.drafter.model import layer_config
 from engine.errors import ModelError
 
 ARCHITECTURES = {"llama": "LlamaForCausalLMEagle", "qwen2": "Qwen2ForCausalLMEagle", "qwen3": "Qwen3ForCausalLMEagle"}
 BIAS = "fc.bias"
-READS = {"eagle": "EAGLE: last hidden state and next token in", "eagle3": "EAGLE-3: three layers' hidden states and next token in"}
 EPOCH = (1980, 1, 1, 0, 0, 0)
-
-
-@dataclass(frozen=True)
-class Card:
-    """What the model card tells. ``history`` has one line per published version; ``accept_length`` counts the target's own token;
-    ``acceptance[i]`` is the share of drafts at depth i + 1 that were accepted."""
-
-    base_model: str
-    task: str
-    version: int
-    accept_length: float | None = None
-    history: tuple[str, ...] = ()
-    acceptance: tuple[float, ...] = ()
 
 
 def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, card: Card) -> None:
@@ -42,7 +27,7 @@ def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: Pretr
 
     SGLang's EAGLE layer has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros. EAGLE-3's has none.
     """
-    kind: Kind = "eagle3" if "norm.weight" in weights else "eagle"
+    kind = weights_kind(weights)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     if kind == "eagle":
@@ -51,7 +36,7 @@ def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: Pretr
     save_file(tensors, file, metadata={"format": "pt"})
     (folder / "config.json").write_text(_config(kind, target), encoding="utf-8")
     digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in (file, folder / "config.json")}
-    (folder / "README.md").write_text(_readme(kind, card, digests), encoding="utf-8")
+    (folder / README).write_text(text(kind, card, digests), encoding="utf-8")
 
 
 def load_drafter_folder(folder: Path, target: PretrainedConfig, kind: Kind = "eagle") -> dict[str, Tensor]:
@@ -113,30 +98,3 @@ def _eagle3_config(config: PretrainedConfig, layers: int) -> str:
     read = [layer - 1 for layer in captured_layers("eagle3", layers)]
     more = {"draft_vocab_size": None, "eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": read}}
     return json.dumps(json.loads(config.to_json_string()) | more, indent=2, sort_keys=True) + "\n"
-
-
-def _readme(kind: Kind, card: Card, digests: Mapping[str, str]) -> str:
-    accept = "not measured" if card.accept_length is None else f"{card.accept_length:.2f} tokens"
-    depths = "".join(f"| accepted at depth {depth} | {rate:.1%} |\n" for depth, rate in enumerate(card.acceptance, 1))
-    checksums = "".join(f"| SHA-256 of {name} | `{digest}` |\n" for name, digest in digests.items())
-    history = "".join(f"- {line}\n" for line in card.history) or "- no earlier version\n"
-    return f"""---
-base_model: {card.base_model}
-library_name: transformers
-tags: [speculative-decoding, {kind}]
----
-# Drafter for {card.base_model}
-
-One decoder layer that drafts tokens for `{card.base_model}` ({READS[kind]}, next hidden state out).
-Embedding and LM head are the base model's own and are not in this folder.
-
-| | |
-|---|---|
-| task | {card.task} |
-| version | {card.version} |
-| accept length (with the base model's own token) | {accept} |
-{depths}{checksums}
-`longtail drafter eval FOLDER` measures it anew.
-
-## Versions
-{history}"""

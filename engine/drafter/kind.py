@@ -1,5 +1,6 @@
 """The kinds of learned drafters: which of the target's hidden states they read. Needs no torch."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,11 @@ def captured_layers(kind: Kind, layers: int) -> tuple[int, ...]:
 def feature_width(kind: Kind, hidden: int) -> int:
     """Numbers that are kept of each position: what the drafter reads and, last, the hidden state after the final norm."""
     return hidden if kind == "eagle" else 4 * hidden
+
+
+def weights_kind(names: Collection[str]) -> Kind:
+    """The kind of a drafter by the names of its tensors."""
+    return "eagle3" if "norm.weight" in names else "eagle"
 
 
 def drafter_kind(folder: Path) -> Kind:

@@ -1,7 +1,9 @@
 """The recipes of TLT section 4: which hidden states a drafter reads, how many of its own steps a training step unrolls, and the loss."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 from torch.nn.functional import linear, log_softmax, smooth_l1_loss, softmax
 
@@ -41,7 +43,7 @@ class Recipe:
 
 
 RECIPES = {
-    "eagle": Recipe(),
+    "eagle": Recipe(unroll=2),  # TLT's has one: on a good drafter that costs the later drafts of a chain what the first one gains
     "hass": Recipe(unroll=3),
     "eagle3": Recipe(kind="eagle3", unroll=7, feature_weight=0.0, token_weight=1.0, decay=0.8, through=True),
 }
@@ -61,3 +63,17 @@ def acceptance(predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:
     """For each of N positions the probability that a sampled draft is accepted: sum over x of min(p(x), q(x)). [N]"""
     target = softmax(linear(features, head).float(), dim=-1)
     return target.minimum(softmax(linear(predicted, head).float(), dim=-1)).sum(-1)
+
+
+def chain_acceptance(passes: Iterable[tuple[Tensor, Tensor, Tensor]], head: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of chains of drafts, one from each position of rows [B, N], that draft the true tokens: for each depth the probability that all
+    drafts up to the one at a position are accepted, 0 where there is none, and where there is one, both [B, N].
+
+    ``passes``: for each depth (predicted, true) features [n, H], and the mask [B, N] of the n positions that they are of.
+    """
+    kept = possible = None
+    for predicted, features, reached in passes:
+        chance = torch.zeros_like(reached, dtype=torch.float32).masked_scatter(reached, acceptance(predicted, features, head))
+        kept = chance if kept is None else chance * kept.roll(1, -1)  # a chain's draft before is at the position before
+        possible = reached if possible is None else reached & possible.roll(1, -1)
+        yield kept, possible

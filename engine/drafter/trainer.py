@@ -16,11 +16,14 @@ from engine.drafter.buffer import DataBuffer, Entry
 from engine.drafter.checkpoint import host_copy
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
-from engine.drafter.recipe import Recipe, acceptance, top1_agreement
+from engine.drafter.recipe import Recipe, chain_acceptance, top1_agreement
 from engine.drafter.unroll import unrolled
 
 EVALUATED_TOKENS = 1024
+LOOK_AHEAD = 4
+"""Drafts of the chains that a drafter is judged by."""
 AVERAGING = 3
+SLOWER = 0.7
 
 
 @dataclass(frozen=True)
@@ -28,18 +31,20 @@ class Evaluation:
     """Means over ``positions`` held-out response positions, 0 if there are none.
 
     ``agreement``: share where drafter and target have the same top token; ``acceptance``: probability that a drafted token is
-    accepted when sampling at temperature 1; ``loss``: the recipe's.
+    accepted when sampling at temperature 1; ``loss``: the recipe's. ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from
+    each position, the share that is expected to be accepted when sampling at temperature 1, each only if those before it were.
     """
 
     agreement: float
     acceptance: float
     loss: float
+    accepted: float
     positions: int
 
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """One session. ``loss`` is its mean; ``held_out_*`` are ``Evaluation.agreement`` on the same held-out entries; ``mix_distance`` is
+    """One session. ``loss`` is its mean; ``held_out_*`` are ``Evaluation.accepted`` on the same held-out entries; ``mix_distance`` is
     that of ``DataBuffer``, at the start."""
 
     microsteps: int
@@ -93,6 +98,10 @@ class SpotTrainer:
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
+    def slow_down(self) -> None:
+        """A session did not help: the next one takes smaller steps, down to ``config.learning_rate``, at which drafters keep up."""
+        self.learning_rate = min(self.learning_rate, max(self.config.learning_rate, SLOWER * self.learning_rate))
+
     def train(self, should_stop: Callable[[], bool], resumed: Mapping[str, Any] | None = None) -> TrainingReport:
         """Micro-steps until ``should_stop()``, asked after each of them, is true, or there is nothing left to train on.
 
@@ -106,7 +115,7 @@ class SpotTrainer:
         average = [weight.detach().clone() for weight in self.drafter.parameters()]
         losses: list[float] = []
         tokens = 0
-        for batch in self._batches():
+        for batch in self._batches(before.accepted):
             losses.append(self.micro_step(batch))
             tokens += batch.tokens.numel()
             share = (AVERAGING + 1) / (len(losses) + AVERAGING)
@@ -116,26 +125,35 @@ class SpotTrainer:
         torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], average)
         after = self.evaluate()
         loss = sum(losses) / max(1, len(losses))
-        return TrainingReport(len(losses), tokens, loss, before.agreement, after.agreement, distance)
+        return TrainingReport(len(losses), tokens, loss, before.accepted, after.accepted, distance)
 
-    def _batches(self) -> Iterator[MicroBatch]:
-        while self._fresh():
-            yield from self.one_pass()
+    def _batches(self, best: float) -> Iterator[MicroBatch]:
+        """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses, ``best``
+        until now, by ``least_gain``: a drafter that knows little learns more of the same responses before it has them by heart."""
+        passes = self.config.passes
+        while True:
+            while self._fresh(passes):
+                yield from self.one_pass(passes)
+            accepted = self.evaluate().accepted
+            if not accepted - best >= self.config.trigger.least_gain:  # nor if training has gone astray: NaN
+                return
+            best, passes = accepted, passes + self.config.passes
 
     @property
     def has_data(self) -> bool:
         """Whether there is something to train on."""
-        return bool(self._fresh())
+        return bool(self._fresh(self.config.passes))
 
-    def _fresh(self) -> list[Entry]:
-        """The buffer's mix, without what has been trained on ``config.passes`` times."""
-        return [entry for entry in self.buffer.mix() if self._uses[entry.id] <= (self.config.passes - 1) * entry.positions]
+    def _fresh(self, passes: int) -> list[Entry]:
+        """The buffer's mix, without what has been trained on ``passes`` times."""
+        return [entry for entry in self.buffer.mix() if self._uses[entry.id] <= (passes - 1) * entry.positions]
 
-    def one_pass(self) -> Iterator[MicroBatch]:
-        """Micro-batches of the buffer's current mix, each entry once, in random order; see ``_fresh``."""
+    def one_pass(self, passes: int | None = None) -> Iterator[MicroBatch]:
+        """Micro-batches of the buffer's current mix, each entry once, in random order, without those that have been trained on ``passes``
+        times (by default ``config.passes``)."""
         bound = self.config.tokens_per_microbatch
         self._uses = Counter({number: used for number, used in self._uses.items() if number >= self.buffer.oldest})
-        segments = [segment for entry in self._fresh() for segment in cut(entry, bound)]
+        segments = [segment for entry in self._fresh(passes or self.config.passes) for segment in cut(entry, bound)]
         self._random.shuffle(segments)
         for row in rows(segments, bound):
             for segment in row:
@@ -145,7 +163,7 @@ class SpotTrainer:
     def micro_step(self, batch: MicroBatch) -> float:
         """One optimizer step; returns the mean loss of its passes before it, weighted as the recipe says."""
         unroll = self.config.unroll or self.recipe.unroll
-        losses = [self.recipe.loss(*prediction, self._head) for prediction in self._predict(batch, unroll)]
+        losses = [self.recipe.loss(predicted, features, self._head) for predicted, features, _ in self._predict(batch, unroll)]
         weights = [self.recipe.decay**step for step in range(len(losses))]
         loss = torch.stack([weight * one for weight, one in zip(weights, losses, strict=True)]).sum()
         torch.autograd.backward(loss)
@@ -155,9 +173,10 @@ class SpotTrainer:
             optimizer.zero_grad()
         return loss.item() / sum(weights)
 
-    def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """(predicted, true) features [N, H], as the head reads them, of the trained positions in each of at most ``unroll`` passes; see
-        ``unrolled``. A pass has the positions that a draft can reach by so many tokens; there may be fewer passes for lack of these."""
+    def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """(predicted, true) features [n, H], as the head reads them, in each of at most ``unroll`` passes; see ``unrolled``. A pass has
+        those of the trained positions that a draft can reach by so many tokens, a mask [1, N]; there may be fewer passes for lack of
+        these."""
         weight = self.drafter.fc.weight
         batch = batch.to(weight.device)
         embedded = embedding(batch.tokens, self._embedding)
@@ -166,23 +185,26 @@ class SpotTrainer:
             reached = batch.trained & (batch.offset >= step)
             if not reached.any():
                 break
-            yield self.drafter.readout(features[reached]), targets[reached]
+            yield self.drafter.readout(features[reached]), targets[reached], reached
 
     @torch.no_grad()
     def evaluate(self, entries: Sequence[Entry] | None = None) -> Evaluation:
         """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them."""
-        totals, positions = torch.zeros(3), 0
+        sums, positions, drafts = torch.zeros(4), 0, 0
         held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
         segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
         for row in rows(segments, EVALUATED_TOKENS):
-            predicted, features = next(self._predict(pack(row), unroll=1))
+            passes = list(self._predict(pack(row), LOOK_AHEAD))
+            predicted, features, _ = passes[0]
+            chains = list(chain_acceptance(passes, self._head))
             agreed = top1_agreement(predicted, features, self._head).sum()
-            accepted = acceptance(predicted, features, self._head).sum()
             loss = self.recipe.loss(predicted, features, self._head) * len(predicted)
-            totals += torch.stack([agreed, accepted, loss]).cpu()
+            kept = torch.stack([kept.sum() for kept, _ in chains])
+            sums += torch.stack([agreed, kept[0], loss, kept.sum()]).cpu()
             positions += len(predicted)
-        agreement, accept, loss_mean = (totals / max(1, positions)).tolist()
-        return Evaluation(agreement, accept, loss_mean, positions)
+            drafts += sum(int(possible.sum()) for _, possible in chains)
+        agreement, accept, loss_mean = (sums[:3] / max(1, positions)).tolist()
+        return Evaluation(agreement, accept, loss_mean, (sums[3] / max(1, drafts)).item(), positions)
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the trainable tensors on the host."""

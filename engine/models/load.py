@@ -30,8 +30,8 @@ def resolve(path: str) -> Path:
 
 
 def resolve_drafter(path: str | None, model: str, kind: Kind = "eagle") -> Path | None:
-    """The drafter folder for the model path ``model``; None, for random weights, if there is no path, or no built-in drafter of ``kind``
-    for it: all are EAGLE drafters."""
+    """The drafter folder for the model path ``model``; None, to start from nothing, if there is no path, or no built-in drafter of
+    ``kind`` for it: all are EAGLE drafters."""
     if path != "builtin":
         return None if path is None else Path(path)
     if kind != "eagle":

@@ -1,7 +1,7 @@
 """Which arm to try besides the best one, and how much that may cost."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,11 @@ PLAUSIBLE = 2.0
 ALLOWANCE, SHARE = 2.0, 0.005
 """What trials may lose: tokens of each request after every change of weights, and this share of all tokens."""
 DEBT = 2 * ALLOWANCE
-RETRY = 100
-"""Decode steps after which a drafter that was given up is tried again if the allowance permits."""
+TRIAL = 3
+"""Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
+RETRY: Mapping[str, int] = {"none": 100, "eagle": 100, "ngram": 25}
+"""Decode steps after which a drafter that was given up is tried again if the allowance permits. N-gram drafts have nothing to catch up
+with, and end themselves where they do not pay."""
 
 
 @dataclass
@@ -30,16 +33,15 @@ class Decision:
     price: float | None = None
 
     def suits(self, context: Context) -> bool:
-        """Whether the same drafters can be asked as when it was made, with the same weights."""
+        """Whether the weights are the same as when it was made."""
         made = self.context
-        same_weights = made.target_version == context.target_version and made.drafter_version == context.drafter_version
-        return same_weights and made.drafters == context.drafters
+        return made.target_version == context.target_version and made.drafter_version == context.drafter_version
 
 
 class Exploration:
     """An arm is tried with the probability that it is the best, never if that is implausible, and, whatever is believed of it, if its
-    drafter was not asked for long and could win. Trials stop once they have lost their allowance, but for those of plain decoding:
-    speculation that is slower than nothing must be found out."""
+    drafter was not asked for long and could win. Trials stop once they have lost their allowance, and none begins that is expected to
+    lose another one on top of it, but for those of plain decoding: speculation that is slower than nothing must be found out."""
 
     def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
         self._drafters = [arm.drafter for arm in arms]
@@ -48,21 +50,29 @@ class Exploration:
         self._credit = ALLOWANCE
         self._idle: dict[str, int] = {}
 
-    def choose(self, arms: list[int], score: Array, potential: Array, covariance: Array) -> int:
-        """One of ``arms``. ``score`` [A] and ``covariance`` [A, A]: log value of all arms; ``potential`` [A]: with full acceptance."""
+    def choose(self, arms: list[int], score: Array, seconds: Array, potential: Array, covariance: Array) -> int:
+        """One of ``arms``. ``score`` [A] and ``covariance`` [A, A]: log value of all arms; ``potential`` [A]: with full acceptance;
+        ``seconds`` [A]: log time of a step."""
         best = max(arms, key=score.__getitem__)
-        overdue = [arm for arm in arms if self._idle.get(self._drafters[arm], RETRY) >= RETRY and potential[arm] > score[best]]
+        losses = TRIAL * (np.exp(score[best] + seconds) - np.exp(score + seconds))
+        bearable = [losses[arm] <= self._credit + ALLOWANCE or self._drafters[arm] == "ngram" for arm in range(len(score))]
+        tried = [arm for arm in arms if arm in (best, self._off) or (self._credit > 0 and bearable[arm])]
+        overdue = [arm for arm in tried if self._overdue(arm) and potential[arm] > score[best]]
         if overdue and self._credit > 0:
             return max(overdue, key=score.__getitem__)
         variance = covariance.diagonal() + covariance[best, best] - 2 * covariance[best]
         gain = score + np.sqrt(np.maximum(variance, 0)) * [min(self._rng.gauss(0, 1), PLAUSIBLE) for _ in score]
-        return max(arms if self._credit > 0 else (best, self._off), key=gain.__getitem__)
+        return max(tried, key=gain.__getitem__)
 
     def note(self, arm: int, steps: int, tokens: float) -> None:
         """``steps`` of ``arm`` brought each request ``tokens``."""
         self._idle = {drafter: idle + steps for drafter, idle in self._idle.items()}
         self._idle[self._drafters[arm]] = 0
         self._credit = min(self._credit + SHARE * tokens, ALLOWANCE)
+
+    def asked(self, arm: int) -> None:
+        """The drafter of ``arm`` had nothing to offer."""
+        self._idle[self._drafters[arm]] = 0
 
     def charge(self, tokens: float) -> None:
         """A trial lost ``tokens`` of each request; what it gained is negative. The debt is limited: a hiccup may have made it."""
@@ -72,6 +82,10 @@ class Exploration:
         """New weights: every drafter is worth a trial."""
         self._credit = ALLOWANCE
         self._idle.clear()
+
+    def _overdue(self, arm: int) -> bool:
+        drafter = self._drafters[arm]
+        return self._idle.get(drafter, RETRY[drafter]) >= RETRY[drafter]
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()

@@ -16,11 +16,9 @@ from engine.speculation.acceptance import Acceptance
 from engine.speculation.arms import ArmCounts
 from engine.speculation.correction import Array, Correction
 from engine.speculation.cost import CostTable, assumed_seconds, draft_levels
-from engine.speculation.exploration import Decision, Exploration
+from engine.speculation.exploration import TRIAL, Decision, Exploration
 from engine.speculation.strategy import OFF, Context, Strategy
 
-TRIAL = 3
-"""Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
 MEASURED, ASSUMED = 0.15, 0.3
 """Standard deviation of the log error of a cost table, and of the guess without one."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
@@ -72,7 +70,7 @@ class GoodputTuner:
     def select(self, context: Context) -> Strategy:
         bucket = context.batch.bit_length()
         decision = self._decisions.get(bucket)
-        if decision is None or decision.left <= 0 or not decision.suits(context):
+        if decision is None or decision.left <= 0 or not self._holds(decision, context):
             self._learn()
             self._notice_versions(context)
             decision = self._decisions[bucket] = self._decide(context, decision)
@@ -80,9 +78,13 @@ class GoodputTuner:
         return self._arms[decision.arm]
 
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
-        """Only notes the step: it is learnt from together with the next ones."""
+        """Only notes the step: it is learnt from together with the next ones. ``strategy`` may be another than was selected, if there
+        was nothing to draft."""
         bucket, arm = context.batch.bit_length(), self._index[strategy]
         self._counts.add(1 << (bucket - 1), strategy, accepted, elapsed)
+        decision = self._decisions.get(bucket)
+        if decision and decision.arm != arm:
+            self._exploration.asked(decision.arm)
         run = self._run
         caught_up = run.arm == arm
         if not caught_up or run.bucket != bucket or run.steps >= self._interval:
@@ -133,6 +135,9 @@ class GoodputTuner:
         self._correction.load_state(state["correction"])
         self._restart()
 
+    def _holds(self, decision: Decision, context: Context) -> bool:
+        return decision.suits(context) and self._arms[decision.arm].drafter in context.drafters
+
     def _restart(self) -> None:
         self._decisions = {}
         self._run = Run(-1, 0, Context(1))
@@ -141,7 +146,7 @@ class GoodputTuner:
         tokens, seconds, covariance = self._belief(context)
         score, eligible = tokens - seconds, self._eligible(context)
         best = max(eligible, key=score.__getitem__)
-        chosen = self._exploration.choose(eligible, score, self._most - seconds, covariance)
+        chosen = self._exploration.choose(eligible, score, seconds, self._most - seconds, covariance)
         if chosen != best:
             return Decision(chosen, TRIAL, context, math.exp(score[best]))
         settled = last is not None and last.arm == best and last.suits(context)

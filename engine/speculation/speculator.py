@@ -1,12 +1,12 @@
 """Decides every decode step: whether to speculate, who drafts for which request, and in what shape."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from engine.config import DrafterName, SpeculationConfig
 from engine.speculation.build import build_tuner
-from engine.speculation.cost import CostTable
+from engine.speculation.cost import CostTable, assumed_seconds
 from engine.speculation.elastic import ElasticSwitch
 from engine.speculation.gate import Gate
 from engine.speculation.lengths import LengthPredictor
@@ -14,9 +14,17 @@ from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.suffix import Draft, SuffixStore
 from engine.speculation.tailmode import TailMode
 from engine.speculation.watchdog import Notice, Watchdog
+from engine.speculation.width import Widths
 
-PATIENCE = 8
-"""Steps without a look into the suffix store after a look that found nothing worth drafting."""
+PATIENCE, MOST_PATIENT = 8, 32
+"""Steps without a look into the suffix store after a look that found nothing worth drafting; twice as many after each more, at most
+so many."""
+NOTHING = Draft()
+LOOKS = 16
+"""Looks into the suffix store at one step, at most, beside the learned drafter: in a large batch that has what is not looked up."""
+PAUSE, LONGEST_PAUSE = 1, 16
+"""Steps without n-grams after a step in which no suffix draft paid; twice as many after each more, at most so many, and fewer in a
+small batch, which is soon looked up."""
 MEMORY = 256
 """Requests drafted for after which an observation of a shape's acceptance counts 1/e."""
 
@@ -59,10 +67,14 @@ class Speculator:
         self._tail = TailMode(config.tail_requests, self._strategies, self._lengths)
         self._store = SuffixStore(config.suffix.memory_bytes) if config.suffix.enabled else None
         self._gate = Gate()
+        self._widths = Widths(costs.seconds if costs else assumed_seconds)
         self._learned: dict[str, float] = {}
         self._drafting: set[int] = set()
         self._proving: frozenset[int] = frozenset()
         self._wait: dict[int, int] = {}
+        self._patience: dict[int, int] = {}
+        self._looks = 0
+        self._bucket, self._rest, self._pause = 0, 0, PAUSE
         self._limit = 0
         self._versions: dict[str, int] = {"target": 0, "drafter": 0}
 
@@ -74,7 +86,7 @@ class Speculator:
         self._limit = limit
 
     def admit(self, request: int, prompt: Sequence[int]) -> None:
-        self._wait[request] = 0
+        self._wait[request], self._patience[request] = 0, PATIENCE
         if self._store:
             self._store.begin(request, prompt)
 
@@ -152,18 +164,32 @@ class Speculator:
         if self._switch.update(len(batch)):
             if learned and self._watchdog.allows:
                 drafters.add("eagle")
-            if self._store:
+            if self._ngrams(len(batch).bit_length()):
                 drafters.add("ngram")
             if "eagle" in drafters and self._watchdog.trying and len(batch).bit_length() in self._proving:
                 drafters = {"eagle"}  # it was in use before the load: let it show whether it still works
         length = sum(request.length for request in batch) / len(batch)
         return Context(len(batch), length, self._versions["target"], self._versions["drafter"], frozenset(drafters))
 
+    def _ngrams(self, bucket: int) -> bool:
+        """Whether n-gram drafts may pay now; they may at other costs, that is, in another ``bucket`` of batch sizes."""
+        if bucket != self._bucket:
+            self._bucket, self._rest, self._pause = bucket, 0, PAUSE
+        self._rest -= 1
+        return self._store is not None and self._rest < 0
+
     def _planned(self, batch: Sequence[Running], context: Context, strategy: Strategy | None, each: Sequence[Strategy]) -> Plan:
-        suffixes = [self._suffix(request, one) for request, one in zip(batch, each, strict=True)]
+        self._looks = LOOKS
+        suffixes: Sequence[Draft | None] = [self._suffix(request, one) for request, one in zip(batch, each, strict=True)]
+        if strategy is not None and strategy.drafter == "ngram":
+            drafts = suffixes = self._narrowed([draft or NOTHING for draft in suffixes], batch, context)
+            if not any(draft.tokens for draft in drafts):
+                self._rest, self._pause = self._pause, min(2 * self._pause, max(PAUSE, len(batch) // 4), LONGEST_PAUSE)
+                return Plan(context)
+            self._pause = PAUSE
         learned = [one for one, draft in zip(each, suffixes, strict=True) if draft is None]
         shape = max(learned, key=lambda one: one.verify, default=None)
-        limits = [one.verify for one in each] if len(set(learned)) > 1 else None
+        limits = [one.verify for one in each] if strategy is None and len(set(learned)) > 1 else None
         if len(learned) == len(batch):
             return Plan(context, strategy, shape, limits=limits)
         given = [None if draft is None else draft.tokens for draft in suffixes]
@@ -171,17 +197,32 @@ class Speculator:
 
     def _suffix(self, request: Running, strategy: Strategy) -> Draft | None:
         """The suffix draft to use; None leaves the request to the learned drafter."""
-        if strategy == OFF:
-            return Draft()
-        model_free = strategy.drafter == "ngram"
-        if not self._store or self._wait[request.id] > 0:
-            self._wait[request.id] -= 1
-            return Draft() if model_free else None
-        draft = self._gate.cut(self._store.draft(request.id, strategy.verify))
-        if self._gate.prefers_suffix(draft, 0.0 if model_free else self._learned.get(str(strategy), 0.5)):
+        model_free = strategy.drafter != "eagle"
+        if not self._store or strategy.drafter == "none":
+            return NOTHING if model_free else None
+        if not model_free and not self._may_look(request.id):
+            return None
+        learned = 0.0 if model_free else self._learned.get(str(strategy), 0.5)
+        draft = self._gate.offer(self._store.draft(request.id, strategy.verify), learned)
+        if draft.tokens or model_free:
+            self._patience[request.id] = PATIENCE
             return draft
-        self._wait[request.id] = 0 if model_free else PATIENCE
-        return Draft() if model_free else None
+        self._wait[request.id] = self._patience[request.id]
+        self._patience[request.id] = min(2 * self._patience[request.id], MOST_PATIENT)
+        return None
+
+    def _may_look(self, request: int) -> bool:
+        if self._wait[request] > 0:
+            self._wait[request] -= 1
+            return False
+        self._looks -= 1
+        return self._looks >= 0
+
+    def _narrowed(self, drafts: Sequence[Draft], batch: Sequence[Running], context: Context) -> list[Draft]:
+        """Drafts no longer than pays in this step. Attention reaches over the longest request for all of them."""
+        reach = max(request.length for request in batch)
+        width = self._widths.best([draft.chances for draft in drafts], replace(context, length=reach))
+        return [self._gate.narrow(draft, width) for draft in drafts]
 
     def _observe(self, shape: Strategy, accepted: Sequence[int]) -> None:
         """``accepted``: of whole drafts."""
@@ -191,6 +232,6 @@ class Speculator:
             self._learned[str(shape)] = (1 - weight) * before + weight * mean
 
     def _forget(self, request: int) -> None:
-        del self._wait[request]
+        del self._wait[request], self._patience[request]
         if self._store:
             self._store.end(request)

@@ -5,88 +5,118 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from engine.speculation.trie import LONGEST, OFFSET_BITS, OFFSET_MASK, ContextTrie
+from engine.speculation.places import NOWHERE, Joined
 
-SHORTEST = 3  # tokens that must match
-_GROUP_BYTES, _TEXT_BYTES, _TOKEN_BYTES = 2500, 450, 5  # upper estimates
+SHORTEST, LONGEST = 3, 24  # tokens that must match, and at most do
+NEWEST = 32  # places that vote at most
+MOST_TOKENS = 1 << 16  # of a prompt, with its finished texts: a look-up reads them all
+_GROUP_BYTES, _TEXT_BYTES, _TOKEN_BYTES = 1500, 700, 9  # upper estimates
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A chain of drafted ``tokens``, from places where the last ``match`` tokens of the request occurred before.
 
-    ``confidence`` of a token is votes / (voters + 1): its share of the votes, shrunk the more the fewer there are.
+    ``confidence`` of a token is votes / (voters + 1): its share of the votes, shrunk the more the fewer there are. ``chances`` are the
+    gate's: that the token and all before it are accepted.
     """
 
     tokens: tuple[int, ...] = ()
     match: int = 0
     confidence: tuple[float, ...] = ()
+    chances: tuple[float, ...] = ()
 
     def first(self, length: int) -> "Draft":
         """The draft without the tokens after the first ``length``."""
-        return Draft(self.tokens[:length], self.match, self.confidence[:length])
+        return Draft(self.tokens[:length], self.match, self.confidence[:length], self.chances[:length])
+
+
+class _Text:
+    """``order`` tells when a token was written; NOWHERE for the separator in front and for the end of the prompt, which is no place of
+    this text."""
+
+    __slots__ = ("order", "tokens")
+
+    def __init__(self, known: "array[int]") -> None:
+        self.tokens = array("i", (NOWHERE, *known))
+        self.order = array("i", (NOWHERE,)) * len(self.tokens)
+
+    def extend(self, tokens: Sequence[int], written: int) -> None:
+        self.tokens.extend(tokens)
+        self.order.extend(range(written, written + len(tokens)))
+
+    @property
+    def context(self) -> "array[int]":
+        """The last tokens, without the separator."""
+        return self.tokens[max(1, len(self.tokens) - LONGEST) :]
 
 
 class _Group:
-    """The texts of one prompt, by number. A request's text starts with the end of the prompt, which is indexed only once.
-
-    ``begin``, ``extend`` and ``drop_oldest`` return by how much ``bytes`` grew.
-    """
+    """The texts of one prompt, by number, the prompt's own among them. They are joined to one array when somebody looks into them."""
 
     def __init__(self, prompt: "array[int]", number: int) -> None:
         self.key = prompt.tobytes()
-        self.texts = {number: array("i")}
-        self.trie = ContextTrie(self.texts)
-        self.end_of_prompt = prompt[-LONGEST:]
+        self.texts: dict[int, _Text] = {}
         self.running: set[int] = set()
         self.finished: list[int] = []  # in order of their ends
-        self.bytes = _GROUP_BYTES + len(self.key) + _TEXT_BYTES + self.trie.bytes
+        self.length = self._written = 0
+        self.bytes = _GROUP_BYTES + len(self.key)
+        self._end_of_prompt = prompt[-LONGEST:]
+        self._joined: Joined | None = None
+        self._add(number, array("i"))
         self.extend(number, prompt)
 
-    def begin(self, number: int) -> int:
-        self.texts[number] = self.end_of_prompt[:]
+    def begin(self, number: int) -> None:
         self.running.add(number)
-        return self._grow(_TEXT_BYTES)
+        self._add(number, self._end_of_prompt)
 
-    def extend(self, number: int, tokens: Sequence[int]) -> int:
-        text, trie = self.texts[number], self.trie
-        index, place = trie.bytes, number << OFFSET_BITS | len(text)
-        for token in tokens:
-            trie.add(place)
-            text.append(token)
-            place += 1
-        return self._grow(len(tokens) * _TOKEN_BYTES + trie.bytes - index)
+    def extend(self, number: int, tokens: Sequence[int]) -> None:
+        self.texts[number].extend(tokens, self._written)
+        self._written += len(tokens)
+        self._grow(len(tokens))
 
     def end(self, number: int) -> None:
         self.running.remove(number)
         self.finished.append(number)
+        self._grow(0)  # what is joined may not be needed for long
+        while self.length > MOST_TOKENS and len(self.finished) > 1:
+            self.drop_oldest()
 
-    def drop_oldest(self) -> int:
-        number, index = self.finished.pop(0), self.trie.bytes
-        generated = range(len(self.end_of_prompt), len(self.texts[number]))
-        for offset in generated:
-            self.trie.discard(number << OFFSET_BITS | offset)
-        del self.texts[number]
-        return self._grow(self.trie.bytes - index - len(generated) * _TOKEN_BYTES - _TEXT_BYTES)
-
-    def _grow(self, change: int) -> int:
-        self.bytes += change
-        return change
+    def drop_oldest(self) -> None:
+        self._grow(-len(self.texts.pop(self.finished.pop(0)).tokens))
+        self.bytes -= _TEXT_BYTES
 
     def draft(self, number: int, limit: int) -> Draft:
-        match, places = self.trie.longest(self.texts[number][-LONGEST:])
+        if self._joined is None:
+            texts = self.texts.values()
+            self._joined = Joined([text.tokens for text in texts], [text.order for text in texts])
+            self.bytes += self._joined.bytes
+        match, places = self._joined.longest(self.texts[number].context, NEWEST)
         if match < SHORTEST:
             return Draft()
-        starts = [(self.texts[place >> OFFSET_BITS], place & OFFSET_MASK) for place in reversed(places)]
-        tokens, confidence = _vote([text[start : start + limit] for text, start in starts], limit)
+        tokens, confidence = _vote(self._joined.following(places, limit), limit)
         return Draft(tokens, match, confidence) if tokens else Draft()
+
+    def _add(self, number: int, known: "array[int]") -> None:
+        text = self.texts[number] = _Text(known)
+        self.bytes += _TEXT_BYTES
+        self._grow(len(text.tokens))
+
+    def _grow(self, tokens: int) -> None:
+        """By so many; what is joined is out of date."""
+        if self._joined is not None:
+            self.bytes -= self._joined.bytes
+            self._joined = None
+        self.length += tokens
+        self.bytes += tokens * _TOKEN_BYTES
 
 
 class SuffixStore:
     """What was written to each prompt, by running requests and by finished ones, also of earlier steps.
 
     Beyond ``memory_bytes`` prompts without a running request go, least recently used first, then the finished texts of the
-    others, oldest first. Running requests stay, even if they alone exceed it. A token takes about 100 bytes with its index.
+    others, oldest first. Running requests stay, even if they alone exceed it. There is no index: what is written costs next to nothing,
+    and a look-up reads all texts of its prompt, at some gigabytes a second.
     """
 
     def __init__(self, memory_bytes: int) -> None:
@@ -119,21 +149,23 @@ class SuffixStore:
         self._active[key] = group
         number = next(self._numbers)
         self._requests[request] = group, number
-        self._bytes += group.begin(number)
-        self._shrink()
+        before = group.bytes
+        group.begin(number)
+        self._changed(group, before)
 
     def extend(self, request: int, tokens: Sequence[int]) -> None:
         """``tokens`` were generated."""
         group, number = self._requests[request]
-        self._bytes += group.extend(number, tokens)
-        if self._bytes > self._memory:
-            self._shrink()
+        before = group.bytes
+        group.extend(number, tokens)
+        self._changed(group, before)
 
     def end(self, request: int) -> None:
         """Finished; what it wrote stays."""
         group, number = self._requests.pop(request)
+        before = group.bytes
         group.end(number)
-        self._shrink()
+        self._changed(group, before)
         if not group.running:
             self._idle[group.key] = self._active.pop(group.key)
             self._shrink()
@@ -145,7 +177,15 @@ class SuffixStore:
         on a tie the newest decides.
         """
         group, number = self._requests[request]
-        return group.draft(number, limit)
+        before = group.bytes
+        draft = group.draft(number, limit)
+        self._changed(group, before)
+        return draft
+
+    def _changed(self, group: _Group, before: int) -> None:
+        self._bytes += group.bytes - before
+        if self._bytes > self._memory:
+            self._shrink()
 
     def _shrink(self) -> None:
         while self._bytes > self._memory and self._idle:
@@ -154,21 +194,23 @@ class SuffixStore:
             group = min((group for group in self._active.values() if group.finished), key=lambda group: group.finished[0], default=None)
             if group is None:
                 return
-            self._bytes += group.drop_oldest()
+            before = group.bytes
+            group.drop_oldest()
+            self._bytes += group.bytes - before
 
 
-def _vote(voters: "list[array[int]]", limit: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """``voters``: what followed at each place, newest first."""
+def _vote(voters: list[list[int]], limit: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """``voters``: the ``limit`` tokens that followed at each place, newest first; NOWHERE after the end of a text."""
     tokens: list[int] = []
     confidence: list[float] = []
     for position in range(limit):
-        votes = [voter[position] for voter in voters if position < len(voter)]
+        votes = [voter[position] for voter in voters if voter[position] != NOWHERE]
         if not votes:
             break
         chosen = votes[0]
-        if votes.count(chosen) < len(votes):
+        if votes.count(chosen) < len(voters):
             chosen = max(votes, key=votes.count)  # on a tie the first, which is the newest
-            voters = [voter for voter in voters if position < len(voter) and voter[position] == chosen]
+            voters = [voter for voter in voters if voter[position] == chosen]
         tokens.append(chosen)
         confidence.append(votes.count(chosen) / (len(votes) + 1))
     return tuple(tokens), tuple(confidence)

@@ -9,14 +9,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from engine.config import CountdownConfig, RolloutConfig, SpotConfig
 from engine.drafter.buffer import DataBuffer
-from engine.drafter.export import Card, write_drafter_folder
+from engine.drafter.card import Card
+from engine.drafter.export import write_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.offline import Response, train_offline
 from engine.drafter.recipe import RECIPES
 from engine.drafter.trainer import Evaluation, SpotTrainer
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.base import Request, Sampling
-from engine.rollout.native.engine import NativeEngine
+from engine.rollout.native.standalone import standalone
 from engine.tasks.countdown import CountdownTask
 from engine.warmstart.traces import examples
 
@@ -63,14 +64,7 @@ def _traces(tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int)
 
 def _own_responses(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int) -> Iterator[Response]:
     """Endless responses of the target to fresh problems, at temperature 1."""
-    engine = NativeEngine(
-        model.config,
-        {name: weight.detach() for name, weight in model.named_parameters()},
-        rollout=RolloutConfig(max_batch=OWN_AT_ONCE),
-        speculation=None,
-        end_tokens=ends,
-        device=torch.device("cpu"),
-    )
+    engine = standalone(model, ends, None, rollout=RolloutConfig(max_batch=OWN_AT_ONCE))
     task = CountdownTask(CountdownConfig(four_numbers=FOUR_NUMBERS), seed + 10**6, tokenizer)
     step = 0
     while True:

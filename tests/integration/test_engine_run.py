@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.events import AnyEvent, ArtifactSaved, RolloutFinished, Speculation, StepFinished, WorkerSpan, read
+from engine.events import AnyEvent, ArtifactSaved, DrafterTrained, RolloutFinished, Speculation, StepFinished, WorkerSpan, read
 from engine.speculation.cost import CostTable
 
 STRATEGIES = [{"depth": 3, "verify": 3}, {"depth": 3, "top_k": 2, "verify": 6}, {"drafter": "ngram", "depth": 4, "verify": 4}]
@@ -91,6 +91,9 @@ def test_a_run_tells_everything_about_each_step(tlt: Path) -> None:
         assert event.metrics["trained_seconds"] <= event.metrics["idle_seconds"] + 1e-6
         assert event.metrics["logprob_gap"] < 1e-3
     assert all(len(step) == 16 for step in lengths(events))
+    trained = {event.step for event in events if isinstance(event, DrafterTrained)}
+    untrained = {event.step: event.untrained for event in events if isinstance(event, Speculation)}
+    assert {step for step, reason in untrained.items() if reason is None} == trained
 
 
 def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:

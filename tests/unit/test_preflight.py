@@ -45,7 +45,7 @@ def test_faults_that_submit_can_see(random_model: Path, tmp_path: Path) -> None:
         (
             config(random_model, drafter={"path": str(tmp_path)}),
             ModelError,
-            r"drafter\.path: .* is not a drafter folder: no config\.json; use a folder, builtin, or null for random weights",
+            r"drafter\.path: .* is not a drafter folder: no config\.json; use a folder, builtin, or null for none",
         ),
         (
             config(random_model, drafter={"path": str(DRAFTER), "recipe": "eagle3"}),

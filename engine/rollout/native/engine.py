@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig
@@ -226,10 +227,8 @@ class NativeEngine:
             return
         counts.speculative_requests += len(kept)
         counts.speculative_tokens += sum(kept)
-        for new in drawn:
-            for position in range(new.drafted):
-                counts.drafted_by_position[position] += 1
-                counts.accepted_by_position[position] += new.accepted > position
+        _add_reached(counts.drafted_by_position, [new.drafted for new in drawn])
+        _add_reached(counts.accepted_by_position, [new.accepted for new in drawn])
 
     def _no_statistics(self) -> RolloutStatistics:
         return RolloutStatistics(drafted_by_position=[0] * self._deepest, accepted_by_position=[0] * self._deepest)
@@ -258,3 +257,9 @@ class NativeEngine:
             self._target_version,
             self._drafter_version,
         )
+
+
+def _add_reached(by_position: list[int], reached: list[int]) -> None:
+    """Adds to each position how many reached beyond it."""
+    for position, count in enumerate(np.bincount(reached)[:0:-1].cumsum()[::-1].tolist()):
+        by_position[position] += count

@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from engine.config import RolloutConfig, SpeculationConfig
-from engine.drafter.export import BIAS, Card, write_drafter_folder
+from engine.drafter.card import Card
+from engine.drafter.export import BIAS, write_drafter_folder
 from engine.drafter.kind import Kind
 from engine.errors import DataError, ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics

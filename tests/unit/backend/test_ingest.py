@@ -47,7 +47,9 @@ def step(number: int, reward: float = 0.5) -> list[AnyEvent]:
     return [
         events.WorkerSpan(step=number, worker=0, state="BUSY", start=10.0, end=11.0),
         events.RolloutFinished(step=number, lengths=[4, 2, 8, 6], truncated=1),
-        events.Speculation(step=number, arms=[arm], drafted_by_position=[3, 3], accepted_by_position=[2, 1]),
+        events.Speculation(
+            step=number, arms=[arm], drafted_by_position=[3, 3], accepted_by_position=[2, 1], untrained="no worker was idle"
+        ),
         events.Sample(step=number, prompt="1 2 3", response="a\0b", reward=reward),
         events.StepFinished(
             step=number,
@@ -84,7 +86,8 @@ def test_events_become_rows(database: Database, run_id: str, path: Path, ingesto
         assert session.scalars(select(Metric.value).where(Metric.key == "reward_mean").order_by(Metric.step)).all() == [0.5, 0.75]
         rollout = session.get_one(Rollout, (run_id, 1))
         assert (rollout.lengths, rollout.truncated, rollout.p50, rollout.p75, rollout.p90, rollout.max) == ([4, 2, 8, 6], 1, 4, 6, 8, 8)
-        assert session.get_one(Speculation, (run_id, 0)).arms[0]["accepted"] == 9
+        speculation = session.get_one(Speculation, (run_id, 0))
+        assert (speculation.arms[0]["accepted"], speculation.untrained) == (9, "no worker was idle")
         assert session.scalars(select(Sample.response)).all() == ["a␀b", "a␀b"]
 
 

@@ -57,7 +57,7 @@ class Crew:
             worker = self.workers[rank]
             stops = iter([False] * (microsteps - 1))
             assert worker.spot
-            session = worker.spot.train(lambda stops=stops: next(stops, True), Progress(0, 0))  # type: ignore[misc]
+            session = worker.spot.train(lambda stops=stops: next(stops, True), Progress(0))  # type: ignore[misc]
             assert session
             sessions[rank] = session
         return sessions

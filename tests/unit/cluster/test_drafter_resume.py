@@ -1,8 +1,10 @@
 """A worker killed while it trains its drafter: what a new one goes on with."""
 
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
-from engine.drafter.checkpoint import newest
+from engine.drafter.checkpoint import DrafterCheckpoints, newest
 from engine.rollout.base import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3 + index // 2, 13))) for index in range(20)]
@@ -19,6 +21,7 @@ EVERY = 16
 ROOT = Path(__file__).parents[3]
 TRAINS_UNTIL_KILLED = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 sys.path[:0] = ["tests/unit/cluster"]
 from test_drafter_resume import begin
@@ -107,7 +110,24 @@ def test_a_new_worker_goes_on_with_the_session(killed: tuple[Path, int], random_
     assert steps_of(worker) == found.progress.microsteps + 2, "it is resumed once only"
 
 
-def test_a_snapshot_of_another_target_is_left_alone(killed: tuple[Path, int], random_model: Path) -> None:
+def test_a_snapshot_of_a_later_step_than_the_checkpoints_is_gone_on_with(
+    killed: tuple[Path, int], random_model: Path, tmp_path: Path
+) -> None:
+    """The run was killed some steps after its newest checkpoint."""
+    out, _ = killed
+    found = newest(out / "drafter_0")
+    assert found
+    writer = DrafterCheckpoints(tmp_path / "drafter_0")
+    writer.put(replace(found, progress=replace(found.progress, target=7)))
+    writer.close()
+    shutil.copytree(out / "buffer_0", tmp_path / "buffer_0")
+    worker = Worker(0, config(random_model), "", tmp_path)
+    worker.load(out / "whole")
+    train_one_step(worker)
+    assert steps_of(worker) == found.progress.microsteps + 1
+
+
+def test_a_snapshot_from_before_the_checkpoint_is_left_alone(killed: tuple[Path, int], random_model: Path) -> None:
     out, _ = killed
     worker = Worker(0, config(random_model), "", out)
     worker.load(out / "whole")

@@ -47,7 +47,7 @@ def test_a_better_drafter_is_published_to_all(crew: Crew) -> None:
     before = weights(crew)
     published = versions.publish({0: claimed(crew.train([0])[0], 0.5, 0.6)}, statistics)
     assert published
-    assert (published.version, published.accepted, published.reason) == (1, True, "held-out agreement 0.500 -> 0.600")
+    assert (published.version, published.accepted, published.reason) == (1, True, "held-out acceptance 0.500 -> 0.600")
     assert equal(weights(crew, 0), weights(crew, 1))
     assert not equal(weights(crew), before)
     assert len(set(holdings(crew))) == 1

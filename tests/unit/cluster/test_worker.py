@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -10,7 +10,8 @@ from transformers import AutoConfig
 
 from engine.cluster.worker import Worker
 from engine.config import DrafterConfig, RunConfig, parse
-from engine.drafter.export import Card, load_drafter_folder
+from engine.drafter.card import Card
+from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.rollout.base import Request, Sampling
 
@@ -93,3 +94,15 @@ def test_a_plain_worker_measures_and_saves_nothing_of_speculation(random_model: 
 def test_other_tuners_measure_nothing(random_model: Path, home: Path) -> None:
     Worker(0, config(random_model, tuner={"name": "beg"}), "")
     assert not home.exists()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_checksum_is_of_every_bit_of_the_policy(random_model: Path, dtype: Literal["float32", "bfloat16"]) -> None:
+    """Also where the engine rounds the difference away."""
+    asked = config(random_model, tuner={"name": "fixed"})
+    worker = Worker(0, asked.model_copy(update={"model": asked.model.model_copy(update={"dtype": dtype})}), "")
+    before = worker.learn([], 0)
+    worker.learner.weights()["model.norm.weight"].view(torch.int32)[0] ^= 1
+    after = worker.learn([], 1)
+    assert after.checksum != before.checksum
+    assert (after.holding.target != before.holding.target) == (dtype == "float32")

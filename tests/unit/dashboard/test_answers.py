@@ -2,8 +2,8 @@ import pytest
 import telemetry
 from test_pairs import run
 
-from backend.schemas import ComparedRun, DrafterSession, Lengths, Series
-from dashboard.answers import faster, training, why
+from backend.schemas import ComparedRun, DrafterSession, Lengths, Series, SpeculationStep
+from dashboard.answers import faster, training, untrained, why
 
 NONE = Series()
 
@@ -74,3 +74,16 @@ def test_why_names_accept_length_tail_and_harvest() -> None:
 def test_why_of_a_plain_run_is_the_waiting() -> None:
     answer = why(run("x", telemetry.config(False)), series([1.0]), series([4.0]), NONE, [], [])
     assert answer.headline == "4.00 s idle"
+
+
+def test_why_nobody_trained_has_a_line_for_each_reason():
+    reasons = [None, "no worker was idle", "acceptance is flat", None, "no worker was idle"]
+    steps = [
+        SpeculationStep(step=step, arms=[], drafted_by_position=[], accepted_by_position=[], untrained=reason)
+        for step, reason in enumerate(reasons, 3)
+    ]
+    assert untrained(steps) == [
+        "Drafter not trained in steps 4, 7: no worker was idle",
+        "Drafter not trained in step 5: acceptance is flat",
+    ]
+    assert untrained(steps[:1]) == []

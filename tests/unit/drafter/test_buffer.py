@@ -124,30 +124,3 @@ def test_a_later_change_of_the_features_does_not_reach_the_buffer():
     buffer.add(0, [1, 2, 3, 4, 5], 2, features)
     features.zero_()
     assert buffer.held_out(10)[0].features.all()
-
-
-def test_save_and_restore(tmp_path):
-    buffer = DataBuffer(2**20)
-    add(buffer, 3, 10, 20, 30)
-    add(buffer, 4, 7, 9)
-    buffer.save(tmp_path / "buffer.safetensors")
-    assert [file.name for file in tmp_path.iterdir()] == ["buffer.safetensors"]
-    restored = DataBuffer(2**20)
-    add(restored, 0, 11)
-    restored.restore(tmp_path / "buffer.safetensors")
-    assert (len(restored), restored.bytes) == (len(buffer), buffer.bytes)
-    for ours, theirs in zip(buffer.mix() + buffer.held_out(99), restored.mix() + restored.held_out(99), strict=True):
-        assert (ours.id, ours.step, ours.prompt) == (theirs.id, theirs.step, theirs.prompt)
-        assert torch.equal(ours.tokens, theirs.tokens)
-        assert torch.equal(ours.features, theirs.features)
-    add(buffer, 5, 6)
-    add(restored, 5, 6)
-    assert {entry.id for entry in restored.mix()} == {entry.id for entry in buffer.mix()}
-
-
-def test_an_empty_buffer_survives_a_round_trip(tmp_path):
-    DataBuffer(2**20).save(tmp_path / "buffer.safetensors")
-    restored = DataBuffer(2**20)
-    restored.restore(tmp_path / "buffer.safetensors")
-    assert len(restored) == 0
-    assert restored.mix() == []

@@ -13,7 +13,7 @@ from engine.drafter.checkpoint import KEPT, DrafterCheckpoints, Progress, Snapsh
 from engine.drafter.model import Drafter
 from engine.drafter.trainer import SpotTrainer
 
-PROGRESS = Progress(target=4, drafter=2)
+PROGRESS = Progress(target=4)
 
 
 def snapshot(microsteps: int) -> Snapshot:
@@ -46,7 +46,7 @@ def test_what_was_put_last_is_there_after_the_close(tmp_path):
         writer.put(snapshot(microsteps))
     writer.close()
     found = newest(tmp_path)
-    assert found.progress == Progress(4, 2, 5)
+    assert found.progress == Progress(4, 5)
     assert found.state["weight"].tolist() == [5.0] * 3
     assert len(list(tmp_path.iterdir())) <= KEPT
 

@@ -9,19 +9,26 @@ import torch
 from transformers import AutoConfig
 
 from engine.drafter.__main__ import main
-from engine.drafter.export import Card, write_drafter_folder
+from engine.drafter.card import MEASURED, Card
+from engine.drafter.eagle3 import make_drafter
+from engine.drafter.export import write_drafter_folder
+from engine.drafter.kind import Kind
 from engine.drafter.model import Drafter
 
 QUICK = ["--prompts", "6", "--max-new-tokens", "24"]
 
 
+def make_folder(path: Path, model: Path, kind: Kind) -> Path:
+    torch.manual_seed(0)
+    config = AutoConfig.from_pretrained(model)
+    write_drafter_folder(path, make_drafter(kind, config).state_dict(), config, Card(str(model), "countdown", 0))
+    return path
+
+
 @pytest.fixture
 def folder(random_model: Path, tmp_path: Path) -> Path:
     """A random drafter of the random model, whose card names it."""
-    torch.manual_seed(0)
-    config = AutoConfig.from_pretrained(random_model)
-    write_drafter_folder(tmp_path / "drafter", Drafter(config).state_dict(), config, Card(str(random_model), "countdown", 0))
-    return tmp_path / "drafter"
+    return make_folder(tmp_path / "drafter", random_model, "eagle")
 
 
 def measured(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
@@ -41,6 +48,43 @@ def test_figures_of_the_folder_alone(folder, random_model, capsys):
         assert all(0 <= rate <= 1 for rate in one["acceptance"])
         assert one["target_passes"] > 0
     assert measured(capsys, str(folder)) == result, "the same prompts and the same sampling"
+
+
+def test_a_drafter_of_the_recipe_eagle3(random_model, tmp_path, capsys):
+    result = measured(capsys, str(make_folder(tmp_path / "drafter", random_model, "eagle3")))
+    assert 0 <= result["top1_agreement"] <= 1
+    assert result["chain"]["target_passes"] > 0
+    assert len(result["tree"]["acceptance"]) > 0
+
+
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_the_card_gets_the_figures(random_model, tmp_path, capsys, kind):
+    """In place of none, and of earlier ones; the rest of the card stays."""
+    folder = make_folder(tmp_path / "drafter", random_model, kind)
+    card = folder / "README.md"
+    before = card.read_text()
+    assert "own token) | not measured |" in before
+    result = measured(capsys, str(folder), "--write-card")
+    written = card.read_text()
+    for row in (
+        f"own token) | {result['chain']['accept_length']:.2f} tokens |",
+        "| measured in | chains of 6, 6 prompts of countdown, temp",
+    ):
+        assert row in written
+    assert f"| accepted at depth 1 | {result['chain']['acceptance'][0]:.1%} |" in written
+    assert [line for line in before.splitlines() if "not measured" not in line] == [
+        line for line in written.splitlines() if not line.startswith(MEASURED)
+    ]
+    measured(capsys, str(folder), "--write-card")
+    assert card.read_text() == written
+    assert measured(capsys, str(folder)) == result
+
+
+def test_a_card_of_others_is_left_alone(folder, random_model, capsys):
+    (folder / "README.md").write_text("# Mine\n")
+    assert main(["eval", str(folder), "--model", str(random_model), *QUICK, "--write-card"]) == 2
+    assert "row for the accept length" in capsys.readouterr().err
+    assert (folder / "README.md").read_text() == "# Mine\n"
 
 
 def test_a_good_drafter_is_told_from_a_random_one(folder, capsys):

@@ -35,7 +35,7 @@ def test_loss_is_its_formula(tensors):
 def test_recipes_are_those_of_the_configuration():
     recipes = {name: configured_recipe(DrafterConfig(recipe=name)) for name in ("eagle", "hass", "eagle3")}
     assert {name: (recipe.kind, recipe.unroll) for name, recipe in recipes.items()} == {
-        "eagle": ("eagle", 1),
+        "eagle": ("eagle", 2),
         "hass": ("eagle", 3),
         "eagle3": ("eagle3", 7),
     }

@@ -11,8 +11,8 @@ from engine.drafter.eagle3 import first_drafter
 from engine.drafter.model import Drafter
 from engine.drafter.offline import hidden_states
 from engine.drafter.packing import Segment, pack
-from engine.drafter.recipe import RECIPES, Recipe
-from engine.drafter.trainer import SpotTrainer, merge
+from engine.drafter.recipe import RECIPES, Recipe, acceptance
+from engine.drafter.trainer import LOOK_AHEAD, Evaluation, SpotTrainer, merge
 
 
 def after(microsteps: int):
@@ -58,7 +58,7 @@ def test_training_raises_held_out_agreement(trainer):
     report = trainer.train(after(60))
     assert report.microsteps == 60
     assert report.held_out_after > report.held_out_before + 0.15
-    assert report.held_out_after == trainer.evaluate().agreement
+    assert report.held_out_after == trainer.evaluate().accepted
     assert report.mix_distance == trainer.buffer.mix_distance() < 0.1
 
 
@@ -103,20 +103,65 @@ def test_nothing_to_train_on(target):
     assert trainer.evaluate().positions == 0
 
 
-def test_a_response_is_used_a_few_times_only(trainer):
+@pytest.mark.parametrize("gains", [0, 2])
+def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(trainer, monkeypatch, gains):
+    """Two passes, then two more for each time that held-out responses gained."""
     trainer.config = trainer.config.model_copy(update={"passes": 2})
+    seen = iter([0.1, *(0.2 + 0.1 * gain for gain in range(gains)), 0.1, 0.1])
+    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _: Evaluation(0.0, 0.0, 0.0, next(seen), 1))
     tokens = sum(entry.positions for entry in trainer.buffer.mix())
     assert trainer.has_data
     report = trainer.train(lambda: False)
-    assert tokens < report.tokens <= 2 * tokens
+    rounds = 1 + gains
+    assert (2 * rounds - 1) * tokens < report.tokens <= 2 * rounds * tokens
     assert not trainer.has_data
 
 
 def test_evaluation_of_a_perfect_drafter(trainer, monkeypatch):
-    monkeypatch.setattr(SpotTrainer, "_predict", lambda _, batch, unroll: iter([(batch.targets[batch.trained].float(),) * 2] * unroll))
+    def perfect(_, batch, unroll):
+        for step in range(unroll):
+            reached = batch.trained & (batch.offset >= step)
+            yield batch.targets[reached].float(), batch.targets[reached].float(), reached
+
+    monkeypatch.setattr(SpotTrainer, "_predict", perfect)
     evaluation = trainer.evaluate()
     assert evaluation.agreement == 1.0
     assert evaluation.acceptance == pytest.approx(1.0, abs=1e-5)
+    assert evaluation.accepted == pytest.approx(1.0, abs=1e-5)
+
+
+@torch.no_grad()
+def test_a_drafter_is_judged_by_the_chains_that_it_would_serve(trainer, target):
+    """Each draft fed back by hand: a chain's k-th draft counts with the product of the first k acceptances."""
+    entry = next(entry for entry in trainer.buffer.held_out(10**6) if entry.response >= 6)
+    head, embedding = target.lm_head.weight, target.model.embed_tokens.weight
+    features = entry.features.float()
+    accepted, drafts = 0.0, 0
+    for first in range(entry.prompt - 1, entry.positions):
+        chain, kept = features[: first + 1], 1.0
+        for position in range(first, min(first + LOOK_AHEAD, entry.positions)):
+            tokens, places = entry.tokens[1 : position + 2], torch.arange(position + 1)
+            predicted = trainer.drafter(embedding[tokens][None], chain[None], places[None])[0]
+            kept *= acceptance(predicted[-1:], features[position + 1 : position + 2], head).item()
+            accepted, drafts = accepted + kept, drafts + 1
+            chain = torch.cat([chain, predicted[-1:]])
+    assert trainer.evaluate([entry]).accepted == pytest.approx(accepted / drafts, rel=1e-3)
+
+
+def test_without_a_drafter_training_starts_from_the_targets_last_layer(target):
+    drafter, last = first_drafter("eagle", target), target.model.layers[-1]
+    assert torch.equal(drafter.layers[0].mlp.up_proj.weight, last.mlp.up_proj.weight)
+    drafter.layers[0].mlp.up_proj.weight.data.zero_()
+    assert last.mlp.up_proj.weight.any(), "it is a copy"
+
+
+def test_sessions_that_do_not_help_slow_training_down_to_its_usual_pace(trainer):
+    usual = trainer.config.learning_rate
+    trainer.learning_rate = 1.5 * usual
+    trainer.slow_down()
+    assert trainer.learning_rate == pytest.approx(1.05 * usual)
+    trainer.slow_down()
+    assert trainer.learning_rate == usual
 
 
 def test_follows_a_new_target(trainer, target):

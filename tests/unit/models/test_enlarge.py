@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
-from engine.drafter.export import Card, load_drafter_folder, write_drafter_folder
+from engine.drafter.card import Card
+from engine.drafter.export import load_drafter_folder, write_drafter_folder
 from engine.drafter.model import Drafter
 from engine.models.enlarge import enlarge, enlarge_drafter
 from engine.models.folder import TINY, describe, read_config, weight_files

@@ -10,7 +10,8 @@ from models_for_tests import Family, make_random_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from engine.drafter.export import Card, write_drafter_folder
+from engine.drafter.card import Card
+from engine.drafter.export import write_drafter_folder
 from engine.drafter.model import Drafter
 from engine.errors import ModelError
 from engine.models import folder as folders

@@ -180,6 +180,37 @@ def test_a_drafter_that_could_not_win_even_with_full_acceptance_is_never_asked()
     assert {machine.step(tuner, Context(1, target_version=step // 100)) for step in range(500)} == {OFF}
 
 
+@pytest.mark.parametrize(("times", "tried"), [(2.0, True), (5.0, False)])
+def test_a_trial_that_would_cost_more_than_it_may_is_not_begun(times: float, tried: bool) -> None:
+    """Six tokens with full acceptance, two by the first guess: of three steps that take ``times`` as long, all could win. By the guess
+    they cost nothing or nine tokens."""
+    table = CostTable(Grid((1,), (1, 6), (0,), [[[0.01], [0.01 * times]]]), Grid((1,), (1,), (0,), [[[0.0]]]))
+    tuner, machine = make(costs=table, arms=[K5]), Machine(0, accepted=(0.0,) * 5)
+    machine.costs = table.seconds
+    assert (K5 in {machine.step(tuner, Context(1)) for _ in range(200)}) is tried
+
+
+def test_ngram_drafts_are_tried_whatever_they_seem_to_cost() -> None:
+    """They end themselves where they do not pay."""
+    suffix = Strategy("ngram", 5, 1, 5)
+    table = CostTable(Grid((1,), (1, 6), (0,), [[[0.01], [0.05]]]), Grid((1,), (1,), (0,), [[[0.0]]]))
+    tuner, machine = make(costs=table, arms=[suffix]), Machine(0, accepted=(0.0,) * 5)
+    machine.costs = table.seconds
+    assert suffix in {machine.step(tuner, Context(1)) for _ in range(200)}
+
+
+def test_a_drafter_that_has_nothing_to_offer_is_not_asked_at_every_decision() -> None:
+    """A step that was to draft and did not is recorded as a plain one, and taught nothing of the drafts."""
+    suffix = Strategy("ngram", 5, 1, 5)
+    tuner, asked = make(arms=[suffix]), []
+    for step in range(200):
+        if tuner.select(Context(64)) == suffix:
+            asked.append(step)
+        tuner.record(OFF, Context(64), [0] * 64, TABLE.seconds(OFF, Context(64)))
+    assert 0 < len(asked) < 60
+    assert tuner.expected(suffix) == make(arms=[suffix]).expected(suffix)
+
+
 def test_a_rollout_with_a_good_drafter_is_nearly_as_fast_as_in_hindsight() -> None:
     for costs in (TABLE, None):
         tuner, machine = make(4, costs), Machine(4)

@@ -1,0 +1,126 @@
+"""``bench e2e``: whole RL runs, plain and three ways faster, in turns (TLT section 6).
+
+In float32 all arms of a seed generate the same responses and learn the same, so their times compare step by step; in bfloat16 near ties
+part them, and only sums over many steps compare.
+"""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from engine.bench.bed import Bed
+from engine.bench.runs import harvest, metric, run_engine, sessions, steps
+from engine.events import AnyEvent
+
+Config = dict[str, Any]
+Events = Mapping[str, list[AnyEvent]]
+"""Those of one seed's runs, by arm."""
+
+UNTRAINED: Config = {"drafter": {"spot": {"enabled": False}}}
+NGRAMS = [{"drafter": "ngram", "depth": depth, "verify": depth} for depth in (8, 3)]
+ARMS: dict[str, Config] = {
+    "plain": {"speculation": {"enabled": False}},
+    "ngram": {"speculation": {"strategies": NGRAMS}, "drafter": {"path": None, "spot": {"enabled": False}}},
+    "static": UNTRAINED,
+    "tlt": {},
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What all arms share. ``algorithm`` and ``rollout`` are sections of a run's configuration."""
+
+    model: str
+    dtype: str
+    algorithm: Config
+    rollout: Config = field(default_factory=lambda: {"max_prompt_tokens": 64, "max_new_tokens": 1024})
+    arms: tuple[str, ...] = tuple(ARMS)
+
+
+def scales(quick: bool) -> dict[str, Scale]:
+    """``demo`` and ``small``: long-tailed responses; ``uniform``: short ones of one length, at which speculation can win little."""
+    count, few = (2, 2) if quick else (10, 5)
+    long = {"prompts_per_step": 8, "group_size": 4}
+    wide = {"prompts_per_step": 16, "group_size": 8}
+    return {
+        "demo": Scale("tiny", "float32", long | {"steps": count}),
+        "small": Scale("small", "float32", long | {"steps": few}),
+        "uniform": Scale("tiny", "float32", wide | {"steps": count}, {"max_prompt_tokens": 64, "max_new_tokens": 16}, ("plain", "tlt")),
+    }
+
+
+def run(quick: bool, model: str) -> dict[str, Any]:
+    """Each scale (of ``model``, if one is named) with each seed: all arms in turn, every time with another one first."""
+    seeds = (1,) if quick else (1, 2, 3)
+    chosen = {name: scale for name, scale in scales(quick).items() if model in ("all", scale.model)}
+    with TemporaryDirectory(prefix="longtail-bench-") as folder:
+        return {"facts": Bed("tiny").facts() | {"workers": 2, "seeds": len(seeds)}} | {
+            name: _scale(Path(folder) / name, scale, seeds) for name, scale in chosen.items()
+        }
+
+
+def _scale(folder: Path, scale: Scale, seeds: tuple[int, ...]) -> dict[str, Any]:
+    runs: list[Events] = []
+    for turn, seed in enumerate(seeds):
+        first = turn % len(scale.arms)
+        order = scale.arms[first:] + scale.arms[:first]
+        runs.append({arm: run_engine(folder / f"{folder.name}-{arm}-{seed}", configuration(scale, arm, seed)) for arm in order})
+    result = {
+        "steps": scale.algorithm["steps"],
+        "rollout_share": spread([_rollout(events["plain"]) / _seconds(events["plain"]) for events in runs]),
+        "arms": {arm: _compared(runs, arm) for arm in scale.arms if arm != "plain"},
+    }
+    print(f"{folder.name}: {result}", flush=True)
+    return result
+
+
+def configuration(scale: Scale, arm: str, seed: int) -> Config:
+    """That of one run."""
+    shared: Config = {
+        "seed": seed,
+        "model": {"path": scale.model, "dtype": scale.dtype},
+        "task": {"name": "countdown", "four_numbers": 0.25},
+        "algorithm": scale.algorithm | {"kl_coefficient": 0.0},
+        "rollout": scale.rollout,
+        "drafter": {"spot": {"tokens_per_microbatch": 512}},
+        "cluster": {"workers": 2},
+    }
+    return _merged(shared, ARMS[arm])
+
+
+def _merged(first: Config, second: Mapping[str, Any]) -> Config:
+    merged = deepcopy(first)
+    for name, value in second.items():
+        merged[name] = _merged(merged[name], value) if isinstance(value, dict) and name in merged else value
+    return merged
+
+
+def _compared(runs: list[Events], arm: str) -> dict[str, Any]:
+    """``arm`` against plain, over all seeds. Its time has the drafter's in it: training, publishing and loading."""
+    rewards = [[metric(events[name], "reward_mean") for name in ("plain", arm)] for events in runs]
+    return {
+        "e2e_speedup": spread([_seconds(events["plain"]) / _seconds(events[arm]) for events in runs]),
+        "rollout_speedup": spread([_rollout(events["plain"]) / _rollout(events[arm]) for events in runs]),
+        "accept_length": [metric(events[arm], "accept_length") for events in runs],
+        "harvest": [harvest(steps(events[arm])) for events in runs],
+        "versions": [sum(session.published for session in sessions(events[arm])) for events in runs],
+        "rewards": [fast for _, fast in rewards],
+        "same_rewards": all(plain == fast for plain, fast in rewards),
+    }
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Of one value a seed."""
+    return {"median": round(median(values), 3), "least": round(min(values), 3), "most": round(max(values), 3)}
+
+
+def _seconds(events: list[AnyEvent]) -> float:
+    return sum(step.seconds for step in steps(events))
+
+
+def _rollout(events: list[AnyEvent]) -> float:
+    return sum(step.phases["rollout"] for step in steps(events))
