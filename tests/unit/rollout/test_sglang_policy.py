@@ -33,8 +33,12 @@ def step(policy: DraftPolicy, clock: Clock, accepted: Sequence[int], seconds: fl
 
 
 def test_trees_become_chains_of_their_depth() -> None:
-    config = chain_speculation(SpeculationConfig())
-    assert chain_steps(config) == [0, 2, 3, 4, 6, 8]
+    """No longer than what is verified, and equal ones are one."""
+    shapes = [(8, 4, 24), (6, 3, 4), (4, 1, 4), (2, 1, 2)]
+    ngram = {"drafter": "ngram", "depth": 7, "verify": 7}
+    strategies = [{"depth": depth, "top_k": top_k, "verify": verify} for depth, top_k, verify in shapes]
+    config = chain_speculation(SpeculationConfig.model_validate({"strategies": [*strategies, ngram]}))
+    assert chain_steps(config) == [0, 2, 4, 8]
     assert all((one.drafter, one.top_k, one.depth) == ("eagle", 1, one.verify) for one in config.strategies)
     assert (config.suffix.enabled, config.tail_requests) == (False, 0)
 
