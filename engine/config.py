@@ -79,8 +79,21 @@ class AlgorithmConfig(Section):
         return self.kl_coefficient > 0 or self.updates_per_step > 1
 
 
+class SGLangConfig(Section):
+    """Of rollout.engine=sglang alone."""
+
+    tensor_parallel: int = Field(1, ge=1, le=64, description="GPUs of one machine that each worker's engine is spread over")
+    mem_fraction: float = Field(
+        0.5, gt=0, lt=1, description="Share of a GPU's memory for SGLang's weights and cache; training has the rest"
+    )
+    release_memory: bool = Field(False, description="Let the engine give its cache's memory back when asked (its memory saver)")
+
+
 class RolloutConfig(Section):
-    engine: Literal["native"] = Field("native", description="Rollout engine")
+    engine: Literal["native", "sglang"] = Field(
+        "native", description="Rollout engine: native (ours, any machine) or sglang (the extra sglang, on CUDA)"
+    )
+    sglang: SGLangConfig = Field(default_factory=SGLangConfig)
     temperature: float = Field(1.0, ge=0, le=10, description="0 is greedy")
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0, description="0 is off")
@@ -89,6 +102,11 @@ class RolloutConfig(Section):
     max_prompt_tokens: int = Field(256, ge=1, description="A longer prompt is an error, never cut")
     max_new_tokens: int = Field(1024, ge=1, description="Length limit of a response")
     max_batch: int = Field(64, ge=1, le=4096, description="Requests that one worker decodes at once")
+
+    @property
+    def gpus(self) -> int:
+        """What a worker needs, where there are any."""
+        return self.sglang.tensor_parallel if self.engine == "sglang" else 1
 
 
 DrafterName = Literal["none", "eagle", "ngram"]

@@ -1,16 +1,18 @@
 """What can be known before a run starts. ``check_light`` needs neither torch nor transformers, so the API calls it at submit time."""
 
+import os
 from pathlib import Path
 
 from engine.config import MathConfig, RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import BUILT_IN, TINY, describe
+from engine.rollout.sglang import causes, drafts
 from engine.tasks import dataset
 
 
 def check_light(config: RunConfig) -> None:
-    """Model folder, context length, drafter folder and dataset. Raises ModelError, ConfigError or DataError."""
+    """Model folder, context length, engine, drafter folder and dataset. Raises ModelError, ConfigError or DataError."""
     _check_model(config)
     _check_drafter(config)
     if isinstance(config.task, MathConfig):
@@ -26,6 +28,8 @@ def check(config: RunConfig) -> None:
 
     _check_model(config)
     _check_drafter(config)
+    if config.rollout.engine == "sglang":
+        _check_sglang(config, torch.cuda.device_count())
     if config.cluster.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("cluster.device: cuda was asked for, but this machine has no usable CUDA device; use auto or cpu")
     task = build_task(config.task, config.seed, load_tokenizer(resolve(config.model.path)))
@@ -39,6 +43,22 @@ def _check_model(config: RunConfig) -> None:
         raise ConfigError(
             f"rollout.max_new_tokens: max_prompt_tokens={prompt} and max_new_tokens={response} together exceed the {facts.context} tokens "
             f"that model {config.model.path} can hold; lower one of them"
+        )
+    if config.rollout.engine == "sglang":
+        drafts.check(config, facts.family)
+
+
+def _check_sglang(config: RunConfig, gpus: int) -> None:
+    if (lacking := causes.missing()) is not None:
+        raise lacking
+    if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":  # SGLang's own word for a build with kernels for the CPU
+        return
+    if config.cluster.device == "cpu" or (config.cluster.ray_address is None and not gpus):
+        raise ConfigError("rollout.engine: sglang needs a CUDA device, and this run has none; set rollout.engine to native")
+    if config.cluster.ray_address is None and gpus < (needed := config.cluster.workers * config.rollout.sglang.tensor_parallel):
+        raise ConfigError(
+            f"rollout.sglang.tensor_parallel: {config.cluster.workers} workers need {needed} GPUs together, and this machine has {gpus}; "
+            "lower it or cluster.workers, or give cluster.ray_address"
         )
 
 

@@ -147,6 +147,15 @@ def offers_cpu_build() -> bool:
     return "+cpu" in subprocess.run(command, capture_output=True, text=True, env=environment(), check=False).stdout
 
 
+def install_sglang() -> None:
+    """SGLang without its CUDA packages: the tests bring a stand-in for its kernels. Where there is none to install they are skipped."""
+    requirement = re.findall(r'"(sglang==[^"]*)"', PYPROJECT.read_text(encoding="utf-8"))[0]
+    try:
+        pip("--no-deps", requirement)
+    except SetupError:
+        say(f"{requirement} cannot be installed here, so its tests will be skipped")
+
+
 def setup(*extras: str) -> None:
     """Makes .venv hold this project with ``extras``; does nothing if it already does."""
     check_python(sys.version_info[:2])
@@ -161,6 +170,8 @@ def setup(*extras: str) -> None:
         install_torch()
         say("installing (about 2 minutes the first time)")
         pip("--editable", f".[{','.join(extras)}]" if extras else ".")
+        if "test" in extras:
+            install_sglang()
         record.write_text(json.dumps(wanted), encoding="utf-8")
 
 

@@ -41,6 +41,7 @@ COLUMNS: Sequence[Mapping[str, Entries]] = (
             ("speculation.tail_requests", "Last requests (tail mode)"),
         ),
         "Rollout": (
+            ("rollout.engine", "Engine"),
             ("rollout.max_new_tokens", "Longest response (tokens)"),
             ("rollout.temperature", "Temperature"),
             ("rollout.min_p", "Min-p"),

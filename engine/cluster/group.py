@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cluster.coordinator import State
+from engine.cluster.placement import places
 from engine.cluster.ray_session import lost, ray_session
 from engine.cluster.tail import Rollout, Tail
 from engine.cluster.trigger import Decision, History, decide, moved, rolled_out, trained
@@ -53,9 +54,8 @@ class WorkerGroup:
         self._ray = ray
         self._spot = config.drafter.spot
         actor = ray.remote(concurrency_groups={"control": 1})(Worker)
-        gpus = 1 if config.cluster.device != "cpu" and ray.cluster_resources().get("GPU") else 0
-        options = actor.options(num_cpus=config.cluster.threads_per_worker, num_gpus=gpus)
-        self._actors = [options.remote(rank, config, rendezvous, checkpoints) for rank in range(config.cluster.workers)]
+        options = places(config, ray)
+        self._actors = [actor.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
         self._versions = DrafterVersions(self._all)
         self._history = History()
         self._set_up = 0.0

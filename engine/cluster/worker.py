@@ -18,13 +18,11 @@ from engine.config import RunConfig
 from engine.drafter.card import Card
 from engine.drafter.checkpoint import Progress
 from engine.drafter.export import write_drafter_folder
-from engine.drafter.kind import RECIPE_KINDS
-from engine.models.folder import home
-from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
+from engine.models.load import load_model, load_tokenizer, resolve
 from engine.policy.batch import Row
 from engine.policy.learner import Learner
 from engine.rollout.base import Completion, Holding, Request, RolloutStatistics, Sampling
-from engine.rollout.native.engine import NativeEngine
+from engine.rollout.build import build_engine
 
 
 @dataclass(frozen=True)
@@ -75,22 +73,10 @@ class Worker:
             dist.group.WORLD if workers > 1 else None,
         )
         self.spot = Spot(config, model, rank, checkpoints) if config.speculation.enabled else None
-        self.engine = NativeEngine(
-            model.config,
-            self.learner.weights(),
-            rollout=config.rollout,
-            speculation=config.speculation if config.speculation.enabled else None,
-            drafter_weights=self.spot.published if self.spot else None,
-            end_tokens=end_tokens(model, self._tokenizer),
-            device=self.device,
-            dtype=getattr(torch, config.model.dtype),
-            seed=config.seed + rank,
-            keep_features=config.speculation.enabled and config.drafter.spot.enabled,
-            costs=home() / "costs",
-            decode=lambda tokens: str(self._tokenizer.decode(tokens)),
-            drafter_kind=RECIPE_KINDS[config.drafter.recipe],
-        )
-        self._copies_exactly = config.model.dtype == "float32"  # then the engine's checksum of the target is the policy's
+        published = self.spot.published if self.spot else None
+        self.engine = build_engine(config, rank, folder, model, self._tokenizer, self.device, self.learner.weights(), published)
+        # Then the engine's checksum of the target is the policy's.
+        self._copies_exactly = config.rollout.engine == "native" and config.model.dtype == "float32"
         self._target_version = self._drafter_version = 0
         self._max_batch = config.rollout.max_batch
         self._step = -1

@@ -88,6 +88,8 @@ def _config(kind: Kind, target: PretrainedConfig) -> str:
     config.architectures = [EAGLE3 if kind == "eagle3" else ARCHITECTURES[target.model_type]]
     config.dtype = torch.float32
     config.name_or_path = ""
+    config.target_ties_embeddings = target.tie_word_embeddings  # what ``enlarge_drafter`` needs to know
+    config.tie_word_embeddings = False  # SGLang cannot put the target's embedding and head in the place of tied ones
     return config.to_json_string() if kind == "eagle" else _eagle3_config(config, target.num_hidden_layers)
 
 

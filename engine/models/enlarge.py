@@ -54,7 +54,7 @@ def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0) -> No
     residual stream, which it reads without a norm in attention only.
     """
     config, generator = read_config(source), Generator().manual_seed(seed)
-    scale = 1 / width if config.get("tie_word_embeddings") else 1.0
+    scale = 1 / width if config.get("target_ties_embeddings", config.get("tie_word_embeddings")) else 1.0
     wider = {}
     for name, tensor in _weights(source).items():
         if name == "fc.weight":

@@ -80,6 +80,17 @@ def test_cuda_that_is_not_there(random_model: Path) -> None:
         check(config(random_model, cluster={"device": "cuda"}))
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_sglang_that_cannot_run_here(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SGLANG_USE_CPU_ENGINE", raising=False)
+    wanted = config(random_model, rollout={"engine": "sglang"})
+    check_light(wanted)
+    with pytest.raises(ConfigError, match=r"rollout\.engine: sglang (is not installed; pip install|needs a CUDA device)"):
+        check(wanted)
+    with pytest.raises(ConfigError, match=r"rollout\.min_p=0\.5"):
+        check_light(config(random_model, rollout={"engine": "sglang", "min_p": 0.5}))
+
+
 def test_tokenizer_that_does_not_fit_the_model(random_model: Path, tmp_path: Path) -> None:
     folder = make_random_model(tmp_path / "model")
     vocabulary = json.loads((folder / "config.json").read_text()) | {"vocab_size": 100}

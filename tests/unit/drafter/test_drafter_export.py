@@ -36,7 +36,9 @@ def test_folder_has_the_layout_that_sglang_reads(folder, family):
     config = AutoConfig.from_pretrained(folder)
     assert config.architectures[0].endswith("ForCausalLMEagle")
     assert (config.num_hidden_layers, config.hidden_size, config.model_type) == (1, family.hidden_size, family.model_type)
-    assert "_name_or_path" not in json.loads((folder / "config.json").read_text())
+    written = json.loads((folder / "config.json").read_text())
+    assert "_name_or_path" not in written
+    assert (written["tie_word_embeddings"], written["target_ties_embeddings"]) == (False, family.tie_word_embeddings)
     tensors = load_file(folder / "model.safetensors")
     assert tensors["fc.bias"].tolist() == [0.0] * family.hidden_size
     assert not any("embed" in name or "head" in name for name in tensors)

@@ -1,0 +1,95 @@
+"""Our configuration in SGLang's words."""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Set
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
+from engine.drafter.kind import Kind
+from engine.rollout.base import Request, Sampling
+from engine.rollout.sglang.drafts import chain_steps
+
+STREAMED = 16
+"""Tokens between two signs of life of a response; with stop strings each token is looked at."""
+ALGORITHMS = {"eagle": "EAGLE", "eagle3": "EAGLE3"}
+MODELS = {"llama", "llama_eagle", "llama_eagle3", "qwen2", "qwen2_eagle", "qwen3"}
+CPU = {"device": "cpu", "attention_backend": "intel_amx", "disable_cuda_graph": True}
+
+
+def environment() -> dict[str, str]:
+    """Of SGLang's processes, beside what they inherit. They import no models but ours: the 200 others take longer than all the rest."""
+    package = importlib.util.find_spec("sglang")
+    folders = list(package.submodule_search_locations or ()) if package else []
+    models = {file.stem for folder in folders for file in Path(folder, "srt", "models").glob("*.py")}
+    return {
+        "HF_HUB_OFFLINE": "1",
+        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",  # drafts may go a little beyond the model's own limit
+        "SGLANG_DISABLED_MODEL_ARCHS": ",".join(sorted(models - MODELS)),
+    }
+
+
+def engine_arguments(
+    model: Path, rollout: RolloutConfig, settings: SGLangConfig, device: torch.device, dtype: torch.dtype, seed: int, deepest: int
+) -> dict[str, Any]:
+    """Of ``sglang.Engine``, but for speculation, which drafts ``deepest`` tokens at most."""
+    length = rollout.max_prompt_tokens + rollout.max_new_tokens + 2 * deepest + 8
+    arguments: dict[str, Any] = {
+        "model_path": str(model),
+        "skip_tokenizer_init": True,
+        "dtype": str(dtype).removeprefix("torch."),
+        "random_seed": seed,
+        "context_length": length,
+        "max_running_requests": rollout.max_batch,
+        "tp_size": settings.tensor_parallel,
+        "mem_fraction_static": settings.mem_fraction,
+        "sampling_backend": "pytorch",  # the other one has no seeds
+        "grammar_backend": "none",
+        "sleep_on_idle": True,  # while the drafter and the policy train
+        "stream_interval": STREAMED,
+        "incremental_streaming_output": True,
+        "log_level": "warning",
+    }
+    if device.type == "cpu":
+        return arguments | CPU | {"max_total_tokens": rollout.max_batch * length}
+    single = {"attention_backend": "triton"} if dtype == torch.float32 else {}  # the flash attention kernels know half precision only
+    return arguments | single | {"enable_memory_saver": settings.release_memory}
+
+
+def speculative_arguments(speculation: SpeculationConfig, kind: Kind, drafter: Path, folder: Path) -> dict[str, Any]:
+    """Chains of the learned drafter in the folder ``drafter``; ``folder`` gets SGLang's file of their lengths."""
+    steps = chain_steps(speculation)
+    adaptive = folder / "adaptive.json"
+    adaptive.write_text(json.dumps({"1": {"candidate_steps": steps}}), encoding="utf-8")
+    return {
+        "speculative_algorithm": ALGORITHMS[kind],
+        "speculative_draft_model_path": str(drafter),
+        "speculative_eagle_topk": 1,
+        "speculative_num_steps": steps[-1],
+        "speculative_num_draft_tokens": steps[-1] + 1,
+        "speculative_adaptive": True,
+        "speculative_adaptive_config": str(adaptive),
+    }
+
+
+def sampling_arguments(request: Request, sampling: Sampling, end_tokens: Set[int]) -> dict[str, Any]:
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "min_p": sampling.min_p,
+        "max_new_tokens": sampling.max_new_tokens,
+        "stop_token_ids": sorted(end_tokens),
+        "ignore_eos": not end_tokens,
+        "sampling_seed": seed_of(request.id, sampling.seed),
+        "stream_interval": 1 if sampling.stop else STREAMED,
+    }
+
+
+def seed_of(request: int, seed: int) -> int:
+    """63 bits that no other request of this seed has."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{request}".encode()).digest()[:8], "little") >> 1

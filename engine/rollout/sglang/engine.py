@@ -1,0 +1,282 @@
+"""The SGLang rollout engine: an SGLang of its own in processes of its own, behind the contract of every engine."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PretrainedConfig
+
+from engine.config import RolloutConfig, SpeculationConfig
+from engine.drafter.card import Card
+from engine.drafter.export import BIAS, write_drafter_folder
+from engine.drafter.kind import Kind
+from engine.errors import DataError, ModelError, SyncError, WorkerLostError
+from engine.events import ArmStatistics
+from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling
+from engine.rollout.native.scheduler import Ends, Response
+from engine.rollout.sglang.arguments import engine_arguments, environment, speculative_arguments
+from engine.rollout.sglang.drafts import chain_speculation, chain_steps
+from engine.rollout.sglang.generation import Generation
+from engine.rollout.sglang.job import Job
+from engine.rollout.sglang.process import HostLostError, HostProcess, new_folder, sweep
+from engine.rollout.sglang.weights import through
+from engine.speculation.lengths import LengthPredictor
+
+ATTEMPTS = 3
+"""Times that SGLang may die in one generation without a response finished in between."""
+Weights = Mapping[str, Tensor]
+Features = Callable[[Sequence[Completion]], dict[int, Tensor]]
+
+
+class SGLangEngine:
+    """A RolloutEngine. Without ``speculation`` SGLang has no drafter; with it, the learned drafter drafts chains (``chain_speculation``).
+
+    Log-probs are of the law at the sampling temperature before top-p, top-k and min-p, as the learner's are. A seed gives each request
+    noise of its own; with speculation the response also depends on the lengths of its drafts, which are chosen by measured times. If
+    SGLang dies, another is started with the current weights, which are the caller's tensors: they must stay as they are until the next
+    load.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        config: PretrainedConfig,
+        target_weights: Weights,
+        *,
+        rollout: RolloutConfig,
+        speculation: SpeculationConfig | None,
+        end_tokens: Set[int],
+        device: torch.device,
+        drafter_weights: Weights | None = None,
+        dtype: torch.dtype = torch.float32,
+        seed: int = 0,
+        features: Features | None = None,
+        decode: Callable[[list[int]], str] | None = None,
+        drafter_kind: Kind = "eagle",
+    ) -> None:
+        """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ``features`` computes what
+        ``take_features`` gives, by the target that the engine holds. ConfigError or ModelError if SGLang does not start."""
+        self._host: HostProcess | None = None
+        if (speculation is None) != (drafter_weights is None):
+            raise ModelError("the SGLang engine needs weights of a drafter for speculation, and for that only")
+        self._model, self._config, self._rollout, self._settings = model, config, rollout, rollout.sglang
+        self._speculation = chain_speculation(speculation) if speculation else None
+        self._end_tokens, self._decode_tokens = end_tokens, decode
+        self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
+        self._features, self._finished = features, list[Completion]()
+        self._target: tuple[Weights, int] = (target_weights, 0)
+        self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
+        self._lengths = LengthPredictor()
+        self._responses: Sequence[Response] = ()
+        self._statistics = RolloutStatistics()
+        self._decoded = 0  # tokens since the last statistics, without those that prompts gave
+        self.speculator = LearntSpeculation(self) if self._speculation else None
+        sweep()
+        self._start()
+
+    @property
+    def host(self) -> HostProcess:
+        """The running one; another one is started if it is gone."""
+        if self._host is None:
+            self._start()
+        assert self._host is not None
+        return self._host
+
+    def generate(
+        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+    ) -> list[Completion]:
+        """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long."""
+        began = time.perf_counter()
+        self._check(requests)
+        ends = Ends(self._end_tokens, sampling.stop, self._decode_tokens)
+        self._lengths.new_step()
+        done: dict[int, Completion] = {}
+
+        def finished(response: Response) -> None:
+            completion = done[response.id] = self._completion(response)
+            self._lengths.finished(response.group, response.generated)
+            if on_finish:
+                on_finish(completion)
+
+        attempts = 0
+        while len(done) < len(requests):
+            before = len(done)
+            generation = Generation([request for request in requests if request.id not in done], sampling, ends, self._end_tokens, finished)
+            self._responses = generation.responses
+            try:
+                self._begin(sampling.max_new_tokens)
+                generation.run(self.host)
+            except HostLostError as error:
+                attempts = 1 if len(done) > before else attempts + 1
+                self._lost(error, attempts)
+        completions = [done[request.id] for request in requests]
+        self._statistics.seconds += time.perf_counter() - began
+        tokens = sum(len(completion.tokens) for completion in completions)
+        self._statistics.tokens += tokens
+        self._decoded += tokens - len(completions)
+        if self._features:
+            self._finished += completions
+        return completions
+
+    def load_target(self, weights: Weights, version: int) -> None:
+        """See RolloutEngine. SyncError if SGLang does not take them, or its drafter changes with them."""
+        self._target = (weights, version)
+        self._reload("target", version, self._send_target)
+
+    def load_drafter(self, weights: Weights, version: int) -> None:
+        """See RolloutEngine. ModelError if speculation is off; SyncError if SGLang does not take them, or its target changes with them."""
+        if self._drafter is None:
+            raise ModelError("this engine was made without speculation, so it cannot load a drafter")
+        self._drafter = (weights, version)
+        self._reload("drafter", version, self._send_drafter)
+
+    def holding(self) -> Holding:
+        """See RolloutEngine."""
+        target, drafter = self._checksums()
+        return Holding(self._target[1], self._drafter[1] if self._drafter else 0, target, drafter)
+
+    def progress(self, now: float) -> Progress:
+        """How far the generation is at ``now``. May be called from another thread while it runs."""
+        unfinished = [response for response in list(self._responses) if not response.finish]
+        limit = self._rollout.max_new_tokens
+        remaining = {response.id: self._lengths.remaining(response.group, response.generated, limit) for response in unfinished}
+        return Progress(now, {response.id: response.generated for response in unfinished if response.generated}, remaining)
+
+    def take_features(self) -> dict[int, Tensor]:
+        """See RolloutEngine. Computed now, in a pass over the responses."""
+        finished, self._finished = self._finished, []
+        return self._features(finished) if self._features and finished else {}
+
+    def release(self) -> None:
+        self.host.ask("release")
+
+    def resume(self) -> None:
+        self.host.ask("resume")
+
+    def take_statistics(self) -> RolloutStatistics:
+        """See RolloutEngine. Draft positions and arms count tokens behind an end token, too; without speculation no steps are counted."""
+        taken, self._statistics = self._statistics, RolloutStatistics()
+        decoded, self._decoded = self._decoded, 0
+        if self._speculation:
+            counts = self.host.plugin("statistics")[0]
+            kept = max(0, decoded - counts.pop("plain_tokens"))
+            counts["speculative_tokens"] = min(counts["speculative_tokens"], kept)  # without those behind an end token
+            taken.arms = [ArmStatistics(**arm) for arm in counts.pop("arms")]
+            taken.alarms += [(code, message) for code, message in counts.pop("alarms")]
+            for name, value in counts.items():
+                setattr(taken, name, value)
+        return taken
+
+    def graph_report(self) -> dict[str, float]:
+        """Gigabytes of CUDA graphs on each GPU, by what they are for."""
+        report: dict[str, float] = self.host.plugin("graphs")[0]
+        return report
+
+    def close(self) -> None:
+        """Ends SGLang."""
+        host, self._host = self._host, None
+        if host:
+            host.kill()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        """With the current weights."""
+        folder = new_folder()
+        deepest = chain_steps(self._speculation)[-1] if self._speculation else 0
+        arguments = engine_arguments(self._model, self._rollout, self._settings, self._device, self._dtype, self._seed, deepest)
+        if self._speculation and self._drafter:
+            weights = dict(self._drafter[0])
+            write_drafter_folder(folder / "drafter", weights, self._config, Card(str(self._model), "", self._drafter[1]))
+            arguments |= speculative_arguments(self._speculation, self._kind, folder / "drafter", folder)
+        speculation = self._speculation.model_dump(mode="json") if self._speculation else None
+        job = Job(str(folder), arguments, speculation, self._seed, self._rollout.max_batch)
+        self._host = HostProcess(job, environment())
+        self._send_target()
+        self._tell("target", self._target[1])
+        if self._drafter:
+            self._tell("drafter", self._drafter[1])
+
+    def _lost(self, error: HostLostError, attempts: int) -> None:
+        """Gives SGLang up; it is started anew when it is needed."""
+        self.close()
+        if attempts > ATTEMPTS:
+            raise WorkerLostError(f"SGLang died {attempts} times in a row; resume from the last checkpoint: {error}")
+        self._statistics.alarms.append(("engine_restarted", f"SGLang died and is started anew, its unfinished responses redone: {error}"))
+
+    def _begin(self, limit: int) -> None:
+        if self._speculation:
+            self.host.plugin("begin", limit=limit)
+
+    def _reload(self, what: str, version: int, send: Callable[[], None]) -> None:
+        """Sends new weights, and makes sure that only those have changed; a host that is gone starts with them."""
+        other = 0 if what == "drafter" else 1
+        try:
+            if self._host is None:
+                self._start()
+                return
+            before = self._checksums()
+            send()
+            if self._checksums()[other] != before[other]:
+                raise SyncError(f"loading the {what}'s weights into SGLang changed others, too")
+            self._tell(what, version)
+        except HostLostError as error:
+            self._lost(error, 1)
+            self._start()
+
+    def _send_target(self) -> None:
+        weights, version = self._target
+        host = self.host
+        for bucket, last in through(host.bucket, weights, self._dtype):
+            host.ask("load_target", bucket=bucket, version=version, last=last)
+
+    def _send_drafter(self) -> None:
+        assert self._drafter is not None
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._drafter[0].items()}
+        if self._kind == "eagle":
+            tensors[BIAS] = torch.zeros(len(tensors["fc.weight"]))
+        path = self.host.folder / "drafter.safetensors"
+        save_file(tensors, path)
+        self.host.plugin("load_drafter", path=str(path))
+        path.unlink()
+        self.host.ask("flush")  # cached prefixes hold the old drafter's keys and values
+
+    def _tell(self, what: str, version: int) -> None:
+        if self._speculation:
+            self.host.plugin("loaded", what=what, version=version)
+
+    def _checksums(self) -> tuple[str, str]:
+        """Target and drafter, of all ranks."""
+        ranks: list[dict[str, str]] = self.host.plugin("holding")
+        return ":".join(rank["target"] for rank in ranks), ":".join(rank["drafter"] for rank in ranks).strip(":")
+
+    def _check(self, requests: Sequence[Request]) -> None:
+        limit = self._rollout.max_prompt_tokens
+        for request in requests:
+            tokens = len(request.prompt)
+            if not 0 < tokens <= limit:
+                raise DataError(f"the prompt of request {request.id} has {tokens} tokens; max_prompt_tokens allows 1 to {limit}")
+
+    def _completion(self, response: Response) -> Completion:
+        assert response.finish
+        drafter = self._drafter[1] if self._drafter else 0
+        return Completion(response.request, tuple(response.tokens), tuple(response.logprobs), response.finish, self._target[1], drafter)
+
+
+class LearntSpeculation:
+    """What the tuner inside SGLang has learnt, for a checkpoint."""
+
+    def __init__(self, engine: SGLangEngine) -> None:
+        self._engine = engine
+
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._engine.host.plugin("state")[0]
+        return state
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._engine.host.plugin("load_state", state=state)

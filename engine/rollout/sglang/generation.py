@@ -1,0 +1,57 @@
+"""One attempt to generate: requests out, tokens in."""
+
+from collections.abc import Callable, Sequence, Set
+from itertools import count
+
+from engine.errors import ModelError
+from engine.rollout.base import Request, Sampling
+from engine.rollout.native.scheduler import Ends, Response
+from engine.rollout.sglang.arguments import sampling_arguments
+from engine.rollout.sglang.messages import Begin, Ended, Grown, Stop
+from engine.rollout.sglang.process import HostProcess
+
+_numbers = count()
+
+
+class Generation:
+    """``responses`` grow while it runs; ``finished`` sees each once, when it is complete."""
+
+    def __init__(
+        self, requests: Sequence[Request], sampling: Sampling, ends: Ends, end_tokens: Set[int], finished: Callable[[Response], None]
+    ) -> None:
+        self.responses = [Response(request) for request in requests]
+        self._sampling, self._ends, self._end_tokens, self._finished = sampling, ends, end_tokens, finished
+        number = next(_numbers)  # keys are never used again: what an earlier attempt left behind must not count
+        # The dot at the end: SGLang aborts all whose key begins with the one that is given.
+        self._open = {f"{number}.{response.id}.": response for response in self.responses}
+
+    def run(self, host: HostProcess) -> None:
+        """Until SGLang has ended all; HostLostError if it is gone before."""
+        for key, response in self._open.items():
+            request = response.request
+            host.send(Begin(key, list(request.prompt), sampling_arguments(request, self._sampling, self._end_tokens)))
+        while self._open:
+            message = host.receive()
+            known = self._open.get(getattr(message, "key", ""))
+            if known and isinstance(message, Grown):
+                self._grow(host, known, message)
+            elif known and isinstance(message, Ended):
+                self._end(known, message)
+                del self._open[message.key]
+
+    def _grow(self, host: HostProcess, response: Response, new: Grown) -> None:
+        if response.finish:
+            return
+        response.extend(new.tokens, new.logprobs, self._ends, self._sampling.max_new_tokens)
+        if response.finish:
+            if response.finish == "stop" and response.tokens[-1] not in self._end_tokens:
+                host.send(Stop(new.key))  # a stop string, which SGLang knows nothing of
+            self._finished(response)
+
+    def _end(self, response: Response, ended: Ended) -> None:
+        if response.finish:
+            return
+        if ended.reason != "stop":  # the limit, and all ends that we know of, were noticed before
+            raise ModelError(f"SGLang ended response {response.id} after {response.generated} tokens: {ended.reason}")
+        response.finish = "stop"
+        self._finished(response)

@@ -1,0 +1,149 @@
+"""The process that holds SGLang: ``python -m engine.rollout.sglang.host FD FOLDER``. It obeys the engine over the socket FD.
+
+It leads a process group of its own, and ends that when the engine closes the socket, however that comes about.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.rollout.sglang.job import Job
+from engine.rollout.sglang.messages import Ask, Begin, Bucket, Ended, Failed, Grown, Ready, Result, Stop
+
+JOB = "job.json"
+IDLE_SECONDS = 60.0
+
+
+class Host:
+    """Answers messages until the socket is closed. One at a time, but for generations, which go on beside."""
+
+    def __init__(self, job: Job, engine: Any, socket: Connection, bucket: int) -> None:
+        self._job, self._engine, self._socket, self._bucket = job, engine, socket, bucket
+        self._messages: asyncio.Queue[Any] = asyncio.Queue()
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._listen, args=(loop,), daemon=True).start()
+        while True:
+            message = await self._messages.get()
+            match message:
+                case Begin():
+                    task = asyncio.create_task(self._generate(message))
+                    self._running.add(task)
+                    task.add_done_callback(self._running.discard)
+                case Stop():
+                    self._engine.tokenizer_manager.abort_request(rid=message.key)
+                case Ask():
+                    self._socket.send(await self._answer(message))
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            while True:
+                loop.call_soon_threadsafe(self._messages.put_nowait, self._socket.recv())
+        except (EOFError, OSError):
+            os.killpg(0, signal.SIGKILL)
+
+    async def _generate(self, message: Begin) -> None:
+        reason = "abort"
+        try:
+            stream = await self._engine.async_generate(
+                input_ids=message.prompt, sampling_params=message.sampling, return_logprob=True, stream=True, rid=message.key
+            )
+            async for chunk in stream:
+                meta = chunk["meta_info"]
+                logprobs = [entry[0] for entry in meta.get("output_token_logprobs", ())]
+                self._socket.send(Grown(message.key, chunk["output_ids"], logprobs))
+                reason = (meta["finish_reason"] or {}).get("type", reason)
+        except Exception as error:  # whatever it was, the engine waits for an end
+            reason = f"{type(error).__name__}: {error}"
+        self._socket.send(Ended(message.key, reason))
+
+    async def _answer(self, ask: Ask) -> Result:
+        try:
+            return Result(ask.number, await getattr(self, f"do_{ask.method}")(**ask.arguments))
+        except Exception as error:
+            return Result(ask.number, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+
+    async def do_plugin(self, command: str, arguments: Mapping[str, Any]) -> list[Any]:
+        """``command`` of the plugin, on every rank; the values by rank."""
+        self._engine.collective_rpc("longtail", command=command, **arguments)
+        files = sorted(Path(self._job.folder).glob(f"{command}.*.json"), key=lambda path: int(path.suffixes[0][1:]))
+        values = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        for file in files:
+            file.unlink()
+        return values
+
+    async def do_load_target(self, bucket: Bucket, version: int, last: bool) -> None:
+        """Tensors of the bucket, which lie in the shared memory, into the target alone."""
+        from sglang.srt.managers.io_struct import UpdateWeightsFromTensorReqInput
+        from sglang.srt.utils import MultiprocessingSerializer
+        from sglang.srt.weight_sync.tensor_bucket import FlattenedTensorMetadata
+
+        flat = torch.from_file(f"/proc/self/fd/{self._bucket}", shared=True, size=bucket.bytes, dtype=torch.uint8).clone()
+        metadata = [
+            FlattenedTensorMetadata(each.name, torch.Size(each.shape), each.dtype, each.start, each.end, each.end - each.start)
+            for each in bucket.tensors
+        ]
+        payload = {"flattened_tensor": flat, "metadata": metadata}
+        ranks = range(self._job.arguments["tp_size"])
+        request = UpdateWeightsFromTensorReqInput(
+            serialized_named_tensors=[MultiprocessingSerializer.serialize(payload) for _ in ranks],  # each can be opened once
+            load_format="flattened_bucket",
+            flush_cache=False,  # SGLang dies if it cannot flush there
+            disable_draft_model=True,
+            weight_version=str(version) if last else None,
+        )
+        await self.do_flush()
+        success, message = await self._engine.tokenizer_manager.update_weights_from_tensor(request, None)
+        if not success:
+            raise RuntimeError(message)
+
+    async def do_flush(self) -> None:
+        """Forgets all cached prefixes, once SGLang is idle: its last step may end after its last response."""
+        flushed = await self._engine.tokenizer_manager.flush_cache(timeout_s=IDLE_SECONDS)
+        if not flushed.success:
+            raise RuntimeError(f"SGLang did not become idle within {IDLE_SECONDS} s")
+
+    async def do_release(self) -> None:
+        from sglang.srt.managers.io_struct import ReleaseMemoryOccupationReqInput
+
+        await self.do_flush()
+        await self._engine.tokenizer_manager.release_memory_occupation(ReleaseMemoryOccupationReqInput(tags=["kv_cache"]), None)
+
+    async def do_resume(self) -> None:
+        from sglang.srt.managers.io_struct import ResumeMemoryOccupationReqInput
+
+        await self._engine.tokenizer_manager.resume_memory_occupation(ResumeMemoryOccupationReqInput(tags=["kv_cache"]), None)
+
+
+def main(socket: Connection, bucket: int, folder: Path) -> None:
+    job = Job.read(folder / JOB)
+    try:
+        import sglang
+        from sglang.version import __version__
+    except ImportError as error:
+        socket.send(Failed("import", str(error)))
+        return
+    try:
+        engine = sglang.Engine(**job.arguments)
+        engine.collective_rpc("longtail", command="hello", speculates=job.speculation is not None)
+    except Exception as error:
+        socket.send(Failed("start", f"{type(error).__name__}: {error}"))
+        return
+    socket.send(Ready(__version__, engine.get_all_child_pids()))
+    engine.loop.run_until_complete(Host(job, engine, socket, bucket).serve())
+
+
+if __name__ == "__main__":
+    main(Connection(int(sys.argv[1])), int(sys.argv[2]), Path(sys.argv[3]))

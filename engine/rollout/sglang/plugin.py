@@ -1,0 +1,144 @@
+"""Our side inside SGLang, through its plugin entry point: the draft policy, seeds, and a method of its schedulers for us to call.
+
+SGLang calls ``register`` in each of its processes, and only logs what goes wrong there: the host asks for ``longtail`` before it is ready.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from engine.checksum import checksum
+from engine.rollout.sglang.job import Job, current
+from engine.rollout.sglang.policy import Agree, DraftPolicy
+
+POLICY = "sglang.srt.speculative.adaptive_spec_params.AdaptiveSpeculativeParams"
+SAMPLING = "sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo.from_schedule_batch"
+SCHEDULER = "sglang.srt.managers.scheduler.Scheduler.__init__"
+
+
+def register() -> None:
+    """Does nothing in an SGLang that we did not start."""
+    job = current()
+    if job is None:
+        return
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    HookRegistry.register(SCHEDULER, add_method, HookType.BEFORE)
+    HookRegistry.register(SAMPLING, add_seeds, HookType.AROUND)
+    if job.speculation:
+        HookRegistry.register(POLICY, _policy_of(job), HookType.REPLACE)
+
+
+def add_method(*_: Any, **__: Any) -> None:
+    """Gives SGLang's Scheduler the method ``longtail``, which its Engine.collective_rpc calls on every rank."""
+    from sglang.srt.managers.scheduler import Scheduler
+
+    Scheduler.longtail = answer
+
+
+def add_seeds(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Each request samples with a seed of its own, which SGLang does in its deterministic mode only; rounding may differ still.
+
+    Not with min_p, which SGLang cannot seed.
+    """
+    batch = original(*arguments, **named)
+    requests = (named.get("batch") or next(each for each in arguments if hasattr(each, "reqs"))).reqs
+    seeds = [request.sampling_params.sampling_seed for request in requests]
+    if all(seed is not None for seed in seeds) and not batch.need_min_p_sampling:
+        batch.sampling_seed = torch.tensor(seeds, dtype=torch.int64).to(batch.temperatures.device, non_blocking=True)
+    return batch
+
+
+def answer(scheduler: Any, command: str, **arguments: Any) -> None:
+    """Obeys ``command`` of the host. SGLang sends no values back: each rank writes its own into the job's folder."""
+    from sglang.srt.distributed import get_tp_group
+
+    job = current()
+    assert job is not None, "the plugin is there only with a job"
+    value = COMMANDS[command](scheduler, **arguments)
+    Path(job.folder, f"{command}.{get_tp_group().rank_in_group}.json").write_text(json.dumps(value), encoding="utf-8")
+
+
+def _holding(scheduler: Any) -> dict[str, str]:
+    """Checksums of this rank's weights as they are, in SGLang's own layout."""
+    target = scheduler.tp_worker.model_runner.model
+    shared = {parameter.data_ptr() for parameter in target.parameters()}
+    drafters = [runner.model for runner in _drafters(scheduler)]
+    own = [weight for model in drafters for weight in model.parameters() if weight.data_ptr() not in shared]
+    return {"target": checksum(target.parameters()), "drafter": checksum(own) if own else ""}
+
+
+def _load_drafter(scheduler: Any, path: str) -> None:
+    """Loads a file of the drafter's tensors by SGLang's own loader, which knows its layout and this rank's share of each."""
+    weights = load_file(path)
+    for runner in _drafters(scheduler):
+        runner.model.load_weights(weights.items())
+
+
+def _graphs(scheduler: Any) -> dict[str, float]:
+    """Gigabytes of this rank's CUDA graphs by what they are for, as SGLang measured them when it recorded them."""
+    worker = getattr(scheduler, "draft_worker", None)
+    usage = Counter(scheduler.tp_worker.model_runner.graph_memory_usage)
+    usage.update(worker.graph_memory_usage if worker is not None else {})
+    return dict(usage)
+
+
+def _drafters(scheduler: Any) -> list[Any]:
+    worker = getattr(scheduler, "draft_worker", None)
+    return list(worker.draft_worker.draft_runners) if worker is not None else []
+
+
+def _policy(scheduler: Any) -> DraftPolicy:
+    policy = scheduler.draft_worker.adaptive_controller.params
+    assert isinstance(policy, DraftPolicy), "SGLang runs another policy than ours"
+    return policy
+
+
+def _loaded(scheduler: Any, what: Any, version: int) -> None:
+    _policy(scheduler).speculator.loaded(what, version)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "hello": lambda scheduler, speculates: bool(speculates and _policy(scheduler)),
+    "holding": _holding,
+    "graphs": _graphs,
+    "load_drafter": _load_drafter,
+    "loaded": _loaded,
+    "begin": lambda scheduler, limit: _policy(scheduler).begin(limit),
+    "statistics": lambda scheduler: _policy(scheduler).take_statistics(),
+    "state": lambda scheduler: _policy(scheduler).speculator.state(),
+    "load_state": lambda scheduler, state: _policy(scheduler).speculator.load_state(state),
+}
+
+
+def _policy_of(job: Job) -> type[DraftPolicy]:
+    class ConfiguredPolicy(DraftPolicy):
+        """Made by SGLang, with its own arguments."""
+
+        def __init__(self, initial_steps: int, cfg_path: str | None = None) -> None:  # noqa: ARG002
+            config = job.configured
+            assert config is not None
+            super().__init__(config, job.seed, job.max_batch, _agreement())
+
+    return ConfiguredPolicy
+
+
+def _agreement() -> Agree:
+    """Rank 0's decision, on every rank of the tensor-parallel group."""
+    from sglang.srt.distributed import get_tp_group
+
+    group = get_tp_group()
+    if group.world_size == 1:
+        return lambda steps: steps
+
+    def agree(steps: int) -> int:
+        decision = torch.tensor([steps])
+        torch.distributed.broadcast(decision, group.ranks[0], group.cpu_group)
+        return int(decision)
+
+    return agree

@@ -1,0 +1,281 @@
+"""The real SGLang, on a CPU with a stand-in for its kernels, behind the contract of every rollout engine."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
+from transformers import PreTrainedModel
+
+from engine.config import CountdownConfig, RolloutConfig, SGLangConfig
+from engine.drafter.export import load_drafter_folder
+from engine.drafter.offline import hidden_states
+from engine.errors import DataError
+from engine.models.folder import DRAFTER, TINY
+from engine.models.load import end_tokens, load_model, load_tokenizer
+from engine.rollout.base import Completion, Request, Sampling
+from engine.rollout.sglang.engine import SGLangEngine
+from engine.tasks.countdown import CountdownTask
+
+pytestmark = needs_sglang
+ROLLOUT = RolloutConfig(max_batch=16, max_prompt_tokens=32, max_new_tokens=64)
+GREEDY, SAMPLED = Sampling(temperature=0, max_new_tokens=64), Sampling(max_new_tokens=64, seed=3)
+ARMS = (6, 3, 1)
+
+
+@pytest.fixture(scope="module")
+def model() -> PreTrainedModel:
+    return load_model(TINY, torch.float32)
+
+
+@pytest.fixture(scope="module")
+def ends(model: PreTrainedModel) -> frozenset[int]:
+    return end_tokens(model, load_tokenizer(TINY))
+
+
+@pytest.fixture(scope="module")
+def requests() -> list[Request]:
+    """Four responses for each of six prompts of the task that ``tiny`` was made for."""
+    prompts = CountdownTask(CountdownConfig(), 0, load_tokenizer(TINY)).prompts(0, 6)
+    return [Request(4 * group + member, group, prompt.tokens) for group, prompt in enumerate(prompts) for member in range(4)]
+
+
+@pytest.fixture(scope="module")
+def expected(model: PreTrainedModel, ends: frozenset[int], requests: list[Request]) -> list[Completion]:
+    return native_engine(model, ROLLOUT, end_tokens=ends).generate(requests, GREEDY)
+
+
+@pytest.fixture(scope="module")
+def tuned(model: PreTrainedModel, ends: frozenset[int]) -> Iterator[SGLangEngine]:
+    """Chains of 6 tokens for up to two requests, of 3 for up to eight, of 1 for more, and off: at random in half of the steps."""
+
+    def features(completions: list[Completion]) -> dict[int, torch.Tensor]:
+        found = hidden_states(model, [[*each.request.prompt, *each.tokens] for each in completions])
+        return {each.request.id: rows[:-1].bfloat16() for each, rows in zip(completions, found, strict=True)}
+
+    speculation = chains(*ARMS, tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, 3, 9]})
+    tokenizer = load_tokenizer(TINY)
+    drafter = load_drafter_folder(DRAFTER, model.config)
+    more = {"drafter_weights": drafter, "end_tokens": ends, "features": features, "decode": lambda tokens: str(tokenizer.decode(tokens))}
+    with sglang_engine(TINY, model, ROLLOUT, speculation, **more) as engine:
+        yield engine
+
+
+def outcome(completions: list[Completion]) -> list[tuple[tuple[int, ...], str]]:
+    return [(completion.tokens, completion.finish) for completion in completions]
+
+
+def same_logprobs(ours: list[Completion], theirs: list[Completion]) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(torch.tensor(one.logprobs), torch.tensor(other.logprobs), atol=1e-4, rtol=0)
+
+
+def test_plain_greedy_is_native_token_for_token(
+    model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
+) -> None:
+    with sglang_engine(TINY, model, ROLLOUT, end_tokens=ends) as engine:
+        completions = engine.generate(requests, GREEDY)
+        assert outcome(completions) == outcome(expected)
+        same_logprobs(completions, expected)
+        statistics = engine.take_statistics()
+        assert statistics.tokens == sum(len(completion.tokens) for completion in expected)
+        assert (statistics.speculative_tokens, statistics.arms) == (0, [])
+
+
+def test_speculative_greedy_is_native_token_for_token(tuned: SGLangEngine, requests: list[Request], expected: list[Completion]) -> None:
+    seen: list[Completion] = []
+    tuned.take_statistics()
+    completions = tuned.generate(requests, GREEDY, seen.append)
+    assert outcome(completions) == outcome(expected)
+    same_logprobs(completions, expected)
+    assert sorted(completion.request.id for completion in seen) == [request.id for request in requests]
+    assert {completion.finish for completion in completions} == {"stop", "length"}
+    for some in (8, 2):
+        assert outcome(tuned.generate(requests[:some], GREEDY)) == outcome(expected[:some])
+    statistics = tuned.take_statistics()
+    assert {arm.strategy for arm in statistics.arms} == {"off", *(f"eagle d{depth} k1 v{depth}" for depth in ARMS)}
+    assert sum(arm.pulls for arm in statistics.arms) == statistics.decode_steps
+    assert statistics.drafted_by_position[0] > statistics.drafted_by_position[5] > 0
+    assert statistics.accepted_by_position == sorted(statistics.accepted_by_position, reverse=True)
+    assert statistics.accepted_by_position[0] > 0
+    assert statistics.speculative_requests < statistics.speculative_tokens < statistics.tokens
+    assert {"target_verify", "draft_decode"} <= set(report := tuned.graph_report())
+    assert not any(report.values()), "no CUDA, no graphs"
+
+
+def test_a_seed_makes_responses_reproducible_and_siblings_differ(tuned: SGLangEngine, requests: list[Request]) -> None:
+    first, again = (tuned.generate(requests[:4], SAMPLED) for _ in range(2))
+    assert len({completion.tokens for completion in first}) == 4
+    other = tuned.generate(requests[:4], Sampling(max_new_tokens=64, seed=4))
+    assert all(one.tokens != two.tokens for one, two in zip(first, other, strict=True))
+    assert [one.tokens[0] for one in first] == [two.tokens[0] for two in again]
+
+
+def test_responses_end_at_limits_and_stop_strings(tuned: SGLangEngine, requests: list[Request], expected: list[Completion]) -> None:
+    tokenizer = load_tokenizer(TINY)
+    text = str(tokenizer.decode(list(expected[0].tokens)))
+    stop = text[len(text) // 2 : len(text) // 2 + 3]
+    (completion,) = tuned.generate(requests[:1], Sampling(temperature=0, max_new_tokens=64, stop=(stop,)))
+    assert completion.finish == "stop"
+    assert completion.tokens == expected[0].tokens[: len(completion.tokens)]
+    assert stop in str(tokenizer.decode(list(completion.tokens)))
+    assert stop not in str(tokenizer.decode(list(completion.tokens[:-1])))
+    (completion,) = tuned.generate(requests[:1], Sampling(temperature=0, max_new_tokens=7))
+    assert (completion.tokens, completion.finish) == (expected[0].tokens[:7], "length")
+    with pytest.raises(DataError, match="max_prompt_tokens allows 1 to 32"):
+        tuned.generate([Request(0, 0, tuple(range(3, 36)))], GREEDY)
+
+
+def test_features_are_those_of_the_native_engine(
+    tuned: SGLangEngine, model: PreTrainedModel, ends: frozenset[int], requests: list[Request]
+) -> None:
+    tuned.take_features()
+    tuned.generate(requests[:4], GREEDY)
+    features = tuned.take_features()
+    assert tuned.take_features() == {}
+    drafter = load_drafter_folder(DRAFTER, model.config)
+    native = native_engine(model, ROLLOUT, chains(3), drafter_weights=drafter, end_tokens=ends, keep_features=True)
+    native.generate(requests[:4], GREEDY)
+    for request, rows in native.take_features().items():
+        torch.testing.assert_close(features[request], rows, atol=0.05, rtol=0.05)
+
+
+def test_progress_says_how_far_it_is(tuned: SGLangEngine, requests: list[Request]) -> None:
+    seen = []
+    tuned.generate(requests[:4], GREEDY, lambda completion: seen.append((completion.request.id, tuned.progress(1.0))))
+    finished, progress = seen[0]
+    assert progress.time == 1.0
+    assert set(progress.remaining) == {0, 1, 2, 3} - {finished}
+    assert tuned.progress(2.0).remaining == {}
+
+
+def measured(engine: SGLangEngine, requests: list[Request]) -> float:
+    engine.take_statistics()
+    engine.generate(requests, GREEDY)
+    return accept_length(engine.take_statistics())
+
+
+def test_syncs_change_what_they_name_and_acceptance_stays(
+    model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
+) -> None:
+    drafter = load_drafter_folder(DRAFTER, model.config)
+    native = native_engine(model, ROLLOUT, chains(4), drafter_weights=drafter, end_tokens=ends)
+    native.generate(requests, GREEDY)
+    with sglang_engine(TINY, model, ROLLOUT, chains(4), drafter_weights=drafter, end_tokens=ends) as engine:
+        start, before = engine.holding(), measured(engine, requests)
+        assert before == pytest.approx(accept_length(native.take_statistics()), rel=0.05)
+        engine.load_target(weights_of(model), 1)
+        assert (engine.holding().target, engine.holding().drafter) == (start.target, start.drafter)
+        assert measured(engine, requests) >= 0.95 * before
+        other = {name: 1.02 * weight for name, weight in weights_of(model).items()}
+        engine.load_target(other, 2)
+        moved = engine.holding()
+        assert (moved.target_version, moved.target != start.target, moved.drafter == start.drafter) == (2, True, True)
+        engine.load_target(weights_of(model), 3)
+        assert engine.holding().target == start.target
+        spoilt = {name: torch.randn_like(weight) * 0.02 for name, weight in drafter.items()}
+        engine.load_drafter(spoilt, 1)
+        changed = engine.holding()
+        assert (changed.drafter_version, changed.target == start.target, changed.drafter != start.drafter) == (1, True, True)
+        assert measured(engine, requests) < 1 + (before - 1) / 2
+        assert outcome(engine.generate(requests, GREEDY)) == outcome(expected), "whatever the drafter"
+        engine.load_drafter(drafter, 2)
+        assert engine.holding().drafter == start.drafter
+        assert measured(engine, requests) >= 0.95 * before
+        engine.release()
+        engine.resume()
+        completions = engine.generate(requests, GREEDY)
+        assert outcome(completions) == outcome(expected)
+        assert {(each.target_version, each.drafter_version) for each in completions} == {(3, 2)}
+
+
+def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
+    model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
+) -> None:
+    drafter = random_drafter(model, kind="eagle3")
+    more = {"drafter_weights": drafter, "drafter_kind": "eagle3", "end_tokens": ends}
+    native = native_engine(model, ROLLOUT, chains(3), **more)
+    native.generate(requests, GREEDY)
+    with sglang_engine(TINY, model, ROLLOUT, chains(3), **more) as engine:
+        assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
+        assert accept_length(engine.take_statistics()) == pytest.approx(accept_length(native.take_statistics()), rel=0.05)
+        holding = engine.holding()
+        engine.load_drafter(random_drafter(model, seed=2, kind="eagle3"), 1)
+        assert engine.holding().drafter != holding.drafter
+        assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
+
+
+def test_ranks_of_a_tensor_parallel_group_decode_alike(
+    model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
+) -> None:
+    """Each rank has a tuner and a clock of its own; if they did not agree on each step, they would wait for each other for ever."""
+    rollout = ROLLOUT.model_copy(update={"sglang": SGLangConfig(tensor_parallel=2)})
+    drafter = load_drafter_folder(DRAFTER, model.config)
+    speculation = chains(3, tuner={"name": "beg", "epsilon": 0.5})
+    with sglang_engine(TINY, model, rollout, speculation, drafter_weights=drafter, end_tokens=ends) as engine:
+        assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
+        assert {arm.strategy for arm in engine.take_statistics().arms} == {"off", "eagle d3 k1 v3"}
+        holding = engine.holding()
+        assert len(set(holding.target.split(":"))) == len(set(holding.drafter.split(":"))) == 2, "each rank holds another half"
+        engine.load_target(weights_of(model), 1)
+        engine.load_drafter(drafter, 1)
+        assert (engine.holding().target, engine.holding().drafter) == (holding.target, holding.drafter)
+
+
+@pytest.mark.parametrize("victim", ["scheduler", "host"])
+def test_a_killed_sglang_is_replaced_in_mid_rollout(
+    tuned: SGLangEngine, model: PreTrainedModel, requests: list[Request], expected: list[Completion], victim: str
+) -> None:
+    """Unfinished responses are redone with the weights of now; none comes twice."""
+    tuned.load_target(weights_of(model), 5)
+    holding, host, seen = tuned.holding(), tuned.host, list[Completion]()
+    tuned.take_statistics()
+
+    def kill_at_first(completion: Completion) -> None:
+        if not seen:
+            os.kill(host.ready.processes[0] if victim == "scheduler" else host.pid, signal.SIGKILL)
+        seen.append(completion)
+
+    completions = tuned.generate(requests, GREEDY, kill_at_first)
+    assert outcome(completions) == outcome(expected)
+    assert sorted(completion.request.id for completion in seen) == [request.id for request in requests]
+    assert tuned.holding() == holding
+    assert tuned.host.pid != host.pid
+    assert not host.folder.exists()
+    statistics = tuned.take_statistics()
+    assert statistics.tokens == sum(len(completion.tokens) for completion in completions)
+    assert [code for code, _ in statistics.alarms] == ["engine_restarted"]
+
+
+def test_what_was_learnt_survives_a_restart(tuned: SGLangEngine, requests: list[Request]) -> None:
+    tuned.generate(requests, GREEDY)
+    assert tuned.speculator
+    state = tuned.speculator.state()
+    assert state["tuner"]
+    tuned.close()
+    tuned.speculator.load_state(state)
+    assert tuned.speculator.state()["tuner"] == state["tuner"]
+
+
+def test_nothing_is_left_when_its_owner_is_gone(tuned: SGLangEngine) -> None:
+    """The last test of this module. A socket closes with the process that holds it, even if that is killed."""
+    host = tuned.host
+    host._socket.close()
+    deadline = time.monotonic() + 20
+    while any(map(alive, pids := (host.pid, *host.ready.processes))):
+        assert time.monotonic() < deadline, f"still there: {[pid for pid in pids if alive(pid)]}"
+        time.sleep(0.05)
+    tuned.close()
+    assert not host.folder.exists()
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

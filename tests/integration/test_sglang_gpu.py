@@ -1,0 +1,33 @@
+"""SGLang where it belongs. Nobody has run these yet: no machine of ours with a GPU had SGLang."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from models_for_tests import make_random_model
+from sglang_cases import chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
+
+from engine.config import RolloutConfig, SGLangConfig
+from engine.models.load import load_model
+from engine.rollout.base import Request, Sampling
+
+pytestmark = [*needs_sglang, pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+GREEDY = Sampling(temperature=0, max_new_tokens=64)
+REQUESTS = [Request(index, index, tuple(range(3 + index, 19 + index))) for index in range(16)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_greedy_is_native_token_for_token(tmp_path: Path, ranks: int) -> None:
+    if torch.cuda.device_count() < ranks:
+        pytest.skip(f"needs {ranks} CUDA devices")
+    folder = make_random_model(tmp_path / "model", hidden=256, tied=False)
+    model = load_model(folder, torch.float32)
+    rollout = RolloutConfig(max_batch=16, max_prompt_tokens=32, max_new_tokens=64, sglang=SGLangConfig(tensor_parallel=ranks))
+    cuda = torch.device("cuda", 0)
+    expected = [completion.tokens for completion in native_engine(model, rollout, device=cuda).generate(REQUESTS, GREEDY)]
+    speculation = chains(4, tuner={"name": "beg", "epsilon": 0.5})
+    with sglang_engine(folder, model, rollout, speculation, drafter_weights=random_drafter(model), device=cuda) as engine:
+        for version in range(2):
+            assert [completion.tokens for completion in engine.generate(REQUESTS, GREEDY)] == expected
+            engine.load_target(weights_of(model), version + 1)
+        assert {arm.strategy for arm in engine.take_statistics().arms} == {"off", "eagle d4 k1 v4"}

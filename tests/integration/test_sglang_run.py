@@ -1,0 +1,46 @@
+"""A whole run with rollout.engine=sglang, in real processes: two workers, each with an SGLang of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sglang_cases import STAND_IN, needs_sglang
+
+from engine.events import AnyEvent, DrafterTrained, Speculation, StepFinished, read
+
+pytestmark = needs_sglang
+RUN: dict[str, Any] = {
+    "seed": 3,
+    "algorithm": {"steps": 3, "prompts_per_step": 3, "group_size": 4},
+    "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 160, "max_batch": 8},
+    "speculation": {
+        "strategies": [{"depth": 5, "top_k": 2, "verify": 8}, {"depth": 3, "verify": 3}, {"drafter": "ngram", "depth": 3, "verify": 3}],
+        "tuner": {"name": "beg", "epsilon": 0.5, "thresholds": [1, 5]},
+    },
+    "cluster": {"device": "cpu"},
+}
+
+
+def run(config: dict[str, Any], out: Path) -> list[AnyEvent]:
+    (out / "config.yaml").write_text(yaml.safe_dump(config))
+    command = [sys.executable, "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
+    environment = os.environ | STAND_IN | {"LONGTAIL_HOME": str(out / "home")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, start_new_session=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return list(read(out / "events.jsonl"))
+
+
+def test_three_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:
+    """``tiny`` with its drafter. Worker 0 has two of three prompts, so that worker 1 waits and trains the drafter."""
+    events = run(RUN, tmp_path)
+    steps = [event for event in events if isinstance(event, StepFinished)]
+    assert [event.step for event in steps] == [0, 1, 2]
+    assert all(event.metrics["logprob_gap"] < 1e-3 for event in steps)
+    assert all(event.metrics["accept_length"] > 1.2 for event in steps)
+    arms = {arm.strategy for event in events if isinstance(event, Speculation) for arm in event.arms}
+    assert arms == {"off", "eagle d5 k1 v5", "eagle d3 k1 v3"}
+    assert sum(event.microsteps for event in events if isinstance(event, DrafterTrained)) > 0
+    assert events[-1].kind == "run_finished"

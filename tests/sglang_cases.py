@@ -1,0 +1,86 @@
+"""The real SGLang on a CPU: what the tests of its engine share."""
+
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.config import RolloutConfig, SpeculationConfig
+from engine.drafter.eagle3 import make_drafter
+from engine.drafter.kind import Kind
+from engine.rollout.base import RolloutStatistics
+from engine.rollout.native.engine import NativeEngine
+from engine.rollout.sglang.engine import SGLangEngine
+
+TESTS = Path(__file__).parent
+CPU = torch.device("cpu")
+STAND_IN = {
+    "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "sglang_cpu")]),
+    "SGLANG_USE_CPU_ENGINE": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # else the first draft waits 24 s for a compiler
+    "OMP_NUM_THREADS": "1",
+    "SGLANG_CPU_OMP_THREADS_BIND": "0|0",  # else a second rank needs a second NUMA node; without AMX nothing is bound
+}
+needs_sglang = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("sglang") is None, reason="SGLang is not installed: python3 infra/bootstrap.py test does it"
+    ),
+    pytest.mark.slow,
+]
+
+
+@contextmanager
+def on_the_cpu() -> Iterator[None]:
+    """Processes that are started inside run SGLang with the stand-in for its kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in STAND_IN.items():
+            patch.setenv(name, value)
+        yield
+
+
+def weights_of(model: PreTrainedModel) -> dict[str, Tensor]:
+    return {name: weight.detach() for name, weight in model.named_parameters()}
+
+
+def random_drafter(model: PreTrainedModel, seed: int = 1, kind: Kind = "eagle") -> dict[str, Tensor]:
+    torch.manual_seed(seed)
+    return make_drafter(kind, model.config).state_dict()
+
+
+def chains(*depths: int, tuner: Mapping[str, Any] | None = None) -> SpeculationConfig:
+    """For any batch size; the first chain always, or as ``tuner`` decides."""
+    data: dict[str, Any] = {"threshold": 10_000, "strategies": [{"depth": depth, "verify": depth} for depth in depths]}
+    return SpeculationConfig.model_validate(data | {"tuner": tuner or {"name": "fixed"}, "suffix": {"enabled": False}, "tail_requests": 0})
+
+
+@contextmanager
+def sglang_engine(
+    folder: Path, model: PreTrainedModel, rollout: RolloutConfig, speculation: SpeculationConfig | None = None, **more: Any
+) -> Iterator[SGLangEngine]:
+    """On a CPU, unless ``more`` names another device."""
+    more = {"end_tokens": frozenset(), "device": CPU} | more
+    with on_the_cpu() if more["device"] == CPU else nullcontext():
+        engine = SGLangEngine(folder, model.config, weights_of(model), rollout=rollout, speculation=speculation, **more)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def native_engine(
+    model: PreTrainedModel, rollout: RolloutConfig, speculation: SpeculationConfig | None = None, **more: Any
+) -> NativeEngine:
+    more = {"end_tokens": frozenset(), "device": CPU} | more
+    return NativeEngine(model.config, weights_of(model), rollout=rollout, speculation=speculation, **more)
+
+
+def accept_length(statistics: RolloutStatistics) -> float:
+    """Tokens that a draft brings with the target's own one, behind an end token, too: so does each engine count positions."""
+    return 1 + sum(statistics.accepted_by_position) / statistics.drafted_by_position[0]

@@ -1,0 +1,1 @@
+from ...absent import absent as __getattr__

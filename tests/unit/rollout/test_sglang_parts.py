@@ -1,0 +1,135 @@
+"""The parts of the SGLang engine that need no SGLang."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from sglang_cases import chains
+
+from engine.config import RolloutConfig, SGLangConfig
+from engine.errors import ConfigError, LongtailError, ModelError
+from engine.rollout.base import Request, Sampling
+from engine.rollout.sglang import causes
+from engine.rollout.sglang.arguments import engine_arguments, environment, sampling_arguments, seed_of, speculative_arguments
+from engine.rollout.sglang.job import Job, current
+from engine.rollout.sglang.messages import Bucket
+from engine.rollout.sglang.process import free_ports
+from engine.rollout.sglang.weights import plan, through
+
+WEIGHTS = {"a": torch.randn(3, 5), "b": torch.randn(7), "large": torch.randn(50, 4), "c": torch.randn(2, 2)}
+
+
+def read(bucket: Bucket, memory: int) -> dict[str, torch.Tensor]:
+    flat = torch.from_file(f"/proc/self/fd/{memory}", shared=True, size=bucket.bytes, dtype=torch.uint8)
+    return {span.name: flat[span.start : span.end].clone().view(span.dtype).view(span.shape) for span in bucket.tensors}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_arrive_through_shared_memory(dtype: torch.dtype) -> None:
+    memory = os.memfd_create("test")
+    found: dict[str, torch.Tensor] = {}
+    ends = []
+    for bucket, last in through(memory, WEIGHTS, dtype):
+        found |= read(bucket, memory)
+        ends.append(last)
+    assert ends == [True]
+    assert os.fstat(memory).st_size == 0
+    os.close(memory)
+    assert list(found) == list(WEIGHTS)
+    for name, tensor in WEIGHTS.items():
+        assert torch.equal(found[name], tensor.to(dtype))
+
+
+def test_buckets_are_no_larger_than_allowed_but_for_one_large_tensor() -> None:
+    buckets = plan(WEIGHTS, torch.float32, size=100)
+    assert [[span.name for span in bucket.tensors] for bucket in buckets] == [["a", "b"], ["large"], ["c"]]
+    assert all(span.start % 16 == 0 for bucket in buckets for span in bucket.tensors)
+    assert [bucket.bytes for bucket in buckets] == [64 + 28, 800, 16]
+
+
+def test_sampling_in_sglangs_words() -> None:
+    request = Request(7, 1, (1, 2))
+    found = sampling_arguments(request, Sampling(0.7, 0.9, 0, 50, seed=3), frozenset({2, 0}))
+    wanted = {"temperature": 0.7, "top_p": 0.9, "top_k": -1, "max_new_tokens": 50, "stop_token_ids": [0, 2], "ignore_eos": False}
+    assert wanted.items() <= found.items()
+    assert found["sampling_seed"] == seed_of(7, 3)
+    assert sampling_arguments(request, Sampling(top_k=5, stop=("x",)), frozenset())["stream_interval"] == 1
+    assert len({seed_of(request, seed) for request in range(50) for seed in range(50)}) == 2500
+    assert all(0 <= seed_of(request, 1) < 2**63 for request in range(100))
+
+
+def test_the_engine_in_sglangs_words(tmp_path: Path) -> None:
+    rollout, settings = (
+        RolloutConfig(max_prompt_tokens=10, max_new_tokens=20, max_batch=4),
+        SGLangConfig(tensor_parallel=2, mem_fraction=0.3),
+    )
+    found = engine_arguments(Path("model"), rollout, settings, torch.device("cuda", 0), torch.bfloat16, 5, 3)
+    assert {"dtype": "bfloat16", "tp_size": 2, "mem_fraction_static": 0.3, "max_running_requests": 4}.items() <= found.items()
+    assert found["context_length"] >= 10 + 20 + 2 * 3
+    assert "device" not in found
+    assert engine_arguments(Path("model"), rollout, settings, torch.device("cpu"), torch.float32, 5, 3)["device"] == "cpu"
+    found = speculative_arguments(chains(4, 2), "eagle3", tmp_path / "drafter", tmp_path)
+    assert {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 4, "speculative_num_draft_tokens": 5}.items() <= found.items()
+    assert (tmp_path / "adaptive.json").read_text() == '{"1": {"candidate_steps": [0, 2, 4]}}'
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="SGLang is not installed")
+def test_only_the_models_that_we_know_are_imported() -> None:
+    left_out = set(environment()["SGLANG_DISABLED_MODEL_ARCHS"].split(","))
+    assert len(left_out) > 100
+    assert not left_out & {"qwen2", "qwen3", "llama", "qwen2_eagle", "llama_eagle", "llama_eagle3"}
+
+
+def test_the_plugin_finds_its_job_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LONGTAIL_SGLANG_JOB", raising=False)
+    assert current() is None
+    job = Job(str(tmp_path), {"tp_size": 1}, chains(2).model_dump(mode="json"), 3, 8)
+    job.write(tmp_path / "job.json")
+    monkeypatch.setenv("LONGTAIL_SGLANG_JOB", str(tmp_path / "job.json"))
+    assert current() == job
+    assert job.configured == chains(2)
+
+
+@pytest.mark.parametrize(
+    ("stage", "log", "error", "message"),
+    [
+        ("import", "", ConfigError, "SGLang cannot be imported: it ended. Its torch, kernels or transformers do not fit"),
+        (
+            "start",
+            "x\ntorch.OutOfMemoryError: CUDA out of memory. Tried\ny",
+            ConfigError,
+            "rollout.sglang.mem_fraction: .*It says: .*Tried",
+        ),
+        ("start", "RuntimeError: Not enough memory. Please try to increase", ConfigError, "rollout.sglang.mem_fraction"),
+        (
+            "start",
+            "ValueError: Model architectures ['X'] are not supported for now",
+            ModelError,
+            "model.path: SGLang cannot run this model",
+        ),
+        ("start", "'Scheduler' object has no attribute 'longtail'", ConfigError, "did not take our plugin"),
+        ("start", "a\nb", ConfigError, "SGLang did not start: it ended\na\nb"),
+    ],
+)
+def test_a_failed_start_names_its_cause(
+    monkeypatch: pytest.MonkeyPatch, stage: str, log: str, error: type[LongtailError], message: str
+) -> None:
+    monkeypatch.setattr(causes, "missing", lambda: None)
+    with pytest.raises(error, match=message):
+        raise causes.cause(stage, "it ended", log)
+
+
+def test_a_missing_or_untried_sglang_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causes.importlib.util, "find_spec", lambda _: None)
+    assert "sglang is not installed; pip install 'longtail[sglang]'" in str(causes.missing())
+    monkeypatch.setattr(causes.importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(causes, "version", lambda _: "0.4.1")
+    assert "SGLang 0.4.1 is installed, and 0.5.17 and 0.5.20 are supported" in str(causes.missing())
+    monkeypatch.setattr(causes, "version", lambda _: "0.5.20")
+    assert causes.missing() is None
+
+
+def test_ports_are_free_and_different() -> None:
+    assert len(set(free_ports(5))) == 5

@@ -1,0 +1,139 @@
+"""Our tuner where SGLang asks how long the next drafts shall be."""
+
+from collections.abc import Sequence
+
+import pytest
+from sglang_cases import chains
+
+from engine.config import RunConfig, SpeculationConfig, parse
+from engine.errors import ConfigError
+from engine.rollout.sglang.drafts import chain_speculation, chain_steps, check
+from engine.rollout.sglang.policy import DraftPolicy
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def policy(config: SpeculationConfig, clock: Clock | None = None, most: int = 8) -> DraftPolicy:
+    made = DraftPolicy(config, 0, most, clock=clock or Clock())
+    made.begin(64)
+    return made
+
+
+def step(policy: DraftPolicy, clock: Clock, accepted: Sequence[int], seconds: float = 0.1) -> int:
+    steps = policy.get_steps_for_batch(len(accepted))
+    clock.now += seconds
+    policy.on_verify_complete([min(drafts, steps) for drafts in accepted], len(accepted))
+    return steps
+
+
+def test_trees_become_chains_of_their_depth() -> None:
+    """No longer than what is verified, and equal ones are one."""
+    shapes = [(8, 4, 24), (6, 3, 4), (4, 1, 4), (2, 1, 2)]
+    ngram = {"drafter": "ngram", "depth": 7, "verify": 7}
+    strategies = [{"depth": depth, "top_k": top_k, "verify": verify} for depth, top_k, verify in shapes]
+    config = chain_speculation(SpeculationConfig.model_validate({"strategies": [*strategies, ngram]}))
+    assert chain_steps(config) == [0, 2, 4, 8]
+    assert all((one.drafter, one.top_k, one.depth) == ("eagle", 1, one.verify) for one in config.strategies)
+    assert (config.suffix.enabled, config.tail_requests) == (False, 0)
+
+
+def test_what_sglang_cannot_do_is_refused() -> None:
+    def run(**changes: object) -> RunConfig:
+        return parse({"rollout": {"engine": "sglang"}, **changes})
+
+    check(run(), "qwen2")
+    ngram = {"strategies": [{"drafter": "ngram", "depth": 2, "verify": 2}]}
+    with pytest.raises(ConfigError, match="needs at least one with drafter eagle"):
+        check(run(speculation=ngram), "qwen2")
+    with pytest.raises(ConfigError, match=r"rollout\.min_p=0\.1: SGLang ignores min_p"):
+        check(run(rollout={"engine": "sglang", "min_p": 0.1}), "qwen2")
+    with pytest.raises(ConfigError, match=r"drafter\.recipe=eagle: SGLang has no such drafter for qwen3"):
+        check(run(), "qwen3")
+    beg = {"strategies": [{"depth": 2, "top_k": 2, "verify": 3}, {"depth": 2, "verify": 2}], "tuner": {"name": "beg", "thresholds": [1, 2]}}
+    with pytest.raises(ConfigError, match=r"as the chains \[2\].*tuner\.thresholds has 2 values"):
+        check(run(speculation=beg), "qwen2")
+    check(run(speculation={"enabled": False}, rollout={"engine": "sglang", "min_p": 0.1}), "qwen3")
+
+
+def test_it_counts_what_was_drafted_and_accepted() -> None:
+    clock = Clock()
+    made = policy(chains(3), clock)
+    assert step(made, clock, [3, 0, 1], 0.25) == 3
+    assert step(made, clock, [2]) == 3
+    taken = made.take_statistics()
+    (one,) = taken["arms"]
+    assert (one["strategy"], one["pulls"], one["requests"], one["accepted"]) == ("eagle d3 k1 v3", 2, 4, 6)
+    assert one["seconds"] == pytest.approx(0.35)
+    assert taken["drafted_by_position"] == [4, 4, 4]
+    assert taken["accepted_by_position"] == [3, 2, 1]
+    assert (taken["decode_steps"], taken["speculative_requests"], taken["speculative_tokens"], taken["plain_tokens"]) == (2, 4, 10, 0)
+    assert made.take_statistics()["decode_steps"] == 0
+
+
+def test_a_result_may_come_after_the_next_step_was_begun() -> None:
+    """With overlap a step lasts from the last result to its own."""
+    clock = Clock()
+    made = policy(chains(2), clock)
+    made.get_steps_for_batch(2)
+    clock.now += 0.3
+    made.get_steps_for_batch(1)
+    clock.now += 0.1
+    made.on_verify_complete([1, 2], 2)
+    clock.now += 0.2
+    made.on_verify_complete([0], 1)
+    (one,) = made.take_statistics()["arms"]
+    assert (one["pulls"], one["accepted"]) == (2, 3)
+    assert one["seconds"] == pytest.approx(0.4 + 0.2)
+
+
+def test_results_that_belong_to_no_step_teach_nothing() -> None:
+    made = policy(chains(2))
+    made.on_verify_complete([1], 1)
+    made.get_steps_for_batch(2)
+    made.on_verify_complete([1], 1)
+    taken = made.take_statistics()
+    assert (taken["arms"], taken["decode_steps"]) == ([], 0)
+
+
+def test_above_the_threshold_it_is_off() -> None:
+    clock = Clock()
+    made = policy(chains(3).model_copy(update={"threshold": 4, "hysteresis": 0.5}), clock)
+    assert [step(made, clock, [0] * size) for size in (8, 5, 4, 6, 7, 5, 4)] == [0, 0, 3, 3, 0, 0, 3]
+    assert made.take_statistics()["plain_tokens"] == 8 + 5 + 7 + 5
+
+
+def test_drafts_need_graphs_only_of_batches_that_are_drafted_for() -> None:
+    made = policy(chains(3).model_copy(update={"threshold": 4, "hysteresis": 0.5}))
+    assert made.cuda_graph_bs_for_step(3) is None
+    made.set_cuda_graph_bs([1, 2, 4, 8, 16, 32])
+    assert made.cuda_graph_bs_for_step(0) == [1, 2, 4, 8, 16, 32]
+    assert made.cuda_graph_bs_for_step(3) == [1, 2, 4, 8]
+
+
+def test_a_useless_drafter_is_turned_off_and_a_good_one_is_used() -> None:
+    """A drafted token costs a fifth of a plain step."""
+    for drafts, wanted in ((0, 0), (4, 4)):
+        clock = Clock()
+        made = policy(chains(4, 2, tuner={"name": "goodput"}), clock)
+        chosen = []
+        for _ in range(400):
+            chosen.append(made.get_steps_for_batch(4))
+            clock.now += 0.01 + 0.002 * chosen[-1]
+            made.on_verify_complete([min(drafts, chosen[-1])] * 4, 4)
+        assert chosen[200:].count(wanted) > 180
+
+
+def test_ranks_do_what_rank_0_decides() -> None:
+    made = DraftPolicy(chains(3), 0, 8, agree=lambda steps: {3: 1, 0: 0}[steps])
+    made.begin()
+    assert made.get_steps_for_batch(2) == 1
+    made.on_verify_complete([1, 0], 2)
+    taken = made.take_statistics()
+    assert taken["arms"] == [], "nothing is learnt about an arm that was not used"
+    assert taken["drafted_by_position"] == [2]
