@@ -1,4 +1,4 @@
-"""What of our speculation SGLang can do: chains of the learned drafter whose length changes from step to step, or n-gram drafts."""
+"""What of our speculation SGLang can do: chains of the learned drafter whose length changes from step to step."""
 
 from collections.abc import Sequence
 
