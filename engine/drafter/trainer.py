@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import Any
 
@@ -23,6 +24,7 @@ EVALUATED_TOKENS = 1024
 LOOK_AHEAD = 4
 """Drafts of the chains that a drafter is judged by."""
 AVERAGING = 3
+JUDGED_FIRST, JUDGED_EVERY = (1, 2, 4), 8
 SLOWER = 0.7
 
 
@@ -105,27 +107,41 @@ class SpotTrainer:
     def train(self, should_stop: Callable[[], bool], resumed: Mapping[str, Any] | None = None) -> TrainingReport:
         """Micro-steps until ``should_stop()``, asked after each of them, is true, or there is nothing left to train on.
 
-        Leaves the average of the weights after each step, later ones counting more (Shamir and Zhang, arXiv 1212.1824): a few steps
-        on a few responses would else cost a good drafter more in noise than they teach it. ``resumed``: the ``state_dict`` of a
-        session that was cut short, to go on with.
+        Judges, at the first steps and then every ``JUDGED_EVERY``, the average of the weights after each step, later ones counting more
+        (Shamir and Zhang, arXiv 1212.1824): a few steps on a few responses would else cost a good drafter more in noise than they teach
+        it. Leaves the best that was judged, so that whoever stops it waits for a micro-step and not for an examination. ``resumed``: the
+        ``state_dict`` of a session that was cut short, to go on with.
         """
-        before, distance = self.evaluate(), self.buffer.mix_distance()
+        before, distance = self.evaluate().accepted, self.buffer.mix_distance()
         if resumed is not None:
             self.load_state_dict(resumed)
         average = [weight.detach().clone() for weight in self.drafter.parameters()]
+        best, after = average, -inf
         losses: list[float] = []
         tokens = 0
-        for batch in self._batches(before.accepted):
+        for batch in self._batches(before):
             losses.append(self.micro_step(batch))
             tokens += batch.tokens.numel()
             share = (AVERAGING + 1) / (len(losses) + AVERAGING)
             torch._foreach_lerp_(average, [weight.detach() for weight in self.drafter.parameters()], share)
+            if len(losses) in JUDGED_FIRST or len(losses) % JUDGED_EVERY == 0:
+                accepted = self._judged(average)
+                if not accepted <= after:  # NaN, too: the loss tells of it
+                    best, after = [weight.clone() for weight in average], accepted
             if should_stop():
                 break
-        torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], average)
-        after = self.evaluate()
+        torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], best)
         loss = sum(losses) / max(1, len(losses))
-        return TrainingReport(len(losses), tokens, loss, before.accepted, after.accepted, distance)
+        return TrainingReport(len(losses), tokens, loss, before, after if losses else before, distance)
+
+    def _judged(self, weights: Sequence[Tensor]) -> float:
+        """What is accepted of the drafts of ``weights`` on held-out responses; the drafter's own are left as they are."""
+        own = [weight.detach() for weight in self.drafter.parameters()]
+        saved = [weight.clone() for weight in own]
+        torch._foreach_copy_(own, list(weights))
+        accepted = self.evaluate().accepted
+        torch._foreach_copy_(own, saved)
+        return accepted
 
     def _batches(self, best: float) -> Iterator[MicroBatch]:
         """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses, ``best``

@@ -1,4 +1,5 @@
 import io
+from collections.abc import Sequence
 from itertools import islice, pairwise
 
 import pytest
@@ -109,6 +110,7 @@ def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(traine
     trainer.config = trainer.config.model_copy(update={"passes": 2})
     seen = iter([0.1, *(0.2 + 0.1 * gain for gain in range(gains)), 0.1, 0.1])
     monkeypatch.setattr(SpotTrainer, "evaluate", lambda _: Evaluation(0.0, 0.0, 0.0, next(seen), 1))
+    monkeypatch.setattr(SpotTrainer, "_judged", lambda _, __: 0.5)
     tokens = sum(entry.positions for entry in trainer.buffer.mix())
     assert trainer.has_data
     report = trainer.train(lambda: False)
@@ -244,3 +246,18 @@ def same_size(entries):
     by_length = sorted(entries, key=lambda entry: entry.response)
     pairs = [(a, b) for a, b in pairwise(by_length) if a.response == b.response][::8][:4]
     return [[pair[side] for pair in pairs] for side in (0, 1)]
+
+
+def test_a_session_leaves_the_best_that_it_judged_and_judges_nothing_after_the_stop(trainer, monkeypatch):
+    verdicts = {1: 0.3, 2: 0.6, 4: 0.5}
+    judged: list[list[torch.Tensor]] = []
+
+    def judge(_: SpotTrainer, weights: Sequence[torch.Tensor]) -> float:
+        judged.append([weight.clone() for weight in weights])
+        return list(verdicts.values())[len(judged) - 1]
+
+    monkeypatch.setattr(SpotTrainer, "_judged", judge)
+    report = trainer.train(after(5))
+    assert (report.microsteps, len(judged), report.held_out_after) == (5, len(verdicts), 0.6)
+    for left, best in zip(trainer.drafter.parameters(), judged[1], strict=True):
+        assert torch.equal(left, best)
