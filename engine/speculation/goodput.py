@@ -21,6 +21,8 @@ from engine.speculation.strategy import OFF, Context, Strategy
 
 MEASURED, ASSUMED = 0.15, 0.3
 """Standard deviation of the log error of a cost table, and of the guess without one."""
+LEAST_GAIN = math.log(1.05)
+"""What drafting must promise over plain decoding: its requests end raggedly, and the drafter has to catch up first."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
 """Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
 so many of them are remembered."""
@@ -111,7 +113,7 @@ class GoodputTuner:
     def best(self, context: Context) -> Strategy:
         """The arm of highest mean value; explores nothing, changes nothing."""
         tokens, seconds, _ = self._belief(context)
-        return self._arms[max(self._eligible(context), key=(tokens - seconds).__getitem__)]
+        return self._arms[max(self._eligible(context), key=self._score(tokens, seconds).__getitem__)]
 
     def take_arms(self) -> list[ArmStatistics]:
         return self._counts.take()
@@ -144,11 +146,11 @@ class GoodputTuner:
 
     def _decide(self, context: Context, last: Decision | None) -> Decision:
         tokens, seconds, covariance = self._belief(context)
-        score, eligible = tokens - seconds, self._eligible(context)
+        score, eligible = self._score(tokens, seconds), self._eligible(context)
         best = max(eligible, key=score.__getitem__)
         chosen = self._exploration.choose(eligible, score, seconds, self._most - seconds, covariance)
         if chosen != best:
-            return Decision(chosen, TRIAL, context, math.exp(score[best]))
+            return Decision(chosen, TRIAL, context, math.exp(tokens[best] - seconds[best]))
         settled = last is not None and last.arm == best and last.suits(context)
         return Decision(best, self._interval if settled else TRIAL, context)
 
@@ -158,6 +160,11 @@ class GoodputTuner:
         expected, of_tokens = self._acceptance.belief()
         correction, of_seconds = self._correction.belief(context.batch.bit_length())
         return np.log1p(expected), self._log_predicted(context) + correction, of_tokens + of_seconds
+
+    def _score(self, tokens: Array, seconds: Array) -> Array:
+        score: Array = tokens - seconds
+        score[self._index[OFF]] += LEAST_GAIN
+        return score
 
     def _eligible(self, context: Context) -> list[int]:
         return [index for index, arm in enumerate(self._arms) if arm.drafter in context.drafters]

@@ -11,7 +11,7 @@ from engine.speculation.strategy import OFF, Strategy
 
 CHAIN, SHORT, TREE = Strategy("eagle", 4, 1, 4), Strategy("eagle", 2, 1, 2), Strategy("eagle", 3, 2, 5)
 NGRAM = Strategy("ngram", 6, 1, 6)
-LIMIT = 1000
+LIMIT = 10_000
 # A step takes a unit, and a tenth of it for each request's each drafted token.
 COSTS = CostTable(Grid((1, 64), (1, 65), (1,), [[[1.0], [7.4]], [[1.0], [410.6]]]), Grid((1,), (1,), (1,), [[[0.0]]]))
 

@@ -313,3 +313,15 @@ def test_a_step_costs_little_of_the_processor() -> None:
         strategy = tuner.select(context)
         tuner.record(strategy, context, accepted if strategy != OFF else [0] * 16, 0.01)
     assert (process_time() - began) / len(contexts) < 300e-6
+
+
+@pytest.mark.parametrize(("gain", "drafts"), [(1.03, False), (1.1, True)])
+def test_drafting_must_promise_a_little_more_than_plain_decoding(gain: float, drafts: bool) -> None:
+    """With one draft that is always accepted, a step brings two tokens, and takes 2 / gain plain ones."""
+    chain = Strategy("eagle", 1, 1, 1)
+    tuner = make(costs=None, arms=(chain,))
+    tuner.predicted = lambda strategy, _: 1.0 if strategy == OFF else 2 / gain
+    context = Context(4, drafters=frozenset({"none", "eagle"}))
+    for strategy in (OFF, chain) * 200:
+        tuner.record(strategy, context, [int(strategy == chain)] * 4, tuner.predicted(strategy, context))
+    assert tuner.best(context) == (chain if drafts else OFF)
