@@ -76,4 +76,5 @@ def environment(settings: Settings) -> dict[str, str]:
     }
     temporary = {} if len(tempfile.gettempdir()) <= SOCKET_FOLDER else {"TMPDIR": "/tmp"}
     quiet = {"HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
-    return inherited | own | {name: str(folder) for name, folder in folders.items()} | temporary | quiet
+    findable = {"SPT_NOENV": "1"}  # else setproctitle, where there is one, overwrites the environment by which processes are known
+    return inherited | own | {name: str(folder) for name, folder in folders.items()} | temporary | quiet | findable

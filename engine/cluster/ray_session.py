@@ -13,6 +13,8 @@ from engine.errors import WorkerLostError
 
 PREFIX = "longtail-ray-"
 OBJECT_STORE_BYTES = 512 * 2**20
+TOKEN = secrets.token_hex(32)
+"""This process's own: Ray reads it once, so that later sessions must have the same."""
 
 
 @contextmanager
@@ -56,12 +58,12 @@ def lost(where: str) -> Iterator[None]:
 
 
 def _isolate() -> None:
-    """Loopback ports only, a token of this session's own, no usage report. Ray reads these when it is first imported."""
+    """Loopback ports only, a token of this process's own, no usage report. Ray reads these when it is first imported."""
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - else anything on the machine goes before the workers
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_AUTH_MODE"] = "token"
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    os.environ["RAY_AUTH_TOKEN"] = TOKEN
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
 
 
