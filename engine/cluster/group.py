@@ -72,8 +72,8 @@ class WorkerGroup:
         statistics = rollout.statistics
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
-        halved = self._set_up / 2  # else one slow set-up could keep all later tails from being used
-        self._set_up = max((session.set_up for session in rollout.sessions.values()), default=halved)
+        faded = 0.9 * self._set_up  # else one slow set-up could keep all later tails from being used
+        self._set_up = max((session.set_up for session in rollout.sessions.values()), default=faded)
         return rollout
 
     def learn(self, step: int, rows: Sequence[Row]) -> Learning:

@@ -20,7 +20,7 @@ from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.segments import BufferFiles
-from engine.drafter.trainer import SpotTrainer, TrainingReport
+from engine.drafter.trainer import JUDGED_FIRST, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.rollout.base import Completion
 
@@ -29,7 +29,7 @@ Weights = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Trained:
-    """Training in one tail. ``set_up``: seconds until its first micro-step was done; a shorter tail brings nothing."""
+    """Training in one tail. ``set_up``: seconds until its first steps were judged; a shorter tail brings nothing."""
 
     report: TrainingReport
     set_up: float
@@ -83,11 +83,11 @@ class Spot:
         unfinished, self._unfinished = self._unfinished, None
         resumed = unfinished if unfinished and unfinished.progress.target >= progress.target else None  # else the checkpoint is newer
         done = count(resumed.progress.microsteps + 1 if resumed else 1)
-        began, first_done = time.perf_counter(), 0.0
+        began = time.perf_counter()
+        passed: list[float] = []
 
         def stop() -> bool:
-            nonlocal first_done
-            first_done = first_done or time.perf_counter()
+            passed.append(time.perf_counter() - began)
             self._snapshot(replace(progress, microsteps=next(done)))
             return should_stop()
 
@@ -98,7 +98,7 @@ class Spot:
         except Exception:  # whatever it was, the next session must not start from half of this one; it goes on to the caller
             self._trainer.reset(self.published)
             raise
-        return Trained(report, first_done - began)
+        return Trained(report, passed[: JUDGED_FIRST[0] + 1][-1])
 
     def _snapshot(self, progress: Progress) -> None:
         if self._checkpoints and progress.microsteps % self._interval == 0:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 from random import Random
 from typing import Any
@@ -24,7 +25,7 @@ EVALUATED_TOKENS = 1024
 LOOK_AHEAD = 4
 """Drafts of the chains that a drafter is judged by."""
 AVERAGING = 3
-JUDGED_FIRST, JUDGED_EVERY = (1, 2, 4), 8
+JUDGED_FIRST, JUDGED_EVERY = (2, 4), 8
 SLOWER = 0.7
 
 
@@ -109,30 +110,41 @@ class SpotTrainer:
 
         Judges, at the first steps and then every ``JUDGED_EVERY``, the average of the weights after each step, later ones counting more
         (Shamir and Zhang, arXiv 1212.1824): a few steps on a few responses would else cost a good drafter more in noise than they teach
-        it. Leaves the best that was judged, so that whoever stops it waits for a micro-step and not for an examination. ``resumed``: the
-        ``state_dict`` of a session that was cut short, to go on with.
+        it. Leaves the best that was judged, so that whoever stops it waits for a micro-step and not for an examination, unless there was
+        none yet. ``resumed``: the ``state_dict`` of a session that was cut short, to go on with.
         """
-        before, distance = self.evaluate().accepted, self.buffer.mix_distance()
+        first = [weight.detach().clone() for weight in self.drafter.parameters()]
+        distance = self.buffer.mix_distance()
+
+        @cache
+        def before() -> float:
+            return self._judged(first)
+
         if resumed is not None:
             self.load_state_dict(resumed)
         average = [weight.detach().clone() for weight in self.drafter.parameters()]
-        best, after = average, -inf
+        best, after = first, -inf
         losses: list[float] = []
         tokens = 0
+        stopped = False
         for batch in self._batches(before):
             losses.append(self.micro_step(batch))
             tokens += batch.tokens.numel()
             share = (AVERAGING + 1) / (len(losses) + AVERAGING)
             torch._foreach_lerp_(average, [weight.detach() for weight in self.drafter.parameters()], share)
+            if stopped := should_stop():
+                break
             if len(losses) in JUDGED_FIRST or len(losses) % JUDGED_EVERY == 0:
+                before()
                 accepted = self._judged(average)
                 if not accepted <= after:  # NaN, too: the loss tells of it
                     best, after = [weight.clone() for weight in average], accepted
-            if should_stop():
-                break
+        unhurried = not stopped or after == -inf
+        if losses and unhurried and (accepted := self._judged(average)) > after:
+            best, after = average, accepted
         torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], best)
         loss = sum(losses) / max(1, len(losses))
-        return TrainingReport(len(losses), tokens, loss, before, after if losses else before, distance)
+        return TrainingReport(len(losses), tokens, loss, before(), after if losses else before(), distance)
 
     def _judged(self, weights: Sequence[Tensor]) -> float:
         """What is accepted of the drafts of ``weights`` on held-out responses; the drafter's own are left as they are."""
@@ -143,13 +155,15 @@ class SpotTrainer:
         torch._foreach_copy_(own, saved)
         return accepted
 
-    def _batches(self, best: float) -> Iterator[MicroBatch]:
-        """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses, ``best``
-        until now, by ``least_gain``: a drafter that knows little learns more of the same responses before it has them by heart."""
-        passes = self.config.passes
+    def _batches(self, before: Callable[[], float]) -> Iterator[MicroBatch]:
+        """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses,
+        ``before()`` at first, by ``least_gain``: a drafter that knows little learns more of the same responses before it has them by
+        heart."""
+        passes, best = self.config.passes, -inf
         while True:
             while self._fresh(passes):
                 yield from self.one_pass(passes)
+            best = max(best, before())
             accepted = self.evaluate().accepted
             if not accepted - best >= self.config.trigger.least_gain:  # nor if training has gone astray: NaN
                 return
