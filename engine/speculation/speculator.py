@@ -112,8 +112,8 @@ class Speculator:
     def plan(self, batch: Sequence[Running], learned: bool) -> Plan:
         """The next step. ``learned``: whether the learned drafter can draft."""
         context = self._context(batch, learned)
-        if context.drafters == {"none"} or min(request.generated for request in batch) + 1 >= self._limit:
-            return Plan(context)  # in the second case each request can take one more token only
+        if context.drafters == {"none"}:
+            return Plan(context)
         uneven = self._tail.strategies(batch, context, self.tuner, self._limit)
         if uneven is not None:
             return self._planned(batch, context, None, uneven)

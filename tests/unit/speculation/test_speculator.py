@@ -215,12 +215,3 @@ def test_what_was_learnt_survives_a_checkpoint() -> None:
         rng, requests = random.Random(4), admitted(each, 4, prompt=(7, 8, 9))
         courses.append([step(each, requests, 0.3, rng) for _ in range(100)])
     assert courses[0] == courses[1] != courses[2]
-
-
-def test_nothing_is_drafted_where_each_request_has_room_for_one_token_only() -> None:
-    speculator = make(CHAIN)
-    batch = admitted(speculator, 2)
-    batch[0].generated, batch[1].generated = LIMIT - 1, LIMIT - 2
-    assert speculator.plan(batch, learned=True).shape is not None
-    batch[1].generated = LIMIT - 1
-    assert speculator.plan(batch, learned=True).shape is None
