@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
+from engine.errors import DataError
 from engine.events import ArmStatistics
 
 
@@ -31,6 +32,14 @@ class Request:
     id: int
     group: int
     prompt: tuple[int, ...]
+
+
+def longest_prompt(requests: Sequence[Request], limit: int) -> int:
+    """Tokens of the longest prompt; DataError if one is empty or has more than ``limit``."""
+    for request in requests:
+        if not 0 < len(request.prompt) <= limit:
+            raise DataError(f"the prompt of request {request.id} has {len(request.prompt)} tokens; max_prompt_tokens allows 1 to {limit}")
+    return max((len(request.prompt) for request in requests), default=0)
 
 
 @dataclass(frozen=True)

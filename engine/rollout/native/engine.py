@@ -13,8 +13,8 @@ from transformers import PretrainedConfig
 from engine.checksum import checksum
 from engine.config import GoodputConfig, RolloutConfig, SpeculationConfig
 from engine.drafter.kind import Kind
-from engine.errors import DataError, ModelError
-from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling
+from engine.errors import ModelError
+from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.costs import cost_table
 from engine.rollout.native.drafting import scratch
@@ -102,7 +102,7 @@ class NativeEngine:
     ) -> list[Completion]:
         """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long."""
         began = self._clock()
-        longest = self._longest_prompt(requests)
+        longest = longest_prompt(requests, self._rollout.max_prompt_tokens)
         ends = Ends(self._end_tokens, sampling.stop, self._decode_tokens)
         responses = [Response(request) for request in requests]
         self._scheduler = Scheduler(responses, self._rollout.max_batch)
@@ -238,14 +238,6 @@ class NativeEngine:
             return None
         identity = f"{Architecture.of(config)} {self._runner.dtype}" + (" eagle3" if self._drafter_kind == "eagle3" else "")
         return cost_table(folder, self._runner, identity, self._rollout.max_batch, self._vocabulary)
-
-    def _longest_prompt(self, requests: Sequence[Request]) -> int:
-        limit = self._rollout.max_prompt_tokens
-        for request in requests:
-            tokens = len(request.prompt)
-            if not 0 < tokens <= limit:
-                raise DataError(f"the prompt of request {request.id} has {tokens} tokens; max_prompt_tokens allows 1 to {limit}")
-        return max((len(request.prompt) for request in requests), default=0)
 
     def _completion(self, response: Response) -> Completion:
         assert response.finish

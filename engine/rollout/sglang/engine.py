@@ -14,9 +14,9 @@ from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.card import Card
 from engine.drafter.export import BIAS, write_drafter_folder
 from engine.drafter.kind import Kind
-from engine.errors import DataError, ModelError, SyncError, WorkerLostError
+from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
-from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling
+from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.native.scheduler import Ends, Response
 from engine.rollout.sglang.arguments import engine_arguments, environment, speculative_arguments
 from engine.rollout.sglang.drafts import chain_speculation, chain_steps
@@ -91,7 +91,7 @@ class SGLangEngine:
     ) -> list[Completion]:
         """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long."""
         began = time.perf_counter()
-        self._check(requests)
+        longest_prompt(requests, self._rollout.max_prompt_tokens)
         ends = Ends(self._end_tokens, sampling.stop, self._decode_tokens)
         self._lengths.new_step()
         done: dict[int, Completion] = {}
@@ -254,13 +254,6 @@ class SGLangEngine:
         """Target and drafter, of all ranks."""
         ranks: list[dict[str, str]] = self.host.plugin("holding")
         return ":".join(rank["target"] for rank in ranks), ":".join(rank["drafter"] for rank in ranks).strip(":")
-
-    def _check(self, requests: Sequence[Request]) -> None:
-        limit = self._rollout.max_prompt_tokens
-        for request in requests:
-            tokens = len(request.prompt)
-            if not 0 < tokens <= limit:
-                raise DataError(f"the prompt of request {request.id} has {tokens} tokens; max_prompt_tokens allows 1 to {limit}")
 
     def _completion(self, response: Response) -> Completion:
         assert response.finish

@@ -72,7 +72,7 @@ class Host:
     async def _answer(self, ask: Ask) -> Result:
         try:
             return Result(ask.number, await getattr(self, f"do_{ask.method}")(**ask.arguments))
-        except Exception as error:
+        except Exception as error:  # the asking process must have an answer, and raises it there
             return Result(ask.number, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
 
     async def do_plugin(self, command: str, arguments: Mapping[str, Any]) -> list[Any]:
@@ -138,7 +138,7 @@ def main(socket: Connection, bucket: int, folder: Path) -> None:
     try:
         engine = sglang.Engine(**job.arguments)
         engine.collective_rpc("longtail", command="hello", speculates=job.speculation is not None)
-    except Exception as error:
+    except Exception as error:  # SGLang raises anything; ``causes`` tells what it means
         socket.send(Failed("start", f"{type(error).__name__}: {error}"))
         return
     socket.send(Ready(__version__, engine.get_all_child_pids()))
