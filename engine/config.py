@@ -214,7 +214,7 @@ class SpeculationConfig(Section):
 class TriggerConfig(Section):
     """When idle workers train: at every step while that helps, then when one of these asks for it."""
 
-    patience: int = Field(8, ge=1, description="Sessions in a row that gain less than least_gain until steps are skipped")
+    patience: int = Field(3, ge=1, description="Sessions in a row that gain less than least_gain until steps are skipped")
     least_gain: float = Field(0.002, ge=0, le=1, description="Rise of held-out acceptance that makes a session worth repeating at once")
     every: int = Field(10, ge=1, description="Train at least every so many steps; 1 trains at every step")
     acceptance_drop: float = Field(0.05, ge=0, le=1, description="Train when acceptance falls by this share of its best since then")
@@ -226,6 +226,9 @@ class SpotConfig(Section):
 
     enabled: bool = True
     min_idle_workers: int = Field(1, ge=1, description="Idle workers needed before training starts")
+    first_set_up: float = Field(
+        0.25, ge=0, description="Seconds that training is assumed to need for its first steps until it is measured; a tail must last twice that"
+    )
     learning_rate: float = Field(2e-4, gt=0, le=1)
     first_learning_rate: float = Field(
         2e-3, gt=0, le=1, description="Of a drafter that starts from nothing; it falls to learning_rate as sessions stop helping"

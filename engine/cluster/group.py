@@ -58,7 +58,7 @@ class WorkerGroup:
         self._actors = [actor.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
         self._versions = DrafterVersions(self._all)
         self._history = History()
-        self._set_up = 0.0
+        self._set_up = self._spot.first_set_up
         self.facts: dict[str, str] = ray.get([actor.facts.remote() for actor in self._actors])[0]
 
     def rollout(

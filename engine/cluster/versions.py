@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Protocol
 
-from engine.cluster.spot import Trained
+from engine.cluster.spot import Trained, Weights
 from engine.drafter.trainer import TrainingReport, merge
 from engine.errors import SyncError
 from engine.rollout.base import Holding, RolloutStatistics
@@ -63,22 +63,29 @@ class DrafterVersions:
         reports = {worker: session.report for worker, session in sessions.items() if session.report.microsteps}
         if not reports:
             return None
-        candidate = merge([(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()])
-        report = self._judged(candidate, reports)
-        accepted = report.held_out_after > report.held_out_before
+        report, better = self._judged(reports)
         proven = not collapsed and drafted(statistics)
         if proven:
             self.good = self.version
-        self.version += accepted
-        same(self._call("publish", candidate if accepted else None, self.version, proven))
-        return Published(self.version, accepted, _acceptance(report), report)
+        if better is None:
+            self._call("keep", proven)
+        else:
+            self.version += 1
+            same(self._call("publish", better, self.version, proven))
+        return Published(self.version, better is not None, _acceptance(report), report)
 
-    def _judged(self, candidate: dict[str, Any], reports: Mapping[int, TrainingReport]) -> TrainingReport:
-        """The sessions together. An average of copies is none of them, so that those who trained judge it anew."""
+    def _judged(self, reports: Mapping[int, TrainingReport]) -> tuple[TrainingReport, Weights | None]:
+        """The sessions together, and the drafter that came of them if it is better than the published one. An average of copies is none
+        of them, so that those who trained judge it anew."""
         if len(reports) == 1:
-            return next(iter(reports.values()))
-        judgements = self._call("judge", candidate, workers=reports)
-        return total(list(reports.values()), judgements)
+            report = next(iter(reports.values()))
+            return report, self._average(reports) if _better(report) else None
+        average = self._average(reports)
+        report = total(list(reports.values()), self._call("judge", average, workers=reports))
+        return report, average if _better(report) else None
+
+    def _average(self, reports: Mapping[int, TrainingReport]) -> Weights:
+        return merge([(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()])
 
     def _roll_back(self) -> Published:
         before, after = (fmean(values) for values in zip(*self._call("judge", None), strict=True))
@@ -112,6 +119,10 @@ def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[float, f
     tokens = sum(report.tokens for report in reports)
     loss, mix = (mean(getattr(report, field) for report in reports) for field in ("loss", "mix_distance"))
     return TrainingReport(steps, tokens, loss, mean(before), mean(after), mix)
+
+
+def _better(report: TrainingReport) -> bool:
+    return report.held_out_after > report.held_out_before
 
 
 def _acceptance(report: TrainingReport) -> str:

@@ -179,19 +179,25 @@ class Worker:
         """Held-out acceptance of the published drafter and of ``candidate``, by default the last good one."""
         return self._require_spot().judge(candidate)
 
-    def publish(self, weights: Mapping[str, Tensor] | None, version: int, proven: bool) -> Holding:
-        """Takes ``weights`` as the drafter of ``version``, in engine and trainer; None undoes what was trained since the last version.
+    def publish(self, weights: Mapping[str, Tensor], version: int, proven: bool) -> Holding:
+        """Takes ``weights`` as the drafter of ``version``, in engine and trainer; returns what the engine holds now.
 
-        ``proven``: the version held until now drafted well, so that it is the one to roll back to. Returns what the engine holds now.
+        ``proven``: the version held until now drafted well, so that it is the one to roll back to.
         """
+        self._settle(weights, proven)
+        self._load_drafter(weights, version)
+        return self.engine.holding()
+
+    def keep(self, proven: bool) -> None:
+        """Undoes what was trained since the last version, which stays; for ``proven`` see ``publish``."""
+        self._settle(None, proven)
+
+    def _settle(self, weights: Mapping[str, Tensor] | None, proven: bool) -> None:
         spot = self._require_spot()
         if proven:
             spot.good = spot.published
         spot.adopt(weights)
-        if weights is not None:
-            self._load_drafter(weights, version)
         self._sketch = sketch(self.learner.weights())
-        return self.engine.holding()
 
     def roll_back(self, version: int) -> Holding:
         """Takes the last good drafter again, as ``version``; returns what the engine holds now."""

@@ -23,10 +23,10 @@ def test_training_goes_on_as_long_as_it_helps() -> None:
 
 def test_by_default_the_first_steps_all_train() -> None:
     history, config = History(), TriggerConfig()
-    for step in range(8):
+    for step in range(3):
         assert decide(history, step, config).train
         history = trained(history, step, 0.0, config)
-    assert not decide(history, 8, config).train
+    assert not decide(history, 3, config).train
 
 
 def test_flat_steps_are_skipped_but_not_for_ever() -> None:
