@@ -227,7 +227,9 @@ class SpotConfig(Section):
     enabled: bool = True
     min_idle_workers: int = Field(1, ge=1, description="Idle workers needed before training starts")
     first_set_up: float = Field(
-        0.25, ge=0, description="Seconds that training is assumed to need for its first steps until it is measured; a tail must last twice that"
+        0.25,
+        ge=0,
+        description="Seconds to the first judged steps of training, assumed until measured; a tail must last twice as long",
     )
     learning_rate: float = Field(2e-4, gt=0, le=1)
     first_learning_rate: float = Field(

@@ -15,7 +15,9 @@ from engine.speculation.strategy import Context, Strategy
 
 SCHEMA = 1
 
-CATCH_UP = 1.5
+KEYS = 0.25
+"""Width that a token costs as much as of which the drafter only keeps keys and values."""
+CATCH_UP = 1 + 2 * KEYS
 """Width that the first draft pass costs as much as: one token, and mere keys and values for the others that the last step added."""
 
 
@@ -79,6 +81,11 @@ class CostTable:
         levels = more * self.draft(batch, strategy.top_k, length) if more else 0.0
         return verified + self.draft(batch, CATCH_UP, length) + levels
 
+    def catch_up(self, context: Context) -> float:
+        """Seconds in which the drafter takes in what it has not seen yet, beyond what a step has it take in anyway."""
+        batch, length = context.batch, context.length
+        return max(0.0, self.draft(batch, 1 + KEYS * context.behind, length) - self.draft(batch, CATCH_UP, length))
+
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "target": asdict(self.target), "draft": asdict(self.draft)}
 
@@ -114,6 +121,11 @@ def assumed_seconds(strategy: Strategy, context: Context) -> float:
     verified tokens cost a tenth, both by the order of published tables (facts of TLT, section 5)."""
     levels = draft_levels(strategy) if strategy.drafter == "eagle" else 0
     return 1 + context.batch / 256 + 0.1 * levels + 0.1 * context.batch * strategy.verify / 64
+
+
+def assumed_catch_up(context: Context) -> float:
+    """``CostTable.catch_up`` of that guess."""
+    return 0.1 * context.batch * KEYS * context.behind / 64
 
 
 def _span(axis: Sequence[float], value: float) -> tuple[int, float]:

@@ -12,9 +12,9 @@ from engine.speculation.strategy import OFF, Context, Strategy
 
 PLAUSIBLE = 2.0
 """Standard deviations by which an arm may be better than it seems."""
-ALLOWANCE, SHARE = 2.0, 0.005
-"""What trials may lose: tokens of each request after every change of weights, and this share of all tokens."""
-DEBT = 2 * ALLOWANCE
+ALLOWANCE, RENEWED, SHARE = 2.0, 0.02, 0.005
+"""What trials may lose: so many tokens of each request after every change of weights, but no more than a share of what it got under
+the weights before; and a share of all tokens."""
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
 RETRY: Mapping[str, int] = {"none": 100, "eagle": 100, "ngram": 25}
@@ -47,15 +47,15 @@ class Exploration:
         self._drafters = [arm.drafter for arm in arms]
         self._off = list(arms).index(OFF)
         self._rng = rng
-        self._credit = ALLOWANCE
+        self._credit = self._allowance = ALLOWANCE
+        self._tokens = 0.0
         self._idle: dict[str, int] = {}
 
-    def choose(self, arms: list[int], score: Array, seconds: Array, potential: Array, covariance: Array) -> int:
+    def choose(self, arms: list[int], score: Array, losses: Array, potential: Array, covariance: Array) -> int:
         """One of ``arms``. ``score`` [A] and ``covariance`` [A, A]: log value of all arms; ``potential`` [A]: with full acceptance;
-        ``seconds`` [A]: log time of a step."""
+        ``losses`` [A]: tokens of each request that a trial is expected to lose."""
         best = max(arms, key=score.__getitem__)
-        losses = TRIAL * (np.exp(score[best] + seconds) - np.exp(score + seconds))
-        bearable = [losses[arm] <= self._credit + ALLOWANCE or self._drafters[arm] == "ngram" for arm in range(len(score))]
+        bearable = [losses[arm] <= self._credit + self._allowance or self._drafters[arm] == "ngram" for arm in range(len(score))]
         tried = [arm for arm in arms if arm in (best, self._off) or (self._credit > 0 and bearable[arm])]
         overdue = [arm for arm in tried if self._overdue(arm) and potential[arm] > score[best]]
         if overdue and self._credit > 0:
@@ -68,7 +68,8 @@ class Exploration:
         """``steps`` of ``arm`` brought each request ``tokens``."""
         self._idle = {drafter: idle + steps for drafter, idle in self._idle.items()}
         self._idle[self._drafters[arm]] = 0
-        self._credit = min(self._credit + SHARE * tokens, ALLOWANCE)
+        self._credit = min(self._credit + SHARE * tokens, self._allowance)
+        self._tokens += tokens
 
     def asked(self, arm: int) -> None:
         """The drafter of ``arm`` had nothing to offer."""
@@ -76,11 +77,12 @@ class Exploration:
 
     def charge(self, tokens: float) -> None:
         """A trial lost ``tokens`` of each request; what it gained is negative. The debt is limited: a hiccup may have made it."""
-        self._credit = max(self._credit - tokens, -DEBT)
+        self._credit = max(self._credit - tokens, -2 * self._allowance)
 
     def renew(self) -> None:
         """New weights: every drafter is worth a trial."""
-        self._credit = ALLOWANCE
+        self._credit = self._allowance = min(ALLOWANCE, RENEWED * self._tokens) if self._tokens else ALLOWANCE
+        self._tokens = 0.0
         self._idle.clear()
 
     def _overdue(self, arm: int) -> bool:
@@ -89,9 +91,17 @@ class Exploration:
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()
-        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "idle": dict(self._idle)}
+        idle = dict(self._idle)
+        return {
+            "rng": [version, list(numbers), gauss],
+            "credit": self._credit,
+            "allowance": self._allowance,
+            "tokens": self._tokens,
+            "idle": idle,
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
         self._credit, self._idle = state["credit"], dict(state["idle"])
+        self._allowance, self._tokens = state.get("allowance", ALLOWANCE), state.get("tokens", 0.0)  # older states have neither

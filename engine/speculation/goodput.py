@@ -15,14 +15,16 @@ from engine.events import ArmStatistics
 from engine.speculation.acceptance import Acceptance
 from engine.speculation.arms import ArmCounts
 from engine.speculation.correction import Array, Correction
-from engine.speculation.cost import CostTable, assumed_seconds, draft_levels
+from engine.speculation.cost import CostTable, assumed_catch_up, assumed_seconds, draft_levels
 from engine.speculation.exploration import TRIAL, Decision, Exploration
 from engine.speculation.strategy import OFF, Context, Strategy
 
 MEASURED, ASSUMED = 0.15, 0.3
 """Standard deviation of the log error of a cost table, and of the guess without one."""
 LEAST_GAIN = math.log(1.05)
-"""What drafting must promise over plain decoding: its requests end raggedly, and the drafter has to catch up first."""
+"""What drafting must promise over plain decoding, for what is believed of it is never exact."""
+LAST = 1.0
+"""Steps of drafting that bring a request nothing: the last one goes beyond its end, and not all requests of a batch end at once."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
 """Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
 so many of them are remembered."""
@@ -60,6 +62,9 @@ class GoodputTuner:
         self._index = {arm: index for index, arm in enumerate(self._arms)}
         self._interval = config.interval
         self.predicted: Callable[[Strategy, Context], float] = costs.seconds if costs else assumed_seconds
+        self._catch_up: Callable[[Context], float] = costs.catch_up if costs else assumed_catch_up
+        self._learned = np.array([arm.drafter == "eagle" for arm in self._arms])
+        self._drafting = np.array([arm != OFF for arm in self._arms])
         self._acceptance = Acceptance(self._arms, config)
         self._most = np.log1p([draft_levels(arm) for arm in self._arms])
         self._exploration = Exploration(self._arms, rng)
@@ -113,7 +118,8 @@ class GoodputTuner:
     def best(self, context: Context) -> Strategy:
         """The arm of highest mean value; explores nothing, changes nothing."""
         tokens, seconds, _ = self._belief(context)
-        return self._arms[max(self._eligible(context), key=self._score(tokens, seconds).__getitem__)]
+        late = self._late(context, seconds)
+        return self._arms[max(self._eligible(context), key=self._score(context, tokens, seconds, late).__getitem__)]
 
     def take_arms(self) -> list[ArmStatistics]:
         return self._counts.take()
@@ -146,9 +152,11 @@ class GoodputTuner:
 
     def _decide(self, context: Context, last: Decision | None) -> Decision:
         tokens, seconds, covariance = self._belief(context)
-        score, eligible = self._score(tokens, seconds), self._eligible(context)
+        late, eligible = self._late(context, seconds), self._eligible(context)
+        score, potential = (self._score(context, most, seconds, late) for most in (tokens, self._most))
         best = max(eligible, key=score.__getitem__)
-        chosen = self._exploration.choose(eligible, score, seconds, self._most - seconds, covariance)
+        losses = TRIAL * (np.exp(score[best] + seconds) - np.exp(tokens)) + late * np.exp(score[best])
+        chosen = self._exploration.choose(eligible, score, losses, potential, covariance)
         if chosen != best:
             return Decision(chosen, TRIAL, context, math.exp(tokens[best] - seconds[best]))
         settled = last is not None and last.arm == best and last.suits(context)
@@ -161,8 +169,18 @@ class GoodputTuner:
         correction, of_seconds = self._correction.belief(context.batch.bit_length())
         return np.log1p(expected), self._log_predicted(context) + correction, of_tokens + of_seconds
 
-    def _score(self, tokens: Array, seconds: Array) -> Array:
-        score: Array = tokens - seconds
+    def _late(self, context: Context, seconds: Array) -> Array:
+        """Seconds [A] in which the drafter catches up, before it can draft."""
+        if not context.behind:
+            return np.zeros(len(self._arms))
+        slower = np.exp(seconds - self._log_predicted(context))
+        late: Array = np.where(self._learned, slower * self._catch_up(context), 0.0)
+        return late
+
+    def _score(self, context: Context, tokens: Array, seconds: Array, late: Array) -> Array:
+        """Log tokens a second [A] up to the horizon: steps that bring ``tokens`` (log), and what drafting costs once."""
+        once = np.where(self._drafting, LAST, 0.0) + late * np.exp(-seconds)
+        score: Array = tokens - seconds - np.log1p(once * np.exp(tokens) / context.horizon)
         score[self._index[OFF]] += LEAST_GAIN
         return score
 

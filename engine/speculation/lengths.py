@@ -43,6 +43,15 @@ class LengthPredictor:
         mean = (sum(siblings) + weight * self._sums[first]) / evidence
         return max(1.0, min(mean, limit) - length)
 
+    def outlook(self, length: float, limit: int) -> float:
+        """Tokens that responses of ``length`` tokens still need on average, by history alone; at least 1.
+
+        Who has outlived all that is known may do so for long: at least a quarter of ``length``, if the limit leaves so much."""
+        first = bisect_right(self._sorted, length)
+        strangers = len(self._sorted) - first
+        predicted = min(self._sums[first] / strangers, limit) - length if strangers else limit - length
+        return max(1.0, predicted, min(length / 4, limit - length))
+
     def state(self) -> dict[str, Any]:
         """For a checkpoint; plain JSON values."""
         return {"history": list(self._history), "siblings": [[group, list(lengths)] for group, lengths in self._siblings.items()]}

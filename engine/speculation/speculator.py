@@ -30,7 +30,7 @@ MEMORY = 256
 
 
 class Running(Protocol):
-    """A running request: its id and group, the tokens known (prompt included) and generated."""
+    """A running request: its id and group, the tokens known (prompt included), generated, and seen by the learned drafter."""
 
     @property
     def id(self) -> int: ...
@@ -40,6 +40,8 @@ class Running(Protocol):
     def length(self) -> int: ...
     @property
     def generated(self) -> int: ...
+    @property
+    def drafted(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,10 @@ class Speculator:
                 drafters.add("ngram")
             if "eagle" in drafters and self._watchdog.trying and len(batch).bit_length() in self._proving:
                 drafters = {"eagle"}  # it was in use before the load: let it show whether it still works
-        length = sum(request.length for request in batch) / len(batch)
-        return Context(len(batch), length, self._versions["target"], self._versions["drafter"], frozenset(drafters))
+        length, generated = (sum(each) / len(batch) for each in zip(*((one.length, one.generated) for one in batch), strict=True))
+        horizon = self._lengths.outlook(generated, self._limit)
+        behind = max(request.length - request.drafted for request in batch)
+        return Context(len(batch), length, self._versions["target"], self._versions["drafter"], frozenset(drafters), horizon, behind)
 
     def _ngrams(self, bucket: int) -> bool:
         """Whether n-gram drafts may pay now; they may at other costs, that is, in another ``bucket`` of batch sizes."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Set
 from dataclasses import dataclass
+from math import inf
 
 from engine.config import DrafterName, StrategyConfig
 
@@ -35,10 +36,13 @@ OFF = Strategy("none", 0, 0, 0)
 @dataclass(frozen=True)
 class Context:
     """A decode step to come: ``batch`` running requests of ``length`` known tokens on average, the versions of the weights, and the
-    drafters that can be asked now (always with "none")."""
+    drafters that can be asked now (always with "none"). ``horizon``: tokens that each request is predicted to need still; ``behind``:
+    tokens that the learned drafter has not seen yet, of the request that has most of them."""
 
     batch: int
     length: float = 0.0
     target_version: int = 0
     drafter_version: int = 0
     drafters: Set[DrafterName] = ALL_DRAFTERS
+    horizon: float = inf
+    behind: int = 0

@@ -18,12 +18,13 @@ COSTS = CostTable(Grid((1, 64), (1, 65), (1,), [[[1.0], [7.4]], [[1.0], [410.6]]
 
 @dataclass
 class Request:
-    """A running request, ``length`` known tokens of which were ``generated``."""
+    """A running request, ``length`` known tokens of which were ``generated`` and ``drafted`` seen by the drafter."""
 
     id: int
     group: int = 0
     length: int = 10
     generated: int = 5
+    drafted: int = 0
 
 
 def make(*strategies: Strategy, tuner: str = "fixed", costs: CostTable | None = None, suffix: bool = True, **changes: Any) -> Speculator:

@@ -14,6 +14,7 @@ import pytest
 from engine.config import GoodputConfig
 from engine.events import ArmStatistics
 from engine.speculation.cost import CostTable, Grid
+from engine.speculation.exploration import Exploration
 from engine.speculation.goodput import GoodputTuner
 from engine.speculation.strategy import OFF, Context, Strategy
 
@@ -325,3 +326,26 @@ def test_drafting_must_promise_a_little_more_than_plain_decoding(gain: float, dr
     for strategy in (OFF, chain) * 200:
         tuner.record(strategy, context, [int(strategy == chain)] * 4, tuner.predicted(strategy, context))
     assert tuner.best(context) == (chain if drafts else OFF)
+
+
+def test_what_drafting_costs_once_must_pay_until_the_end() -> None:
+    """The last step goes beyond a response's end, and a drafter that is behind catches up first: 0.1 ms for 4 tokens of each request."""
+    costs = replace(TABLE, draft=Grid((1,), (1, 2), (0,), [[[0.0001], [0.0002]]]))
+    tuner, machine = GoodputTuner(ARMS, GoodputConfig(), random.Random(0), costs), Machine(0)
+    machine.costs = costs.seconds
+    for _ in range(100):
+        machine.step(tuner, Context(8))
+    assert tuner.best(Context(8, behind=3)) == K3
+    assert tuner.best(Context(8, behind=3, horizon=2.0)) == OFF
+    assert tuner.best(Context(8, behind=800, horizon=8.0)) == OFF, "it would take 20 ms, three plain steps"
+    assert tuner.best(Context(8, behind=800, horizon=2000.0)) == K3
+
+
+def test_new_weights_allow_trials_in_proportion_to_what_rollouts_bring() -> None:
+    exploration = Exploration((OFF, *ARMS), random.Random(0))
+    for brought, credit in ((1000.0, 2.0), (16.0, 0.32)):
+        exploration.renew()
+        exploration.note(0, 10, brought)
+        exploration.charge(1000.0)
+        exploration.renew()
+        assert exploration.state()["credit"] == pytest.approx(credit)
