@@ -1,5 +1,6 @@
 """Which arm to try besides the best one, and how much that may cost."""
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ PLAUSIBLE = 2.0
 ALLOWANCE, RENEWED, SHARE = 2.0, 0.02, 0.005
 """What trials may lose: so many tokens of each request after every change of weights, but no more than a share of what it got under
 the weights before; and a share of all tokens."""
+MISJUDGED = math.log(1.25)
+"""By how much plain decoding may be better than it seems: it is seldom seen where drafting looks better, and must not be slower."""
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
 RETRY: Mapping[str, int] = {"none": 100, "eagle": 100, "ngram": 25}
@@ -57,9 +60,10 @@ class Exploration:
         best = max(arms, key=score.__getitem__)
         bearable = [losses[arm] <= self._credit + self._allowance or self._drafters[arm] == "ngram" for arm in range(len(score))]
         tried = [arm for arm in arms if arm in (best, self._off) or (self._credit > 0 and bearable[arm])]
-        overdue = [arm for arm in tried if self._overdue(arm) and potential[arm] > score[best]]
+        hopes = [score[arm] + MISJUDGED if arm == self._off else potential[arm] for arm in range(len(score))]
+        overdue = [arm for arm in tried if self._overdue(arm) and hopes[arm] > score[best]]
         if overdue and self._credit > 0:
-            return max(overdue, key=score.__getitem__)
+            return max(overdue, key=lambda arm: (arm != self._off, score[arm]))
         variance = covariance.diagonal() + covariance[best, best] - 2 * covariance[best]
         gain = score + np.sqrt(np.maximum(variance, 0)) * [min(self._rng.gauss(0, 1), PLAUSIBLE) for _ in score]
         return max(tried, key=gain.__getitem__)

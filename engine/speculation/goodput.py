@@ -25,6 +25,8 @@ LEAST_GAIN = math.log(1.05)
 """What drafting must promise over plain decoding, for what is believed of it is never exact."""
 LAST = 1.0
 """Steps of drafting that bring a request nothing: the last one goes beyond its end, and not all requests of a batch end at once."""
+WORTH_TRYING = 0.1
+"""Share of what is still to be generated that a trial may take: what it teaches is for the rest."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
 """Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
 so many of them are remembered."""
@@ -156,6 +158,8 @@ class GoodputTuner:
         score, potential = (self._score(context, most, seconds, late) for most in (tokens, self._most))
         best = max(eligible, key=score.__getitem__)
         losses = TRIAL * (np.exp(score[best] + seconds) - np.exp(tokens)) + late * np.exp(score[best])
+        if TRIAL * np.exp(tokens[best]) > WORTH_TRYING * context.horizon:
+            eligible = [arm for arm in eligible if arm in (best, self._index[OFF])]
         chosen = self._exploration.choose(eligible, score, losses, potential, covariance)
         if chosen != best:
             return Decision(chosen, TRIAL, context, math.exp(tokens[best] - seconds[best]))
