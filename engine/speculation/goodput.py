@@ -25,7 +25,7 @@ LEAST_GAIN = math.log(1.05)
 """What drafting must promise over plain decoding, for what is believed of it is never exact."""
 LAST = 1.0
 """Steps of drafting that bring a request nothing: the last one goes beyond its end, and not all requests of a batch end at once."""
-WORTH_TRYING = 0.1
+WORTH_TRYING = 0.3
 """Share of what is still to be generated that a trial may take: what it teaches is for the rest."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
 """Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
