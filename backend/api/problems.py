@@ -39,8 +39,12 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
+def refusal(error: RequestError) -> JSONResponse:
+    return problem(error.status, error.detail, error.title, error.errors, error.headers)
+
+
 def _refused(_: Request, error: Any) -> JSONResponse:
-    return problem(error.status, error.detail, error.title, error.errors)
+    return refusal(error)
 
 
 def _invalid(_: Request, error: Any) -> JSONResponse:

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 from backend import cli
 from backend.api import create_app
-from backend.client import ApiError, Longtail, discover
+from backend.client import ApiError, Longtail
 from backend.database import Database
+from backend.logins import discover
 from backend.models import Artifact, Run
 from backend.settings import Settings
 
@@ -35,6 +36,7 @@ def client(settings: Settings, database: Database, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("LONGTAIL_URL", url)
         while not server.started:
             time.sleep(0.01)
+        monkeypatch.setenv("LONGTAIL_TOKEN", settings.token_file.read_text())
         with Longtail() as client:
             yield client
         server.should_exit = True
