@@ -14,6 +14,7 @@ from backend.api.gate import Gate
 from backend.api.guard import Guard
 from backend.api.limits import LoginLimits
 from backend.api.routes import artifacts, audit, catalog, compare, health, runs, sessions, telemetry, tokens, users
+from backend.api.strict import known_parameters
 from backend.database import Database
 from backend.jobs.celery import make_celery
 from backend.migrate import at_head
@@ -36,14 +37,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         bell.stop()
         database.close()
 
-    everywhere = [Depends(authorise)]
+    everywhere = [Depends(authorise), Depends(known_parameters)]
     app = _Api(title="Longtail", version=version("longtail"), lifespan=lifespan, dependencies=everywhere, docs_url=None, redoc_url=None)
     app.state.settings, app.state.database, app.state.bell = settings, database, bell
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
     app.add_middleware(Gate, database=database, settings=settings)
     app.add_middleware(Guard, settings=settings)
     problems.install(app)
-    app.include_router(health.router, responses=problems.documented(400, 500))
+    app.include_router(health.router, responses=problems.documented(400, 422, 500))
     app.include_router(_v1())
     return app
 
