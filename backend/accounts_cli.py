@@ -17,6 +17,7 @@ from backend.settings import Settings
 from engine.errors import LongtailError
 
 MOST = 200
+WIDTHS = {"Id": 16, "State": 8, "Expires": 10}  # of columns that must stay readable in a narrow terminal
 
 user = typer.Typer(no_args_is_help=True, help="Who may use this server (for admins).")
 token = typer.Typer(no_args_is_help=True, help="Tokens for programs and other machines.")
@@ -163,9 +164,9 @@ def _role(text: str) -> Role:
 def _table(*headings: str) -> Table:
     shown = Table(box=None, header_style="bold")
     for heading in headings:
-        shown.add_column(heading, no_wrap=True)
+        shown.add_column(heading, no_wrap=True, min_width=WIDTHS.get(heading))
     return shown
 
 
 def _day(moment: datetime | None) -> str:
-    return f"{moment.astimezone():%Y-%m-%d %H:%M}" if moment else "never"
+    return f"{moment.astimezone():%Y-%m-%d}" if moment else "never"

@@ -1,7 +1,8 @@
 """Users. Whatever is changed, somebody who can administer can still come in."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.exc import IntegrityError
@@ -46,13 +47,12 @@ def by_password(session: Session, name: str, password: str) -> User | None:
 
 def change(session: Session, user: User, role: Role | None = None, disabled: bool | None = None, password: str | None = None) -> None:
     """ConflictError if nobody could administer any more. A new password ends the sessions."""
-    lock_admins(session)
-    user.role = role or user.role
-    user.disabled = user.disabled if disabled is None else disabled
-    if password is not None:
-        user.password_hash = hash_password(password)
-        revoke_sessions(session, user.id)
-    keep_a_way_in(session)
+    with keeping_a_way_in(session):
+        user.role = role or user.role
+        user.disabled = user.disabled if disabled is None else disabled
+        if password is not None:
+            user.password_hash = hash_password(password)
+            revoke_sessions(session, user.id)
 
 
 def change_password(session: Session, user: User, current: str, new: str, session_id: str) -> None:
@@ -68,9 +68,14 @@ def lock_admins(session: Session) -> None:
     session.execute(select(User.id).where(User.role == "admin").with_for_update())
 
 
-def keep_a_way_in(session: Session) -> None:
+@contextmanager
+def keeping_a_way_in(session: Session) -> Iterator[None]:
+    """ConflictError if what happens in the block locks the last admin out."""
+    lock_admins(session)
+    had_one = has_a_way_in(session)
+    yield
     session.flush()
-    if not has_a_way_in(session):
+    if had_one and not has_a_way_in(session):
         raise ConflictError("nobody could administer this server any more: give another admin a password or a token first")
 
 

@@ -38,10 +38,8 @@ def log_in(body: Login, database: DatabaseDep, settings: SettingsDep, limits: Lo
 @router.delete("/sessions/current", status_code=204, responses=documented(409))
 def log_out(identity: IdentityDep, database: DatabaseDep) -> None:
     """Ends the session, or revokes the token, that this request comes with."""
-    with database.write() as session:
-        users.lock_admins(session)
+    with database.write() as session, users.keeping_a_way_in(session):
         tokens.revoke(session, tokens.find(session, identity.token_id))
-        users.keep_a_way_in(session)
 
 
 @router.post("/tickets", status_code=201)

@@ -42,13 +42,11 @@ def create_token(body: TokenRequest, identity: WholeIdentity, database: Database
 @router.delete("/{token_id}", status_code=204, responses=documented(404, 409))
 def revoke_token(token_id: str, identity: WholeIdentity, database: DatabaseDep) -> None:
     """Ends a token or session of one's own (an admin: of anybody), and the sessions that come from it."""
-    with database.write() as session:
-        users.lock_admins(session)
+    with database.write() as session, users.keeping_a_way_in(session):
         token = tokens.find(session, token_id)
         if token.user_id != identity.user_id and not allows(identity.role, "admin"):
             raise NotFoundError(f"there is no token {token_id}")
         tokens.revoke(session, token)
-        users.keep_a_way_in(session)
 
 
 def issued(session: Session, user: User, body: TokenRequest) -> NewToken:

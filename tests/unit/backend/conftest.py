@@ -1,13 +1,19 @@
 import os
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvicorn
 from bare_model import make_bare_model
 from fastapi.testclient import TestClient
 
 from backend.account_schemas import Role
 from backend.api import create_app
+from backend.api.protocol import PunctualProtocol
+from backend.client import Longtail
 from backend.database import Database
 from backend.migrate import downgrade, upgrade
 from backend.services import runs, users
@@ -85,3 +91,27 @@ def api(anonymous: TestClient, new_token: NewToken) -> TestClient:
     """As an editor."""
     anonymous.headers["Authorization"] = f"Bearer {new_token('editor')}"
     return anonymous
+
+
+@pytest.fixture
+def server(settings: Settings, database: Database) -> Iterator[str]:  # noqa: ARG001 - the tables have to be there
+    """The address of a real server, which has made its admin's token."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning", http=PunctualProtocol))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def client(server: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Longtail]:
+    """As the admin, whom every command of this test is too."""
+    monkeypatch.setenv("LONGTAIL_URL", server)
+    monkeypatch.setenv("LONGTAIL_TOKEN", settings.token_file.read_text())
+    with Longtail() as client:
+        yield client
