@@ -17,11 +17,11 @@ from backend.settings import Settings
 from engine.errors import LongtailError
 
 MOST = 200
-WIDTHS = {"Id": 16, "State": 8, "Expires": 10}  # of columns that must stay readable in a narrow terminal
+WIDTH = 120  # a narrow terminal wraps lines rather than to lose an id
 
 user = typer.Typer(no_args_is_help=True, help="Who may use this server (for admins).")
 token = typer.Typer(no_args_is_help=True, help="Tokens for programs and other machines.")
-console = Console()
+console = Console(width=max(WIDTH, Console().width))
 
 Name = Annotated[str, typer.Argument(metavar="USER", help="Name of the user")]
 Server = Annotated[str, typer.Argument(metavar="URL", help="Address of the API, such as https://longtail.example")]
@@ -164,7 +164,7 @@ def _role(text: str) -> Role:
 def _table(*headings: str) -> Table:
     shown = Table(box=None, header_style="bold")
     for heading in headings:
-        shown.add_column(heading, no_wrap=True, min_width=WIDTHS.get(heading))
+        shown.add_column(heading, no_wrap=True)
     return shown
 
 

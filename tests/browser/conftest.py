@@ -24,6 +24,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 LOCAL = {"127.0.0.1", "localhost"}
 OFFLINE_SCHEMES = {"data", "blob", "about"}
 PROBES = ("/_stcore/health", "/_stcore/host-config")  # Streamlit looks for its server below a deep link first, and finds 404 there
+REFUSALS = ("/login",)  # a wrong password is a 401, which Chromium logs
 PATIENCE_MS = 120_000
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ def guarded(browser: Browser, url: str, session: str = "") -> Iterator[Page]:
     faults: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
-        if message.type == "error" and not message.location["url"].endswith(PROBES):
+        if message.type == "error" and not message.location["url"].endswith(PROBES + REFUSALS):
             faults.append(f"console: {message.text} ({message.location['url']})")
 
     def asked(request: Request) -> None:
