@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from backend import terminal
+from backend import accounts_cli, terminal
 from backend.client import ApiError, Longtail
 from backend.schemas import Run
 from engine.config import load
@@ -121,6 +121,13 @@ def download(
             path = out / Path(artifact.name).name
             client.download(artifact.id, path)
             console.print(f"{path}  {artifact.bytes} bytes", highlight=False)
+
+
+app.add_typer(accounts_cli.user, name="user")
+app.add_typer(accounts_cli.token, name="token")
+app.command("login")(accounts_cli.login)
+app.command("logout")(accounts_cli.logout)
+app.command("open")(accounts_cli.open_dashboard)
 
 
 @app.command(context_settings=dict(PASS_ON))

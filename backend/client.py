@@ -1,27 +1,23 @@
 """Typed client of the REST API; the CLI and the dashboard are built on it."""
 
 import hashlib
-import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import httpx
-from pydantic import BaseModel
 
+from backend.accounts import Accounts
+from backend.credentials import Secret
 from backend.schemas import (
     Artifact,
     Comparison,
     DrafterSession,
-    FieldError,
     Items,
     Lengths,
     LogLine,
     Metrics,
     Preset,
-    Problem,
     Run,
     RunPage,
     SampleItem,
@@ -29,50 +25,18 @@ from backend.schemas import (
     SpeculationStep,
     Validation,
 )
-from backend.settings import Settings
+from backend.transport import ApiError
 
-Reply = TypeVar("Reply", bound=BaseModel)
+__all__ = ["ApiError", "Longtail"]
 _CHUNK = 2**20
-_PAST_THE_PROXY: Mapping[str, None] = {"all://127.0.0.1": None, "all://localhost": None}
 
 
-class ApiError(Exception):
-    """What the server refused and why; status 0 if no server answered."""
-
-    def __init__(self, status: int, title: str, detail: str, errors: Sequence[FieldError] = ()) -> None:
-        faults = "; ".join(f"{error.field}: {error.message}" for error in errors)
-        super().__init__(f"{detail}: {faults}" if faults else detail)
-        self.status, self.title, self.detail, self.errors = status, title, detail, list(errors)
-
-
-def discover() -> str:
-    """The server's base URL: LONGTAIL_URL, else the one that ``longtail up`` noted in the data folder, else the default port."""
-    if url := os.environ.get("LONGTAIL_URL"):
-        return url
-    settings = Settings()
-    if settings.server_file.is_file():
-        return str(json.loads(settings.server_file.read_text(encoding="utf-8"))["url"])
-    return f"http://127.0.0.1:{settings.port}"
-
-
-class Longtail:
+class Longtail(Accounts):
     """``with Longtail() as longtail: run = longtail.submit({"name": "first"})``. Every method raises ApiError.
 
-    ``since_step`` (default -1: everything) asks for later steps only, ``since`` for log lines with a higher id.
+    Without a URL and a token it finds them by itself (backend.logins). ``since_step`` (default -1: everything) asks for later steps
+    only, ``since`` for log lines with a higher id.
     """
-
-    def __init__(self, base_url: str | None = None, timeout: float = 30.0) -> None:
-        self.base_url = (base_url or discover()).rstrip("/")
-        self._http = httpx.Client(base_url=self.base_url, timeout=timeout, mounts=_PAST_THE_PROXY)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._http.close()
 
     def schema(self) -> dict[str, Any]:
         """JSON schema of RunConfig."""
@@ -127,16 +91,18 @@ class Longtail:
         return self._get(Items[Artifact], f"/api/v1/runs/{run_id}/artifacts").items
 
     def artifact_url(self, artifact_id: str) -> str:
-        """Address of the file, for a link."""
-        return f"{self.base_url}/api/v1/artifacts/{artifact_id}/download"
+        """Address of the file, for a link in a page: whoever has it may download the file for an hour or two."""
+        path = _download_path(artifact_id)
+        secret = Secret.parse(self.token)
+        return f"{self.base_url}{path}" + (f"?link={secret.link(path)}" if secret else "")
 
     def download(self, artifact_id: str, path: Path) -> None:
         """Writes the artifact to ``path``, whole and with the right checksum or not at all."""
         part = path.with_name(path.name + ".part")
         digest = hashlib.sha256()
         try:
-            with self._http.stream("GET", self.artifact_url(artifact_id)) as response, part.open("wb") as file:
-                _raise_for_problem(response)
+            with self._http.stream("GET", _download_path(artifact_id)) as response, part.open("wb") as file:
+                self._raise_for_problem(response)
                 for chunk in response.iter_bytes(_CHUNK):
                     digest.update(chunk)
                     file.write(chunk)
@@ -152,31 +118,6 @@ class Longtail:
         """The baseline comes first in ``items``, then ``runs``."""
         return self._get(Comparison, "/api/v1/compare", baseline=baseline, run=list(runs))
 
-    def _get(self, schema: type[Reply], path: str, **params: Any) -> Reply:
-        given = {name: value for name, value in params.items() if value is not None}
-        return self._reply(schema, self._request("GET", path, params=given))
 
-    @staticmethod
-    def _reply(schema: type[Reply], response: httpx.Response) -> Reply:
-        return schema.model_validate_json(response.content)
-
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        try:
-            response = self._http.request(method, path, **options)
-        except httpx.TransportError as error:
-            raise self._unreachable(error) from error
-        _raise_for_problem(response)
-        return response
-
-    def _unreachable(self, error: httpx.TransportError) -> ApiError:
-        return ApiError(0, "No server", f"no Longtail server answers at {self.base_url} ({error}); start one with: longtail up")
-
-
-def _raise_for_problem(response: httpx.Response) -> None:
-    if response.is_success:
-        return
-    response.read()
-    if "json" not in response.headers.get("content-type", ""):
-        raise ApiError(response.status_code, response.reason_phrase, f"{response.request.url}: {response.text[:200]}")
-    problem = Problem.model_validate_json(response.content)
-    raise ApiError(problem.status, problem.title, problem.detail, problem.errors)
+def _download_path(artifact_id: str) -> str:
+    return f"/api/v1/artifacts/{artifact_id}/download"

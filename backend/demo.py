@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from backend.accounts import shown_address
 from backend.client import Longtail
 from backend.home import announced
 from backend.parts import answers
@@ -63,7 +64,8 @@ def _server(console: Console) -> Iterator[Server]:
 
 def _demo(client: Longtail, console: Console, server: Server, began: float, changes: dict[str, Any]) -> int:
     configs = {preset.name: preset.config for preset in client.presets()}
-    console.print(f"Dashboard: {server.dashboard_url}\nTwo runs with the same seed: plain decoding, then TLT")
+    console.print(f"Dashboard: {shown_address(client, server.dashboard_url)}", soft_wrap=True, markup=False)
+    console.print("Two runs with the same seed: plain decoding, then TLT")
     runs: list[Run] = []
     try:
         runs.extend(client.submit(configs[name] | changes, tags=["demo"]) for name in PRESETS)
@@ -79,7 +81,8 @@ def _demo(client: Longtail, console: Console, server: Server, began: float, chan
     comparison = client.compare(plain.id, [tlt.id])
     accept_length = client.metrics(tlt.id, ["accept_length"]).series["accept_length"].values
     console.print(table(comparison))
-    console.print(f"Compare them at {server.dashboard_url}/compare?runs={plain.id},{tlt.id}", soft_wrap=True)
+    page = f"/compare?runs={plain.id},{tlt.id}"
+    console.print(f"Compare them at {shown_address(client, server.dashboard_url, page)}", soft_wrap=True, markup=False)
     print("RESULT " + json.dumps(result(comparison, accept_length, time.monotonic() - began)), flush=True)
     return 0
 

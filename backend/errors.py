@@ -1,6 +1,7 @@
 """Requests that the services refuse. The API turns each into a problem of its status."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from backend.schemas import FieldError
 
@@ -8,10 +9,20 @@ from backend.schemas import FieldError
 class RequestError(Exception):
     status = 400
     title = "Bad request"
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, detail: str, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
         self.detail, self.errors = detail, list(errors)
+
+
+class UnauthorizedError(RequestError):
+    status, title = 401, "Not logged in"
+    headers = MappingProxyType({"www-authenticate": "Bearer"})
+
+
+class ForbiddenError(RequestError):
+    status, title = 403, "Forbidden"
 
 
 class NotFoundError(RequestError):
@@ -24,6 +35,14 @@ class ConflictError(RequestError):
 
 class InvalidError(RequestError):
     status, title = 422, "Invalid request"
+
+
+class TooManyRequestsError(RequestError):
+    status, title = 429, "Too many requests"
+
+    def __init__(self, detail: str, seconds: float) -> None:
+        super().__init__(detail)
+        self.headers = {"retry-after": str(int(seconds) + 1)}
 
 
 class NotReadyError(RequestError):

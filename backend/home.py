@@ -18,7 +18,7 @@ SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 
 @contextmanager
 def only_one(settings: Settings) -> Iterator[None]:
     """Holds a lock on the home that ends with this process, however that ends; StackError names the stack that has it."""
-    settings.home.mkdir(parents=True, exist_ok=True)
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (settings.home / "stack.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +67,7 @@ def environment(settings: Settings) -> dict[str, str]:
     own = {f"LONGTAIL_{name.upper()}": value if isinstance(value, str) else json.dumps(value) for name, value in values}
     user = settings.home / "user"
     user.mkdir(exist_ok=True, parents=True)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_") and name != "LONGTAIL_TOKEN"}
     folders = {
         "HOME": user,
         "HF_HOME": user / "huggingface",

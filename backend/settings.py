@@ -17,6 +17,10 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535)
     allowed_hosts: tuple[str, ...] = Field((), description="Host names beside localhost that requests may be addressed to")
     max_body_bytes: int = Field(2**20, ge=1024)
+    body_seconds: float = Field(30.0, gt=0, description="A request whose body takes longer to arrive is refused")
+    requests_per_second: float = Field(500.0, gt=0, description="That one token may make; twice as many at once")
+    failed_logins_per_minute: float = Field(10.0, gt=0, description="For one user name; from one address three times as many")
+    session_hours: float = Field(7 * 24.0, gt=0, description="After a login in the dashboard")
     engine_command: tuple[str, ...] = Field((sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR")
     concurrency: int = Field(1, ge=1, le=64, description="Runs that one worker process carries at a time")
     lease_seconds: float = Field(60.0, gt=0, description="A run whose worker is silent for so long is taken from it")
@@ -46,6 +50,11 @@ class Settings(BaseSettings):
     def server_file(self) -> Path:
         """JSON that ``longtail up`` writes for clients on this machine: {"url": base URL of the API, ...}."""
         return self.home / "server.json"
+
+    @property
+    def token_file(self) -> Path:
+        """The admin's token that the first start has made."""
+        return self.home / "token"
 
     def run_folder(self, run_id: str) -> Path:
         return self.runs / run_id

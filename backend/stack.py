@@ -10,6 +10,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
+from backend.accounts import shown_address
+from backend.client import Longtail
 from backend.database import Database
 from backend.home import announce, environment, only_one
 from backend.migrate import upgrade
@@ -84,6 +86,12 @@ class Stack:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._resources.close()
 
+    @property
+    def token(self) -> str:
+        """The admin's, made at the first start of this home; empty if it has been put away."""
+        file = self.settings.token_file
+        return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
     def wait(self) -> None:
         """Blocks until a part cannot be kept alive; StackError says which."""
         self._stopping.wait()
@@ -97,9 +105,8 @@ class Stack:
         def part(name: str, healthy: str, *command: str) -> Part:
             return Part(name, (sys.executable, "-m", *command), surroundings, logs / f"{name}.log", answers(healthy))
 
-        address = ("--host", self.settings.host, "--port", str(self.settings.port))
         parts = [
-            part("api", f"{self.url}/healthz", "uvicorn", "backend.api.app:create_app", "--factory", "--no-access-log", *address),
+            part("api", f"{self.url}/healthz", "backend.api"),
             part("worker", f"{self.url}/readyz", "backend.jobs.worker"),
         ]
         if self.dashboard_url is not None:
@@ -134,7 +141,8 @@ class Stack:
 def main(port: int | None = None, dashboard_port: int | None = None, dashboard: bool = True) -> None:
     """Serves until Ctrl-C or SIGTERM; StackError as in Stack."""
     with suppress(KeyboardInterrupt), interruptible(), Stack(dashboard=dashboard, port=port, dashboard_port=dashboard_port) as stack:
-        print(f"API        {stack.url}\nDashboard  {stack.dashboard_url or 'off'}\nCtrl-C stops.", flush=True)
+        with Longtail(stack.url, stack.token) as client:
+            print(f"API        {stack.url}\nDashboard  {shown_address(client, stack.dashboard_url)}\nCtrl-C stops.", flush=True)
         stack.wait()
 
 

@@ -1,11 +1,6 @@
 """``python -m dashboard [--port N]`` serves the dashboard of the API at LONGTAIL_URL on loopback."""
 
 import argparse
-import os
-import sys
-from pathlib import Path
-
-APP = Path(__file__).with_name("app.py")
 
 
 def main() -> None:
@@ -13,8 +8,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8501)
     parser.add_argument("--address", default="127.0.0.1")
     arguments = parser.parse_args()
-    options = [f"--server.port={arguments.port}", f"--server.address={arguments.address}"]
-    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(APP), *options])
+    from dashboard.server import app
+
+    app.run(config={"server.port": arguments.port, "server.address": arguments.address})
 
 
 if __name__ == "__main__":

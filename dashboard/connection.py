@@ -1,19 +1,39 @@
-"""The dashboard's way to the API, and what it shows while there is none."""
+"""The dashboard's way to the API in the name of whoever looks at it, and what it shows while there is none."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import streamlit as st
 
+from backend.account_schemas import Me
 from backend.client import ApiError, Longtail
 from dashboard.formats import plain
 
 RETRY_SECONDS = 3
+SESSIONS = 256
+UNAUTHORIZED = 401
 
 
-@st.cache_resource
+def cookie_name() -> str:
+    """Holds the session. Browsers give a cookie to every port of a host, so each dashboard has its own."""
+    return f"longtail-session-{st.get_option('server.port')}"
+
+
+@lru_cache(SESSIONS)
+def client_of(session: str) -> Longtail:
+    """The API as seen by who has this session; an empty one is nobody, never this machine's own token."""
+    return Longtail(token=session, timeout=10)
+
+
 def client() -> Longtail:
-    return Longtail(timeout=10)
+    return client_of(st.context.cookies.get(cookie_name(), ""))
+
+
+def me() -> Me:
+    """Who looks at the page; app.py asks the API before every page."""
+    known: Me = st.session_state["me"]
+    return known
 
 
 @contextmanager
@@ -30,7 +50,9 @@ def answered() -> Iterator[None]:
 
 
 def explain(error: ApiError) -> None:
-    if error.status:
+    if error.status == UNAUTHORIZED:
+        st.info("**You are logged out.** Reload this page to log in again.", icon="🔑")
+    elif error.status:
         st.error(f"**{plain(error.title)}**: {plain(str(error))}", icon="⚠️")
     else:
         st.warning(f"**The Longtail API does not answer** at {plain(client().base_url)}. This page goes on as soon as it does.", icon="🔌")
@@ -38,7 +60,8 @@ def explain(error: ApiError) -> None:
 
 def _wait_for_api() -> None:
     try:
-        client().runs(limit=1)
-    except ApiError:
-        return
+        client().me()
+    except ApiError as error:
+        if not error.status:
+            return
     st.rerun()

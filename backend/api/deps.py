@@ -7,10 +7,16 @@ from fastapi import Depends, Query, Request
 from sqlalchemy.orm import Session
 
 from backend.api.bell import Bell
+from backend.api.limits import LoginLimits
 from backend.database import Database
+from backend.errors import ForbiddenError
 from backend.models import Run
 from backend.services import runs
+from backend.services.audit import AuditedDatabase
+from backend.services.tokens import Identity
 from backend.settings import Settings
+
+PREFIX = "/api/v1/"
 
 
 def _settings(request: Request) -> Settings:
@@ -28,6 +34,41 @@ def _bell(request: Request) -> Bell:
     return bell
 
 
+def _login_limits(request: Request) -> LoginLimits:
+    limits: LoginLimits = request.app.state.login_limits
+    return limits
+
+
+def _identity(request: Request) -> Identity:
+    identity: Identity = request.state.identity
+    return identity
+
+
+def _whole(identity: Annotated[Identity, Depends(_identity)]) -> Identity:
+    if not identity.is_whole:
+        raise ForbiddenError(f"this token is for the role {identity.role} only; an account is managed by who comes with all its rights")
+    return identity
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _audited(
+    request: Request, database: Annotated[Database, Depends(_database)], address: Annotated[str, Depends(_address)]
+) -> AuditedDatabase:
+    identity: Identity | None = getattr(request.state, "identity", None)
+    name, token_id = (identity.user_name, identity.token_id) if identity else ("", None)
+    return AuditedDatabase(database, name, token_id, request.scope["route"].name, _target(request), address)
+
+
+def _target(request: Request) -> str:
+    """What the path names, such as runs/0123456789abcdef; empty if it names nothing in particular."""
+    parts, given = request.scope["path"].split("/"), set(request.path_params.values())
+    named = [place for place, part in enumerate(parts) if part in given]
+    return "/".join(parts[: named[-1] + 1]).removeprefix(PREFIX) if named else ""
+
+
 def _read(database: Annotated[Database, Depends(_database)]) -> Iterator[Session]:
     with database.read() as session:
         yield session
@@ -41,7 +82,14 @@ def _run(run_id: str, session: Reading) -> Run:
 
 
 SettingsDep = Annotated[Settings, Depends(_settings)]
-DatabaseDep = Annotated[Database, Depends(_database)]
+PlainDatabase = Annotated[Database, Depends(_database)]
+DatabaseDep = Annotated[AuditedDatabase, Depends(_audited)]
+IdentityDep = Annotated[Identity, Depends(_identity)]
+WholeIdentity = Annotated[Identity, Depends(_whole)]
+Address = Annotated[str, Depends(_address)]
+LoginLimitsDep = Annotated[LoginLimits, Depends(_login_limits)]
 BellDep = Annotated[Bell, Depends(_bell)]
 RunDep = Annotated[Run, Depends(_run)]
+Limit = Annotated[int, Query(ge=1, le=200)]
+Cursor = Annotated[str | None, Query(max_length=200, description="next_cursor of the page before")]
 SinceStep = Annotated[int, Query(ge=-1, le=2**31 - 1, description="Only steps after this one; -1: all")]

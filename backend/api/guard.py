@@ -1,8 +1,9 @@
-"""Turns away what a browser may be tricked into sending: foreign hosts (DNS rebinding), foreign origins, huge bodies."""
+"""Turns away what a browser may be tricked into sending: foreign hosts (DNS rebinding), foreign origins; and huge or slow bodies."""
 
+import asyncio
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -11,13 +12,21 @@ from backend.settings import Settings
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
 
 
 class Guard:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._hosts = LOCAL_HOSTS | {host.lower() for host in settings.allowed_hosts}
-        self._max_body = settings.max_body_bytes
+        self._max_body, self._body_seconds = settings.max_body_bytes, settings.body_seconds
         self._too_large = f"the body exceeds {self._max_body} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -27,9 +36,9 @@ class Guard:
         headers = Headers(scope=scope)
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
-            await problem(*refusal)(scope, receive, send)
+            await problem(*refusal)(scope, receive, _with_headers(send))
             return
-        await self._app(scope, self._bounded(receive), send)
+        await self._app(scope, self._bounded(receive), _with_headers(send))
 
     def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
         if _host(f"//{headers.get('host', '')}") not in self._hosts:
@@ -42,18 +51,34 @@ class Guard:
         return (413, self._too_large) if int(length) > self._max_body else None
 
     def _bounded(self, receive: Receive) -> Receive:
-        """``receive`` for bodies that do not announce their length."""
-        received = 0
+        """``receive`` for bodies that do not announce their length, or never end."""
+        received, deadline, complete = 0, asyncio.get_running_loop().time() + self._body_seconds, False
 
         async def bounded() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, complete
+            try:
+                async with asyncio.timeout_at(None if complete else deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, f"the body did not arrive within {self._body_seconds:g} s") from None
+            complete = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > self._max_body:
                 raise HTTPException(413, self._too_large)
             return message
 
         return bounded
+
+
+def _with_headers(send: Send) -> Send:
+    async def with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                given.setdefault(name, value)
+        await send(message)
+
+    return with_headers
 
 
 def _host(url: str) -> str | None:

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from backend.api.strict import methods
 from backend.errors import RequestError
 from backend.schemas import FieldError, Problem
 from backend.services.validation import field_errors
@@ -39,8 +40,12 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
+def refusal(error: RequestError) -> JSONResponse:
+    return problem(error.status, error.detail, error.title, error.errors, error.headers)
+
+
 def _refused(_: Request, error: Any) -> JSONResponse:
-    return problem(error.status, error.detail, error.title, error.errors)
+    return refusal(error)
 
 
 def _invalid(_: Request, error: Any) -> JSONResponse:
@@ -51,8 +56,11 @@ def _invalid(_: Request, error: Any) -> JSONResponse:
     return problem(422, "the request is not valid", "Invalid request", field_errors(parts, error.body))
 
 
-def _http(_: Request, error: Any) -> JSONResponse:
-    return problem(error.status_code, str(error.detail), headers=error.headers)
+def _http(request: Request, error: Any) -> JSONResponse:
+    headers = error.headers
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"allow": ", ".join(methods(request.app, request.url.path))}
+    return problem(error.status_code, str(error.detail), headers=headers)
 
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:

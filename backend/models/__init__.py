@@ -2,6 +2,7 @@
 
 from backend.models.artifact import Artifact
 from backend.models.base import Base, is_id, new_id
+from backend.models.identity import AuditEntry, Token, User
 from backend.models.queue import Doorbell, IdempotencyKey, Worker
 from backend.models.run import Attempt, Run
 from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation, Stepped
@@ -9,6 +10,7 @@ from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, S
 __all__ = [
     "Artifact",
     "Attempt",
+    "AuditEntry",
     "Base",
     "Doorbell",
     "DrafterSession",
@@ -21,6 +23,8 @@ __all__ = [
     "Span",
     "Speculation",
     "Stepped",
+    "Token",
+    "User",
     "Worker",
     "is_id",
     "new_id",

@@ -8,7 +8,7 @@ import streamlit as st
 from backend.client import ApiError
 from backend.schemas import Run, Series
 from dashboard.charts.series import finite
-from dashboard.connection import client
+from dashboard.connection import client, me
 from dashboard.formats import ago, duration, number, plain, short
 from dashboard.pairs import speculates
 from dashboard.panels.frame import STATE_COLORS
@@ -28,7 +28,7 @@ def title(run: Run, partner: Run | None) -> bool:
             first, second = (run, partner) if speculates(partner.config) else (partner, run)
             st.switch_page("views/compare.py", query_params={"runs": f"{first.id},{second.id}"})
         live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
-        if not run.finished and st.button("Cancel run", disabled=run.cancel_requested):
+        if not run.finished and me().may_write and st.button("Cancel run", disabled=run.cancel_requested):
             confirm_cancel(run.id, run.name)
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from backend.client import ApiError
 from backend.schemas import FieldError, Preset, Run
-from dashboard.connection import answered, client
+from dashboard.connection import answered, client, me
 from dashboard.fields import Config
 from dashboard.formats import plain
 from dashboard.pairs import plain_twin, speculates
@@ -126,11 +126,13 @@ def page() -> None:
             help="Submits the same run with speculation off: then the pages can say how much faster this one is.",
         )
         st.space("stretch")
-        clicked = st.button("Start run", type="primary", key="start")
+        clicked = st.button("Start run", type="primary", key="start", disabled=not me().may_write)
     labels = [tag.strip() for tag in tags.split(",") if tag.strip()]
     show_faults(judged(config, labels, twin and speculates(config), clicked), slots, elsewhere)
 
 
 st.header("New run", anchor=False)
+if not me().may_write:
+    st.info("Your account may look at runs, but not start any. Ask an admin for the role editor.", icon="👀")
 with answered():
     page()

@@ -24,6 +24,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 LOCAL = {"127.0.0.1", "localhost"}
 OFFLINE_SCHEMES = {"data", "blob", "about"}
 PROBES = ("/_stcore/health", "/_stcore/host-config")  # Streamlit looks for its server below a deep link first, and finds 404 there
+REFUSALS = ("/login",)  # a wrong password is a 401, which Chromium logs
 PATIENCE_MS = 120_000
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ def stack(request: pytest.FixtureRequest, settings: Settings, tmp_path_factory: 
 
 @pytest.fixture(scope="session")
 def api(stack: Stack) -> Iterator[Longtail]:
-    with Longtail(stack.url) as client:
+    with Longtail(stack.url, stack.token) as client:
         yield client
 
 
@@ -97,20 +98,31 @@ def until(look: Callable[[], T], good: Callable[[T], bool], seconds: float = PAT
 
 
 @pytest.fixture
-def page(browser: Browser, stack: Stack) -> Iterator[Page]:
+def page(browser: Browser, stack: Stack, api: Longtail) -> Iterator[Page]:
+    """Logged in as an admin."""
+    assert stack.dashboard_url is not None
+    yield from guarded(browser, stack.dashboard_url, api.log_in_by_token(stack.token).token)
+
+
+@pytest.fixture
+def stranger(browser: Browser, stack: Stack) -> Iterator[Page]:
+    """Not logged in."""
     assert stack.dashboard_url is not None
     yield from guarded(browser, stack.dashboard_url)
 
 
-def guarded(browser: Browser, url: str) -> Iterator[Page]:
+def guarded(browser: Browser, url: str, session: str = "") -> Iterator[Page]:
     """A fresh tab. It fails the test if the page asks for anything outside this machine or logs an error."""
     context = browser.new_context(base_url=url, viewport={"width": 1440, "height": 1000}, accept_downloads=True)
+    if session:
+        name = f"longtail-session-{urlsplit(url).port}"
+        context.add_cookies([{"name": name, "value": session, "url": url, "httpOnly": True, "sameSite": "Lax"}])
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     faults: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
-        if message.type == "error" and not message.location["url"].endswith(PROBES):
+        if message.type == "error" and not message.location["url"].endswith(PROBES + REFUSALS):
             faults.append(f"console: {message.text} ({message.location['url']})")
 
     def asked(request: Request) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from backend.accounts import entrance
 from backend.client import Longtail
 from dashboard.pairs import partner, speculates
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SETTLE_MS, PATIENCE_MS = 1500, 300_000
+SCHEMES = ("light", "dark")
 
 
 def settle(page: Page) -> None:
@@ -33,16 +35,15 @@ def grow(page: Page) -> None:
     page.wait_for_timeout(SETTLE_MS)
 
 
-def chosen(api: str, run: str | None, baseline: str | None) -> tuple[str, str]:
-    with Longtail(api) as client:
-        if run and baseline:
-            return run, baseline
-        runs = client.runs(limit=100).items
-        for candidate in runs:
-            if candidate.id in (run, *([] if run else [candidate.id])) and speculates(candidate.config) and candidate.finished:
-                other = partner(candidate, runs)
-                if other is not None:
-                    return candidate.id, other.id
+def chosen(client: Longtail, run: str | None, baseline: str | None) -> tuple[str, str]:
+    if run and baseline:
+        return run, baseline
+    runs = client.runs(limit=100).items
+    for candidate in runs:
+        if candidate.id in (run, *([] if run else [candidate.id])) and speculates(candidate.config) and candidate.finished:
+            other = partner(candidate, runs)
+            if other is not None:
+                return candidate.id, other.id
     raise SystemExit("no finished TLT run with a plain partner: name them with --run and --baseline")
 
 
@@ -55,21 +56,25 @@ def main() -> None:
     parser.add_argument("--baseline")
     parser.add_argument("--only", nargs="*", default=(), help="pages to photograph, such as run compare")
     options = parser.parse_args()
-    run, baseline = chosen(options.api, options.run, options.baseline)
+    with Longtail(options.api) as client:
+        run, baseline = chosen(client, options.run, options.baseline)
+        entrances = [entrance(client, options.url) for _ in SCHEMES]
     paths = {
         "runs": "/",
         "new": "/new",
         "run": f"/run?id={run}",
         "plain": f"/run?id={baseline}",
+        "settings": "/settings",
         "compare": f"/compare?runs={baseline},{run}",
     }
     options.folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM") or shutil.which("chromium"), args=FLAGS)
-        for scheme in ("light", "dark"):
+        for scheme, address in zip(SCHEMES, entrances, strict=True):
             context = browser.new_context(base_url=options.url, viewport={"width": 1440, "height": 900}, color_scheme=scheme)
             page = context.new_page()
             page.set_default_timeout(PATIENCE_MS)
+            page.goto(address)
             for name, path in ((name, path) for name, path in paths.items() if name in (options.only or paths)):
                 page.set_viewport_size({"width": 1440, "height": 900})
                 page.goto(path)

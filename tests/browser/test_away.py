@@ -1,4 +1,4 @@
-"""The dashboard without an API: it says so, and goes on by itself when the API is there."""
+"""The dashboard without an API: it says so, and goes on by itself when the API is there, for who was logged in before."""
 
 import os
 import sys
@@ -13,6 +13,8 @@ from backend.database import Database
 from backend.migrate import upgrade
 from backend.parts import Part, answers
 from backend.ports import Port
+from backend.services.first_admin import ensure_admin
+from backend.services.tokens import identify, open_session
 from backend.settings import Settings
 
 HOST = "127.0.0.1"
@@ -26,23 +28,34 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def environment(settings: Settings) -> dict[str, str]:
     url = f"http://{HOST}:{settings.port}"
-    return {**os.environ, "LONGTAIL_URL": url, "LONGTAIL_HOME": str(settings.home), "HOME": str(settings.home)}
+    own = {"LONGTAIL_URL": url, "LONGTAIL_HOME": str(settings.home), "LONGTAIL_PORT": str(settings.port), "HOME": str(settings.home)}
+    return {**os.environ, **own}
 
 
 @pytest.fixture
-def page(browser: Browser, environment: dict[str, str], tmp_path: Path) -> Iterator[Page]:
+def login(settings: Settings) -> str:
+    """The secret of an admin's session."""
+    database = Database(settings.database)
+    upgrade(database)
+    ensure_admin(database, settings)
+    with database.write() as session:
+        token = identify(session, settings.token_file.read_text())
+        assert token is not None
+        secret = open_session(session, token.user, 3600, token)[1]
+    database.close()
+    return secret
+
+
+@pytest.fixture
+def page(browser: Browser, environment: dict[str, str], login: str, tmp_path: Path) -> Iterator[Page]:
     """A dashboard whose API is not there."""
     port = Port(HOST, 0, 0).number
     command = (sys.executable, "-m", "dashboard", "--port", str(port))
     dashboard = Part("dashboard", command, environment, tmp_path / "dashboard.log", answers(f"http://{HOST}:{port}/_stcore/health"))
-    yield from served(dashboard, browser, f"http://{HOST}:{port}")
-
-
-def served(dashboard: Part, browser: Browser, url: str) -> Iterator[Page]:
     dashboard.start()
     try:
         dashboard.wait_until_healthy(float("inf"))
-        yield from guarded(browser, url)
+        yield from guarded(browser, f"http://{HOST}:{port}", login)
     finally:
         dashboard.stop()
 
@@ -53,11 +66,9 @@ def test_a_page_waits_for_the_api_and_comes_back_by_itself(
 ) -> None:
     page.goto(address)
     expect(page.get_by_text("The Longtail API does not answer")).to_be_visible()
-    database = Database(settings.database)
-    upgrade(database)
-    database.close()
-    command = (sys.executable, "-m", "uvicorn", "backend.api.app:create_app", "--factory", "--port", str(settings.port))
-    api = Part("api", command, environment, tmp_path / "api.log", answers(f"http://{HOST}:{settings.port}/healthz"))
+    api = Part(
+        "api", (sys.executable, "-m", "backend.api"), environment, tmp_path / "api.log", answers(f"http://{HOST}:{settings.port}/healthz")
+    )
     api.start()
     try:
         expect(page.get_by_text("The Longtail API does not answer")).to_have_count(0, timeout=PATIENCE_MS)

@@ -110,5 +110,5 @@ def test_a_stack_that_runs_already_is_used_and_left_running(stack: Stack, start:
         output, _ = demo.communicate(timeout=300)
         assert demo.returncode == 0, output
         assert stack.url in output
-        with Longtail(stack.url) as client:
+        with Longtail(stack.url, stack.token) as client:
             assert [run.tags for run in client.runs().items] == [["demo"], ["demo"]]

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from bare_model import make_bare_model
 
+from backend.accounts import shown_address
 from backend.client import Longtail
 from backend.database import Database
 from backend.home import announced
@@ -72,7 +73,10 @@ def served(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_every_part_answers(stack: Stack) -> None:
     assert httpx.get(f"{stack.url}/readyz").json()["checks"].keys() >= {"database", "worker"}
-    assert httpx.get(f"{stack.dashboard_url}").status_code == 200
+    assert httpx.get(f"{stack.dashboard_url}/", headers={"accept": "text/html"}).headers["location"].startswith("/login")
+    with Longtail(stack.url, stack.token) as client, httpx.Client(follow_redirects=True) as browser:
+        reply = browser.get(shown_address(client, stack.dashboard_url, "/new"))
+        assert (reply.status_code, str(reply.url)) == (200, f"{stack.dashboard_url}/new")
     noted = announced(stack.settings)
     assert noted is not None
     assert (noted["url"], noted["dashboard_url"], noted["pid"]) == (stack.url, stack.dashboard_url, os.getpid())
@@ -91,7 +95,7 @@ def test_a_proxy_for_the_outside_is_not_asked(stack: Stack, monkeypatch: pytest.
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    with Longtail(stack.url) as client:
+    with Longtail(stack.url, stack.token) as client:
         assert client.presets()
     assert answers(f"{stack.url}/healthz")()
 
@@ -151,7 +155,7 @@ def test_a_run_goes_back_to_the_queue_when_the_stack_is_terminated(served: subpr
     noted = announced(Settings(home=tmp_path))
     assert noted is not None
     model = make_bare_model(tmp_path / "model")
-    with Longtail(noted["url"]) as client:
+    with Longtail(noted["url"], Settings(home=tmp_path).token_file.read_text()) as client:
         run_id = client.submit({"model": {"path": str(model)}, "drafter": {"path": None}}).id
         until(lambda: client.run(run_id).state == "starting")
         until(lambda: any("sleep" in line for line in processes_of(tmp_path)))

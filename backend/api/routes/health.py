@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.api.deps import DatabaseDep, SettingsDep
+from backend.api.deps import PlainDatabase, SettingsDep
 from backend.api.problems import documented
 from backend.database import Database
 from backend.errors import NotReadyError
@@ -26,7 +26,7 @@ def healthz() -> Health:
 
 
 @router.get("/readyz", responses=documented(503))
-def readyz(database: DatabaseDep, settings: SettingsDep) -> Readiness:
+def readyz(database: PlainDatabase, settings: SettingsDep) -> Readiness:
     """A submitted run would be carried out: the database is there and migrated, and a worker was seen lately."""
     faults = _faults(database, max(WORKER_SEEN_SECONDS, 4 * settings.sweep_seconds))
     if faults:

@@ -37,13 +37,15 @@ class Platform:
         upgrade(self.database)
         self.environment = os.environ | {
             "LONGTAIL_HOME": str(home),
+            "LONGTAIL_PORT": str(port),
             "LONGTAIL_ENGINE_COMMAND": f'["{sys.executable}", "{ENGINE}"]',
             "LONGTAIL_SWEEP_SECONDS": "0.5",
             "LONGTAIL_LEASE_SECONDS": "10",
         }
         self._workers: list[subprocess.Popen[bytes]] = []
-        self._api = self._start("-m", "uvicorn", "backend.api.app:create_app", "--factory", "--port", str(port), "--no-access-log")
-        self.client = Longtail(f"http://127.0.0.1:{port}")
+        self._api = self._start("-m", "backend.api")
+        self.until(self.settings.token_file.is_file)
+        self.client = Longtail(f"http://127.0.0.1:{port}", self.settings.token_file.read_text())
 
     def worker(self, step_seconds: float = 0.05) -> subprocess.Popen[bytes]:
         """Starts a worker whose stand-in engine takes ``step_seconds`` for a step."""

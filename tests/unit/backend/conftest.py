@@ -1,20 +1,38 @@
 import os
-from collections.abc import Iterator
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvicorn
 from bare_model import make_bare_model
 from fastapi.testclient import TestClient
 
+from backend.account_schemas import Role
 from backend.api import create_app
+from backend.api.protocol import PunctualProtocol
+from backend.client import Longtail
 from backend.database import Database
 from backend.migrate import downgrade, upgrade
-from backend.services import runs
+from backend.services import runs, users
+from backend.services.tokens import issue
 from backend.settings import Settings
 from engine.config import RunConfig
 
 # an empty database to test on, such as postgresql+psycopg://localhost/longtail_test; left out: a SQLite file for each test
 DATABASE_URL = os.environ.get("LONGTAIL_TEST_DATABASE_URL", "")
+
+
+NewToken = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def no_logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the developer has logged in to is not the tests' business."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("LONGTAIL_TOKEN", raising=False)
 
 
 @pytest.fixture
@@ -52,5 +70,48 @@ def config(tmp_path: Path) -> dict[str, object]:
 
 
 @pytest.fixture
-def api(settings: Settings, database: Database) -> TestClient:  # noqa: ARG001 - the tables have to be there
+def new_token(database: Database) -> NewToken:
+    """Makes a user of a role; the secret of a token for it."""
+
+    def make(role: Role, name: str = "", scope: Role = "admin", seconds: float | None = None) -> str:
+        with database.write() as session:
+            return issue(session, users.create(session, name or role, role), "token", "a test's", scope, seconds)[1]
+
+    return make
+
+
+@pytest.fixture
+def anonymous(settings: Settings, database: Database) -> TestClient:  # noqa: ARG001 - the tables have to be there
+    """Without a token."""
     return TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False)
+
+
+@pytest.fixture
+def api(anonymous: TestClient, new_token: NewToken) -> TestClient:
+    """As an editor."""
+    anonymous.headers["Authorization"] = f"Bearer {new_token('editor')}"
+    return anonymous
+
+
+@pytest.fixture
+def server(settings: Settings, database: Database) -> Iterator[str]:  # noqa: ARG001 - the tables have to be there
+    """The address of a real server, which has made its admin's token."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning", http=PunctualProtocol))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def client(server: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Longtail]:
+    """As the admin, whom every command of this test is too."""
+    monkeypatch.setenv("LONGTAIL_URL", server)
+    monkeypatch.setenv("LONGTAIL_TOKEN", settings.token_file.read_text())
+    with Longtail() as client:
+        yield client

@@ -5,40 +5,19 @@ import os
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 import yaml
 from typer.testing import CliRunner
 
 from backend import cli
-from backend.api import create_app
-from backend.client import ApiError, Longtail, discover
+from backend.client import ApiError, Longtail
 from backend.database import Database
+from backend.logins import discover
 from backend.models import Artifact, Run
 from backend.settings import Settings
-
-
-@pytest.fixture
-def client(settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Longtail]:  # noqa: ARG001
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        monkeypatch.setenv("LONGTAIL_URL", url)
-        while not server.started:
-            time.sleep(0.01)
-        with Longtail() as client:
-            yield client
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.fixture

@@ -1,0 +1,30 @@
+"""``python -m backend.api`` serves the API, with limits for clients that are slow or too many."""
+
+import uvicorn
+
+from backend.api.protocol import PunctualProtocol
+from backend.settings import Settings
+
+KEEP_ALIVE_SECONDS = 10
+CONNECTIONS = 1000
+HEADER_BYTES = 64 * 1024
+
+
+def main() -> None:
+    settings = Settings()
+    uvicorn.run(
+        "backend.api.app:create_app",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        http=PunctualProtocol,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        limit_concurrency=CONNECTIONS,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+    )
+
+
+if __name__ == "__main__":
+    main()

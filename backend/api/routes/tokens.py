@@ -1,0 +1,58 @@
+"""Tokens for programs, and the sessions of browsers."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
+
+from backend.account_schemas import NewToken, Token, TokenPage, TokenRequest, allows
+from backend.api.deps import Cursor, DatabaseDep, IdentityDep, Limit, Reading, WholeIdentity
+from backend.api.problems import documented
+from backend.errors import ForbiddenError, NotFoundError
+from backend.models import User
+from backend.services import tokens, users
+
+DAY_SECONDS = 24 * 3600
+
+router = APIRouter(prefix="/tokens", tags=["account"])
+
+
+@router.get("")
+def list_tokens(
+    identity: IdentityDep,
+    session: Reading,
+    everyone: Annotated[bool, Query(description="Those of all users, for admins")] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> TokenPage:
+    """One's own tokens and sessions, newest first, also those that are over."""
+    if everyone and not allows(identity.role, "admin"):
+        raise ForbiddenError("only an admin sees the tokens of others")
+    found, next_cursor = tokens.tokens(session, None if everyone else identity.user_id, limit, cursor)
+    return TokenPage(items=[Token.model_validate(token) for token in found], next_cursor=next_cursor)
+
+
+@router.post("", status_code=201)
+def create_token(body: TokenRequest, identity: WholeIdentity, database: DatabaseDep) -> NewToken:
+    """Its secret is shown this once. It allows what its scope says, and never more than its user may."""
+    with database.write() as session:
+        return issued(session, users.find(session, identity.user_id), body)
+
+
+@router.delete("/{token_id}", status_code=204, responses=documented(404, 409))
+def revoke_token(token_id: str, identity: WholeIdentity, database: DatabaseDep) -> None:
+    """Ends a token or session of one's own (an admin: of anybody), and the sessions that come from it."""
+    with database.write() as session, users.keeping_a_way_in(session):
+        token = tokens.find(session, token_id)
+        if token.user_id != identity.user_id and not allows(identity.role, "admin"):
+            raise NotFoundError(f"there is no token {token_id}")
+        tokens.revoke(session, token)
+
+
+def issued(session: Session, user: User, body: TokenRequest) -> NewToken:
+    """A new token; ForbiddenError if its scope is beyond its user."""
+    if not allows(user.role, body.scope):
+        raise ForbiddenError(f"a token of {user.name} can be for the role {user.role} at most")
+    seconds = None if body.days is None else body.days * DAY_SECONDS
+    token, secret = tokens.issue(session, user, "token", body.name, body.scope, seconds)
+    return NewToken(token=secret, **Token.model_validate(token).model_dump())

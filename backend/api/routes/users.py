@@ -1,0 +1,45 @@
+"""Users, for admins."""
+
+from fastapi import APIRouter
+from pydantic import SecretStr
+
+from backend.account_schemas import NewToken, TokenRequest, User, UserChange, UserPage, UserRequest
+from backend.api.deps import Cursor, DatabaseDep, Limit, Reading, WholeIdentity
+from backend.api.problems import documented
+from backend.api.routes.tokens import issued
+from backend.services import users
+
+router = APIRouter(prefix="/users", tags=["users"])
+
+
+@router.get("")
+def list_users(session: Reading, limit: Limit = 50, cursor: Cursor = None) -> UserPage:
+    """Newest first."""
+    found, next_cursor = users.users(session, limit, cursor)
+    return UserPage(items=[User.model_validate(user) for user in found], next_cursor=next_cursor)
+
+
+@router.post("", status_code=201, responses=documented(409))
+def add_user(body: UserRequest, _: WholeIdentity, database: DatabaseDep) -> User:
+    with database.write() as session:
+        return User.model_validate(users.create(session, body.name, body.role, _text(body.password)))
+
+
+@router.patch("/{user_id}", responses=documented(404, 409))
+def change_user(user_id: str, body: UserChange, _: WholeIdentity, database: DatabaseDep) -> User:
+    """Refused with 409 if nobody could administer any more. A disabled user's tokens stop at once; a new password ends the sessions."""
+    with database.write() as session:
+        user = users.find(session, user_id)
+        users.change(session, user, body.role, body.disabled, _text(body.password))
+        return User.model_validate(user)
+
+
+@router.post("/{user_id}/tokens", status_code=201, responses=documented(404))
+def create_user_token(user_id: str, body: TokenRequest, _: WholeIdentity, database: DatabaseDep) -> NewToken:
+    """A token to hand to the user. Its secret is shown this once."""
+    with database.write() as session:
+        return issued(session, users.find(session, user_id), body)
+
+
+def _text(password: SecretStr | None) -> str | None:
+    return None if password is None else password.get_secret_value()

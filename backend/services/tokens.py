@@ -1,0 +1,127 @@
+"""What stands for a user: tokens for programs, sessions of browsers, tickets that turn into a session once."""
+
+import hmac
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from sqlalchemy import delete, or_, select, update
+from sqlalchemy.orm import Session
+
+from backend.account_schemas import Role, lesser
+from backend.credentials import Link, Secret
+from backend.errors import NotFoundError
+from backend.models import Token, User, is_id, new_id
+from backend.services.lifecycle import affected
+from backend.services.paging import page
+
+USABLE = ("token", "session")
+KEEP_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks, by which token. ``role`` is what this token allows, ``user_role`` what the user may at most."""
+
+    user_id: str
+    user_name: str
+    role: Role
+    user_role: Role
+    token_id: str
+    root_id: str
+    last_used_at: float | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the token stands for all that the user may; only such a one manages the account."""
+        return self.role == self.user_role
+
+    @classmethod
+    def of(cls, token: Token) -> "Identity":
+        role = lesser(cast(Role, token.scope), cast(Role, token.user.role))
+        root = token.root_id or token.id
+        return cls(token.user_id, token.user.name, role, cast(Role, token.user.role), token.id, root, token.last_used_at)
+
+
+def issue(
+    session: Session, user: User, kind: str, name: str, scope: str, seconds: float | None, root_id: str | None = None
+) -> tuple[Token, str]:
+    """A new token and its secret, which is not kept; ``seconds`` until it expires, None: never."""
+    now = time.time()
+    secret = Secret.new(new_id())
+    expires = None if seconds is None else now + seconds
+    token = Token(id=secret.id, user=user, kind=kind, name=name, digest=secret.digest, scope=scope, created_at=now, expires_at=expires)
+    token.root_id = root_id
+    forgotten = delete(Token).where(Token.kind != "token", Token.expires_at < now - KEEP_SECONDS)
+    affected(session, forgotten)
+    session.add(token)
+    session.flush()
+    return token, secret.text
+
+
+def identify(session: Session, text: str, kinds: Sequence[str] = USABLE) -> Token | None:
+    """The token whose secret ``text`` is, if it is of these kinds, neither revoked nor expired, and its user is not disabled."""
+    secret = Secret.parse(text)
+    token = session.get(Token, secret.id) if secret else None
+    if secret is None or token is None or not hmac.compare_digest(token.digest, secret.digest):
+        return None
+    return token if token.kind in kinds and _valid(token) else None
+
+
+def identify_link(session: Session, text: str, path: str) -> Token | None:
+    """The token that signed the link ``text`` for ``path``, if that still stands for its user."""
+    link = Link.parse(text)
+    token = session.get(Token, link.id) if link else None
+    if link is None or token is None or not link.opens(path, token.digest, time.time()):
+        return None
+    return token if token.kind in USABLE and _valid(token) else None
+
+
+def open_session(session: Session, user: User, seconds: float, proof: Token | None = None) -> tuple[Token, str]:
+    """A browser's session. It may no more, and lasts no longer, than the token that ``proof`` is or stems from (None: a password)."""
+    root = session.get(Token, proof.root_id) if proof and proof.root_id else proof
+    left = root.expires_at - time.time() if root and root.expires_at else seconds
+    scope = proof.scope if proof else "admin"
+    return issue(session, user, "session", "browser", scope, min(seconds, left), root.id if root else None)
+
+
+def spend(session: Session, token: Token) -> bool:
+    """Uses a ticket up; False if somebody was faster."""
+    return affected(session, update(Token).where(Token.id == token.id, Token.revoked_at.is_(None)).values(revoked_at=time.time())) == 1
+
+
+def revoke(session: Session, token: Token) -> None:
+    """Ends it, and what came of it."""
+    ended = update(Token).where(or_(Token.id == token.id, Token.root_id == token.id), Token.revoked_at.is_(None))
+    affected(session, ended.values(revoked_at=time.time()))
+    session.refresh(token)
+
+
+def revoke_sessions(session: Session, user_id: str, spared: str | None = None) -> None:
+    """Ends a user's sessions and tickets, but for the session ``spared``."""
+    ended = update(Token).where(Token.user_id == user_id, Token.kind != "token", Token.revoked_at.is_(None), Token.id != (spared or ""))
+    affected(session, ended.values(revoked_at=time.time()))
+
+
+def find(session: Session, token_id: str) -> Token:
+    token = session.get(Token, token_id) if is_id(token_id) else None
+    if token is None or token.kind not in USABLE:
+        raise NotFoundError(f"there is no token {token_id}")
+    return token
+
+
+def tokens(session: Session, user_id: str | None, limit: int, cursor: str | None) -> tuple[Sequence[Token], str | None]:
+    """Newest first; of one user, or of all."""
+    query = select(Token).where(Token.kind.in_(USABLE))
+    if user_id is not None:
+        query = query.where(Token.user_id == user_id)
+    return page(session, query, [Token.created_at, Token.id], limit, cursor)
+
+
+def note_use(session: Session, token_id: str) -> None:
+    affected(session, update(Token).where(Token.id == token_id).values(last_used_at=time.time()))
+
+
+def _valid(token: Token) -> bool:
+    return token.revoked_at is None and not token.user.disabled and (token.expires_at is None or token.expires_at > time.time())

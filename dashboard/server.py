@@ -1,0 +1,11 @@
+"""The dashboard as one web application: Streamlit's pages behind the door."""
+
+from pathlib import Path
+
+import streamlit as st
+from starlette.middleware import Middleware
+
+from dashboard.door import Door
+from dashboard.login import ROUTES
+
+app = st.App(Path(__file__).with_name("app.py"), routes=ROUTES, middleware=[Middleware(Door)])

@@ -1,0 +1,84 @@
+"""The API keeps to its OpenAPI document, whoever asks: requests made up from the document, good ones and bad ones."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import schemathesis
+from conftest import DATABASE_URL
+from hypothesis import HealthCheck, settings
+from schemathesis import Case
+from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
+from starlette.types import Receive, Scope, Send
+
+from backend.api import create_app
+from backend.database import Database
+from backend.migrate import downgrade, upgrade
+from backend.models import Worker
+from backend.services import users
+from backend.services.tokens import issue
+from backend.settings import Settings
+
+EXAMPLES = 4
+INVALID = 422
+HOME = tempfile.TemporaryDirectory()
+SETTINGS = Settings(home=Path(HOME.name), database_url=DATABASE_URL, requests_per_second=1e6, failed_logins_per_minute=1e6)
+APP = create_app(SETTINGS)
+numbers = count()
+
+
+class Standing:
+    """The app without its start and stop, which every single call would go through."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await APP(scope, receive, send)
+            return
+        for stage in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{stage}.complete"})
+
+
+schema = schemathesis.openapi.from_dict(APP.openapi())
+schema.app = Standing()
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    """With a worker that was seen lately, and will have been for a day."""
+    database = Database(SETTINGS.database)
+    upgrade(database)
+    with database.write() as session:
+        session.add(Worker(host="here", pid=1, pid_started=1, seen_at=time.time() + 24 * 3600))
+    yield database
+    downgrade(database)
+    database.close()
+
+
+def token(database: Database, role: str) -> dict[str, str]:
+    """Of a user of this role that is made anew, as a made-up request may log the one before out."""
+    if role == "nobody":
+        return {}
+    with database.write() as session:
+        user = users.create(session, f"{role}-{next(numbers)}", role)
+        return {"Authorization": f"Bearer {issue(session, user, 'token', 'a test', role, None)[1]}"}
+
+
+def is_judged(case: Case, reply: schemathesis.Response) -> bool:
+    """Whether it was refused for what no schema says: a cursor is one that was given out, a configuration fits together."""
+    faults = {error["field"] for error in reply.json()["errors"]} if reply.status_code == INVALID else set()
+    return faults == {"cursor"} or (bool(faults) and case.operation.label == "POST /api/v1/runs")
+
+
+@pytest.mark.parametrize("role", ["nobody", "viewer", "editor", "admin"])
+@schema.parametrize()
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_as_declared(case: Case, role: str, database: Database) -> None:
+    headers = {"Host": "localhost"} | token(database, role)
+    reply = case.call(headers=headers)
+    left_out = [unsupported_method] if role == "nobody" else []  # who has no token does not even learn which methods there are
+    left_out += [positive_data_acceptance] if is_judged(case, reply) else []
+    case.validate_response(reply, excluded_checks=left_out, transport_kwargs={"headers": headers})
