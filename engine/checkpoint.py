@@ -72,7 +72,7 @@ def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
 def latest(folder: Path) -> Checkpoint | None:
     """The newest checkpoint that verifies; None if there is none at all; CheckpointError if all are damaged."""
     found = newest(folder)
-    return found and Checkpoint(found.path, found.step, found.skipped)
+    return Checkpoint(found.path, found.step, found.skipped) if found else None
 
 
 def prune(folder: Path, keep: int) -> None:

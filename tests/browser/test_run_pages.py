@@ -136,7 +136,7 @@ def test_cancelling_asks_first(page: Page, api: Longtail, submit: Submit) -> Non
     until(lambda: api.run(run.id), lambda run: run.state == "running")
     page.goto(f"/run?id={run.id}")
     page.get_by_role("button", name="Cancel run").click()
-    expect(page.get_by_role("dialog")).to_contain_text("cannot be resumed")
+    expect(page.get_by_role("dialog")).to_contain_text("go on from its last checkpoint")
     assert not api.run(run.id).cancel_requested
     page.get_by_role("button", name="Cancel the run").click()
     until(lambda: api.run(run.id), lambda run: run.state == "cancelled")

@@ -137,7 +137,7 @@ def test_submit_list_cancel(database: Database, file: Path) -> None:
     assert longtail("cancel", run_id[:8])[0] == 0
     assert run_id not in longtail("runs", "--state", "queued")[1]
     code, _, err = longtail("cancel", run_id[:8])
-    assert (code, err.strip()) == (2, f"longtail: run {run_id} is cancelled already")
+    assert (code, err.strip()) == (2, f"longtail: run {run_id} is cancelled: cannot cancel it; what can be done: retry, clone, delete")
 
 
 @pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 1)])
