@@ -1,4 +1,5 @@
-"""The worker process: answers doorbells, one thread per run, and looks after lost messages and lost attempts meanwhile."""
+"""The worker process: one thread per run. It answers doorbells, and every few seconds looks by itself for runs, lost messages and
+lost attempts: a bell makes a run start sooner, but none has to be heard."""
 
 import logging
 import os
@@ -21,7 +22,7 @@ from backend.jobs.supervisor import Supervisor
 from backend.models import Worker, new_id
 from backend.services.attempts import Claim, Outcome, claim_next, settle
 from backend.services.lifecycle import affected
-from backend.services.queue import Limits
+from backend.services.queue import Limits, next_run
 from backend.settings import Settings
 
 FORGET_SECONDS = 24 * 3600
@@ -37,6 +38,8 @@ class JobWorker:
         self._celery.task(name=TASK)(self.answer)
         self._stopping = threading.Event()
         self._reaper = Reaper(self._database, settings)
+        self._slots = threading.BoundedSemaphore(settings.concurrency)
+        self._threads: list[threading.Thread] = []
         self._id = new_id()
         self._started = time.time()
 
@@ -51,10 +54,22 @@ class JobWorker:
         housekeeping.start()
         queues = ",".join(map(queue, ("", *self._settings.labels)))
         options = ["--pool=threads", f"--concurrency={self._settings.concurrency}", "--without-gossip", "--without-mingle"]
-        self._celery.worker_main(["--quiet", "worker", "--loglevel=WARNING", "--without-heartbeat", f"--queues={queues}", *options])
+        try:
+            self._celery.worker_main(["--quiet", "worker", "--loglevel=WARNING", "--without-heartbeat", f"--queues={queues}", *options])
+        finally:
+            self._stopping.set()
+            for thread in self._threads:
+                thread.join()
 
-    def answer(self, _run_id: str) -> None:
+    def answer(self, _run_id: str = "") -> None:
         """One doorbell: carries the runs whose turn it is, whichever rang, until there is none. So a lost or doubled message is no harm."""
+        if self._slots.acquire(blocking=False):
+            try:
+                self._work()
+            finally:
+                self._slots.release()
+
+    def _work(self) -> None:
         while not self._stopping.is_set() and self._has_space():
             began = time.monotonic()
             with self._database.write() as session:
@@ -84,7 +99,7 @@ class JobWorker:
     def _show_life(self) -> None:
         """Also after a jump of the clock for which the others have forgotten this worker."""
         mine = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": start_time(os.getpid()), "machine": machine()}
-        offer = {"labels": list(self._settings.labels), "slots": self._settings.concurrency}
+        offer = {"labels": list(self._settings.labels), "slots": self._settings.concurrency if self._has_space() else 0}
         row = {"id": self._id, "started_at": self._started, "seen_at": time.time()} | mine | offer
         with self._database.write() as session:
             upsert(session, Worker, [row])
@@ -103,7 +118,17 @@ class JobWorker:
             affected(session, delete(Worker).where(Worker.seen_at < time.time() - FORGET_SECONDS))
         self._reaper.reap()
         ring_due(self._database, self._celery)
+        self._look()
         tidy(self._database, self._settings)
+
+    def _look(self) -> None:
+        """Whether there is a run that no bell has told of."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        with self._database.read() as session:
+            waiting = session.scalar(next_run(self._settings.labels, Limits.of(self._settings), time.time()))
+        if waiting and len(self._threads) < self._settings.concurrency:
+            self._threads.append(threading.Thread(target=self.answer))
+            self._threads[-1].start()
 
     def _shut_down(self, **_: Any) -> None:
         self._stopping.set()

@@ -8,6 +8,7 @@ in that order.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import Session
@@ -30,7 +31,7 @@ class Limits:
         return cls(settings.max_active, settings.max_active_per_owner, settings.aging_seconds)
 
 
-def next_run(labels: Collection[str], limits: Limits, now: float) -> Select[tuple[str]]:
+def next_run(labels: Collection[str], limits: Limits, now: float) -> Select[Any]:
     """The id of the run that a worker with ``labels`` takes next."""
     owner = func.coalesce(Run.owner, "")
     served = select(owner.label("owner"), func.max(Run.claimed_at).label("at")).group_by(owner).subquery()
@@ -78,5 +79,5 @@ def vacancies(session: Session, seen_since: float) -> dict[str, int]:
     return {label: slots for label, slots in free.items() if slots}
 
 
-def _floor(value: ColumnElement[float]) -> ColumnElement[float]:
+def _floor(value: ColumnElement[Any]) -> ColumnElement[float]:
     return func.floor(value)
