@@ -31,8 +31,15 @@ def title(run: Run, partner: Run | None) -> bool:
         actions(run)
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
-    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}")
+    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}")
     return live
+
+
+def _origin(run: Run) -> str:
+    if run.parent_id is None:
+        return ""
+    after = f" after its step {run.resumed_step}" if run.resumed_step is not None else ""
+    return f" · made from `{run.parent_id}`{after}"
 
 
 def failure(run: Run) -> None:

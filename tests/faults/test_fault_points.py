@@ -120,7 +120,6 @@ def test_a_stall_of_the_database_shorter_than_the_lease_kills_no_run(arena: Aren
     assert arena.attempts(run_id) == ["succeeded"]
 
 
-@BOTH
 @pytest.mark.slow
 def test_a_database_locked_for_ten_seconds(arena: Arena) -> None:
     """Five leases: the worker ends its own engine, and the run goes on when the database does."""

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,13 @@ def test_nobody_answers(tmp_path: Path) -> None:
     with Longtail(url) as client, pytest.raises(ApiError, match="no Longtail server answers"):
         client.download("0" * 16, tmp_path / "file")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_key_sent_by_eight_at_once_makes_one_run(client: Longtail, config: dict[str, Any]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: client.submit(config, idempotency_key="once"), range(8)))
+    assert len({run.id for run in runs}) == 1
+    assert len(client.runs().items) == 1
 
 
 def test_the_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
