@@ -13,7 +13,6 @@ from dashboard.panels.actions import actions
 from dashboard.panels.frame import STATE_COLORS
 
 PACE_STEPS = 10
-WAITING = {"queued": "waiting for a worker", "paused": "paused"}
 
 
 def title(run: Run, partner: Run | None) -> bool:
@@ -33,6 +32,16 @@ def title(run: Run, partner: Run | None) -> bool:
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
     st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}")
     return live
+
+
+def _waiting(run: Run) -> str:
+    if run.state == "paused":
+        return "paused"
+    if run.state != "queued":
+        return "the first step is under way"
+    if run.start_after is not None and run.start_after > datetime.now(UTC):
+        return f"starts after {run.start_after:%Y-%m-%d %H:%M} UTC"
+    return f"waiting for a worker that offers {plain(run.needs)}" if run.needs else "waiting for a worker"
 
 
 def _origin(run: Run) -> str:
@@ -61,7 +70,7 @@ def _pace(run: Run, seconds: Series) -> str:
         whole = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else None
         return f"took {duration(whole)}" if whole else "never started"
     if not recent:
-        return WAITING.get(run.state, "the first step is under way")
+        return _waiting(run)
     left = (run.steps - run.step) * median(recent)
     rate = run.summary.get("tokens_per_second")
     speed = f" · {number(rate, 0)} tokens/s in rollout" if rate else ""

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import delete, select, update
 
 from backend.database import Database
-from backend.models import Doorbell, LogLine, Run
+from backend.models import Artifact, Doorbell, LogLine, Run
 from backend.schemas import POSSIBLE_IN, TERMINAL_STATES, RunState
 from backend.settings import Settings
 from engine.events import CheckpointSaved, EventWriter, RunStarted, StepFinished, read
@@ -155,12 +155,20 @@ def test_a_repeated_key_makes_one_copy(api: TestClient, database: Database, subm
     assert other.status_code == 409
 
 
-def test_a_deleted_run_is_out_of_sight_until_restored(api: TestClient, database: Database, submit: Submit) -> None:
+def test_a_deleted_run_is_out_of_sight_until_restored(api: TestClient, database: Database, settings: Settings, submit: Submit) -> None:
     run_id = submit()
     assert api.delete(f"/api/v1/runs/{run_id}").status_code == 409, "it is queued"
     put(database, run_id, state="succeeded")
+    file = settings.run_folder(run_id) / "a.zip"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x")
+    with database.write() as session:
+        session.add(Artifact(id="a" * 16, run_id=run_id, name="a", type="policy", path="a.zip", bytes=1, sha256="0" * 64))
+    download = f"/api/v1/artifacts/{'a' * 16}/download"
+    assert api.get(download).status_code == 200
     assert api.delete(f"/api/v1/runs/{run_id}").status_code == 204
     assert api.get(f"/api/v1/runs/{run_id}").status_code == 404
+    assert api.get(download).status_code == 404
     assert api.get("/api/v1/runs").json()["items"] == []
     assert api.post(f"/api/v1/runs/{run_id}/restore").json()["state"] == "succeeded"
     assert [run["id"] for run in api.get("/api/v1/runs").json()["items"]] == [run_id]
