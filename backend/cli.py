@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,12 +68,16 @@ def submit(
     file: Annotated[Path, typer.Argument(help="Run configuration (YAML)")],
     name: Annotated[str | None, typer.Option(help="Name of the run, in place of the file's")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated")] = None,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher goes first")] = 0,
+    needs: Annotated[str | None, typer.Option(help="Label of the workers that may carry it, such as gpu:h200")] = None,
+    start_after: Annotated[datetime | None, typer.Option(help="Not before this local time")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the run; exit code 1 if it does not succeed")] = False,
 ) -> None:
     """Submit a run; prints its id."""
     config = load(file).model_dump(mode="json")
     with Longtail() as client:
-        run = client.submit(_anchored(config) | ({"name": name} if name else {}), tag or [])
+        named = _anchored(config) | ({"name": name} if name else {})
+        run = client.submit(named, tag or [], priority=priority, needs=needs, start_after=start_after and start_after.astimezone())
         typer.echo(run.id)
         if watch:
             _follow(client, run.id)
@@ -99,9 +104,55 @@ def watch(run: RunId) -> None:
 @app.command()
 def cancel(run: RunId) -> None:
     """Stop a run."""
+    _do(Longtail.cancel, run)
+
+
+@app.command()
+def pause(run: RunId) -> None:
+    """Stop a run at its next step boundary, until it is resumed."""
+    _do(Longtail.pause, run)
+
+
+@app.command()
+def resume(run: RunId) -> None:
+    """Let a paused run go on from its last checkpoint."""
+    _do(Longtail.resume, run)
+
+
+@app.command()
+def retry(run: RunId) -> None:
+    """Make a new run that goes on from the last checkpoint of a failed or cancelled one."""
+    made = _do(Longtail.retry, run)
+    console.print("from the beginning" if made.resumed_step is None else f"from the checkpoint after step {made.resumed_step}")
+
+
+@app.command()
+def clone(
+    run: RunId,
+    name: Annotated[str | None, typer.Option(help="Name of the new run")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help="Seed of the new run")] = None,
+) -> None:
+    """Make a new run with the same configuration, from the beginning."""
+    given = {"name": name, "seed": seed}
+    changes = {field: value for field, value in given.items() if value is not None}
+    _do(lambda client, run_id: client.clone(run_id, changes), run)
+
+
+@app.command()
+def delete(run: RunId) -> None:
+    """Delete a finished run; for some days it can be restored."""
     with Longtail() as client:
-        cancelled = client.cancel(_find(client, run).id)
-        console.print(f"{cancelled.id} {terminal.state(cancelled)}")
+        found = _find(client, run)
+        client.delete(found.id)
+        console.print(f"{found.id} deleted; longtail restore {found.id} takes that back", soft_wrap=True)
+
+
+@app.command()
+def restore(run_id: Annotated[str, typer.Argument(metavar="RUN", help="Whole id of a deleted run")]) -> None:
+    """Take back a deletion."""
+    with Longtail() as client:
+        restored = client.restore(run_id)
+        console.print(f"{restored.id} {terminal.state(restored)}")
 
 
 @app.command()
@@ -156,6 +207,13 @@ def trace(context: typer.Context) -> None:
 
 def _run_module(module: str, context: typer.Context, *arguments: str) -> None:
     raise typer.Exit(subprocess.run([sys.executable, "-m", module, *arguments, *context.args], check=False).returncode)
+
+
+def _do(action: Callable[[Longtail, str], Run], prefix: str) -> Run:
+    with Longtail() as client:
+        run = action(client, _find(client, prefix).id)
+        console.print(f"{run.id} {terminal.state(run)}")
+        return run
 
 
 def _find(client: Longtail, prefix: str) -> Run:

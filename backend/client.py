@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,22 @@ class Longtail(Accounts):
     def validate(self, config: Mapping[str, Any]) -> Validation:
         return self._reply(Validation, self._request("POST", "/api/v1/runs/validate", json={"config": config}))
 
-    def submit(self, config: Mapping[str, Any], tags: Sequence[str] = (), idempotency_key: str | None = None) -> Run:
-        """With an ``idempotency_key`` a repeated submission returns the run of the first one."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._reply(Run, self._request("POST", "/api/v1/runs", json={"config": config, "tags": list(tags)}, headers=headers))
+    def submit(
+        self,
+        config: Mapping[str, Any],
+        tags: Sequence[str] = (),
+        idempotency_key: str | None = None,
+        *,
+        priority: int = 0,
+        needs: str | None = None,
+        start_after: datetime | None = None,
+    ) -> Run:
+        """With an ``idempotency_key`` a repeated submission returns the run of the first one; that goes for ``retry`` and ``clone`` too.
+
+        ``needs``: a worker label; None for any worker. ``start_after`` has to know its time zone.
+        """
+        wishes = {"priority": priority, "needs": needs, "start_after": start_after and start_after.isoformat()}
+        return self._accept("/api/v1/runs", {"config": config, "tags": list(tags)} | wishes, idempotency_key)
 
     def runs(self, state: str | None = None, q: str | None = None, limit: int = 50, cursor: str | None = None) -> RunPage:
         """Newest first. ``q`` is a part of the name or the beginning of the id."""
@@ -62,7 +75,36 @@ class Longtail(Accounts):
         return self._get(Run, f"/api/v1/runs/{run_id}")
 
     def cancel(self, run_id: str) -> Run:
-        return self._reply(Run, self._request("POST", f"/api/v1/runs/{run_id}/cancel"))
+        return self._do(run_id, "cancel")
+
+    def pause(self, run_id: str) -> Run:
+        """At the next step boundary."""
+        return self._do(run_id, "pause")
+
+    def resume(self, run_id: str) -> Run:
+        return self._do(run_id, "resume")
+
+    def retry(self, run_id: str, idempotency_key: str | None = None) -> Run:
+        """A new run that goes on after the step ``resumed_step`` of a failed or cancelled one; None is from the beginning."""
+        return self._accept(f"/api/v1/runs/{run_id}/retry", None, idempotency_key)
+
+    def clone(
+        self,
+        run_id: str,
+        config: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """A new run with the fields that ``config`` names changed."""
+        body = {"config": dict(config or {}), "tags": tags and list(tags)}
+        return self._accept(f"/api/v1/runs/{run_id}/clone", body, idempotency_key)
+
+    def delete(self, run_id: str) -> None:
+        """A finished run; ``restore`` takes it back."""
+        self._request("DELETE", f"/api/v1/runs/{run_id}")
+
+    def restore(self, run_id: str) -> Run:
+        return self._do(run_id, "restore")
 
     def metrics(self, run_id: str, keys: Sequence[str] = (), since_step: int = -1) -> Metrics:
         """All series, or those of ``keys``."""
@@ -117,6 +159,13 @@ class Longtail(Accounts):
     def compare(self, baseline: str, runs: Sequence[str]) -> Comparison:
         """The baseline comes first in ``items``, then ``runs``."""
         return self._get(Comparison, "/api/v1/compare", baseline=baseline, run=list(runs))
+
+    def _do(self, run_id: str, action: str) -> Run:
+        return self._reply(Run, self._request("POST", f"/api/v1/runs/{run_id}/{action}"))
+
+    def _accept(self, path: str, body: Any, idempotency_key: str | None) -> Run:
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return self._reply(Run, self._request("POST", path, json=body, headers=headers))
 
 
 def _download_path(artifact_id: str) -> str:

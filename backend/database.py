@@ -12,6 +12,8 @@ from sqlalchemy.orm import Session
 from backend.models import Base
 
 BUSY_SECONDS = 15
+IDLE_SECONDS = 120
+"""After which PostgreSQL ends a transaction whose process says nothing more (frozen, or cut off), with the locks that it holds."""
 
 
 class Database:
@@ -22,7 +24,9 @@ class Database:
             self.writer = _sqlite(url, "BEGIN IMMEDIATE", "PRAGMA query_only=OFF")
             self.reader = _sqlite(url, "BEGIN", "PRAGMA query_only=ON")
         else:
-            self.writer = self.reader = create_engine(url, pool_pre_ping=True)
+            options = f"-c lock_timeout={BUSY_SECONDS * 1000} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000}"
+            arguments = {"connect_timeout": BUSY_SECONDS, "options": options}
+            self.writer = self.reader = create_engine(url, pool_pre_ping=True, connect_args=arguments)
 
     @contextmanager
     def write(self) -> Iterator[Session]:

@@ -13,7 +13,7 @@ from backend.models import Artifact, Base, DrafterSession, LogLine, Metric, Roll
 from backend.rollup import Rows, log_line, metrics, rows, summarise
 from backend.services.attempts import LeaseLostError
 from backend.services.lifecycle import affected, transition
-from engine.events import AnyEvent, Log, RunFinished, RunStarted, StepFinished, parse_line
+from engine.events import AnyEvent, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
 
 BATCH_BYTES = 2**20
 STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, Span, DrafterSession, Sample)
@@ -23,7 +23,8 @@ UNIQUE: dict[type[Base], tuple[str, ...]] = {Artifact: ("run_id", "path")}
 class Ingestor:
     """Follows one run's events.jsonl on behalf of one attempt. A line that is no event becomes an alarm.
 
-    ``last_error`` and ``finished`` tell what the attempt said last: an error log, and whether its last event was run_finished.
+    ``last_error``, ``finished`` and ``stopped`` tell what the attempt said last: an error log, whether its last event was run_finished,
+    and the step of a run_stopped there.
     """
 
     def __init__(self, database: Database, run_id: str, attempt: int, path: Path) -> None:
@@ -33,6 +34,7 @@ class Ingestor:
             self._offset, self._seq = run.events_offset, run.events_seq
         self.last_error: Log | None = None
         self.finished = False
+        self.stopped: int | None = None
 
     def drain(self) -> None:
         """Ingests every complete line that is there by now; LeaseLostError if the attempt was fenced off."""
@@ -61,7 +63,9 @@ class Ingestor:
             writer.close(seq)
         self._offset, self._seq = offset, seq
         self.last_error = next((e for e in reversed(pending) if isinstance(e, Log) and e.level == "error"), self.last_error)
-        self.finished = isinstance(pending[-1], RunFinished)
+        last = pending[-1]
+        self.finished = isinstance(last, RunFinished)
+        self.stopped = last.step if isinstance(last, RunStopped) else None
         return True
 
     def _read(self) -> list[bytes]:

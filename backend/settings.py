@@ -6,6 +6,8 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from backend.schemas import Label
+
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="LONGTAIL_", frozen=True)
@@ -23,11 +25,19 @@ class Settings(BaseSettings):
     session_hours: float = Field(7 * 24.0, gt=0, description="After a login in the dashboard")
     engine_command: tuple[str, ...] = Field((sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR")
     concurrency: int = Field(1, ge=1, le=64, description="Runs that one worker process carries at a time")
+    labels: tuple[Label, ...] = Field(("cpu",), description="What this worker offers to runs that need it, such as cpu or gpu:h200")
+    max_active: int = Field(0, ge=0, description="Runs under way at a time on all workers together; 0 is no limit")
+    max_active_per_owner: int = Field(0, ge=0, description="Of one owner; 0 is no limit")
+    aging_seconds: float = Field(3600.0, gt=0, description="Waiting for so long is worth one point of priority")
+    least_free_bytes: int = Field(256 * 2**20, ge=0, description="A worker with less space than this in home takes no run")
     lease_seconds: float = Field(60.0, gt=0, description="A run whose worker is silent for so long is taken from it")
     sweep_seconds: float = Field(3.0, gt=0, description="Between two looks for lost messages and lost attempts")
     poll_seconds: float = Field(0.25, gt=0, description="Between two looks at a running engine: its events, the cancel flag")
     grace_seconds: float = Field(2.0, ge=0, description="From SIGTERM to SIGKILL")
+    handover_seconds: float = Field(5.0, ge=0, description="That a worker which shuts down gives its runs to reach a step boundary")
     max_retries: int = Field(2, ge=0, description="Times that a lost attempt is resumed before the run fails")
+    keep_checkpoint_days: float = Field(30.0, ge=0, description="That the last checkpoint of a failed or cancelled run is kept to retry it")
+    keep_deleted_days: float = Field(7.0, ge=0, description="That a deleted run can be restored")
 
     @field_validator("home")
     @classmethod

@@ -109,6 +109,7 @@ class Stack:
             part("api", f"{self.url}/healthz", "backend.api"),
             part("worker", f"{self.url}/readyz", "backend.jobs.worker"),
         ]
+        parts[1].grace += self.settings.handover_seconds + self.settings.grace_seconds
         if self.dashboard_url is not None:
             host, _, port = self.dashboard_url.removeprefix("http://").rpartition(":")
             parts.append(part("dashboard", f"{self.dashboard_url}/_stcore/health", "dashboard", "--address", host, "--port", port))

@@ -12,13 +12,16 @@ from backend.client import Longtail
 from backend.schemas import Run
 
 POLL_SECONDS = 0.5
-COLOURS = {"succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "starting": "cyan", "queued": "white"}
+COLOURS = {"queued": "white", "starting": "cyan", "running": "cyan", "paused": "magenta"} | {
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+}
 
 
 def state(run: Run) -> str:
     """Coloured, and with the word that says what is under way."""
-    shown = "cancelling" if run.cancel_requested and not run.finished else run.state
-    return f"[{COLOURS[run.state]}]{shown}[/]"
+    return f"[{COLOURS[run.state]}]{run.doing}[/]"
 
 
 def key_figures(run: Run) -> str:

@@ -1,6 +1,7 @@
 """``python -m engine run CONFIG.yaml --out FOLDER [--resume]``: one run without any backend.
 
-Exit code 2: a mistake the user can mend; 75: start again with --resume. ``python -m engine trace FOLDER``: its timeline for Perfetto.
+Exit code 2: a mistake the user can mend; 75: start again with --resume. A file FOLDER/stop stops it at the next step
+boundary (75). ``python -m engine trace FOLDER``: its timeline for Perfetto.
 """
 
 import argparse
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from engine.config import load
-from engine.errors import LongtailError
+from engine.errors import LongtailError, StoppedError
 from engine.events import EventWriter, Log
 from engine.trace import write_trace
 
@@ -39,6 +40,9 @@ def _run(options: argparse.Namespace) -> int:
         from engine.run import run  # here, so that a wrong config is told before torch is loaded
 
         run(config, options.out, options.resume)
+    except StoppedError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
     except LongtailError as error:
         events = EventWriter(options.out / "events.jsonl")
         events.write(Log(level="error", message=str(error), code=error.code))

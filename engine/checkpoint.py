@@ -5,24 +5,19 @@ The suffix of a part's name is its format: ``.safetensors`` (named tensors), ``.
 containers, read back with ``weights_only``). Any other part is a function that writes the file or folder itself.
 """
 
-import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 from safetensors.torch import load_file, save_file
 
 from engine.errors import CheckpointError
-
-SCHEMA = 1
-MANIFEST = "manifest.json"
+from engine.manifest import MANIFEST, SCHEMA, Manifest, Verified, listed, newest, sha256_of
 
 Part = Callable[[Path], None] | Any
 
@@ -38,26 +33,7 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Manifest:
-    """``files`` maps each file's path below the folder to its SHA-256."""
-
-    schema: int
-    step: int
-    files: dict[str, str]
-
-
-_MANIFEST = TypeAdapter(_Manifest)
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A verified checkpoint of the state after ``step``. ``skipped`` says, a line each, why newer ones were not taken."""
-
-    path: Path
-    step: int
-    skipped: tuple[str, ...] = ()
-
+class Checkpoint(Verified):
     def read(self, name: str) -> Any:
         """The state saved as ``name``, on the CPU; CheckpointError if there is none."""
         path = self.path / name
@@ -82,7 +58,7 @@ def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
         else:
             _WRITERS[path.suffix](part, path)
     files = {path.relative_to(aside).as_posix(): sha256_of(path) for path in sorted(aside.rglob("*")) if path.is_file()}
-    _write_json(aside / MANIFEST, asdict(_Manifest(SCHEMA, step, files)))
+    _write_json(aside / MANIFEST, asdict(Manifest(SCHEMA, step, files)))
     for path in (*aside.rglob("*"), aside):
         flush(path)
     if final.exists():
@@ -95,51 +71,15 @@ def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
 
 def latest(folder: Path) -> Checkpoint | None:
     """The newest checkpoint that verifies; None if there is none at all; CheckpointError if all are damaged."""
-    skipped: list[str] = []
-    for path in reversed(_checkpoints(folder)):
-        try:
-            return Checkpoint(path, _verified_step(path), tuple(skipped))
-        except CheckpointError as error:
-            skipped.append(str(error))
-    if skipped:
-        raise CheckpointError("no checkpoint is usable; restore one or start a new run:\n" + "\n".join(skipped))
-    return None
+    found = newest(folder)
+    return Checkpoint(found.path, found.step, found.skipped) if found else None
 
 
 def prune(folder: Path, keep: int) -> None:
     """Removes all but the ``keep`` newest checkpoints."""
-    for path in _checkpoints(folder)[:-keep]:
+    for path in listed(folder)[:-keep]:
         path.rename(folder / f".{path.name}.pruned")  # out of sight at once: deleting takes time
     _sweep(folder)
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    found = (path for path in folder.glob("step_*") if re.fullmatch(r"step_\d{6,}", path.name))
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step_")))
-
-
-def _verified_step(path: Path) -> int:
-    """The step of the checkpoint at ``path``; CheckpointError says what is wrong with it."""
-    try:
-        manifest = _MANIFEST.validate_json((path / MANIFEST).read_bytes())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path.name}: {MANIFEST} is not readable: {error}") from None
-    if manifest.schema != SCHEMA:
-        raise CheckpointError(f"{path.name}: has schema {manifest.schema}, this version reads {SCHEMA}")
-    if path.name != f"step_{manifest.step:06d}":
-        raise CheckpointError(f"{path.name}: {MANIFEST} is of step {manifest.step}")
-    for name, expected in manifest.files.items():
-        if not (path / name).is_file():
-            raise CheckpointError(f"{path.name}: {name} is missing")
-        if sha256_of(path / name) != expected:
-            raise CheckpointError(f"{path.name}: {name} is damaged (its SHA-256 differs)")
-    return manifest.step
-
-
-def sha256_of(path: Path) -> str:
-    """Of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_json(path: Path, state: Any) -> None:

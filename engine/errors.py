@@ -45,6 +45,12 @@ class WorkerLostError(AttemptError):
     code = "worker_lost"
 
 
+class StoppedError(AttemptError):
+    """Not a fault: the run stopped at a step boundary, as it was asked to."""
+
+    code = "stopped"
+
+
 class SyncError(AttemptError):
     """The workers hold different weights after a sync."""
 

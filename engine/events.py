@@ -171,6 +171,13 @@ class Log(Event):
     code: str = ""
 
 
+class RunStopped(Event):
+    """Last line of an attempt that was asked to stop: ``step`` is its last one and checkpointed, resuming goes on after it."""
+
+    kind: Literal["run_stopped"] = "run_stopped"
+    step: int
+
+
 class RunFinished(Event):
     """Last line of an attempt that reached its end."""
 
@@ -190,6 +197,7 @@ AnyEvent = Annotated[
     | Sample
     | Alarm
     | Log
+    | RunStopped
     | RunFinished,
     Field(discriminator="kind"),
 ]

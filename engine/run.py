@@ -11,7 +11,8 @@ from engine import artifacts, checkpoint, telemetry
 from engine.cluster.group import WorkerGroup, worker_group
 from engine.cluster.tail import Rollout
 from engine.config import RunConfig
-from engine.events import AnyEvent, CheckpointSaved, EventWriter, RunFinished
+from engine.errors import StoppedError
+from engine.events import AnyEvent, CheckpointSaved, EventWriter, RunFinished, RunStopped
 from engine.models.load import load_tokenizer, resolve
 from engine.policy.advantages import ADVANTAGES
 from engine.policy.batch import Row
@@ -23,9 +24,14 @@ from engine.tasks.registry import build_task
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+STOP = "stop"
+
 
 def run(config: RunConfig, out: Path, resume: bool = False) -> None:
-    """Trains to the last step. ``out`` gets events.jsonl, checkpoints/ and artifacts/; ``resume`` goes on from the newest checkpoint."""
+    """Trains to the last step. ``out`` gets events.jsonl, checkpoints/ and artifacts/; ``resume`` goes on from the newest checkpoint.
+
+    A file ``out``/stop makes it stop at the next step boundary: it saves a checkpoint, takes the file away and raises StoppedError.
+    """
     check(config)
     events = EventWriter(out / "events.jsonl")
     with worker_group(config, out / "checkpoints") as workers:
@@ -42,10 +48,16 @@ def run(config: RunConfig, out: Path, resume: bool = False) -> None:
 def _train(config: RunConfig, workers: WorkerGroup, out: Path, first: int) -> Iterator[AnyEvent]:
     tokenizer = load_tokenizer(resolve(config.model.path))
     task = build_task(config.task, config.seed, tokenizer)
+    last = config.algorithm.steps - 1
     for index in range(first, config.algorithm.steps):
         yield from _step(config, workers, task, tokenizer, index)
-        if (index + 1) % config.checkpoint.every == 0 or index + 1 == config.algorithm.steps:
+        stopping = (out / STOP).exists() and index < last
+        if stopping or (index + 1) % config.checkpoint.every == 0 or index == last:
             yield _save(config, workers, out, index)
+        if stopping:
+            yield RunStopped(step=index)
+            (out / STOP).unlink(missing_ok=True)
+            raise StoppedError(f"stopped after step {index}, as asked; --resume goes on from there")
 
 
 def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", index: int) -> Iterator[AnyEvent]:

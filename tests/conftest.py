@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from models_for_tests import make_random_model
+from postgres_for_tests import Postgres, shared_folder
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -21,6 +22,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A shared random qwen2 folder (see models_for_tests); do not write to it."""
     return make_random_model(tmp_path_factory.mktemp("models") / "random")
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL server, the same one for all of a session's test processes."""
+    server = Postgres(shared_folder(tmp_path_factory.getbasetemp()))
+    yield server
+    server.close()
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,12 @@ from pathlib import Path
 import telemetry
 import yaml
 
-from engine.events import EventWriter, Log
+from engine.events import EventWriter, Log, RunStopped
 
 PACE_SECONDS = 0.5
 SCENE_STEPS = 6
 USER_ERROR = 2
+RESUMABLE = 75
 
 
 def main() -> None:
@@ -22,11 +23,16 @@ def main() -> None:
     config = yaml.safe_load(Path(config_file).read_text(encoding="utf-8"))
     writer = EventWriter(Path(out) / "events.jsonl")
     name = config["name"]
+    stop = Path(out) / "stop"
     steps = SCENE_STEPS if "stuck" in name or "broken" in name else None
     for event in telemetry.events(config, steps, start=time.time(), artifact=Path(out) / "artifacts" / "drafter.safetensors"):
         writer.write(event)
         if "slow" in name and event.kind == "step":
             time.sleep(PACE_SECONDS)
+            if stop.exists():
+                stop.unlink()
+                writer.write(RunStopped(step=event.step))
+                sys.exit(RESUMABLE)
     if "stuck" in name:
         time.sleep(3600)
     if "broken" in name:

@@ -1,10 +1,13 @@
-"""The message side: a Celery message is a doorbell that carries a run's id. SQL decides who gets the run, and when it is done."""
+"""The message side: a Celery message is a doorbell that carries a run's id. SQL decides who gets which run, and when it is done."""
 
 from celery import Celery
 
 from backend.settings import Settings
 
 TASK = "longtail.run"
+QUEUE = "longtail"
+VISIBILITY_SECONDS = 30 * 24 * 3600
+"""For Redis: longer than any run, as it sends an unacknowledged message again after that (harmless, but of no use)."""
 MESSAGE_SECONDS = 120
 POLLING_SECONDS = 0.05
 
@@ -23,7 +26,8 @@ def make_celery(settings: Settings) -> Celery:
         worker_enable_remote_control=False,
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
-        task_default_queue="longtail",
+        task_default_queue=QUEUE,
+        broker_transport_options={"visibility_timeout": VISIBILITY_SECONDS},
     )
     if not settings.broker_url:
         app.conf.broker_transport = "backend.jobs.folder:Transport"
@@ -31,8 +35,14 @@ def make_celery(settings: Settings) -> Celery:
     return app
 
 
-def ring(app: Celery, run_id: str) -> None:
-    app.send_task(TASK, args=[run_id], expires=MESSAGE_SECONDS, retry=False, ignore_result=True)
+def ring(app: Celery, run_id: str, needs: str = "") -> None:
+    """``needs``: the label of the workers that may hear it."""
+    app.send_task(TASK, args=[run_id], queue=queue(needs), expires=MESSAGE_SECONDS, retry=False, ignore_result=True)
+
+
+def queue(label: str) -> str:
+    """The queue of the runs that need workers of ``label``; of those that need none if empty."""
+    return f"{QUEUE}.{label}" if label else QUEUE
 
 
 def _folders(settings: Settings) -> dict[str, object]:

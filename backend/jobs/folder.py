@@ -1,6 +1,7 @@
 """The embedded broker: kombu's filesystem transport, with messages that appear and vanish whole.
 
-kombu writes a message in place, so that a worker which polls meanwhile reads half of it, and dies of that.
+kombu writes a message in place, so that a worker which polls meanwhile reads half of it, and dies of that. So it does of its table of
+exchanges, a file too; but every queue of ours has an exchange of its own name, so that the routing key alone says where a message goes.
 """
 
 import json
@@ -18,6 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class Channel(filesystem.Channel):
+    def _queue_bind(self, *_: Any) -> None:
+        """There is nothing to note."""
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:  # noqa: ARG002
+        return [routing_key]
+
     def _put(self, queue: str, payload: Any, **_: Any) -> None:  # type: ignore[override]  # as kombu's own override
         folder = Path(self.data_folder_out)
         folder.mkdir(parents=True, exist_ok=True)
@@ -28,10 +35,12 @@ class Channel(filesystem.Channel):
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002
         for taken in self._taken(queue):
-            content = taken.read_bytes()
-            taken.unlink()
             try:
+                content = taken.read_bytes()
+                taken.unlink()
                 return json.loads(content)
+            except FileNotFoundError:  # the folder was deleted at this very moment
+                continue
             except ValueError:
                 logger.warning("%s is no message; the outbox will send another", taken.name)
         raise Empty

@@ -24,6 +24,18 @@ def mark(run_id: str, attempt: int) -> dict[str, str]:
     return {"LONGTAIL_RUN_ID": run_id, MARK: f"{run_id}.{attempt}"}
 
 
+def attempt_here() -> tuple[str, int]:
+    """The attempt that this process belongs to."""
+    run_id, _, attempt = os.environ[MARK].rpartition(".")
+    return run_id, int(attempt)
+
+
+def machine() -> str:
+    """Names what process ids refer to: this boot of this kernel, and the namespace (containers of one host may share its name)."""
+    boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot}/{(PROC / 'self/ns/pid').readlink()}"
+
+
 def belonging(run_id: str, attempt: int, session: int | None) -> set[int]:
     """Living processes of ``session``, and those that inherited the environment of the attempt."""
     inherited = f"{MARK}={run_id}.{attempt}".encode()
@@ -35,7 +47,7 @@ def belonging(run_id: str, attempt: int, session: int | None) -> set[int]:
 
 
 def stop(process: subprocess.Popen[bytes], run_id: str, attempt: int, grace_seconds: float) -> int:
-    """SIGTERM and, after the grace time, SIGKILL for the engine and all that it left behind; its exit code."""
+    """SIGTERM and, after the grace time, SIGKILL for the engine, whose session ``process`` leads, and all that it left; its exit code."""
     if process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):

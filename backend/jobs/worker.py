@@ -1,24 +1,28 @@
-"""The worker process: answers doorbells, one thread per run, and looks after lost messages and lost attempts meanwhile."""
+"""The worker process: one thread per run. It answers doorbells, and every few seconds looks by itself for runs, lost messages and
+lost attempts: a bell makes a run start sooner, but none has to be heard."""
 
 import logging
 import os
+import shutil
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, Literal
 
 from celery import Celery, signals
-from sqlalchemy import delete, update
+from sqlalchemy import delete
 
-from backend.database import Database
-from backend.jobs.celery import TASK, make_celery
+from backend.database import Database, upsert
+from backend.jobs.celery import TASK, make_celery, queue
 from backend.jobs.outbox import hurry, ring_due
-from backend.jobs.processes import start_time
-from backend.jobs.reaper import reap
+from backend.jobs.processes import machine, start_time
+from backend.jobs.reaper import Reaper
+from backend.jobs.retention import tidy
 from backend.jobs.supervisor import Supervisor
 from backend.models import Worker, new_id
-from backend.services.attempts import Claim, Outcome, claim, settle
+from backend.services.attempts import Claim, Outcome, claim_next, settle
 from backend.services.lifecycle import affected
+from backend.services.queue import Limits, next_run
 from backend.settings import Settings
 
 FORGET_SECONDS = 24 * 3600
@@ -33,43 +37,72 @@ class JobWorker:
         self._celery: Celery = make_celery(settings)
         self._celery.task(name=TASK)(self.answer)
         self._stopping = threading.Event()
+        self._reaper = Reaper(self._database, settings)
+        self._slots = threading.BoundedSemaphore(settings.concurrency)
+        self._threads: list[threading.Thread] = []
         self._id = new_id()
+        self._started = time.time()
 
     def main(self) -> None:
         """Until SIGTERM or SIGINT, which stop the engines and give their runs back to the queue."""
         signals.worker_shutting_down.connect(self._shut_down)
         with self._celery.connection_for_read() as broker:
             broker.ensure_connection(max_retries=3)  # a worker that cannot hear must not count as one that was seen
-        self._register()
+        self._show_life()
         hurry(self._database)
         housekeeping = threading.Thread(target=self._housekeep, name="housekeeping", daemon=True)
         housekeeping.start()
+        queues = ",".join(map(queue, ("", *self._settings.labels)))
         options = ["--pool=threads", f"--concurrency={self._settings.concurrency}", "--without-gossip", "--without-mingle"]
-        self._celery.worker_main(["--quiet", "worker", "--loglevel=WARNING", "--without-heartbeat", *options])
-
-    def answer(self, run_id: str) -> None:
-        """One doorbell. The run may be gone already: claimed by another message, or cancelled."""
-        if self._stopping.is_set():
-            return
-        with self._database.write() as session:
-            claimed = claim(session, run_id, self._id, self._settings.lease_seconds)
-        if claimed is None:
-            return
         try:
-            Supervisor(self._database, self._settings, claimed, self._stopping).run()
-        except Exception as error:  # the run must end with a reason, not hang until its lease runs out
-            logger.exception("run %s: the supervisor failed", run_id)
-            self._fail(claimed, error)
+            self._celery.worker_main(["--quiet", "worker", "--loglevel=WARNING", "--without-heartbeat", f"--queues={queues}", *options])
+        finally:
+            self._stopping.set()
+            for thread in self._threads:
+                thread.join()
+
+    def answer(self, _run_id: str = "") -> None:
+        """One doorbell: carries the runs whose turn it is, whichever rang, until there is none. So a lost or doubled message is no harm."""
+        if self._slots.acquire(blocking=False):
+            try:
+                self._work()
+            finally:
+                self._slots.release()
+
+    def _work(self) -> None:
+        while not self._stopping.is_set() and self._has_space():
+            began = time.monotonic()
+            with self._database.write() as session:
+                claimed = claim_next(session, self._id, self._settings.labels, Limits.of(self._settings), self._settings.lease_seconds)
+            if claimed is None:
+                return
+            try:
+                Supervisor(self._database, self._settings, claimed, began, self._stopping).run()
+            except Exception as error:  # the run must end with a reason, not hang until its lease runs out
+                logger.exception("run %s: the supervisor failed", claimed.run_id)
+                self._fail(claimed, error)
+
+    def _has_space(self) -> bool:
+        """A worker with a full disk would take one run after the other, and fail them all."""
+        free = shutil.disk_usage(self._settings.home).free
+        if free < self._settings.least_free_bytes:
+            logger.error("%s has only %d bytes left; taking no run (LONGTAIL_LEAST_FREE_BYTES)", self._settings.home, free)
+        return free >= self._settings.least_free_bytes
 
     def _fail(self, claimed: Claim, error: Exception) -> None:
-        outcome = Outcome("failed", error=f"the job supervisor failed: {error}", error_code="supervisor")
+        """A machine that cannot is not the run's fault: somebody else may try."""
+        state: Literal["lost", "failed"] = "lost" if isinstance(error, OSError) else "failed"
+        outcome = Outcome(state, error=f"the job supervisor failed: {error}", error_code="supervisor")
         with self._database.write() as session:
             settle(session, claimed.run_id, claimed.attempt, outcome, self._settings.max_retries)
 
-    def _register(self) -> None:
-        started = start_time(os.getpid())
+    def _show_life(self) -> None:
+        """Also after a jump of the clock for which the others have forgotten this worker."""
+        mine = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": start_time(os.getpid()), "machine": machine()}
+        offer = {"labels": list(self._settings.labels), "slots": self._settings.concurrency if self._has_space() else 0}
+        row = {"id": self._id, "started_at": self._started, "seen_at": time.time()} | mine | offer
         with self._database.write() as session:
-            session.add(Worker(id=self._id, host=socket.gethostname(), pid=os.getpid(), pid_started=started))
+            upsert(session, Worker, [row])
 
     def _housekeep(self) -> None:
         while not self._stopping.is_set():
@@ -80,12 +113,22 @@ class JobWorker:
             self._stopping.wait(self._settings.sweep_seconds)
 
     def _sweep(self) -> None:
-        now = time.time()
+        self._show_life()
         with self._database.write() as session:
-            affected(session, update(Worker).where(Worker.id == self._id).values(seen_at=now))
-            affected(session, delete(Worker).where(Worker.seen_at < now - FORGET_SECONDS))
-        reap(self._database, self._settings)
+            affected(session, delete(Worker).where(Worker.seen_at < time.time() - FORGET_SECONDS))
+        self._reaper.reap()
         ring_due(self._database, self._celery)
+        self._look()
+        tidy(self._database, self._settings)
+
+    def _look(self) -> None:
+        """Whether there is a run that no bell has told of."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        with self._database.read() as session:
+            waiting = session.scalar(next_run(self._settings.labels, Limits.of(self._settings), time.time()))
+        if waiting and len(self._threads) < self._settings.concurrency:
+            self._threads.append(threading.Thread(target=self.answer))
+            self._threads[-1].start()
 
     def _shut_down(self, **_: Any) -> None:
         self._stopping.set()

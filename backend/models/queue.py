@@ -28,7 +28,11 @@ class IdempotencyKey(Base):
 
 
 class Worker(Base):
-    """A job worker process; ``pid_started`` (clock ticks since boot) tells it from a later process with the same id."""
+    """A job worker process; ``pid_started`` (clock ticks since boot) tells it from a later process with the same id.
+
+    ``machine`` is where that id means something (see processes.machine). It carries ``slots`` runs at a time, those without needs and
+    those that need one of its ``labels``.
+    """
 
     __tablename__ = "workers"
     __table_args__ = (Index("ix_workers_seen", "seen_at"),)
@@ -37,5 +41,8 @@ class Worker(Base):
     host: Mapped[str] = mapped_column(String(255))
     pid: Mapped[int]
     pid_started: Mapped[BigInt]
+    machine: Mapped[str] = mapped_column(String(128), default="")
+    labels: Mapped[list[str]] = mapped_column(default=list)
+    slots: Mapped[int] = mapped_column(default=1)
     started_at: Mapped[float] = mapped_column(default=time.time)
     seen_at: Mapped[float] = mapped_column(default=time.time)

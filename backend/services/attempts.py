@@ -1,15 +1,19 @@
 """An attempt's life in SQL: claim, renew, settle. Every write is fenced by the attempt's number."""
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import func, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from backend.models import Attempt, Doorbell, LogLine, Run
 from backend.schemas import RunState
 from backend.services.lifecycle import ACTIVE, affected, transition
+from backend.services.queue import Limits, next_run
+
+CLAIM_LOCK = 0x4C54  # any number that no other advisory lock of the database has
 
 
 class LeaseLostError(Exception):
@@ -21,11 +25,13 @@ class Claim:
     run_id: str
     attempt: int
     config: dict[str, Any]
+    resumes: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended. "lost": through no fault of the run (its worker or engine was killed); "handed_over": its worker shuts down."""
+    """How an attempt ended. "lost": through no fault of the run (its worker or engine was killed); "handed_over": it was asked to stop,
+    as its worker shuts down or the user wants a pause."""
 
     state: Literal["succeeded", "failed", "cancelled", "lost", "handed_over"]
     exit_code: int | None = None
@@ -33,23 +39,38 @@ class Outcome:
     error_code: str | None = None
 
 
+def claim_next(session: Session, worker_id: str, labels: Collection[str], limits: Limits, lease_seconds: float) -> Claim | None:
+    """Takes the run whose turn it is for this worker; None if there is none that it may carry now."""
+    if session.get_bind().dialect.name == "postgresql":  # claims go one by one, or two could both take a limit's last place
+        session.execute(select(func.pg_advisory_xact_lock(CLAIM_LOCK)))
+    run_id = session.scalar(next_run(labels, limits, time.time()))
+    return claim(session, run_id, worker_id, lease_seconds) if run_id else None
+
+
 def claim(session: Session, run_id: str, worker_id: str, lease_seconds: float) -> Claim | None:
-    """Takes a queued run for this worker; None if it is not to be had, as with a doubled message."""
+    """Takes a queued run for this worker; None if it is not to be had any more."""
     now = time.time()
-    started, expires = func.coalesce(Run.started_at, now), now + lease_seconds
-    if not transition(session, run_id, "starting", attempt=Run.attempt + 1, started_at=started, lease_expires_at=expires):
+    changes: dict[str, Any] = {"attempt": Run.attempt + 1, "started_at": func.coalesce(Run.started_at, now), "claimed_at": now}
+    if not transition(session, run_id, "starting", lease_expires_at=now + lease_seconds, **changes):
         return None
     run = session.get_one(Run, run_id)
     session.add(Attempt(run_id=run_id, number=run.attempt, worker_id=worker_id))
     answered = session.get(Doorbell, run_id)
     if answered is not None:
         session.delete(answered)
-    return Claim(run_id, run.attempt, run.config)
+    return Claim(run_id, run.attempt, run.config, run.attempt > 1 or run.resumed_step is not None)
 
 
 def renew(session: Session, claim: Claim, lease_seconds: float) -> None:
     statement = update(Run).where(Run.id == claim.run_id, Run.attempt == claim.attempt, Run.state.in_(ACTIVE))
     if not affected(session, statement.values(lease_expires_at=time.time() + lease_seconds)):
+        raise LeaseLostError
+
+
+def introduce(session: Session, claim: Claim, pid: int, pid_started: int | None) -> None:
+    """Notes the attempt's process."""
+    mine = (Attempt.run_id == claim.run_id, Attempt.number == claim.attempt, Attempt.state == "running")
+    if not affected(session, update(Attempt).where(*mine).values(pid=pid, pid_started=pid_started)):
         raise LeaseLostError
 
 
@@ -63,8 +84,10 @@ def settle(session: Session, run_id: str, attempt: int, outcome: Outcome, max_re
     record.state, record.exit_code, record.error = outcome.state, outcome.exit_code, outcome.error
     record.finished_at = time.time()
     if state == "queued":
-        session.add(Doorbell(run_id=run_id))
+        session.merge(Doorbell(run_id=run_id))
         note(session, run_id, "warning", outcome.state, f"attempt {attempt} ended ({outcome.error}); resuming from the last checkpoint")
+    if state == "paused":
+        note(session, run_id, "info", "paused", f"attempt {attempt} ended ({outcome.error}); paused")
     return state
 
 
@@ -75,10 +98,11 @@ def _verdict(run: Run, outcome: Outcome, max_retries: int) -> tuple[RunState, di
         return "failed", {"error": outcome.error, "error_code": outcome.error_code}
     if run.cancel_requested:
         return "cancelled", {}
+    goes_on: RunState = "paused" if run.pause_requested else "queued"
     if outcome.state == "handed_over":
-        return "queued", {}
+        return goes_on, {}
     if run.losses < max_retries:
-        return "queued", {"losses": run.losses + 1}
+        return goes_on, {"losses": run.losses + 1}
     return "failed", {"error": f"given up after {run.losses + 1} lost attempts; the last: {outcome.error}", "error_code": "lost"}
 
 

@@ -14,12 +14,13 @@ from backend.schemas import TERMINAL_STATES, RunState
 ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
 PREDECESSORS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
     {
-        "queued": ACTIVE,  # a lost attempt, or a worker that shuts down, gives the run back
+        "queued": ACTIVE | {"paused"},  # a lost attempt, or a worker that shuts down, gives the run back
+        "paused": ACTIVE | {"queued"},
         "starting": frozenset({"queued"}),
         "running": frozenset({"starting"}),
         "succeeded": frozenset({"running"}),
         "failed": ACTIVE,
-        "cancelled": ACTIVE | {"queued"},
+        "cancelled": ACTIVE | {"queued", "paused"},
     }
 )
 
@@ -28,6 +29,10 @@ def transition(session: Session, run_id: str, to: RunState, fence: int | None = 
     """Moves the run to ``to`` if its state allows it and attempt number ``fence`` (where given) is still the current one; False if not."""
     if to in TERMINAL_STATES:
         changes["finished_at"] = time.time()
+    if to == "queued":
+        changes["queued_at"] = time.time()
+    if to == "paused":
+        changes["pause_requested"] = False
     statement = update(Run).where(Run.id == run_id, Run.state.in_(PREDECESSORS[to]))
     if fence is not None:
         statement = statement.where(Run.attempt == fence)

@@ -1,50 +1,83 @@
-"""Accepting, finding and cancelling runs."""
+"""Accepting and finding runs."""
 
 import base64
 import binascii
 import hashlib
 import json
+import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Select, delete, or_, select, tuple_
+from sqlalchemy import Select, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.errors import ConflictError, InvalidError, NotFoundError
 from backend.models import Doorbell, IdempotencyKey, Run, is_id
-from backend.schemas import TERMINAL_STATES, FieldError
-from backend.services.lifecycle import affected, transition
+from backend.schemas import FieldError
 from engine.config import RunConfig
 
 
-def find(session: Session, run_id: str, lock: bool = False) -> Run:
+def find(session: Session, run_id: str, lock: bool = False, deleted: bool = False) -> Run:
+    """NotFoundError also for a deleted run, unless ``deleted``."""
     run = session.get(Run, run_id, with_for_update=lock) if is_id(run_id) else None
-    if run is None:
+    if run is None or (run.deleted_at is not None and not deleted):
         raise NotFoundError(f"there is no run {run_id}")
     return run
 
 
-def submit(session: Session, config: RunConfig, tags: Sequence[str], key: str | None = None) -> tuple[Run, bool]:
+@dataclass(frozen=True)
+class Wishes:
+    """What a submission says beside its configuration. ``start_after`` is in seconds since the epoch."""
+
+    tags: Sequence[str] = ()
+    priority: int = 0
+    needs: str = ""
+    start_after: float | None = None
+    owner: str | None = None
+
+
+def submit(session: Session, config: RunConfig, wishes: Wishes, key: str | None = None) -> tuple[Run, bool]:
     """The accepted run, and whether it is new: a repeated idempotency key gives the run of its first use."""
-    body = {"config": config.model_dump(mode="json"), "tags": list(tags)}
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    if key is not None and (earlier := session.get(IdempotencyKey, key)):
-        if earlier.body_sha256 != digest:
-            raise ConflictError(f"Idempotency-Key {key} was used for another submission")
-        return find(session, earlier.run_id), False
-    run = Run(name=config.name, config=body["config"], seed=config.seed, tags=body["tags"], steps=config.algorithm.steps)
+    digest = digest_of({"config": config.model_dump(mode="json")} | asdict(wishes))
+    if key is not None and (earlier := repeated(session, key, digest)):
+        return earlier, False
+    return accept(session, described(config, wishes), key, digest), True
+
+
+def described(config: RunConfig, wishes: Wishes) -> Run:
+    """The row of a run that is yet to be accepted."""
+    own = {name: value for name, value in asdict(wishes).items() if name != "tags"}
+    body = config.model_dump(mode="json")
+    return Run(name=config.name, config=body, seed=config.seed, tags=list(wishes.tags), steps=config.algorithm.steps, **own)
+
+
+def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
+    """Run, doorbell and idempotency key in one transaction."""
     session.add(run)
     session.flush()
-    session.add(Doorbell(run_id=run.id))
+    session.add(Doorbell(run_id=run.id, next_ring_at=run.start_after or time.time()))
     if key is not None:
         session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
     session.flush()
-    return run, True
+    return run
+
+
+def repeated(session: Session, key: str, digest: str) -> Run | None:
+    """The run that was accepted under ``key``; ConflictError if that was for something else."""
+    earlier = session.get(IdempotencyKey, key)
+    if earlier is not None and earlier.body_sha256 != digest:
+        raise ConflictError(f"Idempotency-Key {key} was used for another submission")
+    return find(session, earlier.run_id, deleted=True) if earlier else None
+
+
+def digest_of(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def page(session: Session, state: str | None, q: str | None, limit: int, cursor: str | None) -> tuple[Sequence[Run], str | None]:
     """Newest first; the cursor of the next page, None at the end."""
-    query: Select[Any] = select(Run).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit + 1)
+    query: Select[Any] = select(Run).where(Run.deleted_at.is_(None)).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit + 1)
     if state is not None:
         query = query.where(Run.state == state)
     if q:
@@ -53,20 +86,6 @@ def page(session: Session, state: str | None, q: str | None, limit: int, cursor:
         query = query.where(tuple_(Run.created_at, Run.id) < _decode(cursor))
     found = session.scalars(query).all()
     return found[:limit], _encode(found[limit - 1]) if len(found) > limit else None
-
-
-def cancel(session: Session, run_id: str) -> Run:
-    """A queued run is cancelled at once, an active one as soon as its worker sees the request."""
-    run = find(session, run_id, lock=True)
-    if run.state in TERMINAL_STATES:
-        raise ConflictError(f"run {run_id} is {run.state} already")
-    run.cancel_requested = True
-    session.flush()
-    if run.state == "queued":
-        transition(session, run_id, "cancelled")
-        affected(session, delete(Doorbell).where(Doorbell.run_id == run_id))
-    session.refresh(run)
-    return run
 
 
 def _encode(run: Run) -> str:

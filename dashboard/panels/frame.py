@@ -15,6 +15,7 @@ STATE_COLORS: dict[RunState, Color] = {
     "queued": "gray",
     "starting": "blue",
     "running": "blue",
+    "paused": "orange",
     "succeeded": "green",
     "failed": "red",
     "cancelled": "orange",

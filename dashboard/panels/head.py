@@ -5,12 +5,11 @@ from statistics import median
 
 import streamlit as st
 
-from backend.client import ApiError
 from backend.schemas import Run, Series
 from dashboard.charts.series import finite
-from dashboard.connection import client, me
 from dashboard.formats import ago, duration, number, plain, short
 from dashboard.pairs import speculates
+from dashboard.panels.actions import actions
 from dashboard.panels.frame import STATE_COLORS
 
 PACE_STEPS = 10
@@ -28,27 +27,28 @@ def title(run: Run, partner: Run | None) -> bool:
             first, second = (run, partner) if speculates(partner.config) else (partner, run)
             st.switch_page("views/compare.py", query_params={"runs": f"{first.id},{second.id}"})
         live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
-        if not run.finished and me().may_write and st.button("Cancel run", disabled=run.cancel_requested):
-            confirm_cancel(run.id, run.name)
+        actions(run)
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
-    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}")
+    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}")
     return live
 
 
-@st.dialog("Cancel this run?")
-def confirm_cancel(run_id: str, name: str) -> None:
-    st.write(f"{plain(name)} stops within seconds and cannot be resumed. What it has written stays.")
-    with st.container(horizontal=True, horizontal_alignment="right"):
-        if st.button("Keep running"):
-            st.rerun()
-        if st.button("Cancel the run", type="primary"):
-            try:
-                client().cancel(run_id)
-            except ApiError as error:
-                st.error(plain(str(error)))
-            else:
-                st.rerun()
+def _waiting(run: Run) -> str:
+    if run.state == "paused":
+        return "paused"
+    if run.state != "queued":
+        return "the first step is under way"
+    if run.start_after is not None and run.start_after > datetime.now(UTC):
+        return f"starts after {run.start_after:%Y-%m-%d %H:%M} UTC"
+    return f"waiting for a worker that offers {plain(run.needs)}" if run.needs else "waiting for a worker"
+
+
+def _origin(run: Run) -> str:
+    if run.parent_id is None:
+        return ""
+    after = f" after its step {run.resumed_step}" if run.resumed_step is not None else ""
+    return f" · made from `{run.parent_id}`{after}"
 
 
 def failure(run: Run) -> None:
@@ -59,9 +59,8 @@ def failure(run: Run) -> None:
 
 def progress(run: Run, seconds: Series) -> None:
     """State, step k of N, pace and time left."""
-    state = "cancelling" if run.cancel_requested and not run.finished else run.state
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.badge(state, color=STATE_COLORS[run.state])
+        st.badge(run.doing, color=STATE_COLORS[run.state])
         st.progress(min(1.0, run.step / run.steps), text=f"step **{run.step}** of {run.steps} · {_pace(run, seconds)}")
 
 
@@ -71,7 +70,7 @@ def _pace(run: Run, seconds: Series) -> str:
         whole = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else None
         return f"took {duration(whole)}" if whole else "never started"
     if not recent:
-        return "waiting for a worker" if run.state == "queued" else "the first step is under way"
+        return _waiting(run)
     left = (run.steps - run.step) * median(recent)
     rate = run.summary.get("tokens_per_second")
     speed = f" · {number(rate, 0)} tokens/s in rollout" if rate else ""

@@ -63,7 +63,7 @@ def follow(run: Run, following: bool) -> None:
         return
     feed, comparison = st.session_state[key]
     show(feed, comparison)
-    if following and (feed.run.state, feed.run.cancel_requested) != (run.state, run.cancel_requested):
+    if following and (feed.run.state, feed.run.actions) != (run.state, run.actions):
         st.rerun()
 
 

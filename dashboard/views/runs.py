@@ -70,7 +70,7 @@ def row(run: Run, now: datetime) -> None:
         for tag in run.tags:
             st.badge(plain(tag), color="gray")
     state.badge(
-        "cancelling" if run.cancel_requested and not run.finished else run.state,
+        run.doing,
         color=STATE_COLORS[run.state],
         help=run.error and plain(run.error),
     )

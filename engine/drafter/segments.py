@@ -15,8 +15,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from engine.checkpoint import flush, sha256_of
+from engine.checkpoint import flush
 from engine.drafter.buffer import DataBuffer, Entry
+from engine.manifest import sha256_of
 
 
 @dataclass(frozen=True)

@@ -136,12 +136,28 @@ def test_cancelling_asks_first(page: Page, api: Longtail, submit: Submit) -> Non
     until(lambda: api.run(run.id), lambda run: run.state == "running")
     page.goto(f"/run?id={run.id}")
     page.get_by_role("button", name="Cancel run").click()
-    expect(page.get_by_role("dialog")).to_contain_text("cannot be resumed")
+    expect(page.get_by_role("dialog")).to_contain_text("go on from its last checkpoint")
     assert not api.run(run.id).cancel_requested
     page.get_by_role("button", name="Cancel the run").click()
     until(lambda: api.run(run.id), lambda run: run.state == "cancelled")
     expect(page.get_by_text("cancelled", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Cancel run")).to_have_count(0)
+
+
+def test_a_run_is_paused_resumed_and_cloned_by_buttons(page: Page, api: Longtail, submit: Submit) -> None:
+    run = submit(name="slow, to be paused")
+    until(lambda: api.run(run.id), lambda run: run.step > 0)
+    page.goto(f"/run?id={run.id}")
+    page.get_by_role("button", name="Pause").click()
+    until(lambda: api.run(run.id), lambda run: run.state == "paused")
+    page.get_by_role("button", name="Resume").click()
+    until(lambda: api.run(run.id), lambda run: run.state == "running")
+    page.get_by_role("button", name="Clone").click()
+    expect(page).not_to_have_url(re.compile(run.id))
+    (copy,) = [other for other in api.runs().items if other.parent_id == run.id]
+    for each in (run, copy):
+        api.cancel(each.id)
+    until(lambda: api.run(run.id), lambda run: run.finished)
 
 
 def test_a_failed_run_says_why_at_the_top(page: Page, api: Longtail, submit: Submit) -> None:

@@ -156,6 +156,19 @@ def test_a_killed_run_resumes_to_the_same_policy(config: Config, plain: Path, tm
     assert policy(tmp_path) == policy(plain)
 
 
+def test_a_run_asked_to_stop_does_so_at_a_step_boundary_and_goes_on_to_the_same_policy(config: Config, plain: Path, tmp_path: Path) -> None:
+    wanted = config | {"speculation": {"enabled": False}}
+    (tmp_path / "stop").touch()
+    code, errors = finish(start(wanted, tmp_path))
+    assert (code, errors.splitlines()[-1]) == (75, "stopped after step 0, as asked; --resume goes on from there")
+    assert not (tmp_path / "stop").exists(), "a wish that was granted must not stop the next attempt"
+    *_, saved, stopped = read(tmp_path / "events.jsonl")
+    assert (saved.kind, stopped.kind) == ("checkpoint", "run_stopped")
+    events = run(wanted, tmp_path, "--resume")
+    assert [event.step for event in steps(events)] == [0, 1, 2]
+    assert policy(tmp_path) == policy(plain)
+
+
 def test_gsm8k_with_a_model_never_seen_before(config: Config, tmp_path: Path) -> None:
     data = Path(__file__).parents[1] / "data" / "gsm8k_sample.jsonl"
     task = {"name": "math", "path": str(data)}

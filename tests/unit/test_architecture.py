@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"engine", "backend", "dashboard", "migrations", "tests", "infra", ".ci"}
 OURS = {"engine", "backend", "dashboard", "migrations"}
-ENGINE_FOR_BACKEND = {"engine.config", "engine.events", "engine.errors", "engine.preflight"}
+ENGINE_FOR_BACKEND = {"engine.config", "engine.events", "engine.errors", "engine.manifest", "engine.preflight"}
 BACKEND_FOR_DASHBOARD = {"backend.client", "backend.schemas", "backend.account_schemas"}
 HEAVY = {"torch", "transformers", "ray", "pandas", "streamlit", "pyarrow"}
 REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.org|download\.pytorch\.org|npmjs\.(org|com)|anaconda\.(org|com)|crates\.io")

@@ -1,14 +1,17 @@
-"""Runs: submit, find, cancel."""
+"""Runs: submit, find, and what can be done with one."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
+from sqlalchemy.exc import IntegrityError
 
-from backend.api.deps import BellDep, DatabaseDep, Reading, RunDep
+from backend.api.bell import Bell
+from backend.api.deps import BellDep, DatabaseDep, Reading, RunDep, SettingsDep
 from backend.api.problems import Responses, documented
 from backend.errors import InvalidError
-from backend.schemas import ConfigCheck, Run, RunPage, RunState, Submission, Validation
-from backend.services import runs
+from backend.schemas import ConfigCheck, Copy, Run, RunPage, RunState, Submission, Validation
+from backend.services import control, copies, runs
 from backend.services.validation import usable
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -16,6 +19,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200, description="Makes a repeated submission give the first run")]
 
 
+ACTION = documented(404, 409)
 REPEATED: Responses = {200: {"model": Run, "description": "Accepted before"}}
 
 
@@ -23,12 +27,15 @@ REPEATED: Responses = {200: {"model": Run, "description": "Accepted before"}}
 def submit(body: Submission, response: Response, database: DatabaseDep, bell: BellDep, idempotency_key: IdempotencyKey = None) -> Run:
     """Accepts a run. From here on it reaches a terminal state, whatever fails in between."""
     config = usable(body.config)
-    with database.write() as session:
-        run, is_new = runs.submit(session, config, body.tags, idempotency_key)
-        accepted = Run.model_validate(run)
-    bell.ring()
-    response.status_code = 201 if is_new else 200
-    return accepted
+    start_after = body.start_after.timestamp() if body.start_after else None
+    wishes = runs.Wishes(tuple(body.tags), body.priority, body.needs or "", start_after)
+
+    def submit() -> tuple[Run, bool]:
+        with database.write() as session:
+            run, is_new = runs.submit(session, config, wishes, idempotency_key)
+            return Run.model_validate(run), is_new
+
+    return _accepted(response, bell, submit)
 
 
 @router.post("/validate")
@@ -61,8 +68,62 @@ def get_run(run: RunDep) -> Run:
     return Run.model_validate(run)
 
 
-@router.post("/{run_id}/cancel", responses=documented(404, 409))
+@router.post("/{run_id}/cancel", responses=ACTION)
 def cancel(run_id: str, database: DatabaseDep) -> Run:
-    """A queued run is cancelled at once, an active one within seconds; a finished one is refused with 409."""
+    """A run that waits is cancelled at once, an active one within seconds; a finished one is refused with 409."""
     with database.write() as session:
-        return Run.model_validate(runs.cancel(session, run_id))
+        return Run.model_validate(control.cancel(session, run_id))
+
+
+@router.post("/{run_id}/pause", responses=ACTION)
+def pause(run_id: str, database: DatabaseDep) -> Run:
+    """A queued run is paused at once; an active one stops at its next step boundary, with a checkpoint, and frees its worker."""
+    with database.write() as session:
+        return Run.model_validate(control.pause(session, run_id))
+
+
+@router.post("/{run_id}/resume", responses=ACTION)
+def resume(run_id: str, database: DatabaseDep, bell: BellDep) -> Run:
+    """A paused run is queued again and goes on from its last checkpoint; one that was about to pause goes on."""
+    with database.write() as session:
+        run = Run.model_validate(control.resume(session, run_id))
+    bell.ring()
+    return run
+
+
+@router.post("/{run_id}/retry", status_code=201, responses=REPEATED | ACTION)
+def retry(
+    run_id: str, response: Response, database: DatabaseDep, settings: SettingsDep, bell: BellDep, idempotency_key: IdempotencyKey = None
+) -> Run:
+    """A new run that goes on from the last verified checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none."""
+    return _accepted(response, bell, lambda: copies.retry(database, settings, run_id, idempotency_key))
+
+
+@router.post("/{run_id}/clone", status_code=201, responses=REPEATED | ACTION)
+def clone(run_id: str, body: Copy, response: Response, database: DatabaseDep, bell: BellDep, idempotency_key: IdempotencyKey = None) -> Run:
+    """A new run with the same configuration, but for the fields that ``config`` names, from the beginning."""
+    return _accepted(response, bell, lambda: copies.clone(database, run_id, body, idempotency_key))
+
+
+@router.delete("/{run_id}", status_code=204, responses=ACTION)
+def delete(run_id: str, database: DatabaseDep) -> None:
+    """A finished run leaves every list at once; for some days it can be restored."""
+    with database.write() as session:
+        control.remove(session, run_id)
+
+
+@router.post("/{run_id}/restore", responses=documented(404))
+def restore(run_id: str, database: DatabaseDep) -> Run:
+    """Takes back a deletion."""
+    with database.write() as session:
+        return Run.model_validate(control.restore(session, run_id))
+
+
+def _accepted(response: Response, bell: Bell, accept: Callable[[], tuple[Run, bool]]) -> Run:
+    try:
+        run, is_new = accept()
+    except IntegrityError:  # the same Idempotency-Key was accepted meanwhile: now it is found
+        run, is_new = accept()
+    bell.ring()
+    response.status_code = 201 if is_new else 200
+    return run

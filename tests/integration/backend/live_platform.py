@@ -47,9 +47,9 @@ class Platform:
         self.until(self.settings.token_file.is_file)
         self.client = Longtail(f"http://127.0.0.1:{port}", self.settings.token_file.read_text())
 
-    def worker(self, step_seconds: float = 0.05) -> subprocess.Popen[bytes]:
+    def worker(self, step_seconds: float = 0.05, **environment: str) -> subprocess.Popen[bytes]:
         """Starts a worker whose stand-in engine takes ``step_seconds`` for a step."""
-        worker = self._start("-m", "backend.jobs.worker", STANDIN_STEP_SECONDS=str(step_seconds))
+        worker = self._start("-m", "backend.jobs.worker", STANDIN_STEP_SECONDS=str(step_seconds), **environment)
         self._workers.append(worker)
         return worker
 
@@ -66,10 +66,9 @@ class Platform:
         with self.database.read() as session:
             return list(session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)))
 
-    def submit(self, name: str = "good", steps: int = 5) -> Run:
-        return self.client.submit(
-            {"name": name, "model": {"path": str(self.model)}, "drafter": {"path": None}, "algorithm": {"steps": steps}}
-        )
+    def submit(self, name: str = "good", steps: int = 5, needs: str | None = None) -> Run:
+        config = {"name": name, "model": {"path": str(self.model)}, "drafter": {"path": None}, "algorithm": {"steps": steps}}
+        return self.client.submit(config, needs=needs)
 
     def until_state(self, run_id: str, *states: str) -> Run:
         self.until(lambda: self.client.run(run_id).state in states)

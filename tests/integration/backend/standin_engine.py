@@ -13,7 +13,17 @@ import time
 from pathlib import Path
 
 from engine.config import load
-from engine.events import ArtifactSaved, CheckpointSaved, EventWriter, Log, RolloutFinished, RunFinished, RunStarted, StepFinished
+from engine.events import (
+    ArtifactSaved,
+    CheckpointSaved,
+    EventWriter,
+    Log,
+    RolloutFinished,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    StepFinished,
+)
 
 SECONDS_PER_STEP = float(os.environ.get("STANDIN_STEP_SECONDS", "0.05"))
 SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -52,6 +62,10 @@ def main() -> int:
         events.write(StepFinished(step=step, seconds=2.0, phases={"rollout": 1.5, "update": 0.5}, metrics=metrics))
         save(checkpoint, step)
         events.write(CheckpointSaved(step=step, path="checkpoint", seconds=0.0))
+        if (given.out / "stop").exists() and step < steps - 1:
+            events.write(RunStopped(step=step))
+            (given.out / "stop").unlink(missing_ok=True)
+            return 75
     save_artifact(given.out, events)
     events.write(RunFinished(steps=steps))
     return 0

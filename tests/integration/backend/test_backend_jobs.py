@@ -138,13 +138,88 @@ def test_a_killed_engine_is_resumed_up_to_the_limit(platform: Platform) -> None:
     assert run.error == "given up after 3 lost attempts; the last: the engine was killed by signal 9"
 
 
-def test_a_worker_that_shuts_down_hands_its_run_over(platform: Platform) -> None:
+def test_a_worker_that_shuts_down_hands_its_run_over_at_a_step_boundary(platform: Platform) -> None:
     worker = platform.worker(step_seconds=0.3)
     run = platform.submit(steps=10)
     platform.until_step(run.id, 2)
     worker.terminate()
     assert worker.wait(60) == 0
-    assert platform.client.run(run.id).state == "queued"
+    run = platform.client.run(run.id)
+    assert run.state == "queued"
+    assert platform.attempts(run.id)[0].error == f"stopped after step {run.step - 1}"
     platform.worker()
     assert platform.until_state(run.id, "succeeded", "failed").state == "succeeded"
     assert endings(platform, run.id) == ["handed_over", "succeeded"]
+    starts = [line.message for line in platform.client.logs(run.id) if line.code == "started"]
+    assert f"at step {run.step} " in starts[1], "nothing is done twice"
+
+
+def test_a_worker_that_shuts_down_does_not_wait_for_a_long_step(platform: Platform) -> None:
+    worker = platform.worker(step_seconds=600)
+    run = platform.until_state(platform.submit().id, "running")
+    began = time.monotonic()
+    worker.terminate()
+    assert worker.wait(60) == 0
+    assert time.monotonic() - began < platform.settings.handover_seconds + platform.settings.grace_seconds + 5
+    assert platform.client.run(run.id).state == "queued"
+    assert endings(platform, run.id) == ["handed_over"]
+    platform.client.cancel(run.id)
+
+
+def test_pause_and_resume_at_a_step_boundary(platform: Platform) -> None:
+    platform.worker(step_seconds=0.2)
+    run = platform.submit(steps=12)
+    platform.until_step(run.id, 2)
+    assert platform.client.pause(run.id).pause_requested
+    paused = platform.until_state(run.id, "paused", "succeeded", "failed")
+    assert (paused.state, paused.pause_requested) == ("paused", False)
+    assert 2 <= paused.step < 12
+    other = platform.submit("other", steps=1)
+    assert platform.until_state(other.id, "succeeded").state == "succeeded", "a paused run holds no worker"
+    platform.client.resume(run.id)
+    assert platform.until_state(run.id, "succeeded", "failed").state == "succeeded"
+    assert endings(platform, run.id) == ["handed_over", "succeeded"]
+    assert platform.client.metrics(run.id).series["reward_mean"].steps == list(range(12))
+
+
+def test_a_pause_taken_back_in_time_does_no_harm(platform: Platform) -> None:
+    platform.worker(step_seconds=0.5)
+    run = platform.submit(steps=4)
+    platform.until_state(run.id, "running")
+    platform.client.pause(run.id)
+    platform.client.resume(run.id)
+    assert platform.until_state(run.id, "succeeded", "failed").state == "succeeded"
+
+
+def test_a_cancelled_run_is_retried_as_a_new_one(platform: Platform) -> None:
+    platform.worker(step_seconds=0.2)
+    old = platform.submit(steps=8)
+    platform.until_step(old.id, 3)
+    platform.client.cancel(old.id)
+    platform.until_state(old.id, "cancelled")
+    new = platform.client.retry(old.id)
+    assert new.parent_id == old.id
+    assert platform.until_state(new.id, "succeeded", "failed").state == "succeeded"
+    assert platform.client.metrics(new.id).series["reward_mean"].steps == list(range(8))
+    assert platform.client.run(old.id).state == "cancelled"
+
+
+def test_an_engine_ends_with_its_worker_even_if_nobody_reaps(platform: Platform) -> None:
+    """As on another host, where only the guardian can end it."""
+    worker = platform.worker(step_seconds=600)
+    run = platform.until_state(platform.submit("deaf").id, "running")
+    pids = [int(pid) for pid in (platform.settings.run_folder(run.id) / "pids").read_text().split()]
+    os.kill(worker.pid, signal.SIGKILL)
+    platform.until(lambda: not any(alive(pid) for pid in pids))
+    platform.client.cancel(run.id)
+    platform.worker()
+    assert platform.until_state(run.id, "cancelled").state == "cancelled"
+
+
+def test_a_run_that_needs_a_label_waits_for_a_worker_that_has_it(platform: Platform) -> None:
+    platform.worker()
+    picky, other = platform.submit(needs="gpu:h200"), platform.submit()
+    platform.until_state(other.id, "succeeded")
+    assert platform.client.run(picky.id).state == "queued"
+    platform.worker(LONGTAIL_LABELS='["gpu:h200"]')
+    assert platform.until_state(picky.id, "succeeded").attempt == 1

@@ -1,4 +1,3 @@
-import os
 import socket
 import threading
 import time
@@ -9,6 +8,7 @@ import pytest
 import uvicorn
 from bare_model import make_bare_model
 from fastapi.testclient import TestClient
+from postgres_for_tests import Postgres
 
 from backend.account_schemas import Role
 from backend.api import create_app
@@ -21,8 +21,16 @@ from backend.services.tokens import issue
 from backend.settings import Settings
 from engine.config import RunConfig
 
-# an empty database to test on, such as postgresql+psycopg://localhost/longtail_test; left out: a SQLite file for each test
-DATABASE_URL = os.environ.get("LONGTAIL_TEST_DATABASE_URL", "")
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of an empty database of either kind, so that every test of the backend runs on both."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'home' / 'longtail.db'}"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    with server.database() as url:
+        yield url
 
 
 NewToken = Callable[..., str]
@@ -36,8 +44,8 @@ def no_logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "home", database_url=DATABASE_URL)
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    return Settings(home=tmp_path / "home", database_url=database_url, least_free_bytes=0)
 
 
 @pytest.fixture
@@ -45,7 +53,6 @@ def bare_database(settings: Settings) -> Iterator[Database]:
     """Without tables."""
     database = Database(settings.database)
     yield database
-    downgrade(database)
     database.close()
 
 
@@ -59,7 +66,7 @@ def database(bare_database: Database) -> Database:
 def run_id(database: Database) -> str:
     """A queued run."""
     with database.write() as session:
-        run, _ = runs.submit(session, RunConfig(name="first"), [])
+        run, _ = runs.submit(session, RunConfig(name="first"), runs.Wishes())
         return run.id
 
 

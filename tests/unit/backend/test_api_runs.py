@@ -140,5 +140,8 @@ def test_cancelling(api: TestClient, database: Database, config: dict[str, Any])
     asked = api.post(f"/api/v1/runs/{active}/cancel").json()
     assert (asked["state"], asked["cancel_requested"]) == ("starting", True)
     again = api.post(f"/api/v1/runs/{queued}/cancel")
-    assert (again.status_code, again.json()["detail"]) == (409, f"run {queued} is cancelled already")
+    assert (again.status_code, again.json()["detail"]) == (
+        409,
+        f"run {queued} is cancelled: cannot cancel it; what can be done: retry, clone, delete",
+    )
     assert count(database, Doorbell) == 0

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,13 @@ def test_nobody_answers(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_key_sent_by_eight_at_once_makes_one_run(client: Longtail, config: dict[str, Any]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: client.submit(config, idempotency_key="once"), range(8)))
+    assert len({run.id for run in runs}) == 1
+    assert len(client.runs().items) == 1
+
+
 def test_the_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LONGTAIL_URL", raising=False)
     monkeypatch.setenv("LONGTAIL_HOME", str(tmp_path))
@@ -116,7 +124,26 @@ def test_submit_list_cancel(database: Database, file: Path) -> None:
     assert longtail("cancel", run_id[:8])[0] == 0
     assert run_id not in longtail("runs", "--state", "queued")[1]
     code, _, err = longtail("cancel", run_id[:8])
-    assert (code, err.strip()) == (2, f"longtail: run {run_id} is cancelled already")
+    assert (code, err.strip()) == (2, f"longtail: run {run_id} is cancelled: cannot cancel it; what can be done: retry, clone, delete")
+
+
+@pytest.mark.usefixtures("client")
+def test_what_can_be_done_with_a_run_can_be_done_from_a_shell(client: Longtail, file: Path) -> None:
+    wishes = ("--priority", "7", "--needs", "gpu:h200", "--start-after", "2030-01-01T00:00:00")
+    run_id = longtail("submit", str(file), *wishes)[1].strip()
+    run = client.run(run_id)
+    assert (run.priority, run.needs, run.start_after is not None) == (7, "gpu:h200", True)
+    assert "paused" in longtail("pause", run_id)[1]
+    assert "queued" in longtail("resume", run_id)[1]
+    longtail("cancel", run_id)
+    assert "from the beginning" in longtail("retry", run_id)[1]
+    code, out, _ = longtail("clone", run_id, "--name", "copy", "--seed", "5")
+    copy = client.run(out.split()[0])
+    assert (code, copy.name, copy.seed, copy.parent_id) == (0, "copy", 5, run_id)
+    assert longtail("delete", run_id)[0] == 0
+    assert run_id not in [run.id for run in client.runs().items]
+    assert "cancelled" in longtail("restore", run_id)[1]
+    assert longtail("pause", run_id)[0] == 2
 
 
 @pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 1)])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import schemathesis
-from conftest import DATABASE_URL
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
 from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
@@ -25,7 +24,7 @@ from backend.settings import Settings
 EXAMPLES = 4
 INVALID = 422
 HOME = tempfile.TemporaryDirectory()
-SETTINGS = Settings(home=Path(HOME.name), database_url=DATABASE_URL, requests_per_second=1e6, failed_logins_per_minute=1e6)
+SETTINGS = Settings(home=Path(HOME.name), requests_per_second=1e6, failed_logins_per_minute=1e6)
 APP = create_app(SETTINGS)
 numbers = count()
 

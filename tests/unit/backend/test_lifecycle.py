@@ -12,7 +12,12 @@ from backend.services.lifecycle import transition
 STATES: tuple[RunState, ...] = get_args(RunState)
 LEGAL = {
     ("queued", "starting"),
+    ("queued", "paused"),
     ("queued", "cancelled"),
+    ("paused", "queued"),
+    ("paused", "cancelled"),
+    ("starting", "paused"),
+    ("running", "paused"),
     ("starting", "queued"),
     ("starting", "running"),
     ("starting", "failed"),

@@ -1,8 +1,17 @@
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
-from backend.models import Base
+from backend.models import Base, Run
+
+INSERT_RUN = """
+INSERT INTO runs (id, name, state, config, seed, tags, created_at, cancel_requested, step, steps, summary, attempt, losses,
+                  events_seq, events_offset)
+VALUES ('aaaaaaaaaaaaaaaa', 'old', 'queued', '{}', 0, '[]', 5.0, false, 0, 1, '{}', 1, 0, -1, 0)
+"""
+INSERT_ATTEMPT = """
+INSERT INTO attempts (run_id, number, worker_id, state, started_at) VALUES ('aaaaaaaaaaaaaaaa', 1, 'bbbbbbbbbbbbbbbb', 'running', 6.0)
+"""
 
 
 def tables(database: Database) -> set[str]:
@@ -22,7 +31,18 @@ def test_up_check_down_up(bare_database: Database) -> None:
     check(database)
 
 
-def test_migrating_with_rows_in_place_keeps_them(database: Database, run_id: str) -> None:
-    upgrade(database)
-    with database.reader.connect() as connection:
-        assert connection.exec_driver_sql("SELECT id FROM runs").scalars().all() == [run_id]
+def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> None:
+    """Children too: SQLite would delete an attempt with the run's table, were that made anew."""
+    database = bare_database
+    upgrade(database, "0001")
+    with database.write() as session:
+        session.execute(text(INSERT_RUN))
+        session.execute(text(INSERT_ATTEMPT))
+    for revision in ("0003", "head", "0001", "head"):
+        (upgrade if revision != "0001" else downgrade)(database, revision)
+        with database.read() as session:
+            assert session.execute(text("SELECT id, name FROM runs")).all() == [("a" * 16, "old")]
+            assert session.execute(text("SELECT run_id, number FROM attempts")).all() == [("a" * 16, 1)]
+    with database.read() as session:
+        run = session.get_one(Run, "a" * 16)
+        assert (run.queued_at, run.priority, run.needs, run.pause_requested) == (5.0, 0, "", False)

@@ -8,8 +8,8 @@ from backend.database import Database
 from backend.jobs import outbox
 from backend.jobs.celery import make_celery
 from backend.jobs.outbox import hurry, ring_due
-from backend.models import Doorbell
-from backend.services import runs
+from backend.models import Doorbell, Worker
+from backend.services import control
 from backend.settings import Settings
 
 
@@ -18,6 +18,16 @@ def app(settings: Settings) -> Iterator[Celery]:
     app = make_celery(settings)
     yield app
     app.close()
+
+
+@pytest.fixture(autouse=True)
+def worker(database: Database) -> str:
+    """One that is idle, with two slots."""
+    with database.write() as session:
+        worker = Worker(host="here", pid=1, pid_started=1, labels=["cpu"], slots=2)
+        session.add(worker)
+        session.flush()
+        return worker.id
 
 
 def messages(settings: Settings) -> list[Path]:
@@ -60,5 +70,5 @@ def test_pauses_grow_up_to_a_limit(database: Database, app: Celery, run_id: str)
 
 def test_nobody_rings_for_a_cancelled_run(database: Database, app: Celery, run_id: str) -> None:
     with database.write() as session:
-        runs.cancel(session, run_id)
+        control.cancel(session, run_id)
     assert ring_due(database, app) == 0

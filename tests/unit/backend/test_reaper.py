@@ -6,22 +6,31 @@ import time
 import pytest
 
 from backend.database import Database
-from backend.jobs.processes import start_time
-from backend.jobs.reaper import reap
+from backend.jobs.processes import machine, start_time
+from backend.jobs.reaper import Reaper
 from backend.models import Run, Worker
-from backend.services.attempts import claim
+from backend.services.attempts import Claim, claim, renew
 from backend.settings import Settings
 
-HERE = os.uname().nodename
+LEASE = Settings().lease_seconds
 
 
-def hold(database: Database, run_id: str, host: str, pid: int, pid_started: int, expired_seconds: float) -> None:
-    """The run is with a worker whose lease ran out ``expired_seconds`` ago."""
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def hold(database: Database, run_id: str, machine: str, pid_started: int | None) -> Claim:
+    """The run is with a worker that says nothing more."""
     with database.write() as session:
-        worker = Worker(host=host, pid=pid, pid_started=pid_started)
+        worker = Worker(host="h", machine=machine, pid=os.getpid(), pid_started=pid_started)
         session.add(worker)
         session.flush()
-        claim(session, run_id, worker.id, -expired_seconds)
+        taken = claim(session, run_id, worker.id, LEASE)
+        assert taken is not None
+        return taken
 
 
 def me() -> int:
@@ -31,28 +40,65 @@ def me() -> int:
 
 
 @pytest.mark.parametrize(
-    ("host", "pid_started", "expired_seconds", "lost"),
+    ("here", "pid_started", "silent", "lost"),
     [
-        (HERE, me(), -60.0, False),  # alive, with a lease
-        (HERE, me(), 10.0, False),  # a lease just run out: within the margin
-        (HERE, me(), 31.0, True),  # alive, but silent for too long
-        (HERE, me() - 1, -60.0, True),  # its number is another process's now: gone, whatever the lease says
-        ("elsewhere", 1, -60.0, False),  # cannot be looked up: its lease counts
-        ("elsewhere", 1, 31.0, True),
+        (True, me(), 0.0, False),
+        (True, me(), LEASE, False),  # a lease just run out: within the margin
+        (True, me(), 2 * LEASE, True),  # alive, but silent for too long
+        (True, me() - 1, 0.0, True),  # its number is another process's now: gone, whatever the lease says
+        (False, 1, 0.0, False),  # cannot be looked up: its lease counts
+        (False, 1, LEASE, False),
+        (False, 1, 2 * LEASE, True),
     ],
-    ids=["alive", "just-expired", "silent", "other-process", "elsewhere", "elsewhere-silent"],  # the same in every test worker
+    ids=["alive", "just-expired", "silent", "other-process", "elsewhere", "elsewhere-expired", "elsewhere-silent"],
 )
 def test_who_counts_as_lost(
-    database: Database, settings: Settings, run_id: str, host: str, pid_started: int, expired_seconds: float, lost: bool
+    database: Database, settings: Settings, run_id: str, here: bool, pid_started: int, silent: float, lost: bool
 ) -> None:
-    hold(database, run_id, host, os.getpid(), pid_started, expired_seconds)
-    assert reap(database, settings) == ({run_id: "queued"} if lost else {})
+    hold(database, run_id, machine() if here else "elsewhere", pid_started)
+    clock = Clock()
+    reaper = Reaper(database, settings, clock)
+    first = reaper.reap()
+    clock.now += silent
+    assert (first or reaper.reap()) == ({run_id: "queued"} if lost else {})
     with database.read() as session:
         assert session.get_one(Run, run_id).state == ("queued" if lost else "starting")
 
 
+def test_a_renewed_lease_starts_anew(database: Database, settings: Settings, run_id: str) -> None:
+    held = hold(database, run_id, "elsewhere", 1)
+    clock = Clock()
+    reaper = Reaper(database, settings, clock)
+    for _ in range(5):
+        assert reaper.reap() == {}
+        clock.now += LEASE
+        with database.write() as session:
+            renew(session, held, LEASE)
+
+
+@pytest.mark.parametrize("jump", [-1e6, 1e6])
+def test_a_jump_of_the_clock_kills_no_live_run(
+    database: Database, settings: Settings, run_id: str, jump: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(database, run_id, machine(), me())
+    reaper = Reaper(database, settings)
+    assert reaper.reap() == {}
+    moved = time.time() + jump
+    monkeypatch.setattr(time, "time", lambda: moved)
+    assert reaper.reap() == {}
+
+
 def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(database: Database, settings: Settings, run_id: str) -> None:
-    hold(database, run_id, "elsewhere", 1, 1, expired_seconds=time.time())
+    hold(database, run_id, machine(), me() - 1)
     with database.write() as session:
         session.get_one(Run, run_id).cancel_requested = True
-    assert reap(database, settings) == {run_id: "cancelled"}
+    assert Reaper(database, settings).reap() == {run_id: "cancelled"}
+
+
+def test_a_lost_run_that_was_to_be_paused_is_paused(database: Database, settings: Settings, run_id: str) -> None:
+    hold(database, run_id, machine(), me() - 1)
+    with database.write() as session:
+        session.get_one(Run, run_id).pause_requested = True
+    assert Reaper(database, settings).reap() == {run_id: "paused"}
+    with database.read() as session:
+        assert not session.get_one(Run, run_id).pause_requested

@@ -1,0 +1,120 @@
+"""Runs made from another one: a clone begins anew, a retry goes on from the last checkpoint that verifies. The old one stays as it is."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from backend.database import Database
+from backend.models import Run, new_id
+from backend.schemas import Copy
+from backend.schemas import Run as RunReply
+from backend.services.attempts import note
+from backend.services.control import demand
+from backend.services.runs import Wishes, accept, described, digest_of, find, repeated
+from backend.services.validation import usable
+from backend.settings import Settings
+from engine.config import parse
+from engine.errors import CheckpointError
+from engine.manifest import Verified, newest
+
+EVENTS = "events.jsonl"
+CHECKPOINTS = "checkpoints"
+
+
+def clone(database: Database, run_id: str, copy: Copy, key: str | None = None) -> tuple[RunReply, bool]:
+    """A new run with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new (see runs.submit)."""
+    with database.read() as session:
+        parent = find(session, run_id)
+        config = usable(merged(parent.config, copy.config))
+        digest = digest_of({"clone": run_id} | copy.model_dump(mode="json"))
+        run = described(config, _wishes(parent, copy))
+    run.parent_id = run_id
+    with database.write() as session:
+        if key is not None and (earlier := repeated(session, key, digest)):
+            return RunReply.model_validate(earlier), False
+        return RunReply.model_validate(accept(session, run, key, digest)), True
+
+
+def retry(database: Database, settings: Settings, run_id: str, key: str | None = None) -> tuple[RunReply, bool]:
+    """A new run that goes on where ``run_id`` failed or was cancelled; its log says after which step. ConflictError in other states."""
+    digest = digest_of({"retry": run_id})
+    with database.read() as session:
+        if key is not None and (earlier := repeated(session, key, digest)):
+            return RunReply.model_validate(earlier), False
+        parent = find(session, run_id)
+        demand(parent, "retry")
+        run = described(parse(parent.config), _wishes(parent, Copy()))
+    found, fault = _checkpoint(settings.run_folder(run_id))
+    run.id, run.parent_id, run.resumed_step = new_id(), run_id, found.step if found else None
+    folder = settings.run_folder(run.id)
+    try:
+        if found:
+            _hand_down(settings.run_folder(run_id), folder, found)
+        with database.write() as session:
+            accept(session, run, key, digest)
+            origin = f"after step {found.step}, its last checkpoint that verifies" if found else f"at the beginning: {fault}"
+            note(session, run.id, "info", "retry", f"goes on from run {run_id} {origin}")
+            return RunReply.model_validate(run), True
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the fields that ``changes`` names, section by section."""
+    both = dict(base)
+    for name, value in changes.items():
+        old = both.get(name)
+        same_kind = isinstance(old, Mapping) and isinstance(value, Mapping) and value.get("name", old.get("name")) == old.get("name")
+        both[name] = merged(old, value) if same_kind and isinstance(old, Mapping) else value
+    return both
+
+
+def _wishes(parent: Run, copy: Copy) -> Wishes:
+    given = {name: value for name in ("tags", "priority", "needs") if (value := getattr(copy, name)) is not None}
+    start_after = copy.start_after.timestamp() if copy.start_after else None
+    same = Wishes(tuple(parent.tags), parent.priority, parent.needs, start_after, parent.owner)
+    return replace(same, **given)
+
+
+def _checkpoint(folder: Path) -> tuple[Verified | None, str]:
+    try:
+        return newest(folder / CHECKPOINTS), "it has no checkpoint"
+    except CheckpointError as error:
+        return None, str(error)
+
+
+def _hand_down(parent: Path, child: Path, found: Verified) -> None:
+    """Gives ``child`` the checkpoint, as hard links (its files are never written again), and the events up to it."""
+    steps = {path.name for path in (parent / CHECKPOINTS).glob("step_*")} - {found.path.name}
+
+    def others(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if name.startswith(".") or (Path(folder) == parent / CHECKPOINTS and name in steps)}
+
+    shutil.copytree(parent / CHECKPOINTS, child / CHECKPOINTS, copy_function=_link, ignore=others)
+    with (parent / EVENTS).open("rb") as lines, (child / EVENTS).open("wb") as kept:
+        kept.writelines(_up_to(lines.readlines(), found.step))
+
+
+def _up_to(lines: list[bytes], step: int) -> list[bytes]:
+    """Lines up to the last that tells of the checkpoint of ``step``; all whole ones where none does: steps done again replace them."""
+    saved = [number for number, line in enumerate(lines) if b'"checkpoint"' in line and _saves(line, step)]
+    whole = list(takewhile(lambda line: line.endswith(b"\n"), lines))
+    return lines[: saved[-1] + 1] if saved else whole
+
+
+def _saves(line: bytes, step: int) -> bool:
+    event = json.loads(line)
+    return bool(event["kind"] == "checkpoint" and event["step"] == step)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copy2(source, target)

@@ -1,0 +1,83 @@
+"""Whose turn it is. The whole policy is one query, so that every worker that asks gets the same answer.
+
+An owner's runs go by priority, which waiting raises, then by age. Between owners: the one whose first run has the higher priority,
+raised by how long the owner has waited since being served last; then the one with fewer runs under way; then the one served longest ago.
+So nobody starves: who is passed over rises, and who is served starts again. Limits, needs and start times bar a run without a place
+in that order.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+from sqlalchemy.orm import Session
+
+from backend.models import Attempt, Run, Worker
+from backend.services.lifecycle import ACTIVE
+from backend.settings import Settings
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``active`` and ``active_per_owner`` runs at a time, 0 for any number. ``aging_seconds`` of waiting are a point of priority."""
+
+    active: int = 0
+    active_per_owner: int = 0
+    aging_seconds: float = 3600.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Limits":
+        return cls(settings.max_active, settings.max_active_per_owner, settings.aging_seconds)
+
+
+def next_run(labels: Collection[str], limits: Limits, now: float) -> Select[Any]:
+    """The id of the run that a worker with ``labels`` takes next."""
+    owner = func.coalesce(Run.owner, "")
+    served = select(owner.label("owner"), func.max(Run.claimed_at).label("at")).group_by(owner).subquery()
+    busy = select(owner.label("owner"), func.count().label("runs")).where(Run.state.in_(ACTIVE)).group_by(owner).subquery()
+    under_way = func.coalesce(busy.c.runs, 0)
+    aged = Run.priority + _floor((now - Run.queued_at) / limits.aging_seconds)
+    place = func.row_number().over(partition_by=owner, order_by=(aged.desc(), Run.queued_at, Run.id))
+    passed_over_since = case((served.c.at > Run.queued_at, served.c.at), else_=Run.queued_at)
+    candidates = (
+        select(
+            Run.id,
+            Run.queued_at,
+            place.label("place"),
+            (Run.priority + _floor((now - passed_over_since) / limits.aging_seconds)).label("turn"),
+            under_way.label("under_way"),
+            func.coalesce(served.c.at, 0.0).label("served_at"),
+        )
+        .outerjoin(served, served.c.owner == owner)
+        .outerjoin(busy, busy.c.owner == owner)
+        .where(*waiting(labels, now))
+    )
+    if limits.active:
+        all_busy = select(func.count()).select_from(Run).where(Run.state.in_(ACTIVE)).scalar_subquery()
+        candidates = candidates.where(all_busy < limits.active)
+    if limits.active_per_owner:
+        candidates = candidates.where(under_way < limits.active_per_owner)
+    found = candidates.subquery()
+    order = (found.c.turn.desc(), found.c.under_way, found.c.served_at, found.c.queued_at, found.c.id)
+    return select(found.c.id).where(found.c.place == 1).order_by(*order).limit(1)
+
+
+def waiting(labels: Collection[str], now: float) -> tuple[ColumnElement[bool], ...]:
+    """Queued runs that a worker with ``labels`` may carry, and that may start."""
+    return Run.state == "queued", Run.needs.in_({"", *labels}), or_(Run.start_after.is_(None), Run.start_after <= now)
+
+
+def vacancies(session: Session, seen_since: float) -> dict[str, int]:
+    """Free slots of the workers seen lately, by label; those of all of them under the empty one."""
+    busy = and_(Attempt.worker_id == Worker.id, Attempt.state == "running")
+    query = select(Worker.labels, Worker.slots, func.count(Attempt.number)).outerjoin(Attempt, busy)
+    free: dict[str, int] = {}
+    for labels, slots, carried in session.execute(query.where(Worker.seen_at >= seen_since).group_by(Worker.id)):
+        for label in ("", *labels):
+            free[label] = free.get(label, 0) + max(slots - carried, 0)
+    return {label: slots for label, slots in free.items() if slots}
+
+
+def _floor(value: ColumnElement[Any]) -> ColumnElement[float]:
+    return func.floor(value)

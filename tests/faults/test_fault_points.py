@@ -1,0 +1,206 @@
+"""One fault at a time, at the worst moment: what happens is known, and how quickly."""
+
+import os
+import signal
+import time
+
+import history
+import pytest
+from arena import LEASE, Arena, in_background
+from sqlalchemy import select
+
+from backend.jobs.processes import start_time
+from backend.models import LogLine, Run
+
+BOTH = pytest.mark.parametrize("arena", ["sqlite", "postgresql"], indirect=True)
+WORKER_POINTS = {
+    "after-claim": ["lost", "succeeded"],
+    "before-the-engine-is-known": ["lost", "succeeded"],
+    "mid-ingest": ["lost", "succeeded"],
+    "before-settling": ["lost", "succeeded"],
+    "mid-settling": ["lost", "succeeded"],
+    "before-ack": ["succeeded"],
+}
+
+
+def finish(arena: Arena, seconds: float = 30.0) -> None:
+    """All runs come to their end, and their stories hold."""
+    arena.settle(seconds)
+    for run_id in arena.accepted:
+        history.check(arena.database, arena.settings, run_id)
+    assert arena.engines() == []
+
+
+def until_step(arena: Arena, run_id: str, step: int) -> None:
+    def there() -> bool:
+        with arena.database.read() as session:
+            return session.get_one(Run, run_id).step >= step
+
+    arena.until(there)
+
+
+@BOTH
+@pytest.mark.parametrize("point", WORKER_POINTS)
+def test_a_worker_killed_at_a_named_point(arena: Arena, point: str) -> None:
+    arena.start_api()
+    run_id = arena.submit()
+    worker = arena.start_worker(point)
+    arena.until(lambda: start_time(worker) is None)
+    began = time.monotonic()
+    arena.start_worker()
+    finish(arena)
+    assert arena.attempts(run_id) == WORKER_POINTS[point]
+    assert time.monotonic() - began < 2 * LEASE, "a crash is noticed within two leases"
+
+
+@pytest.mark.parametrize("point", ["mid-checkpoint", "mid-event", "between-artifact-and-row"])
+def test_an_engine_killed_at_a_named_point(arena: Arena, point: str) -> None:
+    arena.start_api()
+    arena.start_worker()
+    run_id = arena.submit(point)
+    finish(arena)
+    assert arena.attempts(run_id) == ["lost", "succeeded"]
+
+
+def test_the_api_may_die_at_any_time(arena: Arena) -> None:
+    arena.start_api()
+    arena.start_worker()
+    first = arena.submit(steps=20)
+    until_step(arena, first, 2)
+    arena.kill(arena.api)
+    until_step(arena, first, 6)
+    arena.start_api()
+    arena.submit()
+    finish(arena)
+    assert arena.attempts(first) == ["succeeded"]
+
+
+def test_the_broker_folder_may_vanish_and_messages_come_twice(arena: Arena) -> None:
+    arena.start_api()
+    first = arena.submit(steps=10)
+    arena.delete_broker()
+    arena.start_worker()
+    arena.start_worker()
+    until_step(arena, first, 1)
+    arena.delete_broker()
+    second = arena.submit()
+    for _ in range(3):
+        arena.double_messages()
+    finish(arena)
+    assert [arena.attempts(run_id) for run_id in (first, second)] == [["succeeded"]] * 2
+
+
+@BOTH
+def test_a_worker_frozen_past_its_lease_writes_nothing_more(arena: Arena) -> None:
+    arena.start_api()
+    frozen = arena.start_worker(FAULT_STEP_SECONDS="0.3")
+    run_id = arena.submit(steps=12)
+    until_step(arena, run_id, 2)
+    with arena.frozen(frozen):
+        arena.start_worker(FAULT_STEP_SECONDS="0.1")
+        began = time.monotonic()
+        arena.until(lambda: len(arena.attempts(run_id)) == 2)
+        assert time.monotonic() - began < 2 * LEASE
+        until_step(arena, run_id, 6)
+    finish(arena)
+    assert arena.attempts(run_id) == ["lost", "succeeded"]
+
+
+@BOTH
+def test_a_stall_of_the_database_shorter_than_the_lease_kills_no_run(arena: Arena) -> None:
+    """Half a lease here is the same to the code as 30 s of the 60 s of the default."""
+    arena.start_api()
+    arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    run_id = arena.submit(steps=40)
+    until_step(arena, run_id, 2)
+    for _ in range(2):
+        arena.lock_database(LEASE / 2)
+        time.sleep(LEASE / 2)
+    finish(arena)
+    assert arena.attempts(run_id) == ["succeeded"]
+
+
+@pytest.mark.slow
+def test_a_database_locked_for_ten_seconds(arena: Arena) -> None:
+    """Five leases: the worker ends its own engine, and the run goes on when the database does."""
+    arena.start_api()
+    arena.start_worker()
+    run_id = arena.submit(steps=400)
+    until_step(arena, run_id, 2)
+    lock = in_background(lambda: arena.lock_database(10))
+    arena.until(lambda: not arena.engines())
+    lock.join()
+    arena.client.cancel(run_id)
+    other = arena.submit()
+    finish(arena)
+    assert arena.state(other) == "succeeded"
+
+
+@pytest.mark.parametrize("seconds", [-1e5, 1e5])
+def test_a_jump_of_the_clock_is_not_noticed(arena: Arena, seconds: float) -> None:
+    arena.start_api()
+    arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    run_id = arena.submit(steps=30)
+    until_step(arena, run_id, 2)
+    arena.set_clock(seconds)
+    arena.start_worker()
+    time.sleep(LEASE)
+    second = arena.submit()
+    arena.until(lambda: arena.state(second) == "succeeded")
+    finish(arena)
+    assert arena.attempts(run_id) == ["succeeded"]
+
+
+def test_everything_may_be_killed_and_started_again(arena: Arena) -> None:
+    arena.start_api()
+    arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    runs = [arena.submit(steps=15) for _ in range(3)]
+    until_step(arena, runs[0], 2)
+    arena.kill_all()
+    arena.start_api()
+    arena.start_worker()
+    finish(arena)
+    assert arena.attempts(runs[0]) == ["lost", "succeeded"]
+
+
+def test_a_full_disk_fails_the_run_with_its_reason_and_a_retry_goes_on(arena: Arena) -> None:
+    arena.start_api()
+    worker = arena.start_worker(FAULT_FILE_BYTES="1500")
+    run_id = arena.submit(steps=12)
+    arena.until(lambda: arena.state(run_id) == "failed")
+    with arena.database.read() as session:
+        run = session.get_one(Run, run_id)
+        assert "File too large" in (run.error or "")
+    arena.kill_worker(worker)
+    arena.start_worker()
+    again = arena.client.retry(run_id)
+    arena.accepted.append(again.id)
+    arena.until(lambda: arena.state(again.id) == "succeeded")
+    assert again.resumed_step is not None
+    with arena.database.read() as session:
+        starts = session.scalars(select(LogLine.message).where(LogLine.run_id == again.id, LogLine.code == "started")).all()
+    assert f"at step {again.resumed_step + 1} " in starts[-1]
+    finish(arena)
+
+
+def test_a_worker_without_space_takes_no_run(arena: Arena) -> None:
+    arena.start_api()
+    arena.start_worker(LONGTAIL_LEAST_FREE_BYTES=str(2**62))
+    run_id = arena.submit()
+    time.sleep(1.0)
+    assert arena.state(run_id) == "queued"
+    arena.start_worker()
+    finish(arena)
+
+
+def test_the_whole_session_of_an_engine_goes_with_its_guardian(arena: Arena) -> None:
+    arena.start_api()
+    arena.start_worker()
+    run_id = arena.submit(steps=30)
+    until_step(arena, run_id, 2)
+    with arena.database.read() as session:
+        guardian = next(pid for pid in arena.engines() if os.getsid(pid) == pid)
+        assert session.get_one(Run, run_id).state == "running"
+    os.kill(guardian, signal.SIGKILL)
+    finish(arena)
+    assert arena.attempts(run_id) == ["lost", "succeeded"]

@@ -1,0 +1,50 @@
+"""PostgreSQL for tests, by pip: one server for all of pytest-xdist's workers, a database for each test."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pgserver
+from sqlalchemy import create_engine, text
+
+FAST = ("fsync", "synchronous_commit", "full_page_writes")
+
+
+class Postgres:
+    """A server in ``folder``, which whoever comes first starts; it ends with the last process that uses it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = pgserver.get_server(folder, cleanup_mode="delete")
+        url = self._server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+        self._url = url
+        self._admin = create_engine(url, isolation_level="AUTOCOMMIT")
+        for setting in FAST:  # what a crash of the machine would do to a test database does not matter
+            self._execute(f"ALTER SYSTEM SET {setting} = off")
+        self._execute("SELECT pg_reload_conf()")
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of an empty database."""
+        name = f"t{uuid.uuid4().hex}"
+        self._execute(f"CREATE DATABASE {name}")
+        yield self._url.replace("/postgres?", f"/{name}?")
+        self._execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def close(self) -> None:
+        self._admin.dispose()
+        self._server.cleanup()
+
+    def _execute(self, statement: str) -> None:
+        with self._admin.connect() as connection:
+            connection.execute(text(statement))
+
+
+def shared_folder(base: Path) -> Path:
+    """Below /tmp, as sockets have short paths; the same for all processes of one pytest session with the temporary folder ``base``."""
+    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = Path("/tmp") / f"longtail-pg-{session.parent.name}-{session.name}"
+    folder.mkdir(mode=0o755, exist_ok=True)
+    folder.chmod(0o755)  # as root, the server runs as a user of its own
+    return folder
