@@ -77,6 +77,7 @@ class Worker:
         self.engine = build_engine(config, rank, folder, model, self._tokenizer, self.device, self.learner.weights(), published)
         # Then the engine's checksum of the target is the policy's.
         self._copies_exactly = config.rollout.engine == "native" and config.model.dtype == "float32"
+        self._lends_memory = config.rollout.engine == "sglang" and config.rollout.sglang.release_memory
         self._target_version = self._drafter_version = 0
         self._max_batch = config.rollout.max_batch
         self._step = -1
@@ -95,7 +96,11 @@ class Worker:
         self._step = step
         self._halt.clear()
         self._forecaster = Forecaster(time.monotonic(), self._max_batch)
+        if self._lends_memory:
+            self.engine.resume()
         completions = self.engine.generate(requests, sampling)
+        if self._lends_memory:
+            self.engine.release()  # until the next rollout: the drafter's training and the update use it
         if self.spot and (features := self.engine.take_features()):
             self.spot.remember(step, completions, features)
         return RolloutShare(completions, self.engine.take_statistics(), time.time())

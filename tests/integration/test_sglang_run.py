@@ -15,7 +15,7 @@ pytestmark = needs_sglang
 RUN: dict[str, Any] = {
     "seed": 3,
     "algorithm": {"steps": 3, "prompts_per_step": 3, "group_size": 4},
-    "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 160, "max_batch": 8},
+    "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 160, "max_batch": 8, "sglang": {"release_memory": True}},
     "speculation": {
         "strategies": [{"depth": 5, "top_k": 2, "verify": 8}, {"depth": 3, "verify": 3}, {"drafter": "ngram", "depth": 3, "verify": 3}],
         "tuner": {"name": "beg", "epsilon": 0.5, "thresholds": [1, 5]},

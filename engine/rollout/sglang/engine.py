@@ -152,6 +152,7 @@ class SGLangEngine:
         return self._features(finished) if self._features and finished else {}
 
     def release(self) -> None:
+        """See RolloutEngine. On a GPU with ``rollout.sglang.release_memory`` only: else SGLang keeps it."""
         self.host.ask("release")
 
     def resume(self) -> None:
