@@ -45,7 +45,7 @@ def _check_model(config: RunConfig) -> None:
             f"that model {config.model.path} can hold; lower one of them"
         )
     if config.rollout.engine == "sglang":
-        drafts.check(config, facts.family)
+        drafts.check(config, facts)
 
 
 def _check_sglang(config: RunConfig, gpus: int) -> None:

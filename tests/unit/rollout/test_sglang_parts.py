@@ -70,7 +70,7 @@ def test_the_engine_in_sglangs_words(tmp_path: Path) -> None:
     assert found["context_length"] >= 10 + 20 + 2 * 3
     assert "device" not in found
     assert engine_arguments(Path("model"), rollout, settings, torch.device("cpu"), torch.float32, 5, 3)["device"] == "cpu"
-    found = speculative_arguments(chains(4, 2), "eagle3", tmp_path / "drafter", tmp_path)
+    found = speculative_arguments(chains(4, 2), "EAGLE3", tmp_path / "drafter", tmp_path)
     assert {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 4, "speculative_num_draft_tokens": 5}.items() <= found.items()
     assert (tmp_path / "adaptive.json").read_text() == '{"1": {"candidate_steps": [0, 2, 4]}}'
 
@@ -85,7 +85,7 @@ def test_only_the_models_that_we_know_are_imported() -> None:
 def test_the_plugin_finds_its_job_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LONGTAIL_SGLANG_JOB", raising=False)
     assert current() is None
-    job = Job(str(tmp_path), {"tp_size": 1}, chains(2).model_dump(mode="json"), 3, 8)
+    job = Job(str(tmp_path), {"tp_size": 1}, chains(2).model_dump(mode="json"), "eagle", 3, 8)
     job.write(tmp_path / "job.json")
     monkeypatch.setenv("LONGTAIL_SGLANG_JOB", str(tmp_path / "job.json"))
     assert current() == job
