@@ -23,6 +23,7 @@ from engine.policy.batch import Row
 from engine.policy.learner import Learner
 from engine.rollout.base import Completion, Holding, Request, RolloutStatistics, Sampling
 from engine.rollout.build import build_engine
+from engine.rollout.sglang.engine import SGLangEngine
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,11 @@ class Worker:
         self._sketch = sketch(self.learner.weights())
 
     def facts(self) -> dict[str, str]:
-        """Parameters and device of the policy."""
+        """Parameters and device of the policy, and what SGLang, if it is there, says of its CUDA graphs."""
         parameters = sum(weight.numel() for weight in self.learner.weights().values())
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
-        return {"parameters": str(parameters), "device": name}
+        graphs = {"graphs": self.engine.describe_graphs()} if isinstance(self.engine, SGLangEngine) else {}
+        return {"parameters": str(parameters), "device": name} | graphs
 
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
         """Generates this worker's share of ``step``."""

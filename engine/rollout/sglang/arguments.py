@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
+from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.kind import Kind
 from engine.rollout.base import Request, Sampling
 from engine.rollout.sglang.drafts import chain_steps
@@ -18,6 +18,7 @@ STREAMED = 16
 """Tokens between two signs of life of a response; with stop strings each token is looked at."""
 ALGORITHMS: dict[Kind, str] = {"eagle": "EAGLE", "eagle3": "EAGLE3"}
 MODELS = {"llama", "llama_eagle", "llama_eagle3", "qwen2", "qwen2_eagle", "qwen3"}
+HEADS = (64, 128, 256)
 CPU = {"device": "cpu", "attention_backend": "intel_amx", "disable_cuda_graph": True}
 
 
@@ -34,9 +35,10 @@ def environment() -> dict[str, str]:
 
 
 def engine_arguments(
-    model: Path, rollout: RolloutConfig, settings: SGLangConfig, device: torch.device, dtype: torch.dtype, seed: int, deepest: int
+    model: Path, rollout: RolloutConfig, device: torch.device, dtype: torch.dtype, seed: int, deepest: int, head: int
 ) -> dict[str, Any]:
-    """Of ``sglang.Engine``, but for speculation, which drafts ``deepest`` tokens at most."""
+    """Of ``sglang.Engine``, but for speculation, which drafts ``deepest`` tokens at most. ``head``: numbers in an attention head."""
+    settings = rollout.sglang
     length = rollout.max_prompt_tokens + rollout.max_new_tokens + 2 * deepest + 8
     arguments: dict[str, Any] = {
         "model_path": str(model),
@@ -56,8 +58,8 @@ def engine_arguments(
     }
     if device.type == "cpu":
         return arguments | CPU | {"max_total_tokens": rollout.max_batch * length}
-    single = {"attention_backend": "triton"} if dtype == torch.float32 else {}  # the flash attention kernels know half precision only
-    return arguments | single | {"enable_memory_saver": settings.release_memory}
+    flash = dtype != torch.float32 and head in HEADS  # else the flash attention kernels refuse
+    return arguments | ({} if flash else {"attention_backend": "triton"}) | {"enable_memory_saver": settings.release_memory}
 
 
 def speculative_arguments(speculation: SpeculationConfig, algorithm: str, drafter: Path, folder: Path) -> dict[str, Any]:

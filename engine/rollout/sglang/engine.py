@@ -64,7 +64,7 @@ class SGLangEngine:
         self._host: HostProcess | None = None
         if (speculation is None) != (drafter_weights is None):
             raise ModelError("the SGLang engine needs weights of a drafter for speculation, and for that only")
-        self._model, self._config, self._rollout, self._settings = model, config, rollout, rollout.sglang
+        self._model, self._config, self._rollout = model, config, rollout
         self._drafting = drafting(speculation, rollout.sglang) if speculation else None
         self._speculation = chain_speculation(speculation, self._drafting) if speculation and self._drafting else None
         self._end_tokens, self._decode_tokens = end_tokens, decode
@@ -181,6 +181,11 @@ class SGLangEngine:
         report: dict[str, float] = self.host.plugin("graphs")[0]
         return report
 
+    def describe_graphs(self) -> str:
+        """``graph_report`` in a line."""
+        used = [f"{name} {size:.2f} GB" for name, size in self.graph_report().items() if size]
+        return f"SGLang recorded CUDA graphs: {', '.join(used)} on each GPU" if used else "SGLang recorded no CUDA graphs"
+
     def close(self) -> None:
         """Ends SGLang."""
         host, self._host = self._host, None
@@ -194,7 +199,8 @@ class SGLangEngine:
         """With the current weights."""
         folder = new_folder()
         deepest = chain_steps(self._speculation)[-1] if self._speculation else 0
-        arguments = engine_arguments(self._model, self._rollout, self._settings, self._device, self._dtype, self._seed, deepest)
+        head = getattr(self._config, "head_dim", None) or self._config.hidden_size // self._config.num_attention_heads
+        arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, deepest, head)
         arguments |= self._speculative_arguments(folder)
         speculation = self._speculation.model_dump(mode="json") if self._speculation else None
         job = Job(str(folder), arguments, speculation, self._drafting, self._seed, self._rollout.max_batch)
@@ -209,8 +215,8 @@ class SGLangEngine:
             return {}
         if self._drafting == "ngram":
             return ngram_arguments(self._speculation)
-        if self._settings.draft_model:
-            return speculative_arguments(self._speculation, "STANDALONE", Path(self._settings.draft_model), folder)
+        if self._drafting == "standalone":
+            return speculative_arguments(self._speculation, "STANDALONE", Path(self._rollout.sglang.draft_model or ""), folder)
         write_drafter_folder(folder / "drafter", dict(self._drafter[0]), self._config, Card(str(self._model), "", self._drafter[1]))
         return speculative_arguments(self._speculation, ALGORITHMS[self._kind], folder / "drafter", folder)
 
