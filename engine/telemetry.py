@@ -31,7 +31,7 @@ class Step:
     published: Published | None
 
 
-def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Iterator[RunStarted | Log]:
+def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Iterator[AnyEvent]:
     """The first events of an attempt."""
     yield RunStarted(
         first_step=first_step,
