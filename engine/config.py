@@ -86,7 +86,10 @@ class SGLangConfig(Section):
     mem_fraction: float = Field(
         0.5, gt=0, lt=1, description="Share of a GPU's memory for SGLang's weights and cache; training has the rest"
     )
-    release_memory: bool = Field(False, description="Let the engine give its cache's memory back when asked (its memory saver)")
+    draft_model: str | None = Field(
+        None, min_length=1, description="Local folder of a small model with the same tokens, to draft in place of the learned drafter"
+    )
+    release_memory: bool = Field(False, description="Between rollouts training has the memory of SGLang's cache, too (its memory saver)")
 
 
 class RolloutConfig(Section):

@@ -1,6 +1,7 @@
 """What can be known before a run starts. ``check_light`` needs neither torch nor transformers, so the API calls it at submit time."""
 
 import os
+import shutil
 from pathlib import Path
 
 from engine.config import MathConfig, RunConfig
@@ -45,12 +46,17 @@ def _check_model(config: RunConfig) -> None:
             f"that model {config.model.path} can hold; lower one of them"
         )
     if config.rollout.engine == "sglang":
-        drafts.check(config, facts.family)
+        drafts.check(config, facts)
 
 
 def _check_sglang(config: RunConfig, gpus: int) -> None:
     if (lacking := causes.missing()) is not None:
         raise lacking
+    ngrams = config.speculation.enabled and drafts.drafting(config.speculation, config.rollout.sglang) == "ngram"
+    if ngrams and not (shutil.which(os.environ.get("CXX", "c++")) and shutil.which("ninja")):
+        raise ConfigError(
+            "speculation.strategies: SGLang compiles its n-gram store, and needs c++ and ninja for that: apt-get install g++ ninja-build"
+        )
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":  # SGLang's own word for a build with kernels for the CPU
         return
     if config.cluster.device == "cpu" or (config.cluster.ray_address is None and not gpus):

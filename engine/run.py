@@ -36,7 +36,8 @@ def run(config: RunConfig, out: Path, resume: bool = False) -> None:
     events = EventWriter(out / "events.jsonl")
     with worker_group(config, out / "checkpoints") as workers:
         first = _resume(workers, out) if resume else 0
-        events.write(telemetry.started(config, first, workers.facts))
+        for event in telemetry.started(config, first, workers.facts):
+            events.write(event)
         for event in _train(config, workers, out, first):
             events.write(event)
         for artifact in artifacts.export(config, workers, out):

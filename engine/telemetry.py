@@ -9,7 +9,7 @@ from engine.cluster.group import Learning
 from engine.cluster.tail import Rollout
 from engine.cluster.versions import Published
 from engine.config import RunConfig
-from engine.events import Alarm, AnyEvent, DrafterTrained, RolloutFinished, RunStarted, Sample, Speculation, StepFinished, WorkerSpan
+from engine.events import Alarm, AnyEvent, DrafterTrained, Log, RolloutFinished, RunStarted, Sample, Speculation, StepFinished, WorkerSpan
 from engine.tasks.base import Prompt
 
 SAMPLES = 2
@@ -31,9 +31,9 @@ class Step:
     published: Published | None
 
 
-def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> RunStarted:
-    """The first event of an attempt."""
-    return RunStarted(
+def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Iterator[AnyEvent]:
+    """The first events of an attempt."""
+    yield RunStarted(
         first_step=first_step,
         steps=config.algorithm.steps,
         workers=config.cluster.workers,
@@ -41,6 +41,8 @@ def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Run
         device=facts["device"],
         packages={name: version(name) for name in PACKAGES},
     )
+    if "graphs" in facts:
+        yield Log(level="info", message=facts["graphs"])
 
 
 def events(step: Step, responses: Sequence[str]) -> Iterator[AnyEvent]:

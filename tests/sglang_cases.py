@@ -26,7 +26,7 @@ STAND_IN = {
     "SGLANG_USE_CPU_ENGINE": "1",
     "TORCHDYNAMO_DISABLE": "1",  # else the first draft waits 24 s for a compiler
     "OMP_NUM_THREADS": "1",
-    "SGLANG_CPU_OMP_THREADS_BIND": "0|0",  # else a second rank needs a second NUMA node; without AMX nothing is bound
+    "SGLANG_CPU_OMP_THREADS_BIND": "0",
 }
 needs_sglang = [
     pytest.mark.skipif(
@@ -37,10 +37,11 @@ needs_sglang = [
 
 
 @contextmanager
-def on_the_cpu() -> Iterator[None]:
+def on_the_cpu(ranks: int = 1) -> Iterator[None]:
     """Processes that are started inside run SGLang with the stand-in for its kernels."""
+    bound = {"SGLANG_CPU_OMP_THREADS_BIND": "|".join(["0"] * ranks)}  # else each rank needs a NUMA node; without AMX nothing is bound
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in STAND_IN.items():
+        for name, value in (STAND_IN | bound).items():
             patch.setenv(name, value)
         yield
 
@@ -66,7 +67,7 @@ def sglang_engine(
 ) -> Iterator[SGLangEngine]:
     """On a CPU, unless ``more`` names another device."""
     more = {"end_tokens": frozenset(), "device": CPU} | more
-    with on_the_cpu() if more["device"] == CPU else nullcontext():
+    with on_the_cpu(rollout.sglang.tensor_parallel) if more["device"] == CPU else nullcontext():
         engine = SGLangEngine(folder, model.config, weights_of(model), rollout=rollout, speculation=speculation, **more)
         try:
             yield engine

@@ -23,6 +23,7 @@ from engine.policy.batch import Row
 from engine.policy.learner import Learner
 from engine.rollout.base import Completion, Holding, Request, RolloutStatistics, Sampling
 from engine.rollout.build import build_engine
+from engine.rollout.sglang.engine import SGLangEngine
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Worker:
         self.engine = build_engine(config, rank, folder, model, self._tokenizer, self.device, self.learner.weights(), published)
         # Then the engine's checksum of the target is the policy's.
         self._copies_exactly = config.rollout.engine == "native" and config.model.dtype == "float32"
+        self._lends_memory = config.rollout.engine == "sglang" and config.rollout.sglang.release_memory
         self._target_version = self._drafter_version = 0
         self._max_batch = config.rollout.max_batch
         self._step = -1
@@ -85,17 +87,22 @@ class Worker:
         self._sketch = sketch(self.learner.weights())
 
     def facts(self) -> dict[str, str]:
-        """Parameters and device of the policy."""
+        """Parameters and device of the policy, and what SGLang, if it is there, says of its CUDA graphs."""
         parameters = sum(weight.numel() for weight in self.learner.weights().values())
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
-        return {"parameters": str(parameters), "device": name}
+        graphs = {"graphs": self.engine.describe_graphs()} if isinstance(self.engine, SGLangEngine) else {}
+        return {"parameters": str(parameters), "device": name} | graphs
 
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
         """Generates this worker's share of ``step``."""
         self._step = step
         self._halt.clear()
         self._forecaster = Forecaster(time.monotonic(), self._max_batch)
+        if self._lends_memory:
+            self.engine.resume()
         completions = self.engine.generate(requests, sampling)
+        if self._lends_memory:
+            self.engine.release()  # until the next rollout: the drafter's training and the update use it
         if self.spot and (features := self.engine.take_features()):
             self.spot.remember(step, completions, features)
         return RolloutShare(completions, self.engine.take_statistics(), time.time())

@@ -116,7 +116,8 @@ class RolloutEngine(Protocol):
     def generate(
         self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
     ) -> list[Completion]:
-        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes."""
+        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes. An error in it ends the generation, and
+        nothing of that goes on."""
         ...
 
     def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
@@ -138,7 +139,7 @@ class RolloutEngine(Protocol):
         ...
 
     def release(self) -> None:
-        """Frees the KV cache until ``resume``."""
+        """Frees the KV cache until ``resume``; again is no error. Weights may be loaded meanwhile. Between generations only."""
         ...
 
     def resume(self) -> None: ...

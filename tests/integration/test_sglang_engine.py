@@ -186,11 +186,38 @@ def test_syncs_change_what_they_name_and_acceptance_stays(
         engine.load_drafter(drafter, 2)
         assert engine.holding().drafter == start.drafter
         assert measured(engine, requests) >= 0.95 * before
-        engine.release()
-        engine.resume()
         completions = engine.generate(requests, GREEDY)
         assert outcome(completions) == outcome(expected)
         assert {(each.target_version, each.drafter_version) for each in completions} == {(3, 2)}
+
+
+def test_memory_is_given_back_and_taken_again(tuned: SGLangEngine, model: PreTrainedModel, requests: list[Request]) -> None:
+    """A CPU has no memory saver, so that SGLang only goes through the motions; weights are loaded in between, as in a run."""
+    before, held = tuned.generate(requests[:4], GREEDY), tuned.holding()
+    tuned.resume()
+    for _ in range(2):
+        tuned.release()
+        tuned.release()
+        tuned.load_target(weights_of(model), held.target_version)
+        assert tuned.holding() == held
+        tuned.resume()
+        assert outcome(tuned.generate(requests[:4], GREEDY)) == outcome(before)
+
+
+def test_an_error_ends_what_still_runs(tuned: SGLangEngine, requests: list[Request], expected: list[Completion]) -> None:
+    """Else SGLang would go on with what nobody waits for, and no weights could be loaded meanwhile."""
+
+    def refuse(completion: Completion) -> None:
+        raise ValueError(f"response {completion.request.id} is not wanted")
+
+    tuned.take_statistics()
+    assert outcome(tuned.generate(requests, GREEDY)) == outcome(expected)
+    whole = tuned.take_statistics().decode_steps
+    with pytest.raises(ValueError, match="is not wanted"):
+        tuned.generate(requests, GREEDY, refuse)
+    tuned.host.ask("flush")  # waits until SGLang has nothing to do
+    assert tuned.take_statistics().decode_steps < whole / 2
+    assert outcome(tuned.generate(requests, GREEDY)) == outcome(expected)
 
 
 def test_an_eagle3_drafter_drafts_as_in_the_native_engine(

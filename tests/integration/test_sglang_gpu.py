@@ -1,13 +1,17 @@
 """SGLang where it belongs. Nobody has run these yet: no machine of ours with a GPU had SGLang."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from models_for_tests import make_random_model
-from sglang_cases import chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
+from sglang_cases import TESTS, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
+from sglang_figures import Figures, Scale
 
 from engine.config import RolloutConfig, SGLangConfig
+from engine.models.enlarge import enlarge, enlarge_drafter
+from engine.models.folder import DRAFTER, TINY
 from engine.models.load import load_model
 from engine.rollout.base import Request, Sampling
 
@@ -31,3 +35,18 @@ def test_greedy_is_native_token_for_token(tmp_path: Path, ranks: int) -> None:
             assert [completion.tokens for completion in engine.generate(REQUESTS, GREEDY)] == expected
             engine.load_target(weights_of(model), version + 1)
         assert {arm.strategy for arm in engine.take_statistics().arms} == {"off", "eagle d4 k1 v4"}
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("name", "width", "layers"), [("0.5B", 8, 32), ("7B", 32, 26)])
+def test_figures(tmp_path: Path, name: str, width: int, layers: int) -> None:
+    """Writes tests/gpu/results/sglang_NAME.json."""
+    enlarge(TINY, tmp_path / "model", width, layers)
+    enlarge_drafter(DRAFTER, tmp_path / "drafter", width)
+    scale = Scale(batches=(1, 8, 32, 128), depths=(8, 6, 4, 2), tokens=256, tail=128, longest=1024, repetitions=3)
+    found = Figures(tmp_path / "model", tmp_path / "drafter", torch.device("cuda", 0), torch.bfloat16, scale).measure()
+    results = TESTS / "gpu" / "results" / f"sglang_{name}.json"
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    assert found["batches"]["1"]["tuned_speedup"] >= 2.6
+    assert all(each["tuned_of_best_static"] >= 0.95 for each in found["batches"].values())

@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 from sglang_cases import STAND_IN, needs_sglang
 
-from engine.events import AnyEvent, DrafterTrained, Speculation, StepFinished, read
+from engine.events import AnyEvent, DrafterTrained, Log, Speculation, StepFinished, read
 
 pytestmark = needs_sglang
 RUN: dict[str, Any] = {
     "seed": 3,
     "algorithm": {"steps": 3, "prompts_per_step": 3, "group_size": 4},
-    "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 160, "max_batch": 8},
+    "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 160, "max_batch": 8, "sglang": {"release_memory": True}},
     "speculation": {
         "strategies": [{"depth": 5, "top_k": 2, "verify": 8}, {"depth": 3, "verify": 3}, {"drafter": "ngram", "depth": 3, "verify": 3}],
         "tuner": {"name": "beg", "epsilon": 0.5, "thresholds": [1, 5]},
@@ -43,4 +43,5 @@ def test_three_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:
     arms = {arm.strategy for event in events if isinstance(event, Speculation) for arm in event.arms}
     assert arms == {"off", "eagle d5 k1 v5", "eagle d3 k1 v3"}
     assert sum(event.microsteps for event in events if isinstance(event, DrafterTrained)) > 0
+    assert any(isinstance(event, Log) and event.message == "SGLang recorded no CUDA graphs" for event in events)
     assert events[-1].kind == "run_finished"

@@ -91,6 +91,15 @@ def test_sglang_that_cannot_run_here(random_model: Path, monkeypatch: pytest.Mon
         check_light(config(random_model, rollout={"engine": "sglang", "min_p": 0.5}))
 
 
+def test_sglang_without_a_compiler_for_its_ngrams(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SGLANG_USE_CPU_ENGINE", "1")
+    speculation = {"strategies": [{"drafter": "ngram", "depth": 2, "verify": 2}]}
+    wanted = config(random_model, rollout={"engine": "sglang"}, speculation=speculation, drafter={"spot": {"enabled": False}})
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match=r"sglang is not installed|needs c\+\+ and ninja"):
+        check(wanted)
+
+
 def test_tokenizer_that_does_not_fit_the_model(random_model: Path, tmp_path: Path) -> None:
     folder = make_random_model(tmp_path / "model")
     vocabulary = json.loads((folder / "config.json").read_text()) | {"vocab_size": 100}

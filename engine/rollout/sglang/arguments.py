@@ -9,15 +9,16 @@ from typing import Any
 
 import torch
 
-from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
+from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.kind import Kind
 from engine.rollout.base import Request, Sampling
 from engine.rollout.sglang.drafts import chain_steps
 
 STREAMED = 16
 """Tokens between two signs of life of a response; with stop strings each token is looked at."""
-ALGORITHMS = {"eagle": "EAGLE", "eagle3": "EAGLE3"}
+ALGORITHMS: dict[Kind, str] = {"eagle": "EAGLE", "eagle3": "EAGLE3"}
 MODELS = {"llama", "llama_eagle", "llama_eagle3", "qwen2", "qwen2_eagle", "qwen3"}
+HEADS = (64, 128, 256)
 CPU = {"device": "cpu", "attention_backend": "intel_amx", "disable_cuda_graph": True}
 
 
@@ -34,9 +35,10 @@ def environment() -> dict[str, str]:
 
 
 def engine_arguments(
-    model: Path, rollout: RolloutConfig, settings: SGLangConfig, device: torch.device, dtype: torch.dtype, seed: int, deepest: int
+    model: Path, rollout: RolloutConfig, device: torch.device, dtype: torch.dtype, seed: int, deepest: int, head: int
 ) -> dict[str, Any]:
-    """Of ``sglang.Engine``, but for speculation, which drafts ``deepest`` tokens at most."""
+    """Of ``sglang.Engine``, but for speculation, which drafts ``deepest`` tokens at most. ``head``: numbers in an attention head."""
+    settings = rollout.sglang
     length = rollout.max_prompt_tokens + rollout.max_new_tokens + 2 * deepest + 8
     arguments: dict[str, Any] = {
         "model_path": str(model),
@@ -56,23 +58,34 @@ def engine_arguments(
     }
     if device.type == "cpu":
         return arguments | CPU | {"max_total_tokens": rollout.max_batch * length}
-    single = {"attention_backend": "triton"} if dtype == torch.float32 else {}  # the flash attention kernels know half precision only
-    return arguments | single | {"enable_memory_saver": settings.release_memory}
+    flash = dtype != torch.float32 and head in HEADS  # else the flash attention kernels refuse
+    return arguments | ({} if flash else {"attention_backend": "triton"}) | {"enable_memory_saver": settings.release_memory}
 
 
-def speculative_arguments(speculation: SpeculationConfig, kind: Kind, drafter: Path, folder: Path) -> dict[str, Any]:
-    """Chains of the learned drafter in the folder ``drafter``; ``folder`` gets SGLang's file of their lengths."""
+def speculative_arguments(speculation: SpeculationConfig, algorithm: str, drafter: Path, folder: Path) -> dict[str, Any]:
+    """Chains of the model in the folder ``drafter``; ``folder`` gets SGLang's file of their lengths."""
     steps = chain_steps(speculation)
     adaptive = folder / "adaptive.json"
     adaptive.write_text(json.dumps({"1": {"candidate_steps": steps}}), encoding="utf-8")
     return {
-        "speculative_algorithm": ALGORITHMS[kind],
+        "speculative_algorithm": algorithm,
         "speculative_draft_model_path": str(drafter),
         "speculative_eagle_topk": 1,
         "speculative_num_steps": steps[-1],
         "speculative_num_draft_tokens": steps[-1] + 1,
         "speculative_adaptive": True,
         "speculative_adaptive_config": str(adaptive),
+    }
+
+
+def ngram_arguments(speculation: SpeculationConfig) -> dict[str, Any]:
+    """Chains of the first strategy's ``verify`` tokens, each found by at most as many before it."""
+    drafted = speculation.strategies[0].verify
+    return {
+        "speculative_algorithm": "NGRAM",
+        "speculative_num_draft_tokens": drafted + 1,
+        "speculative_ngram_max_bfs_breadth": 1,
+        "speculative_ngram_max_trie_depth": 2 * drafted + 1,
     }
 
 

@@ -1,23 +1,40 @@
-"""What of our speculation SGLang can do: chains of the learned drafter whose length changes from step to step."""
+"""What of our speculation SGLang can do: chains of the learned drafter, or of a small model, whose length changes from step to step; or
+n-gram drafts of one length."""
 
-from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
-from engine.config import RunConfig, SpeculationConfig, describe
-from engine.errors import ConfigError
+from engine.config import FixedConfig, RolloutConfig, RunConfig, SGLangConfig, SpeculationConfig, describe
+from engine.errors import ConfigError, ModelError
+from engine.models.folder import ModelFacts
+from engine.models.folder import describe as describe_model
 from engine.speculation.strategy import Strategy
 
+Drafting = Literal["eagle", "standalone", "ngram"]
+NAMES: dict[Drafting, str] = {"eagle": "the learned drafter's chains", "standalone": "the draft model's chains", "ngram": "n-grams"}
 
-def chain_speculation(config: SpeculationConfig) -> SpeculationConfig:
+
+def drafting(config: SpeculationConfig, settings: SGLangConfig) -> Drafting:
+    """Who drafts in a whole run: SGLang has one kind of drafts."""
+    if settings.draft_model:
+        return "standalone"
+    return "eagle" if any(each.drafter == "eagle" for each in config.strategies) else "ngram"
+
+
+def chain_speculation(config: SpeculationConfig, who: Drafting = "eagle") -> SpeculationConfig:
     """``config`` with each tree as the chain of its depth, the nearest that SGLang can change while it runs: its adaptive speculation
-    asks for top_k 1. N-gram drafts, the suffix store and drafts by request are left out: one drafter serves a whole batch.
+    asks for top_k 1. N-gram drafts, the suffix store and drafts by request are left out: one drafter serves a whole batch. If n-grams
+    are to draft, the first strategy alone is left.
 
-    ConfigError if no strategy of the learned drafter is left, or the tuner does not fit those that are.
+    ConfigError if no strategy of the drafter is left, or the tuner does not fit those that are.
     """
+    if who == "ngram":
+        return SpeculationConfig(strategies=config.strategies[:1], tuner=FixedConfig())
     depths = dict.fromkeys(min(each.depth, each.verify) for each in config.strategies if each.drafter == "eagle")
     if not depths:
-        raise ConfigError("speculation.strategies: rollout.engine=sglang needs at least one with drafter eagle")
+        raise ConfigError("speculation.strategies: rollout.sglang.draft_model needs at least one with drafter eagle, for its depth")
     data = config.model_dump() | {
         "strategies": [{"depth": depth, "verify": depth} for depth in depths],
         "suffix": {"enabled": False},
@@ -35,27 +52,35 @@ def chain_steps(config: SpeculationConfig) -> list[int]:
     return sorted({0, *(strategy.depth for strategy in config.strategies)})
 
 
-def check(config: RunConfig, family: str) -> None:
-    """ConfigError if the run asks for what SGLang would not do, or would do wrong."""
+def check(config: RunConfig, facts: ModelFacts) -> None:
+    """ConfigError or ModelError if the run asks for what SGLang would not do, or would do wrong."""
     if not config.speculation.enabled:
         return
-    chain_speculation(config.speculation)
+    who = drafting(config.speculation, config.rollout.sglang)
+    chain_speculation(config.speculation, who)
     if config.rollout.min_p > 0:
         raise ConfigError(
             f"rollout.min_p={config.rollout.min_p}: SGLang ignores min_p when it verifies drafts, so that the responses would have another "
             "law; set it to 0, or speculation.enabled to false, or rollout.engine to native"
         )
-    if family == "qwen3" and config.drafter.recipe != "eagle3":
+    if who == "eagle" and facts.family == "qwen3" and config.drafter.recipe != "eagle3":
         raise ConfigError(f"drafter.recipe={config.drafter.recipe}: SGLang has no such drafter for qwen3 models; set it to eagle3")
+    if who != "eagle" and config.drafter.spot.enabled:
+        raise ConfigError(f"drafter.spot.enabled: {NAMES[who]} draft in this run, so nobody would use the trained drafter; set it to false")
+    if config.rollout.sglang.draft_model:
+        _check_draft_model(config.rollout, Path(config.rollout.sglang.draft_model), facts.vocabulary)
 
 
-def positions(drafted: int, accepted: Sequence[int], into: tuple[list[int], list[int]]) -> None:
-    """Adds chains of ``drafted`` tokens, of which request i accepted ``accepted[i]``, to the counts (drafted, accepted) by position."""
-    for counts in into:
-        counts.extend([0] * (drafted - len(counts)))
-    for position in range(drafted):
-        into[0][position] += len(accepted)
-        into[1][position] += sum(drafts > position for drafts in accepted)
+def _check_draft_model(rollout: RolloutConfig, folder: Path, vocabulary: int) -> None:
+    found, needed = describe_model(folder), rollout.max_prompt_tokens + rollout.max_new_tokens
+    if found.vocabulary != vocabulary:
+        raise ModelError(
+            f"rollout.sglang.draft_model: {folder} knows {found.vocabulary} tokens, and the model {vocabulary}; use one with equal ones"
+        )
+    if found.context < needed:
+        raise ModelError(
+            f"rollout.sglang.draft_model: {folder} can hold {found.context} tokens, and this run needs {needed}; use another one"
+        )
 
 
 def length(strategy: Strategy | None) -> int:

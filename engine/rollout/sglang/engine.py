@@ -18,8 +18,8 @@ from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
 from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.native.scheduler import Ends, Response
-from engine.rollout.sglang.arguments import engine_arguments, environment, speculative_arguments
-from engine.rollout.sglang.drafts import chain_speculation, chain_steps
+from engine.rollout.sglang.arguments import ALGORITHMS, engine_arguments, environment, ngram_arguments, speculative_arguments
+from engine.rollout.sglang.drafts import chain_speculation, chain_steps, drafting
 from engine.rollout.sglang.generation import Generation
 from engine.rollout.sglang.job import Job
 from engine.rollout.sglang.process import HostLostError, HostProcess, new_folder, sweep
@@ -33,7 +33,8 @@ Features = Callable[[Sequence[Completion]], dict[int, Tensor]]
 
 
 class SGLangEngine:
-    """A RolloutEngine. Without ``speculation`` SGLang has no drafter; with it, the learned drafter drafts chains (``chain_speculation``).
+    """A RolloutEngine. Without ``speculation`` SGLang has no drafter; with it, the learned drafter drafts chains (``chain_speculation``),
+    or what ``drafting`` says in its place, whose chains are told of as the learned drafter's.
 
     Log-probs are of the law at the sampling temperature before top-p, top-k and min-p, as the learner's are. A seed gives each request
     noise of its own; with speculation the response also depends on the lengths of its drafts, which are chosen by measured times. If
@@ -63,8 +64,9 @@ class SGLangEngine:
         self._host: HostProcess | None = None
         if (speculation is None) != (drafter_weights is None):
             raise ModelError("the SGLang engine needs weights of a drafter for speculation, and for that only")
-        self._model, self._config, self._rollout, self._settings = model, config, rollout, rollout.sglang
-        self._speculation = chain_speculation(speculation) if speculation else None
+        self._model, self._config, self._rollout = model, config, rollout
+        self._drafting = drafting(speculation, rollout.sglang) if speculation else None
+        self._speculation = chain_speculation(speculation, self._drafting) if speculation and self._drafting else None
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
         self._features, self._finished = features, list[Completion]()
@@ -74,7 +76,7 @@ class SGLangEngine:
         self._responses: Sequence[Response] = ()
         self._statistics = RolloutStatistics()
         self._decoded = 0  # tokens since the last statistics, without those that prompts gave
-        self.speculator = LearntSpeculation(self) if self._speculation else None
+        self.speculator = LearntSpeculation(self) if self._drafting not in (None, "ngram") else None
         sweep()
         self._start()
 
@@ -128,11 +130,13 @@ class SGLangEngine:
         self._reload("target", version, self._send_target)
 
     def load_drafter(self, weights: Weights, version: int) -> None:
-        """See RolloutEngine. ModelError if speculation is off; SyncError if SGLang does not take them, or its target changes with them."""
+        """See RolloutEngine. ModelError if speculation is off; SyncError if SGLang does not take them, or its target changes with them.
+        Where something else drafts, SGLang gets none of them."""
         if self._drafter is None:
             raise ModelError("this engine was made without speculation, so it cannot load a drafter")
         self._drafter = (weights, version)
-        self._reload("drafter", version, self._send_drafter)
+        if self._drafting == "eagle":
+            self._reload("drafter", version, self._send_drafter)
 
     def holding(self) -> Holding:
         """See RolloutEngine."""
@@ -152,6 +156,7 @@ class SGLangEngine:
         return self._features(finished) if self._features and finished else {}
 
     def release(self) -> None:
+        """See RolloutEngine. On a GPU with ``rollout.sglang.release_memory`` only: else SGLang keeps it."""
         self.host.ask("release")
 
     def resume(self) -> None:
@@ -176,6 +181,11 @@ class SGLangEngine:
         report: dict[str, float] = self.host.plugin("graphs")[0]
         return report
 
+    def describe_graphs(self) -> str:
+        """``graph_report`` in a line."""
+        used = [f"{name} {size:.2f} GB" for name, size in self.graph_report().items() if size]
+        return f"SGLang recorded CUDA graphs: {', '.join(used)} on each GPU" if used else "SGLang recorded no CUDA graphs"
+
     def close(self) -> None:
         """Ends SGLang."""
         host, self._host = self._host, None
@@ -189,18 +199,26 @@ class SGLangEngine:
         """With the current weights."""
         folder = new_folder()
         deepest = chain_steps(self._speculation)[-1] if self._speculation else 0
-        arguments = engine_arguments(self._model, self._rollout, self._settings, self._device, self._dtype, self._seed, deepest)
-        if self._speculation and self._drafter:
-            weights = dict(self._drafter[0])
-            write_drafter_folder(folder / "drafter", weights, self._config, Card(str(self._model), "", self._drafter[1]))
-            arguments |= speculative_arguments(self._speculation, self._kind, folder / "drafter", folder)
+        head = getattr(self._config, "head_dim", None) or self._config.hidden_size // self._config.num_attention_heads
+        arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, deepest, head)
+        arguments |= self._speculative_arguments(folder)
         speculation = self._speculation.model_dump(mode="json") if self._speculation else None
-        job = Job(str(folder), arguments, speculation, self._seed, self._rollout.max_batch)
+        job = Job(str(folder), arguments, speculation, self._drafting, self._seed, self._rollout.max_batch)
         self._host = HostProcess(job, environment())
         self._send_target()
         self._tell("target", self._target[1])
         if self._drafter:
             self._tell("drafter", self._drafter[1])
+
+    def _speculative_arguments(self, folder: Path) -> dict[str, Any]:
+        if self._speculation is None or self._drafter is None:
+            return {}
+        if self._drafting == "ngram":
+            return ngram_arguments(self._speculation)
+        if self._drafting == "standalone":
+            return speculative_arguments(self._speculation, "STANDALONE", Path(self._rollout.sglang.draft_model or ""), folder)
+        write_drafter_folder(folder / "drafter", dict(self._drafter[0]), self._config, Card(str(self._model), "", self._drafter[1]))
+        return speculative_arguments(self._speculation, ALGORITHMS[self._kind], folder / "drafter", folder)
 
     def _lost(self, error: HostLostError, attempts: int) -> None:
         """Gives SGLang up; it is started anew when it is needed."""
@@ -247,7 +265,7 @@ class SGLangEngine:
         self.host.ask("flush")  # cached prefixes hold the old drafter's keys and values
 
     def _tell(self, what: str, version: int) -> None:
-        if self._speculation:
+        if self.speculator:
             self.host.plugin("loaded", what=what, version=version)
 
     def _checksums(self) -> tuple[str, str]:

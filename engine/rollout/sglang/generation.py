@@ -8,7 +8,7 @@ from engine.rollout.base import Request, Sampling
 from engine.rollout.native.scheduler import Ends, Response
 from engine.rollout.sglang.arguments import sampling_arguments
 from engine.rollout.sglang.messages import Begin, Ended, Grown, Stop
-from engine.rollout.sglang.process import HostProcess
+from engine.rollout.sglang.process import HostLostError, HostProcess
 
 _numbers = count()
 
@@ -26,7 +26,17 @@ class Generation:
         self._open = {f"{number}.{response.id}.": response for response in self.responses}
 
     def run(self, host: HostProcess) -> None:
-        """Until SGLang has ended all; HostLostError if it is gone before."""
+        """Until SGLang has ended all; HostLostError if it is gone before. What goes wrong here ends what still runs there."""
+        try:
+            self._run(host)
+        except HostLostError:
+            raise
+        except BaseException:
+            for key in self._open:
+                host.send(Stop(key))
+            raise
+
+    def _run(self, host: HostProcess) -> None:
         for key, response in self._open.items():
             request = response.request
             host.send(Begin(key, list(request.prompt), sampling_arguments(request, self._sampling, self._end_tokens)))

@@ -31,6 +31,7 @@ class Host:
         self._job, self._engine, self._socket, self._bucket = job, engine, socket, bucket
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         self._running: set[asyncio.Task[None]] = set()
+        self._released = False
 
     async def serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -116,15 +117,20 @@ class Host:
             raise RuntimeError(f"SGLang did not become idle within {IDLE_SECONDS} s")
 
     async def do_release(self) -> None:
+        """Gives the cache's memory back until ``do_resume``; weights may be loaded meanwhile."""
         from sglang.srt.managers.io_struct import ReleaseMemoryOccupationReqInput
 
-        await self.do_flush()
-        await self._engine.tokenizer_manager.release_memory_occupation(ReleaseMemoryOccupationReqInput(tags=["kv_cache"]), None)
+        if not self._released:
+            await self.do_flush()
+            await self._engine.tokenizer_manager.release_memory_occupation(ReleaseMemoryOccupationReqInput(tags=["kv_cache"]), None)
+            self._released = True
 
     async def do_resume(self) -> None:
         from sglang.srt.managers.io_struct import ResumeMemoryOccupationReqInput
 
-        await self._engine.tokenizer_manager.resume_memory_occupation(ResumeMemoryOccupationReqInput(tags=["kv_cache"]), None)
+        if self._released:
+            await self._engine.tokenizer_manager.resume_memory_occupation(ResumeMemoryOccupationReqInput(tags=["kv_cache"]), None)
+            self._released = False
 
 
 def main(socket: Connection, bucket: int, folder: Path) -> None:

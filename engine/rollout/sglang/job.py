@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import SpeculationConfig
+from engine.rollout.sglang.drafts import Drafting
 
 VARIABLE = "LONGTAIL_SGLANG_JOB"
 """Where SGLang's processes find the job; without it the plugin does nothing."""
@@ -20,6 +21,7 @@ class Job:
     folder: str
     arguments: dict[str, Any]
     speculation: dict[str, Any] | None
+    drafting: Drafting | None
     seed: int
     max_batch: int
 

@@ -14,10 +14,14 @@ from safetensors.torch import load_file
 
 from engine.checksum import checksum
 from engine.rollout.sglang.job import Job, current
+from engine.rollout.sglang.ngram import NgramPolicy
 from engine.rollout.sglang.policy import Agree, DraftPolicy
+from engine.speculation.speculator import Speculator
 
 POLICY = "sglang.srt.speculative.adaptive_spec_params.AdaptiveSpeculativeParams"
 SAMPLING = "sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo.from_schedule_batch"
+STANDALONE = "sglang.srt.speculative.standalone_worker_v2.StandaloneWorkerV2.__init__"
+NGRAM = "sglang.srt.speculative.ngram_worker.NGRAMWorker.__init__"
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler.__init__"
 
 
@@ -30,8 +34,11 @@ def register() -> None:
 
     HookRegistry.register(SCHEDULER, add_method, HookType.BEFORE)
     HookRegistry.register(SAMPLING, add_seeds, HookType.AROUND)
-    if job.speculation:
+    if job.drafting == "ngram":
+        HookRegistry.register(NGRAM, count, HookType.AFTER)
+    elif job.speculation:
         HookRegistry.register(POLICY, _policy_of(job), HookType.REPLACE)
+        HookRegistry.register(STANDALONE, adapt, HookType.AFTER)
 
 
 def add_method(*_: Any, **__: Any) -> None:
@@ -52,6 +59,23 @@ def add_seeds(original: Callable[..., Any], *arguments: Any, **named: Any) -> An
     if all(seed is not None for seed in seeds) and not batch.need_min_p_sampling:
         batch.sampling_seed = torch.tensor(seeds, dtype=torch.int64).to(batch.temperatures.device, non_blocking=True)
     return batch
+
+
+def adapt(_: Any, worker: Any, *__: Any, **___: Any) -> None:
+    """Gives a worker whose draft model is a whole one the controller that SGLang gives to those with an EAGLE drafter: it has all that
+    the controller asks for, and upstream means to do so."""
+    from sglang.srt.speculative.adaptive_runtime_state import AdaptiveController
+    from sglang.srt.speculative.adaptive_spec_params import AdaptiveSpeculativeParams  # ours, in the place of that of this name
+
+    worker.adaptive_controller = AdaptiveController(worker, AdaptiveSpeculativeParams(worker.speculative_num_steps))
+
+
+def count(_: Any, worker: Any, *__: Any, **___: Any) -> None:
+    """Lets us see what SGLang's n-gram drafts bring."""
+    job = current()
+    assert job is not None, "the plugin is there only with a job"
+    assert job.configured is not None, "n-grams draft only with speculation"
+    worker.adaptive_controller = NgramPolicy(job.configured)
 
 
 def answer(scheduler: Any, command: str, **arguments: Any) -> None:
@@ -89,18 +113,20 @@ def _graphs(scheduler: Any) -> dict[str, float]:
 
 
 def _drafters(scheduler: Any) -> list[Any]:
-    worker = getattr(scheduler, "draft_worker", None)
-    return list(worker.draft_worker.draft_runners) if worker is not None else []
+    worker = getattr(getattr(scheduler, "draft_worker", None), "draft_worker", None)
+    return list(worker.draft_runners) if worker is not None else []
 
 
-def _policy(scheduler: Any) -> DraftPolicy:
+def _policy(scheduler: Any) -> DraftPolicy | NgramPolicy:
     policy = scheduler.draft_worker.adaptive_controller.params
-    assert isinstance(policy, DraftPolicy), "SGLang runs another policy than ours"
+    assert isinstance(policy, DraftPolicy | NgramPolicy), "SGLang runs another policy than ours"
     return policy
 
 
-def _loaded(scheduler: Any, what: Any, version: int) -> None:
-    _policy(scheduler).speculator.loaded(what, version)
+def _speculator(scheduler: Any) -> Speculator:
+    policy = _policy(scheduler)
+    assert isinstance(policy, DraftPolicy), "nothing is learnt about n-gram drafts"
+    return policy.speculator
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -108,11 +134,11 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "holding": _holding,
     "graphs": _graphs,
     "load_drafter": _load_drafter,
-    "loaded": _loaded,
+    "loaded": lambda scheduler, what, version: _speculator(scheduler).loaded(what, version),
     "begin": lambda scheduler, limit: _policy(scheduler).begin(limit),
     "statistics": lambda scheduler: _policy(scheduler).take_statistics(),
-    "state": lambda scheduler: _policy(scheduler).speculator.state(),
-    "load_state": lambda scheduler, state: _policy(scheduler).speculator.load_state(state),
+    "state": lambda scheduler: _speculator(scheduler).state(),
+    "load_state": lambda scheduler, state: _speculator(scheduler).load_state(state),
 }
 
 

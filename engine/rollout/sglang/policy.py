@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.config import SpeculationConfig
-from engine.rollout.sglang.drafts import chain_steps, length, positions
+from engine.rollout.sglang.counts import Counts
+from engine.rollout.sglang.drafts import chain_steps, length
 from engine.speculation.speculator import Plan, Speculator
 
 UNLIMITED = 2**20
@@ -58,7 +59,7 @@ class DraftPolicy:
         self._admitted = 0
         self._ended = 0.0
         self._graph_sizes: list[int] | None = None
-        self._restart()
+        self._counts = Counts()
 
     def set_cuda_graph_bs(self, cuda_graph_bs: list[int] | None) -> None:
         self._graph_sizes = sorted(cuda_graph_bs) if cuda_graph_bs else None
@@ -93,35 +94,17 @@ class DraftPolicy:
         if step is None or step.batch != len(num_correct_drafts_per_req):
             self._begun.clear()  # steps were dropped on the way: rather learn nothing than something wrong
             return
-        self._count(step.steps, num_correct_drafts_per_req)
+        self._counts.add(step.steps, num_correct_drafts_per_req)
         if step.steps == length(step.plan.shape):
             kept = [drafts + 1 for drafts in num_correct_drafts_per_req]
             self.speculator.record(step.plan, num_correct_drafts_per_req, kept, elapsed)
 
     def take_statistics(self) -> dict[str, Any]:
-        """Counts by the names of RolloutStatistics since the last call, and ``plain_tokens``; plain JSON values. Tokens that are drafted
-        behind an end token count, too."""
-        taken = self._counts | {
-            "drafted_by_position": self._positions[0],
-            "accepted_by_position": self._positions[1],
+        """See ``Counts.take``, with arms and alarms, since the last call; plain JSON values."""
+        return self._counts.take() | {
             "arms": [arm.model_dump() for arm in self.speculator.tuner.take_arms()],
             "alarms": [[notice.code, notice.message] for notice in self.speculator.take_alarms()],
         }
-        self._restart()
-        return taken
-
-    def _restart(self) -> None:
-        self._counts = {"decode_steps": 0, "plain_tokens": 0, "speculative_requests": 0, "speculative_tokens": 0}
-        self._positions: tuple[list[int], list[int]] = ([], [])
-
-    def _count(self, steps: int, accepted: Sequence[int]) -> None:
-        self._counts["decode_steps"] += 1
-        if steps:
-            self._counts["speculative_requests"] += len(accepted)
-            self._counts["speculative_tokens"] += sum(accepted) + len(accepted)
-            positions(steps, accepted, self._positions)
-        else:
-            self._counts["plain_tokens"] += len(accepted)
 
     def _batch(self, size: int) -> list[Slot]:
         for slot in self._slots[self._admitted : size]:

@@ -87,3 +87,23 @@ def verify_tree_greedy_cpu(
         predicts[accepted] = target_predict[tree, path].to(predicts.dtype)
         accept_index[tree, : len(path)] = accepted.to(accept_index.dtype)
         accept_token_num[tree] = len(path) - 1
+
+
+def reconstruct_indices_from_tree_mask(
+    tree_mask: Tensor,
+    verified_seq_len: Tensor,
+    positions: Tensor,
+    retrieve_index: Tensor,
+    retrieve_next_token: Tensor,
+    retrieve_next_sibling: Tensor,
+    batch_size: int,
+    draft_token_num: int,
+) -> None:
+    """Fills ``positions`` [B * n] and the links of trees that are given by ``tree_mask`` [B * n * n]: a node sees itself and its
+    ancestors."""
+    masks = tree_mask.view(batch_size, draft_token_num, draft_token_num).bool()
+    retrieve_index.copy_(torch.arange(batch_size * draft_token_num).view(batch_size, draft_token_num))
+    positions.copy_((masks.sum(-1) - 1 + verified_seq_len[:, None]).flatten())
+    for tree, mask in enumerate(masks):
+        parents = [max((before for before in range(node) if mask[node, before]), default=0) for node in range(draft_token_num)]
+        _link(parents, retrieve_next_token[tree], retrieve_next_sibling[tree])

@@ -153,6 +153,28 @@ def test_a_tree_is_built_from_the_drafts_that_were_chosen() -> None:
     assert [set(row.nonzero().flatten().tolist()) for row in mask.view(5, 5)] == ancestors
 
 
+def test_links_are_found_again_from_the_mask() -> None:
+    rng = random.Random(1)
+    forest = [random_tree(rng, 6) for _ in range(3)]
+    masks = torch.eye(6, dtype=torch.bool).repeat(3, 1, 1)
+    for mask, parents in zip(masks, forest, strict=True):
+        for node in range(1, 6):
+            mask[node] |= mask[parents[node]]
+    positions, (index, child, sibling) = torch.zeros(18, dtype=torch.long), torch.full((LINKS, 3, 6), -7)
+    trees.reconstruct_indices_from_tree_mask(masks.flatten(), torch.tensor([4, 1, 9]), positions, index, child, sibling, 3, 6)
+    depths = [[len([0 for seen in mask[node].tolist() if seen]) - 1 for node in range(6)] for mask in masks]
+    assert positions.view(3, 6).tolist() == [[length + depth for depth in each] for length, each in zip((4, 1, 9), depths, strict=True)]
+    assert index.flatten().tolist() == list(range(18))
+    for tree, parents in enumerate(forest):
+        children = {node: [other for other in range(1, 6) if parents[other] == node] for node in range(6)}
+        for node in range(6):
+            found, following = [], int(child[tree, node])
+            while following != -1:
+                found.append(following)
+                following = int(sibling[tree, following])
+            assert found == children[node]
+
+
 def test_greedy_verification_accepts_the_one_path_that_the_target_takes() -> None:
     rng = random.Random(0)
     for _ in range(200):

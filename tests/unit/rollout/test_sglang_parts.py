@@ -61,16 +61,17 @@ def test_sampling_in_sglangs_words() -> None:
 
 
 def test_the_engine_in_sglangs_words(tmp_path: Path) -> None:
-    rollout, settings = (
-        RolloutConfig(max_prompt_tokens=10, max_new_tokens=20, max_batch=4),
-        SGLangConfig(tensor_parallel=2, mem_fraction=0.3),
-    )
-    found = engine_arguments(Path("model"), rollout, settings, torch.device("cuda", 0), torch.bfloat16, 5, 3)
+    settings = SGLangConfig(tensor_parallel=2, mem_fraction=0.3)
+    rollout = RolloutConfig(max_prompt_tokens=10, max_new_tokens=20, max_batch=4, sglang=settings)
+    cuda = torch.device("cuda", 0)
+    found = engine_arguments(Path("model"), rollout, cuda, torch.bfloat16, 5, 3, 128)
     assert {"dtype": "bfloat16", "tp_size": 2, "mem_fraction_static": 0.3, "max_running_requests": 4}.items() <= found.items()
     assert found["context_length"] >= 10 + 20 + 2 * 3
-    assert "device" not in found
-    assert engine_arguments(Path("model"), rollout, settings, torch.device("cpu"), torch.float32, 5, 3)["device"] == "cpu"
-    found = speculative_arguments(chains(4, 2), "eagle3", tmp_path / "drafter", tmp_path)
+    assert not {"device", "attention_backend"} & found.keys()
+    for dtype, head in ((torch.float32, 128), (torch.bfloat16, 32)):
+        assert engine_arguments(Path("model"), rollout, cuda, dtype, 5, 3, head)["attention_backend"] == "triton"
+    assert engine_arguments(Path("model"), rollout, torch.device("cpu"), torch.float32, 5, 3, 64)["device"] == "cpu"
+    found = speculative_arguments(chains(4, 2), "EAGLE3", tmp_path / "drafter", tmp_path)
     assert {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 4, "speculative_num_draft_tokens": 5}.items() <= found.items()
     assert (tmp_path / "adaptive.json").read_text() == '{"1": {"candidate_steps": [0, 2, 4]}}'
 
@@ -85,7 +86,7 @@ def test_only_the_models_that_we_know_are_imported() -> None:
 def test_the_plugin_finds_its_job_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LONGTAIL_SGLANG_JOB", raising=False)
     assert current() is None
-    job = Job(str(tmp_path), {"tp_size": 1}, chains(2).model_dump(mode="json"), 3, 8)
+    job = Job(str(tmp_path), {"tp_size": 1}, chains(2).model_dump(mode="json"), "eagle", 3, 8)
     job.write(tmp_path / "job.json")
     monkeypatch.setenv("LONGTAIL_SGLANG_JOB", str(tmp_path / "job.json"))
     assert current() == job

@@ -1,14 +1,20 @@
 """Our tuner where SGLang asks how long the next drafts shall be."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sglang_cases import chains
 
 from engine.config import RunConfig, SpeculationConfig, parse
-from engine.errors import ConfigError
-from engine.rollout.sglang.drafts import chain_speculation, chain_steps, check
+from engine.errors import ConfigError, ModelError
+from engine.models.folder import ModelFacts, describe
+from engine.rollout.sglang.drafts import chain_speculation, chain_steps, check, drafting
+from engine.rollout.sglang.ngram import NgramPolicy
 from engine.rollout.sglang.policy import DraftPolicy
+
+FACTS = ModelFacts("qwen2", 10**6, 2, 64, 259, 2048)
 
 
 class Clock:
@@ -43,22 +49,51 @@ def test_trees_become_chains_of_their_depth() -> None:
     assert (config.suffix.enabled, config.tail_requests) == (False, 0)
 
 
-def test_what_sglang_cannot_do_is_refused() -> None:
-    def run(**changes: object) -> RunConfig:
-        return parse({"rollout": {"engine": "sglang"}, **changes})
+def run(**changes: object) -> RunConfig:
+    return parse({"rollout": {"engine": "sglang"}, **changes})
 
-    check(run(), "qwen2")
-    ngram = {"strategies": [{"drafter": "ngram", "depth": 2, "verify": 2}]}
-    with pytest.raises(ConfigError, match="needs at least one with drafter eagle"):
-        check(run(speculation=ngram), "qwen2")
+
+def test_what_sglang_cannot_do_is_refused() -> None:
+    check(run(), FACTS)
     with pytest.raises(ConfigError, match=r"rollout\.min_p=0\.1: SGLang ignores min_p"):
-        check(run(rollout={"engine": "sglang", "min_p": 0.1}), "qwen2")
+        check(run(rollout={"engine": "sglang", "min_p": 0.1}), FACTS)
     with pytest.raises(ConfigError, match=r"drafter\.recipe=eagle: SGLang has no such drafter for qwen3"):
-        check(run(), "qwen3")
+        check(run(), replace(FACTS, family="qwen3"))
     beg = {"strategies": [{"depth": 2, "top_k": 2, "verify": 3}, {"depth": 2, "verify": 2}], "tuner": {"name": "beg", "thresholds": [1, 2]}}
     with pytest.raises(ConfigError, match=r"as the chains \[2\].*tuner\.thresholds has 2 values"):
-        check(run(speculation=beg), "qwen2")
-    check(run(speculation={"enabled": False}, rollout={"engine": "sglang", "min_p": 0.1}), "qwen3")
+        check(run(speculation=beg), FACTS)
+    check(run(speculation={"enabled": False}, rollout={"engine": "sglang", "min_p": 0.1}), replace(FACTS, family="qwen3"))
+
+
+def test_ngrams_draft_if_no_strategy_asks_for_a_drafter() -> None:
+    strategies = [{"drafter": "ngram", "depth": 4, "verify": 3}, {"drafter": "ngram", "depth": 2, "verify": 2}]
+    config = run(speculation={"strategies": strategies}, drafter={"spot": {"enabled": False}})
+    check(config, replace(FACTS, family="qwen3"))
+    assert drafting(config.speculation, config.rollout.sglang) == "ngram"
+    assert chain_speculation(config.speculation, "ngram").strategies == config.speculation.strategies[:1]
+    with pytest.raises(ConfigError, match=r"drafter\.spot\.enabled: n-grams draft in this run"):
+        check(run(speculation={"strategies": strategies}), FACTS)
+
+
+def test_a_small_model_may_draft(random_model: Path) -> None:
+    def small(**changes: object) -> RunConfig:
+        data = {"rollout": {"engine": "sglang", "sglang": {"draft_model": str(random_model)}}, "drafter": {"spot": {"enabled": False}}}
+        return run(**data | changes)
+
+    facts = describe(random_model)
+    check(small(), replace(facts, family="qwen3"))
+    assert drafting(small().speculation, small().rollout.sglang) == "standalone"
+    with pytest.raises(ConfigError, match=r"drafter\.spot\.enabled: the draft model's chains draft in this run"):
+        check(small(drafter={}), facts)
+    with pytest.raises(ConfigError, match=r"draft_model needs at least one with drafter eagle"):
+        check(small(speculation={"strategies": [{"drafter": "ngram", "depth": 2, "verify": 2}]}), facts)
+    with pytest.raises(ModelError, match=r"draft_model: .* knows 259 tokens, and the model 260"):
+        check(small(), replace(facts, vocabulary=260))
+    long = {"engine": "sglang", "sglang": {"draft_model": str(random_model)}, "max_new_tokens": 2048}
+    with pytest.raises(ModelError, match=r"draft_model: .* can hold 2048 tokens, and this run needs 2304"):
+        check(small(rollout=long), facts)
+    with pytest.raises(ModelError, match="no such folder"):
+        check(small(rollout={"engine": "sglang", "sglang": {"draft_model": "nowhere"}}), facts)
 
 
 def test_it_counts_what_was_drafted_and_accepted() -> None:
@@ -137,3 +172,20 @@ def test_ranks_do_what_rank_0_decides() -> None:
     taken = made.take_statistics()
     assert taken["arms"] == [], "nothing is learnt about an arm that was not used"
     assert taken["drafted_by_position"] == [2]
+
+
+def test_ngram_drafts_are_counted() -> None:
+    clock = Clock()
+    config = SpeculationConfig.model_validate({"strategies": [{"drafter": "ngram", "depth": 3, "verify": 3}]})
+    made = NgramPolicy(config, clock)
+    clock.now += 5
+    made.begin(64)
+    for accepted in ([3, 0, 1], [2]):
+        clock.now += 0.25
+        made.on_verify_complete(accepted)
+    taken = made.take_statistics()
+    (one,) = taken["arms"]
+    assert (one["strategy"], one["pulls"], one["requests"], one["accepted"]) == ("ngram d3 k1 v3", 2, 4, 6)
+    assert one["seconds"] == pytest.approx(0.5)
+    assert (taken["decode_steps"], taken["speculative_tokens"], taken["accepted_by_position"]) == (2, 10, [3, 2, 1])
+    assert made.take_statistics()["arms"] == []

@@ -1,0 +1,41 @@
+"""SGLang's own n-gram drafts: always on, of one length. Only counted: SGLang does not let them be changed or left out while it runs."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine.config import SpeculationConfig
+from engine.rollout.sglang.counts import Counts
+from engine.speculation.fixed import FixedTuner
+from engine.speculation.strategy import Context, Strategy
+
+
+class NgramPolicy:
+    """Stands where SGLang's n-gram worker has room for an adaptive controller, and hears of each verified step."""
+
+    def __init__(self, config: SpeculationConfig, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._strategy = Strategy.of(config.strategies[0])
+        self._tuner = FixedTuner(self._strategy)
+        self._clock = clock
+        self._counts = Counts()
+        self._ended = clock()
+
+    @property
+    def params(self) -> "NgramPolicy":
+        """Where a controller has its policy."""
+        return self
+
+    def begin(self, limit: int) -> None:  # noqa: ARG002
+        """A rollout starts."""
+        self._ended = self._clock()
+
+    def on_verify_complete(self, num_correct_drafts_per_req: Sequence[int]) -> None:
+        """A step's time is that since the one before, so that the first one's has the prompts' in it."""
+        now = self._clock()
+        elapsed, self._ended = now - self._ended, now
+        self._counts.add(self._strategy.verify, num_correct_drafts_per_req)
+        self._tuner.record(self._strategy, Context(len(num_correct_drafts_per_req)), num_correct_drafts_per_req, elapsed)
+
+    def take_statistics(self) -> dict[str, Any]:
+        """As ``DraftPolicy.take_statistics``."""
+        return self._counts.take() | {"arms": [arm.model_dump() for arm in self._tuner.take_arms()], "alarms": []}
