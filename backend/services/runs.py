@@ -1,7 +1,5 @@
 """Accepting and finding runs."""
 
-import base64
-import binascii
 import hashlib
 import json
 import time
@@ -9,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Select, or_, select, tuple_
+from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from backend.errors import ConflictError, InvalidError, NotFoundError
+from backend.errors import ConflictError, NotFoundError
 from backend.models import Doorbell, IdempotencyKey, Run, is_id
-from backend.schemas import FieldError
+from backend.services.paging import page
 from engine.config import RunConfig
 
 
@@ -75,26 +73,11 @@ def digest_of(body: Any) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def page(session: Session, state: str | None, q: str | None, limit: int, cursor: str | None) -> tuple[Sequence[Run], str | None]:
+def newest(session: Session, state: str | None, q: str | None, limit: int, cursor: str | None) -> tuple[Sequence[Run], str | None]:
     """Newest first; the cursor of the next page, None at the end."""
-    query: Select[Any] = select(Run).where(Run.deleted_at.is_(None)).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit + 1)
+    query: Select[Any] = select(Run).where(Run.deleted_at.is_(None))
     if state is not None:
         query = query.where(Run.state == state)
     if q:
         query = query.where(or_(Run.name.icontains(q, autoescape=True), Run.id.startswith(q, autoescape=True)))
-    if cursor is not None:
-        query = query.where(tuple_(Run.created_at, Run.id) < _decode(cursor))
-    found = session.scalars(query).all()
-    return found[:limit], _encode(found[limit - 1]) if len(found) > limit else None
-
-
-def _encode(run: Run) -> str:
-    return base64.urlsafe_b64encode(json.dumps([run.created_at, run.id]).encode()).decode()
-
-
-def _decode(cursor: str) -> tuple[float, str]:
-    try:
-        created_at, run_id = json.loads(base64.urlsafe_b64decode(cursor))
-        return float(created_at), str(run_id)
-    except (binascii.Error, ValueError, TypeError):
-        raise InvalidError("the cursor is not one that this server gave", [FieldError(field="cursor", message="unknown cursor")]) from None
+    return page(session, query, [Run.created_at, Run.id], limit, cursor)

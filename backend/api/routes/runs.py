@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Response
 from sqlalchemy.exc import IntegrityError
 
 from backend.api.bell import Bell
-from backend.api.deps import BellDep, DatabaseDep, Reading, RunDep, SettingsDep
+from backend.api.deps import BellDep, Cursor, DatabaseDep, IdentityDep, Limit, Reading, RunDep, SettingsDep
 from backend.api.problems import Responses, documented
 from backend.errors import InvalidError
 from backend.schemas import ConfigCheck, Copy, Run, RunPage, RunState, Submission, Validation
@@ -24,11 +24,18 @@ REPEATED: Responses = {200: {"model": Run, "description": "Accepted before"}}
 
 
 @router.post("", status_code=201, responses=REPEATED | documented(409))
-def submit(body: Submission, response: Response, database: DatabaseDep, bell: BellDep, idempotency_key: IdempotencyKey = None) -> Run:
+def submit(
+    body: Submission,
+    response: Response,
+    database: DatabaseDep,
+    bell: BellDep,
+    identity: IdentityDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
     """Accepts a run. From here on it reaches a terminal state, whatever fails in between."""
     config = usable(body.config)
     start_after = body.start_after.timestamp() if body.start_after else None
-    wishes = runs.Wishes(tuple(body.tags), body.priority, body.needs or "", start_after)
+    wishes = runs.Wishes(tuple(body.tags), body.priority, body.needs or "", start_after, identity.user_name)
 
     def submit() -> tuple[Run, bool]:
         with database.write() as session:
@@ -55,11 +62,11 @@ def list_runs(
     q: Annotated[
         str | None, Query(max_length=200, pattern=r"^[^\x00]*$", description="A part of the name, or the beginning of the id")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, Query(max_length=200, description="next_cursor of the page before")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> RunPage:
     """Newest first."""
-    found, next_cursor = runs.page(session, state, q, limit, cursor)
+    found, next_cursor = runs.newest(session, state, q, limit, cursor)
     return RunPage(items=[Run.model_validate(run) for run in found], next_cursor=next_cursor)
 
 

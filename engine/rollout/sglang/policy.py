@@ -17,12 +17,13 @@ Agree = Callable[[int], int]
 
 @dataclass(frozen=True)
 class Slot:
-    """A running request; SGLang tells how many there are and not which."""
+    """A running request; SGLang tells how many there are and not which, and keeps the drafter abreast by itself."""
 
     id: int
     group: int = 0
     length: int = 0
     generated: int = 0
+    drafted: int = 0
 
 
 @dataclass(frozen=True)

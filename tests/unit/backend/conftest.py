@@ -15,7 +15,7 @@ from backend.api import create_app
 from backend.api.protocol import PunctualProtocol
 from backend.client import Longtail
 from backend.database import Database
-from backend.migrate import downgrade, upgrade
+from backend.migrate import upgrade
 from backend.services import runs, users
 from backend.services.tokens import issue
 from backend.settings import Settings

@@ -36,7 +36,11 @@ VIEWER = {
     "POST /api/v1/tokens",
     "DELETE /api/v1/tokens/{token_id}",
 }
-EDITOR = {"POST /api/v1/runs", "POST /api/v1/runs/{run_id}/cancel"}
+EDITOR = {
+    "POST /api/v1/runs",
+    "DELETE /api/v1/runs/{run_id}",
+    *(f"POST /api/v1/runs/{{run_id}}/{action}" for action in ("cancel", "pause", "resume", "retry", "clone", "restore")),
+}
 ADMIN = {
     "GET /api/v1/users",
     "POST /api/v1/users",

@@ -16,7 +16,7 @@ HEAD = b"POST /api/v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appl
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"body_seconds": 0.5})
+    return settings.model_copy(update={"body_seconds": 2.0})
 
 
 @pytest.fixture
