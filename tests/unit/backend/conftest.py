@@ -1,13 +1,14 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import uvicorn
 from bare_model import make_bare_model
 from fastapi.testclient import TestClient
+from new_token import NewToken
 from postgres_for_tests import Postgres
 
 from backend.account_schemas import Role
@@ -31,9 +32,6 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
     server: Postgres = request.getfixturevalue("postgres")
     with server.database() as url:
         yield url
-
-
-NewToken = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import NewToken
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from new_token import NewToken
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocketDisconnect

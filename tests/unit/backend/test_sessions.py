@@ -1,8 +1,8 @@
 """Logging in: by password, token or ticket; how often one may fail; what is written down."""
 
 import pytest
-from conftest import NewToken
 from fastapi.testclient import TestClient
+from new_token import NewToken
 
 from backend.api import create_app
 from backend.database import Database

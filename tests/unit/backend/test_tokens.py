@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import NewToken
 from fastapi.testclient import TestClient
+from new_token import NewToken
 
 from backend import credentials
 from backend.credentials import Link, Secret, write_private

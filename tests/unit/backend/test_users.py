@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import NewToken
 from fastapi.testclient import TestClient
+from new_token import NewToken
 
 from backend.api import create_app
 from backend.database import Database
