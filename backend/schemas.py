@@ -3,13 +3,23 @@
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, computed_field
+from pydantic import AliasChoices, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 T = TypeVar("T")
+
+
+def _iso(value: Any) -> Any:
+    """Numbers, also as text, are not taken for seconds since the epoch: the document says date-time."""
+    if not isinstance(value, datetime) and not (isinstance(value, str) and "T" in value.upper()):
+        raise ValueError("not a date and time such as 2026-01-31T08:00:00Z")
+    return value
+
+
 RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
 Action = Literal["cancel", "pause", "resume", "retry", "clone", "delete"]
 Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
+Moment = Annotated[AwareDatetime, BeforeValidator(_iso)]
 Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it")]
 TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 UNFINISHED_STATES: frozenset[str] = frozenset({"queued", "starting", "running", "paused"})
@@ -65,7 +75,7 @@ class Submission(BaseModel):
     tags: list[Tag] = Field(default_factory=list, max_length=32)
     priority: Priority = 0
     needs: Label | None = Field(None, description="Label of the workers that may carry it; null: any")
-    start_after: AwareDatetime | None = Field(None, description="Not before this time")
+    start_after: Moment | None = Field(None, description="Not before this time")
 
 
 class Copy(BaseModel):
@@ -77,7 +87,7 @@ class Copy(BaseModel):
     tags: list[Tag] | None = Field(None, max_length=32)
     priority: Priority | None = None
     needs: Label | None = None
-    start_after: AwareDatetime | None = None
+    start_after: Moment | None = None
 
 
 class ConfigCheck(BaseModel):

@@ -46,12 +46,11 @@ class JobWorker:
     def main(self) -> None:
         """Until SIGTERM or SIGINT, which stop the engines and give their runs back to the queue."""
         signals.worker_shutting_down.connect(self._shut_down)
+        signals.worker_ready.connect(self._begin)
         with self._celery.connection_for_read() as broker:
             broker.ensure_connection(max_retries=3)  # a worker that cannot hear must not count as one that was seen
         self._show_life()
         hurry(self._database)
-        housekeeping = threading.Thread(target=self._housekeep, name="housekeeping", daemon=True)
-        housekeeping.start()
         queues = ",".join(map(queue, ("", *self._settings.labels)))
         options = ["--pool=threads", f"--concurrency={self._settings.concurrency}", "--without-gossip", "--without-mingle"]
         try:
@@ -129,6 +128,10 @@ class JobWorker:
         if waiting and len(self._threads) < self._settings.concurrency:
             self._threads.append(threading.Thread(target=self.answer))
             self._threads[-1].start()
+
+    def _begin(self, **_: Any) -> None:
+        """Takes runs only now, when Celery listens to signals: one that was taken before would not be handed over."""
+        threading.Thread(target=self._housekeep, name="housekeeping", daemon=True).start()
 
     def _shut_down(self, **_: Any) -> None:
         self._stopping.set()

@@ -27,6 +27,7 @@ from backend.jobs.processes import belonging, start_time
 from backend.migrate import upgrade
 from backend.models import Attempt, Run
 from backend.schemas import TERMINAL_STATES
+from backend.services.first_admin import ensure_admin
 from backend.settings import Settings
 
 ENGINE = Path(__file__).with_name("fault_engine.py")
@@ -75,7 +76,8 @@ class Arena:
         self._zygote = zygote
         self.workers: list[int] = []
         self.api = 0
-        self.client = Longtail(f"http://127.0.0.1:{port}", timeout=SECONDS)
+        ensure_admin(self.database, self.settings)
+        self.client = Longtail(f"http://127.0.0.1:{port}", self.settings.token_file.read_text(), timeout=SECONDS)
         self.accepted: list[str] = []
         self.leaving: list[int] = []
         self.points = ["after-claim", "before-the-engine-is-known", "mid-ingest", "before-settling", "mid-settling", "before-ack"]

@@ -20,6 +20,7 @@ RUN: dict[str, Any] = {
         "strategies": [{"depth": 5, "top_k": 2, "verify": 8}, {"depth": 3, "verify": 3}, {"drafter": "ngram", "depth": 3, "verify": 3}],
         "tuner": {"name": "beg", "epsilon": 0.5, "thresholds": [1, 5]},
     },
+    "drafter": {"spot": {"first_set_up": 0.0}},
     "cluster": {"device": "cpu"},
 }
 
