@@ -15,12 +15,18 @@ def _iso(value: Any) -> Any:
     return value
 
 
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise ValueError("not a number")
+    return value
+
+
 RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
 Action = Literal["cancel", "pause", "resume", "retry", "clone", "delete"]
 Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
 Moment = Annotated[AwareDatetime, BeforeValidator(_iso)]
-Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it")]
+Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(_number)]
 TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 UNFINISHED_STATES: frozenset[str] = frozenset({"queued", "starting", "running", "paused"})
 POSSIBLE_IN: dict[Action, frozenset[str]] = {
