@@ -95,13 +95,12 @@ class Exploration:
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()
-        idle = dict(self._idle)
         return {
             "rng": [version, list(numbers), gauss],
             "credit": self._credit,
             "allowance": self._allowance,
             "tokens": self._tokens,
-            "idle": idle,
+            "idle": dict(self._idle),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
