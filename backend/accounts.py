@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backend.account_schemas import (
+from backend.schemas.accounts import (
     AuditPage,
     Me,
     NewSession,

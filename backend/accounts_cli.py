@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.account_schemas import Role, User
 from backend.accounts import Accounts, entrance
 from backend.client import Longtail
 from backend.home import announced
 from backend.logins import forget, remember
+from backend.schemas.accounts import Role, User
 from backend.settings import Settings
 from engine.errors import LongtailError
 

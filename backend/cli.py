@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from backend import accounts_cli, terminal
 from backend.client import ApiError, Longtail
-from backend.schemas import Run
+from backend.schemas.runs import Run
 from engine.config import load
 from engine.errors import LongtailError
 

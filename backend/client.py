@@ -10,22 +10,11 @@ import httpx
 
 from backend.accounts import Accounts
 from backend.credentials import Secret
-from backend.schemas import (
-    Artifact,
-    Comparison,
-    DrafterSession,
-    Items,
-    Lengths,
-    LogLine,
-    Metrics,
-    Preset,
-    Run,
-    RunPage,
-    SampleItem,
-    Span,
-    SpeculationStep,
-    Validation,
-)
+from backend.schemas.artifacts import Artifact
+from backend.schemas.base import Items
+from backend.schemas.comparison import Comparison
+from backend.schemas.runs import Preset, Run, RunPage, Validation
+from backend.schemas.telemetry import DrafterSession, Lengths, LogLine, Metrics, SampleItem, Span, SpeculationStep
 from backend.transport import ApiError
 
 __all__ = ["ApiError", "Longtail"]

@@ -16,7 +16,8 @@ from backend.accounts import shown_address
 from backend.client import Longtail
 from backend.home import announced
 from backend.parts import answers
-from backend.schemas import ComparedRun, Comparison, Run
+from backend.schemas.comparison import ComparedRun, Comparison
+from backend.schemas.runs import Run
 from backend.settings import Settings
 from backend.stack import Stack, interruptible
 from backend.terminal import key_figures

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backend.schemas import Preset
+from backend.schemas.runs import Preset
 from engine.config import RunConfig
 
 DEMO: dict[str, Any] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from backend.schemas import Label
+from backend.schemas.runs import Label
 
 
 class Settings(BaseSettings):

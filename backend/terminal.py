@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from backend.client import Longtail
-from backend.schemas import Run
+from backend.schemas.runs import Run
 
 POLL_SECONDS = 0.5
 COLOURS = {"queued": "white", "starting": "cyan", "running": "cyan", "paused": "magenta"} | {

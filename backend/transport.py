@@ -8,7 +8,7 @@ import httpx
 from pydantic import BaseModel
 
 from backend.logins import discover, token_for
-from backend.schemas import FieldError, Problem
+from backend.schemas.base import FieldError, Problem
 
 Reply = TypeVar("Reply", bound=BaseModel)
 UNAUTHORIZED = 401

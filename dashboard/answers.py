@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from backend.schemas import ComparedRun, DrafterSession, Lengths, Run, Series, SpeculationStep
+from backend.schemas.comparison import ComparedRun
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import DrafterSession, Lengths, Series, SpeculationStep
 from dashboard.charts.series import finite
 from dashboard.formats import duration, number, percent, times
 from dashboard.pairs import speculates

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import streamlit as st
 
-from backend.account_schemas import Me
 from backend.client import ApiError, Longtail
+from backend.schemas.accounts import Me
 from dashboard.formats import plain
 
 RETRY_SECONDS = 3

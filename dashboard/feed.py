@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from backend.client import Longtail
-from backend.schemas import Artifact, DrafterSession, Lengths, LogLine, Run, SampleItem, Series, Span, SpeculationStep
+from backend.schemas.artifacts import Artifact
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import DrafterSession, Lengths, LogLine, SampleItem, Series, Span, SpeculationStep
 
 LENGTH_STEPS, SPAN_STEPS, SAMPLES, LOG_LINES = 500, 50, 40, 500
 

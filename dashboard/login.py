@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from backend.account_schemas import NewSession
 from backend.client import ApiError, Longtail
+from backend.schemas.accounts import NewSession
 from dashboard.connection import client_of, cookie_name
 from dashboard.door import has_session
 

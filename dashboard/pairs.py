@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any
 
-from backend.schemas import Run
+from backend.schemas.runs import Run
 
 MAX_NAME, SUFFIX = 200, " (plain)"
 

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from fastapi import Request
 
-from backend.account_schemas import Role, allows
 from backend.errors import ForbiddenError
+from backend.schemas.accounts import Role, allows
 from backend.services.tokens import Identity
 
 OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/v1/sessions")})

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from backend.api.strict import methods
 from backend.errors import RequestError
-from backend.schemas import FieldError, Problem
+from backend.schemas.base import FieldError, Problem
 from backend.services.validation import field_errors
 
 MEDIA_TYPE = "application/problem+json"

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.dependencies.models import Dependant
 
 from backend.errors import InvalidError
-from backend.schemas import FieldError
+from backend.schemas.base import FieldError
 
 SIGNED = "link"
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from backend.database import Database
 from backend.jobs.processes import kill_all, machine, start_time
 from backend.models import Attempt, Run, Worker
-from backend.schemas import RunState
+from backend.schemas.runs import RunState
 from backend.services.attempts import Outcome, settle
 from backend.services.lifecycle import ACTIVE
 from backend.settings import Settings

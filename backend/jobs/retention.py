@@ -11,7 +11,7 @@ from sqlalchemy import delete, or_, select, update
 
 from backend.database import Database
 from backend.models import Run
-from backend.schemas import TERMINAL_STATES
+from backend.schemas.runs import TERMINAL_STATES
 from backend.services.lifecycle import affected
 from backend.settings import Settings
 from engine.errors import CheckpointError

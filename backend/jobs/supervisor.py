@@ -20,7 +20,7 @@ from backend.database import Database
 from backend.ingest import Ingestor
 from backend.jobs.processes import mark, start_time, stop
 from backend.models import Run
-from backend.schemas import RunState
+from backend.schemas.runs import RunState
 from backend.services.attempts import Claim, LeaseLostError, Outcome, introduce, note, renew, settle
 from backend.settings import Settings
 

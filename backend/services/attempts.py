@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from backend.models import Attempt, Doorbell, LogLine, Run
-from backend.schemas import RunState
+from backend.schemas.runs import RunState
 from backend.services.lifecycle import ACTIVE, affected, transition
 from backend.services.queue import Limits, next_run
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from backend.schemas import ComparedRun, ConfigDifference, Run, Series
+from backend.schemas.comparison import ComparedRun, ConfigDifference
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import Series
 
 LABELS = frozenset({"name"})
 MISSING = object()

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from backend.errors import ConflictError
 from backend.models import Doorbell, Run
-from backend.schemas import Action, possible
+from backend.schemas.runs import Action, possible
 from backend.services.lifecycle import affected, transition
 from backend.services.runs import find
 

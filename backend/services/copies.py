@@ -11,8 +11,8 @@ from typing import Any
 
 from backend.database import Database
 from backend.models import Run, new_id
-from backend.schemas import Copy
-from backend.schemas import Run as RunReply
+from backend.schemas.runs import Copy
+from backend.schemas.runs import Run as RunReply
 from backend.services.attempts import note
 from backend.services.control import demand
 from backend.services.runs import Wishes, accept, described, digest_of, find, repeated

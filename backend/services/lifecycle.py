@@ -9,7 +9,7 @@ from sqlalchemy import CursorResult, update
 from sqlalchemy.orm import Session
 
 from backend.models import Run
-from backend.schemas import TERMINAL_STATES, RunState
+from backend.schemas.runs import TERMINAL_STATES, RunState
 
 ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
 PREDECESSORS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(

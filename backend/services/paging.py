@@ -12,7 +12,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from backend.errors import InvalidError
 from backend.models import is_id
-from backend.schemas import FieldError
+from backend.schemas.base import FieldError
 
 MOST_INTEGER = 2**31
 

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.models import Artifact, DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation
-from backend.schemas import Series
+from backend.schemas.telemetry import Series
 
 LOG_LINES = 1000
 

@@ -9,10 +9,10 @@ from typing import cast
 from sqlalchemy import delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from backend.account_schemas import Role, lesser
 from backend.credentials import Link, Secret
 from backend.errors import NotFoundError
 from backend.models import Token, User, is_id, new_id
+from backend.schemas.accounts import Role, lesser
 from backend.services.lifecycle import affected
 from backend.services.paging import page
 

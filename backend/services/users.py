@@ -8,10 +8,10 @@ from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from backend.account_schemas import Role
 from backend.errors import ConflictError, ForbiddenError, NotFoundError
 from backend.models import Token, User, is_id
 from backend.passwords import hash_password, verify
+from backend.schemas.accounts import Role
 from backend.services.paging import page
 from backend.services.tokens import revoke_sessions
 

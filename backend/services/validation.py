@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from backend.errors import InvalidError
-from backend.schemas import FieldError
+from backend.schemas.base import FieldError
 from engine.config import RunConfig, describe
 from engine.errors import LongtailError
 from engine.preflight import check_light

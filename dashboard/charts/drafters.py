@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from backend.schemas import DrafterSession
+from backend.schemas.telemetry import DrafterSession
 from dashboard.charts.theme import GREEN, GREY, VERMILION, figure
 
 

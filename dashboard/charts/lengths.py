@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import plotly.graph_objects as go
 
-from backend.schemas import Lengths, Series
+from backend.schemas.telemetry import Lengths, Series
 from dashboard.charts.series import finite, thinned
 from dashboard.charts.theme import BLUE, ORANGE, VERMILION, color, figure, label
 

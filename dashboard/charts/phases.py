@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from backend.schemas import Series
+from backend.schemas.telemetry import Series
 from dashboard.charts.series import finite, thinned
 from dashboard.charts.theme import PHASES, figure
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from backend.schemas import Series
+from backend.schemas.telemetry import Series
 
 MAX_POINTS = 400
 Points = list[tuple[float, float]]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import plotly.graph_objects as go
 
-from backend.schemas import SpeculationStep
+from backend.schemas.telemetry import SpeculationStep
 from dashboard.charts.strategies import shades, strategy_label, strategy_order
 from dashboard.charts.theme import BLUE, SKY, figure
 

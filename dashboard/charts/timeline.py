@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from backend.schemas import Span
+from backend.schemas.telemetry import Span
 from dashboard.charts.theme import WORKER_STATES, figure
 
 UNITS = ((2 * 86400, 86400.0, "days"), (2 * 3600, 3600.0, "hours"), (300, 60.0, "minutes"), (0, 1.0, "seconds"))

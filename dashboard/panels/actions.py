@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from backend.client import ApiError, Longtail
-from backend.schemas import Action, Run
+from backend.schemas.runs import Action, Run
 from dashboard.connection import client, explain, me
 from dashboard.formats import plain
 

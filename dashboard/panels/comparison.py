@@ -7,7 +7,8 @@ from typing import Any
 import streamlit as st
 import yaml
 
-from backend.schemas import ComparedRun, Comparison, ConfigDifference, Run
+from backend.schemas.comparison import ComparedRun, Comparison, ConfigDifference
+from backend.schemas.runs import Run
 from dashboard.formats import duration, number, percent, plain, times
 
 

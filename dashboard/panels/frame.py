@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from backend.schemas import RunState
+from backend.schemas.runs import RunState
 
 Color = Literal["gray", "blue", "green", "red", "orange"]
 STATE_COLORS: dict[RunState, Color] = {

@@ -5,7 +5,8 @@ from statistics import median
 
 import streamlit as st
 
-from backend.schemas import Run, Series
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import Series
 from dashboard.charts.series import finite
 from dashboard.formats import ago, duration, number, plain, short
 from dashboard.pairs import speculates

@@ -3,7 +3,7 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from backend.schemas import Comparison
+from backend.schemas.comparison import Comparison
 from dashboard import answers
 from dashboard.charts import curves, drafters, lengths, phases, speculation, timeline
 from dashboard.feed import SPAN_STEPS, Feed

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import streamlit as st
 
-from backend.account_schemas import ROLES, Token, allows
 from backend.client import ApiError
+from backend.schemas.accounts import ROLES, Token, allows
 from dashboard.connection import client, me
 from dashboard.formats import ago, plain
 from dashboard.panels.frame import panel

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import streamlit as st
 import yaml
 
-from backend.schemas import Artifact, DrafterSession, LogLine, Run, SampleItem
+from backend.schemas.artifacts import Artifact
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import DrafterSession, LogLine, SampleItem
 from dashboard.connection import client
 from dashboard.feed import Feed
 from dashboard.formats import MISSING, number, plain, size

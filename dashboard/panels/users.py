@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from backend.account_schemas import ROLES, NewToken, User
 from backend.client import ApiError
+from backend.schemas.accounts import ROLES, NewToken, User
 from dashboard.connection import client
 from dashboard.formats import MISSING, plain
 from dashboard.panels.frame import panel

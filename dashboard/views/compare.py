@@ -3,7 +3,8 @@
 import streamlit as st
 
 from backend.client import ApiError
-from backend.schemas import Lengths, Run, Series
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import Lengths, Series
 from dashboard.charts import curves
 from dashboard.charts.lengths import distributions
 from dashboard.connection import answered, client, explain

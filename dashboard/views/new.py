@@ -10,7 +10,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from backend.client import ApiError
-from backend.schemas import FieldError, Preset, Run
+from backend.schemas.base import FieldError
+from backend.schemas.runs import Preset, Run
 from dashboard.connection import answered, client, me
 from dashboard.fields import Config
 from dashboard.formats import plain

@@ -3,7 +3,8 @@
 import streamlit as st
 
 from backend.client import ApiError
-from backend.schemas import Comparison, Run
+from backend.schemas.comparison import Comparison
+from backend.schemas.runs import Run
 from dashboard.connection import answered, client, explain
 from dashboard.feed import Feed, refreshed
 from dashboard.pairs import partner, speculates

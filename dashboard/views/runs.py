@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from backend.client import ApiError
-from backend.schemas import Run
+from backend.schemas.runs import Run
 from dashboard.connection import client, explain
 from dashboard.formats import ago, duration, number, plain
 from dashboard.pairs import speculates

@@ -14,7 +14,7 @@ import telemetry
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from backend.client import Longtail
-from backend.schemas import Run
+from backend.schemas.runs import Run
 from backend.settings import Settings
 from backend.stack import Stack
 

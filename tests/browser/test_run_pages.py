@@ -10,7 +10,7 @@ from conftest import Submit, until
 from playwright.sync_api import Locator, Page, expect
 
 from backend.client import Longtail
-from backend.schemas import Run
+from backend.schemas.runs import Run
 
 Pair = tuple[Run, Run]
 SETTLE_MS = 5_000

@@ -26,7 +26,7 @@ from backend.jobs.celery import make_celery, ring
 from backend.jobs.processes import belonging, start_time
 from backend.migrate import upgrade
 from backend.models import Attempt, Run
-from backend.schemas import TERMINAL_STATES
+from backend.schemas.runs import TERMINAL_STATES
 from backend.services.first_admin import ensure_admin
 from backend.settings import Settings
 

@@ -7,7 +7,7 @@ from sqlalchemy import select, text
 
 from backend.database import Database
 from backend.models import Artifact, Attempt, Doorbell, LogLine, Metric, Run
-from backend.schemas import TERMINAL_STATES
+from backend.schemas.runs import TERMINAL_STATES
 from backend.services.lifecycle import PREDECESSORS
 from backend.settings import Settings
 from engine.events import parse_line

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from backend.account_schemas import AuditEntry, AuditPage
 from backend.api.deps import Cursor, Limit, Reading
+from backend.schemas.accounts import AuditEntry, AuditPage
 from backend.services.audit import entries
 
 router = APIRouter(prefix="/audit", tags=["users"])

@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from backend.presets import presets
-from backend.schemas import Items, Preset
+from backend.schemas.base import Items
+from backend.schemas.runs import Preset
 from engine.config import RunConfig
 
 router = APIRouter(tags=["configuration"])

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Query
 
 from backend.api.deps import Reading
 from backend.api.problems import documented
-from backend.schemas import Comparison, Run
+from backend.schemas.comparison import Comparison
+from backend.schemas.runs import Run
 from backend.services import runs
 from backend.services.comparison import compared, config_diff
 from backend.services.telemetry import series

@@ -12,7 +12,8 @@ from backend.database import Database
 from backend.errors import NotReadyError
 from backend.migrate import at_head
 from backend.models import Worker
-from backend.schemas import FieldError, Health, Readiness
+from backend.schemas.base import FieldError
+from backend.schemas.health import Health, Readiness
 
 WORKER_SEEN_SECONDS = 15.0
 

@@ -10,7 +10,7 @@ from backend.api.bell import Bell
 from backend.api.deps import BellDep, Cursor, DatabaseDep, IdentityDep, Limit, Reading, RunDep, SettingsDep
 from backend.api.problems import Responses, documented
 from backend.errors import InvalidError
-from backend.schemas import ConfigCheck, Copy, Run, RunPage, RunState, Submission, Validation
+from backend.schemas.runs import ConfigCheck, Copy, Run, RunPage, RunState, Submission, Validation
 from backend.services import control, copies, runs
 from backend.services.validation import usable
 

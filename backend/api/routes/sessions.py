@@ -3,11 +3,11 @@
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from backend.account_schemas import Login, Me, NewSession, NewTicket, PasswordChange, PasswordLogin, TokenLogin
 from backend.api.deps import Address, DatabaseDep, IdentityDep, LoginLimitsDep, Reading, SettingsDep, WholeIdentity
 from backend.api.problems import documented
 from backend.errors import UnauthorizedError
 from backend.models import Token, User
+from backend.schemas.accounts import Login, Me, NewSession, NewTicket, PasswordChange, PasswordLogin, TokenLogin
 from backend.services import tokens, users
 from backend.services.audit import AuditedDatabase
 

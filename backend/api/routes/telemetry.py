@@ -6,7 +6,9 @@ from fastapi import APIRouter, Query
 
 from backend.api.deps import Reading, RunDep, SinceStep
 from backend.api.problems import documented
-from backend.schemas import Artifact, DrafterSession, Items, Lengths, LogLine, Metrics, SampleItem, Span, SpeculationStep
+from backend.schemas.artifacts import Artifact
+from backend.schemas.base import Items
+from backend.schemas.telemetry import DrafterSession, Lengths, LogLine, Metrics, SampleItem, Span, SpeculationStep
 from backend.services import telemetry
 
 router = APIRouter(prefix="/runs/{run_id}", tags=["telemetry"], responses=documented(404))

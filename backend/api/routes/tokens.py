@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
-from backend.account_schemas import NewToken, Token, TokenPage, TokenRequest, allows
 from backend.api.deps import Cursor, DatabaseDep, IdentityDep, Limit, Reading, WholeIdentity
 from backend.api.problems import documented
 from backend.errors import ForbiddenError, NotFoundError
 from backend.models import User
+from backend.schemas.accounts import NewToken, Token, TokenPage, TokenRequest, allows
 from backend.services import tokens, users
 
 DAY_SECONDS = 24 * 3600

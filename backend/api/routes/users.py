@@ -3,10 +3,10 @@
 from fastapi import APIRouter
 from pydantic import SecretStr
 
-from backend.account_schemas import NewToken, TokenRequest, User, UserChange, UserPage, UserRequest
 from backend.api.deps import Cursor, DatabaseDep, Limit, Reading, WholeIdentity
 from backend.api.problems import documented
 from backend.api.routes.tokens import issued
+from backend.schemas.accounts import NewToken, TokenRequest, User, UserChange, UserPage, UserRequest
 from backend.services import users
 
 router = APIRouter(prefix="/users", tags=["users"])

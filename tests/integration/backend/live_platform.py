@@ -16,7 +16,7 @@ from backend.client import ApiError, Longtail
 from backend.database import Database
 from backend.migrate import upgrade
 from backend.models import Attempt
-from backend.schemas import Run
+from backend.schemas.runs import Run
 from backend.settings import Settings
 
 SECONDS = 120

@@ -11,12 +11,12 @@ from fastapi.testclient import TestClient
 from new_token import NewToken
 from postgres_for_tests import Postgres
 
-from backend.account_schemas import Role
 from backend.api import create_app
 from backend.api.protocol import PunctualProtocol
 from backend.client import Longtail
 from backend.database import Database
 from backend.migrate import upgrade
+from backend.schemas.accounts import Role
 from backend.services import runs, users
 from backend.services.tokens import issue
 from backend.settings import Settings

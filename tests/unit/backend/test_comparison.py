@@ -1,6 +1,6 @@
 import pytest
 
-from backend.schemas import Series
+from backend.schemas.telemetry import Series
 from backend.services.comparison import compare, config_diff
 
 

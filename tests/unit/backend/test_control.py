@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 
 from backend.database import Database
 from backend.models import Artifact, Doorbell, LogLine, Run
-from backend.schemas import POSSIBLE_IN, TERMINAL_STATES, RunState
+from backend.schemas.runs import POSSIBLE_IN, TERMINAL_STATES, RunState
 from backend.settings import Settings
 from engine.events import CheckpointSaved, EventWriter, RunStarted, StepFinished, read
 

@@ -6,7 +6,9 @@ import pytest
 from rich.console import Console
 
 from backend.demo import numbers, result, table
-from backend.schemas import ComparedRun, Comparison, Run, Series
+from backend.schemas.comparison import ComparedRun, Comparison
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import Series
 
 
 def make_run(name: str = "demo-plain", **changes: Any) -> Run:

@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from backend.database import Database
 from backend.models import Run
-from backend.schemas import TERMINAL_STATES, RunState
+from backend.schemas.runs import TERMINAL_STATES, RunState
 from backend.services.lifecycle import transition
 
 STATES: tuple[RunState, ...] = get_args(RunState)

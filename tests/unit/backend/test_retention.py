@@ -9,7 +9,7 @@ from sqlalchemy import update
 from backend.database import Database
 from backend.jobs.retention import tidy
 from backend.models import Run
-from backend.schemas import RunState
+from backend.schemas.runs import RunState
 from backend.settings import Settings
 from engine import checkpoint
 

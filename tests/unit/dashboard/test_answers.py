@@ -2,7 +2,8 @@ import pytest
 import telemetry
 from test_pairs import run
 
-from backend.schemas import ComparedRun, DrafterSession, Lengths, Series, SpeculationStep
+from backend.schemas.comparison import ComparedRun
+from backend.schemas.telemetry import DrafterSession, Lengths, Series, SpeculationStep
 from dashboard.answers import faster, training, untrained, why
 
 NONE = Series()

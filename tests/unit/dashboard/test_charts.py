@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import telemetry
 
-from backend.schemas import Arm, DrafterSession, Lengths, Series, Span, SpeculationStep
+from backend.schemas.telemetry import Arm, DrafterSession, Lengths, Series, Span, SpeculationStep
 from dashboard.charts import curves, drafters, lengths, phases, speculation, timeline
 from dashboard.charts.series import finite, smoothed, thinned
 from dashboard.charts.strategies import shades, strategy_label, strategy_order

@@ -1,4 +1,4 @@
-from backend.schemas import Lengths, Series
+from backend.schemas.telemetry import Lengths, Series
 from dashboard.feed import appended, extended
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import telemetry
 
-from backend.schemas import Run
+from backend.schemas.runs import Run
 from dashboard.pairs import MAX_NAME, partner, plain_twin, speculates
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

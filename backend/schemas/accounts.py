@@ -1,11 +1,11 @@
-"""What the REST API takes and gives about users, tokens and sessions. As light to import as backend.schemas."""
+"""What the REST API takes and gives about users, tokens and sessions."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from backend.schemas import Schema
+from backend.schemas.base import Schema
 
 Role = Literal["viewer", "editor", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "editor", "admin")

@@ -1,0 +1,43 @@
+"""What every schema is made of, and the one shape of an error."""
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
+
+T = TypeVar("T")
+
+
+def _iso(value: Any) -> Any:
+    """Numbers, also as text, are not taken for seconds since the epoch: the document says date-time."""
+    if not isinstance(value, datetime) and not (isinstance(value, str) and "T" in value.upper()):
+        raise ValueError("not a date and time such as 2026-01-31T08:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_iso)]
+
+
+class Schema(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Items(Schema, Generic[T]):
+    items: list[T]
+
+
+class FieldError(Schema):
+    """One fault: the dotted field of the configuration (or the parameter) and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class Problem(Schema):
+    """RFC 9457 problem details: the one shape of every error."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] = []

@@ -1,0 +1,43 @@
+"""Runs side by side."""
+
+from typing import Any
+
+from backend.schemas.base import Schema
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import Series
+
+
+class ComparedRun(Schema):
+    """One run against the baseline, over the ``steps`` steps that both have.
+
+    ``rollout_share`` is this run's own; a speed-up is the baseline's seconds over this run's. ``reward_first`` and ``reward_last``
+    are means over the first and the last quarter of those steps, ``accept_length`` over the last quarter, ``harvest`` is trained
+    over idle worker seconds. null: not measured.
+    """
+
+    run: Run
+    steps: int
+    seconds_per_step: float | None
+    rollout_share: float | None
+    rollout_speedup: float | None
+    e2e_speedup: float | None
+    reward_first: float | None
+    reward_last: float | None
+    reward: Series
+    accept_length: float | None
+    harvest: float | None
+
+
+class ConfigDifference(Schema):
+    """A dotted field that is not the same in all runs, and its value by run id (null where a run lacks it)."""
+
+    field: str
+    values: dict[str, Any]
+
+
+class Comparison(Schema):
+    """``items``: the baseline first, then the other runs in the order asked for."""
+
+    baseline: str
+    items: list[ComparedRun]
+    config_diff: list[ConfigDifference]

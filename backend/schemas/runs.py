@@ -1,0 +1,140 @@
+"""Runs: what is submitted, what is shown, and what can be done when."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
+
+from backend.schemas.base import FieldError, Moment, Schema
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise ValueError("not a number")
+    return value
+
+
+RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
+Action = Literal["cancel", "pause", "resume", "retry", "clone", "delete"]
+Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
+Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(_number)]
+TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+UNFINISHED_STATES: frozenset[str] = frozenset({"queued", "starting", "running", "paused"})
+POSSIBLE_IN: dict[Action, frozenset[str]] = {
+    "pause": UNFINISHED_STATES - {"paused"},
+    "resume": frozenset({"paused"}),
+    "cancel": UNFINISHED_STATES,
+    "retry": frozenset({"failed", "cancelled"}),
+    "clone": UNFINISHED_STATES | TERMINAL_STATES,
+    "delete": TERMINAL_STATES,
+}
+
+
+def possible(state: str, cancelling: bool, pausing: bool) -> list[Action]:
+    """What can be done with a run."""
+    actions = [action for action, states in POSSIBLE_IN.items() if state in states]
+    if cancelling and state not in TERMINAL_STATES:
+        return ["clone"]
+    return [action if action != "pause" else "resume" for action in actions] if pausing else actions
+
+
+class Submission(BaseModel):
+    """A run to accept. ``config`` is a RunConfig (GET /api/v1/schema); keys that are left out take their defaults."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    config: dict[str, Any]
+    tags: list[Tag] = Field(default_factory=list, max_length=32)
+    priority: Priority = 0
+    needs: Label | None = Field(None, description="Label of the workers that may carry it; null: any")
+    start_after: Moment | None = Field(None, description="Not before this time")
+
+
+class Copy(BaseModel):
+    """A run made from another. What is left out is as in that one; ``config`` names only the fields that differ."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    config: dict[str, Any] = {}
+    tags: list[Tag] | None = Field(None, max_length=32)
+    priority: Priority | None = None
+    needs: Label | None = None
+    start_after: Moment | None = None
+
+
+class ConfigCheck(BaseModel):
+    """A configuration to check without submitting it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    config: dict[str, Any]
+
+
+class Validation(Schema):
+    valid: bool
+    errors: list[FieldError]
+
+
+class Preset(Schema):
+    name: str
+    title: str
+    description: str
+    config: dict[str, Any]
+
+
+class Run(Schema):
+    """``step`` counts finished RL steps of ``steps``; ``attempt`` is 0 until a worker takes the run.
+
+    ``needs`` is the worker label it waits for, empty for any. ``parent_id`` is the run that it was made from, and ``resumed_step`` the
+    step of that one after whose checkpoint it goes on. ``actions`` says what can be done with it now.
+
+    ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds).
+    """
+
+    id: str
+    name: str
+    state: RunState
+    config: dict[str, Any]
+    seed: int
+    tags: list[str]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    step: int
+    steps: int
+    attempt: int
+    cancel_requested: bool
+    pause_requested: bool = False
+    owner: str | None = None
+    priority: int = 0
+    needs: str = ""
+    start_after: datetime | None = None
+    parent_id: str | None = None
+    resumed_step: int | None = None
+    deleted_at: datetime | None = None
+    error: str | None
+    error_code: str | None
+    summary: dict[str, float | None]
+
+    @property
+    def finished(self) -> bool:
+        return self.state in TERMINAL_STATES
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
+    @property
+    def actions(self) -> list[Action]:
+        return possible(self.state, self.cancel_requested, self.pause_requested)
+
+    @property
+    def doing(self) -> str:
+        """The state, or what it is about to become."""
+        if self.state == "queued" or self.finished:
+            return self.state
+        wish = "cancelling" if self.cancel_requested else "pausing" if self.pause_requested else ""
+        return wish or self.state
+
+
+class RunPage(Schema):
+    items: list[Run]
+    next_cursor: str | None

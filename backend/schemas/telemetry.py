@@ -1,0 +1,95 @@
+"""What a run reports."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from backend.schemas.base import Schema
+
+
+class Series(Schema):
+    """Values by RL step, steps rising. A value that is not finite is null."""
+
+    steps: list[int] = Field(default_factory=list)
+    values: list[float | None] = Field(default_factory=list)
+
+
+class Metrics(Schema):
+    series: dict[str, Series]
+
+
+class Lengths(Schema):
+    """Response lengths of one step in tokens; percentiles are of the nearest rank."""
+
+    step: int
+    lengths: list[int]
+    truncated: int
+    p50: int
+    p75: int
+    p90: int
+    max: int
+
+
+class Span(Schema):
+    """What a worker did from ``start`` to ``end``, in seconds since the epoch."""
+
+    step: int
+    worker: int
+    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE"]
+    start: float
+    end: float
+
+
+class Arm(Schema):
+    """Use of one strategy in one batch-size bucket during a step."""
+
+    bucket: int
+    strategy: str
+    pulls: int
+    requests: int
+    accepted: int
+    seconds: float
+
+
+class SpeculationStep(Schema):
+    """``untrained``: why no idle worker trained the drafter in the step's tail; null if one did."""
+
+    step: int
+    arms: list[Arm]
+    drafted_by_position: list[int]
+    accepted_by_position: list[int]
+    untrained: str | None = None
+
+
+class DrafterSession(Schema):
+    """One spot-training session of the drafter."""
+
+    step: int
+    time: float
+    drafter_version: int
+    published: bool
+    reason: str
+    microsteps: int
+    tokens: int
+    loss: float | None
+    held_out_before: float | None
+    held_out_after: float | None
+    mix_distance: float | None = None
+
+
+class SampleItem(Schema):
+    step: int
+    prompt: str
+    response: str
+    reward: float | None
+
+
+class LogLine(Schema):
+    """A line for people; ``id`` rises and is the cursor of ``since``. Level alarm: look at it, the run goes on."""
+
+    id: int
+    time: float
+    level: Literal["info", "warning", "error", "alarm"]
+    step: int | None
+    code: str
+    message: str
