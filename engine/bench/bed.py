@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from engine.config import CountdownConfig, RolloutConfig, SpeculationConfig, StrategyConfig
+from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import Kind
 from engine.drafter.model import Drafter
@@ -24,6 +24,7 @@ from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.layer import packing_pays
 from engine.rollout.native.standalone import fixed_strategy, standalone
+from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 
@@ -97,15 +98,19 @@ class Bed:
 
     def facts(self) -> dict[str, Any]:
         """Machine and model, for the JSON."""
-        return {
-            "model": self.model_name,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "parameters": sum(weight.numel() for weight in self.model.parameters()),
-            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-        }
+        parameters = sum(weight.numel() for weight in self.model.parameters())
+        return {"model": self.model_name, "dtype": str(self.dtype).removeprefix("torch."), "parameters": parameters} | machine(self.device)
+
+
+def machine(device: torch.device | None = None) -> dict[str, Any]:
+    """Device, by default the processor, and library, for the JSON."""
+    on_gpu = device is not None and device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(device) if on_gpu else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
 
 
 def fixed(depth: int, top_k: int = 1, verify: int | None = None, drafter: Literal["eagle", "ngram"] = "eagle") -> SpeculationConfig:

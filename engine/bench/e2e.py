@@ -12,8 +12,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from engine.bench.bed import Bed
+from engine.bench.bed import machine
 from engine.bench.runs import harvest, metric, run_engine, sessions, steps
+from engine.errors import ConfigError
 from engine.events import AnyEvent
 
 Config = dict[str, Any]
@@ -54,13 +55,18 @@ def scales(quick: bool) -> dict[str, Scale]:
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:
-    """Each scale (of ``model``, if one is named) with each seed: all arms in turn, every time with another one first."""
+    """Each scale (the one of that name, or those of that model) with each seed: all arms in turn, every time with another one first.
+
+    ``arms`` repeats those of the last scale that speculation is made for: ``small``, if it is among them.
+    """
     seeds = (1,) if quick else (1, 2, 3)
-    chosen = {name: scale for name, scale in scales(quick).items() if model in ("all", scale.model)}
+    chosen = {name: scale for name, scale in scales(quick).items() if model in ("all", name, scale.model)}
+    if not chosen:
+        raise ConfigError(f"--model: there is no scale {model}; choose one of {', '.join(scales(quick))}, or leave it out for all")
     with TemporaryDirectory(prefix="longtail-bench-") as folder:
-        return {"facts": Bed("tiny").facts() | {"workers": 2, "seeds": len(seeds)}} | {
-            name: _scale(Path(folder) / name, scale, seeds) for name, scale in chosen.items()
-        }
+        results = {name: _scale(Path(folder) / name, scale, seeds) for name, scale in chosen.items()}
+    shown = max(results, key=("uniform", "demo", "small").index)
+    return {"facts": machine() | {"workers": 2}, "seeds": seeds, "arms": results[shown]["arms"], **results}
 
 
 def _scale(folder: Path, scale: Scale, seeds: tuple[int, ...]) -> dict[str, Any]:
@@ -70,6 +76,8 @@ def _scale(folder: Path, scale: Scale, seeds: tuple[int, ...]) -> dict[str, Any]
         order = scale.arms[first:] + scale.arms[:first]
         runs.append({arm: run_engine(folder / f"{folder.name}-{arm}-{seed}", configuration(scale, arm, seed)) for arm in order})
     result = {
+        "model": scale.model,
+        "dtype": scale.dtype,
         "steps": scale.algorithm["steps"],
         "rollout_share": spread([_rollout(events["plain"]) / _seconds(events["plain"]) for events in runs]),
         "arms": {arm: _compared(runs, arm) for arm in scale.arms if arm != "plain"},
@@ -100,15 +108,26 @@ def _merged(first: Config, second: Mapping[str, Any]) -> Config:
 
 
 def _compared(runs: list[Events], arm: str) -> dict[str, Any]:
-    """``arm`` against plain, over all seeds. Its time has the drafter's in it: training, publishing and loading."""
+    """``arm`` against plain, over all seeds. Its time has the drafter's in it: training, publishing and loading.
+
+    Medians over seeds: ``s``, the rollout's share of plain's time, ``r``, the rollout's speed-up, and ``e2e``, the whole run's.
+    """
     rewards = [[metric(events[name], "reward_mean") for name in ("plain", arm)] for events in runs]
+    rollout = spread([_rollout(events["plain"]) / _rollout(events[arm]) for events in runs])
+    whole = spread([_seconds(events["plain"]) / _seconds(events[arm]) for events in runs])
     return {
-        "e2e_speedup": spread([_seconds(events["plain"]) / _seconds(events[arm]) for events in runs]),
-        "rollout_speedup": spread([_rollout(events["plain"]) / _rollout(events[arm]) for events in runs]),
+        "s": spread([_rollout(events["plain"]) / _seconds(events["plain"]) for events in runs])["median"],
+        "r": rollout["median"],
+        "e2e": whole["median"],
+        "e2e_min": whole["least"],
+        "e2e_max": whole["most"],
+        "reward_final": [fast[-1] for _, fast in rewards],
+        "rollout_speedup": rollout,
         "accept_length": [metric(events[arm], "accept_length") for events in runs],
         "harvest": [harvest(steps(events[arm])) for events in runs],
         "versions": [sum(session.published for session in sessions(events[arm])) for events in runs],
         "rewards": [fast for _, fast in rewards],
+        "rewards_plain": [plain for plain, _ in rewards],
         "same_rewards": all(plain == fast for plain, fast in rewards),
     }
 
