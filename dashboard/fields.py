@@ -11,7 +11,8 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class Field:
-    """One setting. ``path`` is dotted (``algorithm.steps``); ``nullable`` fields may be left empty."""
+    """One setting. ``path`` is dotted (``algorithm.steps``); ``nullable`` fields may be left empty. ``sets``: other settings of its section
+    that start anew when it changes."""
 
     path: str
     kind: Kind
@@ -19,6 +20,7 @@ class Field:
     default: Any
     options: tuple[str, ...] = ()
     nullable: bool = False
+    sets: tuple[str, ...] = ()
 
 
 def field(schema: Mapping[str, Any], path: str, config: Config) -> Field:
@@ -30,7 +32,9 @@ def field(schema: Mapping[str, Any], path: str, config: Config) -> Field:
         node = _member(schema, node, section)["properties"][parent]
         section = section.get(parent) if isinstance(section, dict) else None
     if name == node.get("discriminator", {}).get("propertyName"):
-        return Field(path, "choice", node.get("description", ""), _default_member(node), tuple(node["discriminator"]["mapping"]))
+        mapping = node["discriminator"]["mapping"]
+        others = tuple(key for member in mapping.values() for key in _target(schema, member)["properties"] if key != name)
+        return Field(path, "choice", node.get("description", ""), _default_member(node), tuple(mapping), sets=others)
     return _leaf(path, _member(schema, node, section)["properties"][name])
 
 
@@ -44,17 +48,19 @@ def value(config: Config, field: Field) -> Any:
     return node
 
 
-def changed(config: Config, path: str, value: Any) -> Config:
-    """A copy of ``config`` with ``value`` at ``path``. Another member of a union (``task.name``) starts with no settings of the old one."""
+def changed(config: Config, field: Field, value: Any) -> Config:
+    """A copy of ``config`` with ``value`` in ``field``, and without what the old value had set: another member of a union (``task.name``)
+    starts with no settings of the old one."""
     result = deepcopy(config)
-    *parents, name = path.split(".")
+    *parents, name = field.path.split(".")
     section = result
     for parent in parents:
         if not isinstance(section.get(parent), dict):
             section[parent] = {}
         section = section[parent]
-    if name == "name" and parents and section.get(name) != value:
-        section.clear()
+    if section.get(name) != value:
+        for other in field.sets:
+            section.pop(other, None)
     section[name] = value
     return result
 
@@ -65,10 +71,12 @@ def _member(schema: Mapping[str, Any], node: Mapping[str, Any], section: Any) ->
         mapping = node["discriminator"]["mapping"]
         name = section.get(node["discriminator"]["propertyName"]) if isinstance(section, dict) else None
         node = {"$ref": mapping[name if name in tuple(mapping) else _default_member(node)]}
-    if "$ref" in node:
-        target: Mapping[str, Any] = schema["$defs"][node["$ref"].rpartition("/")[2]]
-        return target
-    return node
+    return _target(schema, node["$ref"]) if "$ref" in node else node
+
+
+def _target(schema: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = schema["$defs"][reference.rpartition("/")[2]]
+    return found
 
 
 def _default_member(union: Mapping[str, Any]) -> str:
@@ -83,7 +91,7 @@ def _leaf(path: str, node: Mapping[str, Any]) -> Field:
     shape = {**node, **members[0]}
     options = tuple(shape.get("enum", ()))
     kind: Kind = "choice" if options else shape["type"]
-    return Field(path, kind, _help(shape), node.get("default"), options, nullable)
+    return Field(path, kind, _help(shape), node.get("default"), options, nullable, tuple(shape.get("sets", ())))
 
 
 def _help(shape: Mapping[str, Any]) -> str:

@@ -1,82 +1,21 @@
 """RunConfig: everything that decides a run. Unknown keys are errors. The defaults are a good TLT run of the built-in task."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from engine.errors import ConfigError
-
-
-class Section(BaseModel):
-    """A closed, immutable part of the configuration."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from engine.policy.config import SET_BY_NAME, AlgorithmConfig
+from engine.section import Section
+from engine.tasks.config import CountdownConfig, DatasetConfig, TaskConfig
 
 
 class ModelConfig(Section):
     path: str = Field("tiny", min_length=1, description="Built-in model (tiny, small) or a local Hugging Face folder (qwen2, qwen3, llama)")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="Data type of the rollout engine's weights")
-
-
-class CountdownConfig(Section):
-    """Reach a target number; generated with the run's seed."""
-
-    name: Literal["countdown"] = "countdown"
-    four_numbers: float = Field(0.2, ge=0, le=1, description="Share of hard problems (four numbers instead of three)")
-
-
-class MathConfig(Section):
-    """Maths questions from a JSONL or parquet file, checked by math-verify."""
-
-    name: Literal["math"] = "math"
-    path: Path = Field(description="JSONL or parquet file on the machine that runs the job")
-    question: str = Field("question", description="Column that holds the question")
-    answer: str = Field("answer", description="Column that holds the answer; for GSM8K the part after #### counts")
-    prompt: str = Field(
-        "{question}\nReason step by step and put the final answer in \\boxed{{}}.\n",
-        description="Prompt template; {question} is replaced. A chat template of the tokenizer is applied if it has one",
-    )
-
-    @model_validator(mode="after")
-    def _template_has_question(self) -> "MathConfig":
-        if "{question}" not in self.prompt:
-            raise ValueError("the prompt template must contain {question}")
-        try:
-            self.prompt.format(question="")
-        except (LookupError, ValueError, AttributeError):
-            raise ValueError("the prompt template may name {question} only; write other braces twice, as in \\boxed{{}}") from None
-        return self
-
-
-TaskConfig = Annotated[CountdownConfig | MathConfig, Field(discriminator="name")]
-
-
-class AlgorithmConfig(Section):
-    """GRPO: advantages normalised within a group, clipped ratio, k3 KL to the frozen start policy, mean over tokens."""
-
-    name: Literal["grpo"] = "grpo"
-    steps: int = Field(100, ge=1, le=1_000_000, description="RL steps")
-    prompts_per_step: int = Field(8, ge=1, le=65_536, description="Prompts in a step, shared out over the workers")
-    group_size: int = Field(8, ge=2, le=1024, description="Responses for each prompt")
-    learning_rate: float = Field(2e-5, gt=0, le=1)
-    warmup_steps: int = Field(2, ge=0, description="Steps over which the learning rate rises to its value")
-    clip_low: float = Field(0.2, gt=0, lt=1, description="The ratio is clipped to [1 - clip_low, 1 + clip_high]")
-    clip_high: float = Field(0.2, gt=0, le=10)
-    kl_coefficient: float = Field(0.001, ge=0, le=10, description="Weight of the KL term; 0 skips the reference model")
-    updates_per_step: int = Field(1, ge=1, le=64, description="Optimizer updates on each step's responses")
-    mask_truncated: bool = Field(
-        True,
-        description="Learn nothing from a response cut at the length limit (DAPO's overlong filtering); its reward still counts",
-    )
-    max_gradient_norm: float = Field(1.0, gt=0)
-    tokens_per_microbatch: int = Field(2048, ge=1, description="Padded tokens in one forward and backward pass of a worker")
-
-    @property
-    def needs_inference(self) -> bool:
-        """Whether an update looks up log-probs of before: the reference's, or the policy's own when it is not the first of its step."""
-        return self.kl_coefficient > 0 or self.updates_per_step > 1
 
 
 class SGLangConfig(Section):
@@ -283,14 +222,21 @@ class CheckpointConfig(Section):
     )
 
 
+class EvaluationConfig(Section):
+    every: int = Field(0, ge=0, description="Evaluate after every so many steps and after the last; 0: never")
+    prompts: int = Field(64, ge=1, le=65_536, description="Validation prompts, or all if there are fewer")
+    samples: int = Field(4, ge=1, le=1024, description="Responses for each: K of pass@K")
+
+
 class RunConfig(Section):
     """One run. ``speculation.enabled=false`` is the plain baseline of the same run."""
 
     name: str = Field("run", min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$", description="No control characters")
     seed: int = Field(0, ge=0, lt=2**31)
     model: ModelConfig = Field(default_factory=ModelConfig)
-    task: TaskConfig = Field(default_factory=CountdownConfig)
+    task: TaskConfig = Field(CountdownConfig(), description="What is learned")
     algorithm: AlgorithmConfig = Field(default_factory=AlgorithmConfig)
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     rollout: RolloutConfig = Field(default_factory=RolloutConfig)
     speculation: SpeculationConfig = Field(default_factory=SpeculationConfig)
     drafter: DrafterConfig = Field(default_factory=DrafterConfig)
@@ -305,6 +251,26 @@ class RunConfig(Section):
                 "a worker would have nothing to do; lower the one or raise the other"
             )
         return self
+
+    @model_validator(mode="after")
+    def _something_to_evaluate_on(self) -> "RunConfig":
+        if self.evaluation.every and isinstance(self.task, DatasetConfig) and not (self.task.validation_path or self.task.validation_share):
+            raise ValueError("evaluation.every: no rows are kept for evaluation; give task.validation_path or task.validation_share")
+        return self
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the fields that ``changes`` names, section by section. Where they give a section another ``name``, what the old one
+    stood for goes: all of the section, or, of an algorithm, the parts that its name sets."""
+    return {**base, **{key: _merged(key, base.get(key), value) for key, value in changes.items()}}
+
+
+def _merged(key: str, old: Any, new: Any) -> Any:
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    if new.get("name", old.get("name")) == old.get("name"):
+        return merged(old, new)
+    return merged({part: value for part, value in old.items() if part not in SET_BY_NAME}, new) if key == "algorithm" else new
 
 
 def parse(data: Any) -> RunConfig:

@@ -52,12 +52,12 @@ class StepFinished(Event):
 
 class WorkerSpan(Event):
     """What a worker did between ``start`` and ``end``. BUSY: generating; IDLE: done, waiting; TRAINING: training the drafter;
-    UPDATE: inference, policy update and sync."""
+    UPDATE: inference, policy update and sync; EVALUATION: generating for validation."""
 
     kind: Literal["worker_state"] = "worker_state"
     step: int
     worker: int
-    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE"]
+    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE", "EVALUATION"]
     start: float
     end: float
 

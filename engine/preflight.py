@@ -4,27 +4,27 @@ import os
 import shutil
 from pathlib import Path
 
-from engine.config import MathConfig, RunConfig
+from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import BUILT_IN, TINY, describe
 from engine.rollout.sglang import causes, drafts
-from engine.tasks import dataset
+from engine.tasks.registry import check_rows
 
 
 def check_light(config: RunConfig) -> None:
     """Model folder, context length, engine, drafter folder and dataset. Raises ModelError, ConfigError or DataError."""
     _check_model(config)
     _check_drafter(config)
-    if isinstance(config.task, MathConfig):
-        dataset.read(config.task)
+    check_rows(config.task)
 
 
 def check(config: RunConfig) -> None:
-    """All of ``check_light``, the device, the tokenizer, and the length of every prompt. Seconds; for the machine that runs the job."""
+    """All of ``check_light``, own functions, the device, the tokenizer, and every prompt's length. Seconds; for the machine of the job."""
     import torch
 
     from engine.models.load import load_tokenizer, resolve
+    from engine.policy import registry
     from engine.tasks.registry import build_task
 
     _check_model(config)
@@ -33,6 +33,8 @@ def check(config: RunConfig) -> None:
         _check_sglang(config, torch.cuda.device_count())
     if config.cluster.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("cluster.device: cuda was asked for, but this machine has no usable CUDA device; use auto or cpu")
+    registry.advantage(config.algorithm)
+    registry.policy_loss(config.algorithm)
     task = build_task(config.task, config.seed, load_tokenizer(resolve(config.model.path)))
     task.check_lengths(config.rollout.max_prompt_tokens)
 

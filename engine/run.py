@@ -1,24 +1,22 @@
 """The training loop: rollout (with spot training in its tail), reward, inference, update, sync."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from engine import artifacts, checkpoint, telemetry
 from engine.cluster.group import WorkerGroup, worker_group
-from engine.cluster.tail import Rollout
 from engine.config import RunConfig
 from engine.errors import StoppedError
+from engine.evaluation import evaluate
 from engine.events import AnyEvent, CheckpointSaved, EventWriter, RunFinished, RunStopped
+from engine.experience import gather
 from engine.models.load import load_tokenizer, resolve
-from engine.policy.advantages import ADVANTAGES
-from engine.policy.batch import Row
+from engine.policy.credit import advantages, training_rows
 from engine.preflight import check
-from engine.rollout.base import Completion, Request, Sampling
-from engine.tasks.base import Prompt, Task
+from engine.tasks.base import Task
 from engine.tasks.registry import build_task
 
 if TYPE_CHECKING:
@@ -62,54 +60,23 @@ def _train(config: RunConfig, workers: WorkerGroup, out: Path, first: int) -> It
 
 
 def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", index: int) -> Iterator[AnyEvent]:
-    """One RL step. Rewards of workers that are done are computed while others still generate."""
+    """One RL step."""
     began = time.time()
-    prompts = task.prompts(index, config.algorithm.prompts_per_step)
-    responses: dict[int, str] = {}
-    rewards: dict[int, float] = {}
-
-    def score(completions: Sequence[Completion]) -> None:
-        for completion in completions:
-            request = completion.request
-            responses[request.id] = str(tokenizer.decode(list(completion.tokens), skip_special_tokens=True))
-            rewards[request.id] = task.reward(prompts[request.group], responses[request.id])
-
-    rollout = workers.rollout(index, _requests(config, index, prompts), _sampling(config), score)
-    rewarded = time.time()
-    ordered = [rewards[completion.request.id] for completion in rollout.completions]
-    learning = workers.learn(index, _rows(config, rollout, ordered))
-    published = workers.publish(index, rollout)
-    step = telemetry.Step(index, began, time.time(), prompts, rollout, ordered, rewarded, learning, published)
-    yield from telemetry.events(step, [responses[completion.request.id] for completion in rollout.completions])
+    experience = gather(config, workers, task, tokenizer, index)
+    rows = training_rows(config, [experience.rollout.completions[place] for place in experience.kept])
+    inferred = workers.infer(rows)
+    inferred_at = time.time()
+    taught = advantages(config, rows, [experience.rewards[place] for place in experience.kept], inferred)
+    rows = [replace(row, advantage=value) for row, value in zip(rows, taught, strict=True)]
+    learning = workers.learn(index, rows, inferred)
+    published = workers.publish(index, experience.rollout)
+    evaluation = evaluate(config, workers, task, tokenizer) if _evaluates(config, index) else None
+    yield from telemetry.events(telemetry.Step(index, began, time.time(), experience, inferred_at, learning, published, evaluation))
 
 
-def _requests(config: RunConfig, step: int, prompts: Sequence[Prompt]) -> list[Request]:
-    """``group_size`` requests a prompt, with ids that no other step uses (they seed the sampling)."""
-    size = config.algorithm.group_size
-    base = step * len(prompts) * size
-    return [Request(base + group * size + member, group, prompt.tokens) for group, prompt in enumerate(prompts) for member in range(size)]
-
-
-def _sampling(config: RunConfig) -> Sampling:
-    rollout = config.rollout
-    return Sampling(
-        rollout.temperature, rollout.top_p, rollout.top_k, rollout.max_new_tokens, config.seed, min_p=rollout.min_p, stop=rollout.stop
-    )
-
-
-def _rows(config: RunConfig, rollout: Rollout, rewards: Sequence[float]) -> list[Row]:
-    grouped = torch.tensor(rewards).view(-1, config.algorithm.group_size)
-    advantages = ADVANTAGES[config.algorithm.name](grouped).flatten().tolist()
-    return [
-        Row(
-            tokens=(*completion.request.prompt, *completion.tokens),
-            prompt_length=len(completion.request.prompt),
-            advantage=advantage,
-            rollout_logprobs=completion.logprobs,
-            masked=config.algorithm.mask_truncated and completion.finish == "length",
-        )
-        for completion, advantage in zip(rollout.completions, advantages, strict=True)
-    ]
+def _evaluates(config: RunConfig, index: int) -> bool:
+    every, done = config.evaluation.every, index + 1
+    return every > 0 and (done % every == 0 or done == config.algorithm.steps)
 
 
 def _save(config: RunConfig, workers: WorkerGroup, out: Path, step: int) -> CheckpointSaved:

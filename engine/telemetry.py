@@ -1,16 +1,16 @@
 """What happened in a step, as events. Pure: results in, events out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from statistics import fmean, pstdev
 
 from engine.cluster.group import Learning
-from engine.cluster.tail import Rollout
 from engine.cluster.versions import Published
 from engine.config import RunConfig
+from engine.evaluation import Evaluation
 from engine.events import Alarm, AnyEvent, DrafterTrained, Log, RolloutFinished, RunStarted, Sample, Speculation, StepFinished, WorkerSpan
-from engine.tasks.base import Prompt
+from engine.experience import Experience
 
 SAMPLES = 2
 PACKAGES = ("torch", "transformers", "ray", "numpy")
@@ -23,12 +23,16 @@ class Step:
     index: int
     began: float
     ended: float
-    prompts: Sequence[Prompt]
-    rollout: Rollout
-    rewards: Sequence[float]
-    rewarded: float
+    experience: Experience
+    inferred: float
     learning: Learning
     published: Published | None
+    evaluation: Evaluation | None = None
+
+    @property
+    def synced(self) -> float:
+        """When every engine had the new weights."""
+        return self.evaluation.began if self.evaluation else self.ended
 
 
 def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Iterator[AnyEvent]:
@@ -45,37 +49,41 @@ def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Ite
         yield Log(level="info", message=facts["graphs"])
 
 
-def events(step: Step, responses: Sequence[str]) -> Iterator[AnyEvent]:
-    """The events of a step; the one that sums it up comes last. ``responses`` are the decoded completions."""
+def events(step: Step) -> Iterator[AnyEvent]:
+    """The events of a step; the one that sums it up comes last."""
     yield from _spans(step)
-    completions = step.rollout.completions
+    rollout = step.experience.rollout
+    completions = rollout.completions
     yield RolloutFinished(
         step=step.index,
         lengths=[len(completion.tokens) for completion in completions],
         truncated=sum(completion.finish == "length" for completion in completions),
     )
-    statistics = step.rollout.statistics
+    statistics = rollout.statistics
     if statistics.arms:
         yield Speculation(
             step=step.index,
             arms=statistics.arms,
             drafted_by_position=statistics.drafted_by_position,
             accepted_by_position=statistics.accepted_by_position,
-            untrained=step.rollout.untrained,
+            untrained=rollout.untrained,
         )
     for code, message in dict.fromkeys(statistics.alarms):  # workers notice the same
         yield Alarm(step=step.index, code=code, message=message)
     if step.published:
         yield _drafter(step, step.published)
-    yield from _samples(step, responses)
+    yield from _samples(step.index, step.experience)
     yield _summary(step)
 
 
 def _spans(step: Step) -> Iterator[WorkerSpan]:
-    for span in step.rollout.spans:
+    rollout = step.experience.rollout
+    for span in rollout.spans:
         yield WorkerSpan(step=step.index, worker=span.worker, state=span.activity, start=span.start, end=span.end)
-    for worker in sorted({span.worker for span in step.rollout.spans}):
-        yield WorkerSpan(step=step.index, worker=worker, state="UPDATE", start=step.rollout.ended, end=step.ended)
+    for worker in sorted({span.worker for span in rollout.spans}):
+        yield WorkerSpan(step=step.index, worker=worker, state="UPDATE", start=rollout.ended, end=step.synced)
+        if step.evaluation:
+            yield WorkerSpan(step=step.index, worker=worker, state="EVALUATION", start=step.synced, end=step.ended)
 
 
 def _drafter(step: Step, published: Published) -> DrafterTrained:
@@ -94,32 +102,35 @@ def _drafter(step: Step, published: Published) -> DrafterTrained:
     )
 
 
-def _samples(step: Step, responses: Sequence[str]) -> Iterator[Sample]:
+def _samples(step: int, experience: Experience) -> Iterator[Sample]:
     """The longest and the shortest response of the step."""
+    responses, prompts = experience.responses, experience.prompts
     order = sorted(range(len(responses)), key=lambda index: len(responses[index]))
-    group = len(responses) // len(step.prompts)
+    group = len(responses) // len(prompts)
     for index in dict.fromkeys([order[-1], order[0]][:SAMPLES]):
-        yield Sample(step=step.index, prompt=step.prompts[index // group].text, response=responses[index], reward=step.rewards[index])
+        yield Sample(step=step, prompt=prompts[index // group].text, response=responses[index], reward=experience.rewards[index])
 
 
 def _summary(step: Step) -> StepFinished:
-    rollout, statistics, learning = step.rollout, step.rollout.statistics, step.learning
-    rollout_seconds = rollout.ended - step.began
-    sync = step.ended - step.rewarded - learning.inference_seconds - learning.update_seconds
+    experience, learning = step.experience, step.learning
+    rollout, rewards = experience.rollout, experience.rewards
+    statistics, rollout_seconds = rollout.statistics, rollout.ended - step.began
     tokens = sum(len(completion.tokens) for completion in rollout.completions)
     return StepFinished(
         step=step.index,
         seconds=step.ended - step.began,
         phases={
             "rollout": rollout_seconds,
-            "reward": step.rewarded - rollout.ended,
-            "inference": learning.inference_seconds,
+            "reward": experience.rewarded - rollout.ended,
+            "inference": step.inferred - experience.rewarded,
             "update": learning.update_seconds,
-            "sync": sync,
-        },
+            "sync": step.synced - step.inferred - learning.update_seconds,
+        }
+        | ({"evaluation": step.ended - step.synced} if step.evaluation else {}),
         metrics={
-            "reward_mean": fmean(step.rewards),
-            "reward_std": pstdev(step.rewards),
+            "reward_mean": fmean(rewards),
+            "reward_std": pstdev(rewards),
+            "kept_share": len(experience.kept) / len(rewards),
             "response_tokens": tokens / len(rollout.completions),
             "tokens_per_second": tokens / rollout_seconds,
             "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),
@@ -127,6 +138,7 @@ def _summary(step: Step) -> StepFinished:
             "trained_seconds": rollout.seconds("TRAINING"),
             "drafter_version": float(rollout.completions[0].drafter_version),
             **learning.metrics,
+            **(step.evaluation.metrics if step.evaluation else {}),
         },
     )
 

@@ -35,7 +35,7 @@ class Span(Schema):
 
     step: int
     worker: int
-    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE"]
+    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE", "EVALUATION"]
     start: float
     end: float
 

@@ -3,11 +3,9 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from backend.database import Database
 from backend.models import Run, new_id
@@ -18,7 +16,7 @@ from backend.services.control import demand
 from backend.services.runs import Wishes, accept, described, digest_of, find, repeated
 from backend.services.validation import usable
 from backend.settings import Settings
-from engine.config import parse
+from engine.config import merged, parse
 from engine.errors import CheckpointError
 from engine.manifest import Verified, newest
 
@@ -63,16 +61,6 @@ def retry(database: Database, settings: Settings, run_id: str, key: str | None =
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the fields that ``changes`` names, section by section."""
-    both = dict(base)
-    for name, value in changes.items():
-        old = both.get(name)
-        same_kind = isinstance(old, Mapping) and isinstance(value, Mapping) and value.get("name", old.get("name")) == old.get("name")
-        both[name] = merged(old, value) if same_kind and isinstance(old, Mapping) else value
-    return both
 
 
 def _wishes(parent: Run, copy: Copy) -> Wishes:

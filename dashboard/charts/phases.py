@@ -16,6 +16,8 @@ def phases(metrics: Mapping[str, Series]) -> go.Figure:
     chart = figure("step", "seconds per step")
     for name, shade in PHASES.items():
         points = thinned(finite(metrics.get(f"phase/{name}", Series())), MAX_BARS)
+        if not points:
+            continue
         steps, seconds = [step for step, _ in points], [value for _, value in points]
         chart.add_bar(x=steps, y=seconds, name=name, marker_color=shade, hovertemplate="%{y:.2f} s")
     return chart.update_layout(barmode="stack", legend_traceorder="normal")

@@ -12,8 +12,12 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "
 GREY = "#999999"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
 
-WORKER_STATES: Mapping[str, str] = MappingProxyType({"BUSY": BLUE, "IDLE": "#C8C8C8", "TRAINING": ORANGE, "UPDATE": GREEN})
-PHASES: Mapping[str, str] = MappingProxyType({"rollout": BLUE, "reward": VERMILION, "inference": SKY, "update": GREEN, "sync": PURPLE})
+WORKER_STATES: Mapping[str, str] = MappingProxyType(
+    {"BUSY": BLUE, "IDLE": "#C8C8C8", "TRAINING": ORANGE, "UPDATE": GREEN, "EVALUATION": PURPLE}
+)
+PHASES: Mapping[str, str] = MappingProxyType(
+    {"rollout": BLUE, "reward": VERMILION, "inference": SKY, "update": GREEN, "sync": PURPLE, "evaluation": GREY}
+)
 
 
 def figure(x: str, y: str, height: int = 280) -> go.Figure:

@@ -19,6 +19,8 @@ def timeline(spans: Sequence[Span], origin: float) -> go.Figure:
     chart = figure(f"{unit} since the start", "", height=124 + 30 * max(2, min(len(workers), 24)))
     for state, shade in WORKER_STATES.items():
         chosen = [span for span in spans if span.state == state]
+        if not chosen:
+            continue
         chart.add_bar(
             orientation="h",
             y=[_lane(span.worker) for span in chosen],

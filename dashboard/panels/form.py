@@ -14,6 +14,14 @@ Entries = Sequence[tuple[str, str]]  # (field, label)
 TASK_FIELDS: Mapping[str, Entries] = {
     "countdown": (("task.four_numbers", "Share of hard problems"),),
     "math": (("task.path", "Data file"), ("task.question", "Question column"), ("task.answer", "Answer column")),
+    "choice": (
+        ("task.path", "Data file"),
+        ("task.question", "Question column"),
+        ("task.choices", "Choices column"),
+        ("task.answer", "Answer column"),
+    ),
+    "code": (("task.path", "Data file"), ("task.question", "Question column"), ("task.tests", "Tests column")),
+    "function": (("task.path", "Data file"), ("task.question", "Question column"), ("task.function", "Function")),
 }
 COLUMNS: Sequence[Mapping[str, Entries]] = (
     {
@@ -22,11 +30,11 @@ COLUMNS: Sequence[Mapping[str, Entries]] = (
     },
     {
         "Training": (
+            ("algorithm.name", "Algorithm"),
             ("algorithm.steps", "Steps"),
             ("algorithm.prompts_per_step", "Prompts a step"),
             ("algorithm.group_size", "Responses for each prompt"),
             ("algorithm.learning_rate", "Learning rate"),
-            ("algorithm.kl_coefficient", "KL coefficient"),
         ),
         "Machine": (("cluster.workers", "Workers"), ("cluster.threads_per_worker", "CPU threads a worker")),
     },
@@ -74,7 +82,7 @@ def _edit(schema: Mapping[str, Any], config: Config, entries: Entries, edition: 
         before = value(config, spec)
         after = _widget(spec, label, before, f"{path}-{edition}")
         slots[path] = st.empty()
-        config = config if after == before else changed(config, path, after)
+        config = config if after == before else changed(config, spec, after)
     return config
 
 

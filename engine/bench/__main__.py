@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.bench import checkpoint, e2e, graphs, lossless, packing, recipes, rollout, spot, tuner
+from engine.bench import algorithms, checkpoint, e2e, graphs, lossless, packing, recipes, rollout, spot, tuner
 from engine.errors import LongtailError
 
 BENCHES = {
@@ -19,6 +19,7 @@ BENCHES = {
     "recipes": (recipes.run, "tiny"),
     "spot": (spot.run, "tiny"),
     "e2e": (e2e.run, "all"),
+    "algorithms": (algorithms.run, "tiny"),
 }
 
 
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", choices=sorted(BENCHES))
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
-    parser.add_argument("--model", help="built-in model (tiny, small); each benchmark has its own default")
+    parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
     options = parser.parse_args(arguments)
     try:
         run, model = BENCHES[options.name]

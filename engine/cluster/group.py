@@ -17,7 +17,7 @@ from engine.cluster.versions import DrafterVersions, Published, same
 from engine.config import RunConfig
 from engine.drafter.card import Card
 from engine.errors import SyncError
-from engine.policy.batch import Row, balance
+from engine.policy.batch import Inferred, Row, balance
 from engine.rollout.base import Completion, Request, Sampling
 
 TRIGGER = "trigger.json"
@@ -27,10 +27,9 @@ WORTH = 2.0
 
 @dataclass(frozen=True)
 class Learning:
-    """Global training metrics, and the slowest worker's seconds of inference and update."""
+    """Global training metrics, and the slowest worker's seconds of the update."""
 
     metrics: dict[str, float]
-    inference_seconds: float
     update_seconds: float
 
 
@@ -76,18 +75,36 @@ class WorkerGroup:
         self._set_up = max((session.set_up for session in rollout.sessions.values()), default=faded)
         return rollout
 
-    def learn(self, step: int, rows: Sequence[Row]) -> Learning:
-        """Inference, policy update, and the new weights into every engine. SyncError if the workers' weights come apart."""
+    def answer(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """Responses in the order of ``requests``, each group on one worker, outside of training: nothing of them is kept."""
+        shares = zip(self._actors, self._shares(requests), strict=True)
+        found = self._get([actor.answer.remote(share, sampling) for actor, share in shares])
+        return sorted((completion for share in found for completion in share), key=lambda completion: completion.request.id)
+
+    def infer(self, rows: Sequence[Row]) -> list[Inferred] | None:
+        """What ``Learner.infer`` says of all rows, in their order; None if nobody needs it."""
+        if not self._config.algorithm.needs_inference:
+            return None
+        parts = balance([len(row.tokens) for row in rows], len(self._actors))
+        calls = [actor.infer.remote([rows[index] for index in part]) for actor, part in zip(self._actors, parts, strict=True)]
+        shares = [dict(zip(part, share, strict=True)) for part, share in zip(parts, self._get(calls), strict=True)]
+        found: dict[int, Inferred] = {index: inferred for share in shares for index, inferred in share.items()}
+        return [found[index] for index in range(len(rows))]
+
+    def learn(self, step: int, rows: Sequence[Row], inferred: Sequence[Inferred] | None) -> Learning:
+        """Policy update, and the new weights into every engine. SyncError if the workers' weights come apart."""
         parts = balance([self._work(row) for row in rows], len(self._actors))
-        calls = [actor.learn.remote([rows[index] for index in part], step) for actor, part in zip(self._actors, parts, strict=True)]
+        calls = [
+            actor.learn.remote([rows[index] for index in part], inferred and [inferred[index] for index in part], step)
+            for actor, part in zip(self._actors, parts, strict=True)
+        ]
         shares = self._get(calls)
         if len({share.checksum for share in shares}) > 1:
             raise SyncError(f"step {step}: the workers hold different policy weights after the update; resume from the last checkpoint")
         same([share.holding for share in shares])
         self._history = moved(self._history, shares[0].drift)
-        slowest = max(shares, key=lambda share: share.inference_seconds + share.update_seconds)
         metrics = shares[0].metrics | ({"target_drift": shares[0].drift} if self._config.speculation.enabled else {})
-        return Learning(metrics, slowest.inference_seconds, slowest.update_seconds)
+        return Learning(metrics, max(share.update_seconds for share in shares))
 
     def publish(self, step: int, rollout: Rollout) -> Published | None:
         """Settles which drafter all engines hold after ``step``; None if nothing was trained in its tail. See DrafterVersions."""
@@ -117,9 +134,8 @@ class WorkerGroup:
         return folders
 
     def _work(self, row: Row) -> int:
-        """What learning from a row costs, in tokens of a forward pass; a backward pass costs two of these."""
-        algorithm = self._config.algorithm
-        return len(row.tokens) * (algorithm.needs_inference + 3 * row.teaches(algorithm.kl_coefficient > 0))
+        """What learning from a row costs, in tokens."""
+        return len(row.tokens) * row.teaches(self._config.algorithm.kl_in_loss)
 
     def _all(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]:
         chosen = range(len(self._actors)) if workers is None else workers

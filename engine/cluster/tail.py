@@ -7,7 +7,7 @@ Whatever takes long there (scoring responses) runs in a thread beside it.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.cluster import coordinator
@@ -15,6 +15,7 @@ from engine.cluster.coordinator import Command, Span, StartTraining, State
 from engine.cluster.ray_session import lost
 from engine.cluster.reasons import Refusal, untrained
 from engine.cluster.spot import Trained
+from engine.cluster.versions import after
 from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
 
 ASK_EVERY = 0.1
@@ -39,6 +40,23 @@ class Rollout:
     def seconds(self, *activities: str) -> float:
         """Worker seconds spent in any of ``activities``."""
         return sum(span.end - span.start for span in self.spans if span.activity in activities)
+
+
+def joined(rollouts: Sequence[Rollout]) -> Rollout:
+    """Rollouts of one step, one after the other, as one."""
+    whole = rollouts[0]
+    for rollout in rollouts[1:]:
+        whole.statistics.add(rollout.statistics)
+        sessions = {worker: after(whole.sessions.get(worker), session) for worker, session in rollout.sessions.items()}
+        whole = replace(
+            rollout,
+            completions=whole.completions + rollout.completions,
+            statistics=whole.statistics,
+            spans=whole.spans + rollout.spans,
+            sessions={**whole.sessions, **sessions},
+            untrained=rollout.untrained if whole.untrained else None,
+        )
+    return whole
 
 
 class Tail:

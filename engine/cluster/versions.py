@@ -121,6 +121,14 @@ def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[float, f
     return TrainingReport(steps, tokens, loss, mean(before), mean(after), mix)
 
 
+def after(first: Trained | None, then: Trained) -> Trained:
+    """Two sessions of one worker and step as one: the second went on from what the first had made."""
+    if first is None or not first.report.microsteps:
+        return then
+    judged = (first.report.held_out_before, then.report.held_out_after if then.report.microsteps else first.report.held_out_after)
+    return Trained(total([first.report, then.report], [judged, judged]), max(first.set_up, then.set_up))
+
+
 def _better(report: TrainingReport) -> bool:
     return report.held_out_after > report.held_out_before
 

@@ -19,7 +19,7 @@ from engine.drafter.card import Card
 from engine.drafter.checkpoint import Progress
 from engine.drafter.export import write_drafter_folder
 from engine.models.load import load_model, load_tokenizer, resolve
-from engine.policy.batch import Row
+from engine.policy.batch import Inferred, Row
 from engine.policy.learner import Learner
 from engine.rollout.base import Completion, Holding, Request, RolloutStatistics, Sampling
 from engine.rollout.build import build_engine
@@ -37,13 +37,11 @@ class RolloutShare:
 
 @dataclass(frozen=True)
 class LearnShare:
-    """The training metrics (global, so equal on every worker), this worker's seconds, the checksum of the policy's weights, what the
+    """The training metrics (global, so equal on every worker), this worker's seconds of it, the checksum of the policy's weights, what the
     engine holds after the sync, and how far the target has moved since the drafter was last trained (see ``drift``)."""
 
     metrics: dict[str, float]
-    inference_seconds: float
     update_seconds: float
-    sync_seconds: float
     checksum: str
     holding: Holding
     drift: float
@@ -70,6 +68,7 @@ class Worker:
             model,
             config.algorithm,
             config.rollout.temperature,
+            config.rollout.max_new_tokens,
             self.device,
             dist.group.WORLD if workers > 1 else None,
         )
@@ -98,14 +97,25 @@ class Worker:
         self._step = step
         self._halt.clear()
         self._forecaster = Forecaster(time.monotonic(), self._max_batch)
+        completions = self._generate(requests, sampling)
+        if self.spot and (features := self.engine.take_features()):
+            self.spot.remember(step, completions, features)
+        return RolloutShare(completions, self.engine.take_statistics(), time.time())
+
+    def answer(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """Generates outside of training: neither the drafter nor the statistics learn of it."""
+        completions = self._generate(requests, sampling)
+        self.engine.take_features()
+        self.engine.take_statistics()
+        return completions
+
+    def _generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         if self._lends_memory:
             self.engine.resume()
         completions = self.engine.generate(requests, sampling)
         if self._lends_memory:
             self.engine.release()  # until the next rollout: the drafter's training and the update use it
-        if self.spot and (features := self.engine.take_features()):
-            self.spot.remember(step, completions, features)
-        return RolloutShare(completions, self.engine.take_statistics(), time.time())
+        return completions
 
     def forecast(self) -> float | None:
         """Seconds until the share is done, as predicted; None if nothing can be said yet. Called from another thread."""
@@ -122,23 +132,22 @@ class Worker:
         if step == self._step:
             self._halt.set()
 
-    def learn(self, rows: Sequence[Row], step: int) -> LearnShare:
-        """Inference, policy update with all other workers, and new weights into the rollout engine."""
+    def infer(self, rows: Sequence[Row]) -> list[Inferred] | None:
+        """Log-probs under the policy, before its update, and under the reference; None if nobody needs them."""
+        return self.learner.infer(rows)
+
+    def learn(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
+        """Policy update with all other workers, and new weights into the rollout engine. ``inferred``: what ``infer`` said of the rows."""
         began = time.perf_counter()
-        inferred = self.learner.infer(rows)
-        inferred_at = time.perf_counter()
         metrics = self.learner.update(rows, inferred, step)
-        updated_at = time.perf_counter()
+        seconds = time.perf_counter() - began
         self._load_target(step + 1)
         if self.spot:
             self.spot.follow()
-        synced_at = time.perf_counter()
         holding = self.engine.holding()
         return LearnShare(
             metrics,
-            inferred_at - began,
-            updated_at - inferred_at,
-            synced_at - updated_at,
+            seconds,
             holding.target if self._copies_exactly else self.learner.checksum(),
             holding,
             drift(self._sketch, sketch(self.learner.weights())),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.config import CountdownConfig, MathConfig, RolloutConfig, SpeculationConfig, SpotConfig, StrategyConfig, TaskConfig
+from engine.config import RolloutConfig, SpeculationConfig, SpotConfig, StrategyConfig
 from engine.drafter.buffer import DataBuffer
 from engine.drafter.card import base_model, write_figures
 from engine.drafter.eagle3 import make_drafter
@@ -24,6 +24,7 @@ from engine.models.folder import describe
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
 from engine.rollout.base import Completion, Request, Sampling
 from engine.rollout.native.standalone import fixed_strategy, standalone
+from engine.tasks.config import CountdownConfig, MathConfig, TaskConfig
 from engine.tasks.registry import build_task
 
 FRESH = 3 * 10**6  # seeds of runs and of warm starts are far below

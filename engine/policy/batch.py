@@ -40,6 +40,14 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Inferred:
+    """What the inference stage found out about the R response tokens of a row, each [R], on the CPU."""
+
+    logprobs: Tensor
+    reference_logprobs: Tensor | None
+
+
+@dataclass(frozen=True)
 class Microbatch:
     """Right-padded rows. Under causal attention no real position sees the padding, so there is no mask.
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +11,24 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.checksum import checksum
-from engine.config import AlgorithmConfig
 from engine.errors import CheckpointError
-from engine.policy.batch import Microbatch, Row, balance, microbatches
+from engine.policy.batch import Inferred, Microbatch, Row, balance, microbatches
+from engine.policy.config import AlgorithmConfig
 from engine.policy.gradients import FlatGradients
 from engine.policy.logprobs import label_logprobs
-from engine.policy.losses import LOSSES
+from engine.policy.losses import Tokens
+from engine.policy.objective import Objective
 
 LOSS_METRICS = ("loss", "kl", "clip_share")
 LAW_METRICS = ("entropy", "logprob_gap")
-
-
-@dataclass(frozen=True)
-class Inferred:
-    """What the inference stage found out about the R response tokens of a row, each [R], on the CPU."""
-
-    logprobs: Tensor
-    reference_logprobs: Tensor | None
 
 
 class Learner:
     """Trains ``model``, in place, with ``config``; every worker of ``group`` has one and calls ``update`` equally often.
 
     Log-probs are of the full law at the sampling temperature (1 if that is 0, greedy); top-p and top-k are not applied, and the
-    metric ``logprob_gap`` shows how much they matter. The reference is a frozen copy of ``model`` as given: to resume, construct
-    from the start policy and then ``load_state``.
+    metric ``logprob_gap`` shows how much they matter. ``limit`` is the greatest length of a response in tokens. The reference is a
+    frozen copy of ``model`` as given: to resume, construct from the start policy and then ``load_state``.
     """
 
     def __init__(
@@ -44,6 +36,7 @@ class Learner:
         model: PreTrainedModel,
         config: AlgorithmConfig,
         temperature: float,
+        limit: int,
         device: torch.device | str,
         group: dist.ProcessGroup | None,
     ) -> None:
@@ -52,7 +45,7 @@ class Learner:
         self._model.requires_grad_(True)
         self._reference = copy.deepcopy(self._model).requires_grad_(False) if config.kl_coefficient > 0 else None
         self._config = config
-        self._loss = LOSSES[config.name]
+        self._objective = Objective(config, limit)
         self._temperature = temperature or 1.0
         self._group = group
         self._gradients = FlatGradients(self._model.parameters())
@@ -78,22 +71,24 @@ class Learner:
     def update(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, step: int) -> dict[str, float]:
         """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none. ``inferred`` is ``infer``'s.
 
-        The loss is the mean over all response tokens of an update that are not masked, on all workers (token mean, as in DAPO,
-        arXiv 2503.14476). Rows without a gradient cost nothing. Returns means over the tokens of all workers: loss, kl (0 without a
-        reference) and clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to the rollout's); and
-        gradient_norm before clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not finite.
+        The loss is over the rows of all workers that are not masked (see ``Objective``). Rows without a gradient cost nothing. Returns
+        loss, the mean over updates weighted by their size; means over the tokens of all workers: kl (0 without a reference) and
+        clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to the rollout's); and gradient_norm before
+        clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not finite.
         """
         self._set_learning_rate(step)
         parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
-        tokens = self._sum([float(sum(rows[index].response_length for index in part if not rows[index].masked)) for part in parts])
+        lengths = [[rows[index].response_length for index in part if not rows[index].masked] for part in parts]
+        *counts, tokens = self._sum([*(sum(map(self._objective.counts, part)) for part in lengths), sum(map(sum, lengths))])
         totals, norms = self._no_sums(), []
-        for part, count in zip(parts, tokens, strict=True):
+        for part, count in zip(parts, counts, strict=True):
             if count > 0:  # on all workers, so that every one makes the same optimizer steps
-                taught = [index for index in part if rows[index].teaches(self._reference is not None)]
+                taught = [index for index in part if rows[index].teaches(self._config.kl_in_loss)]
                 totals += self._backward([rows[index] for index in taught], inferred and [inferred[index] for index in taught], count)
                 norms.append(self._step())
         *sums, taught_tokens = self._sum(totals.tolist())
-        metrics = {name: total / max(1.0, sum(tokens)) for name, total in zip(LOSS_METRICS, sums, strict=False)}
+        sizes = (sum(counts), tokens, tokens)
+        metrics = {name: total / max(1.0, size) for name, total, size in zip(LOSS_METRICS, sums, sizes, strict=False)}
         if taught_tokens:
             metrics |= {name: total / taught_tokens for name, total in zip(LAW_METRICS, sums[len(LOSS_METRICS) :], strict=True)}
         return metrics | {"gradient_norm": sum(norms) / max(1, len(norms))}
@@ -137,8 +132,8 @@ class Learner:
     def _no_sums(self) -> Tensor:
         return torch.zeros(len(LOSS_METRICS) + len(LAW_METRICS) + 1, dtype=torch.float64, device=self._device)
 
-    def _backward(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, tokens: float) -> Tensor:
-        """Leaves the gradient of this worker's loss, whose global denominator is ``tokens``; returns the sums of LOSS_METRICS and
+    def _backward(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, count: float) -> Tensor:
+        """Leaves the gradient of this worker's loss, whose global denominator is ``count``; returns the sums of LOSS_METRICS and
         LAW_METRICS, and the number of tokens."""
         self._gradients.zero()
         sums = self._no_sums()
@@ -149,9 +144,10 @@ class Learner:
             logprobs, entropies = self._forward(self._model, batch)
             old = logprobs.detach() if inferred is None else batch.join([found.logprobs for found in inferred])
             reference = batch.join(references) if self._reference else None
-            result = self._loss(logprobs, old, reference, batch.join(advantages), self._config)
-            torch.autograd.backward(result.loss.sum() / tokens)
-            gap = (batch.join(rollout) - old).abs()
+            generated = batch.join(rollout)
+            result = self._objective(Tokens(logprobs, old, batch.join(advantages), batch.responses), generated, reference)
+            torch.autograd.backward(result.loss.sum() / count)
+            gap = (generated - old).abs()
             values = torch.stack([result.loss.detach(), result.kl.detach(), result.clipped.float(), entropies, gap, torch.ones_like(gap)])
             sums += values.sum(dim=1, dtype=torch.float64)
         return sums

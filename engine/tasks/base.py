@@ -14,10 +14,19 @@ class Prompt:
 
 
 class Task(Protocol):
-    """Prompts and their rewards. It holds no state: the step is the cursor, so a resumed run repeats and skips nothing."""
+    """Prompts and their rewards. It holds no state: the step is the cursor, so a resumed run repeats and skips nothing.
+
+    ``waits``: a reward mostly waits for a process beside this one, so that several at once take no longer.
+    """
+
+    waits: bool
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         """The ``count`` prompts of ``step``, the same in every run of the same seed."""
+        ...
+
+    def validation(self, count: int) -> list[Prompt]:
+        """The first ``count`` prompts that ``prompts`` never gives, or all there are; the same in every run."""
         ...
 
     def reward(self, prompt: Prompt, response: str) -> float:

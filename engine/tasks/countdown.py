@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.config import CountdownConfig
 from engine.errors import DataError
 from engine.tasks.base import Prompt
+from engine.tasks.config import CountdownConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -111,12 +111,21 @@ def reward(problem: Problem, response: str) -> float:
 class CountdownTask:
     """Endless generated problems. ``Prompt.data`` is the Problem."""
 
+    waits = False
+
     def __init__(self, config: CountdownConfig, seed: int, tokenizer: "PreTrainedTokenizerBase") -> None:
         self._config, self._seed, self._tokenizer = config, seed, tokenizer
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         """Every step has the same share of hard problems, as nearly as ``count`` allows, so that steps can be compared."""
-        rng = Random(f"{self._seed}:{step}")
+        return self._drawn(f"{self._seed}:{step}", count)
+
+    def validation(self, count: int) -> list[Prompt]:
+        """Now and then one of them may be among the training's, as problems are drawn anew at each step."""
+        return self._drawn("validation", count)
+
+    def _drawn(self, seed: str, count: int) -> list[Prompt]:
+        rng = Random(seed)
         hard = int(count * self._config.four_numbers + rng.random())
         problems = [generate(rng, 1.0 if index < hard else 0.0) for index in range(count)]
         rng.shuffle(problems)

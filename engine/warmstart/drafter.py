@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from engine.config import CountdownConfig, RolloutConfig, SpotConfig
+from engine.config import RolloutConfig, SpotConfig
 from engine.drafter.buffer import DataBuffer
 from engine.drafter.card import Card
 from engine.drafter.export import write_drafter_folder
@@ -18,6 +18,7 @@ from engine.drafter.trainer import Evaluation, SpotTrainer
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.base import Request, Sampling
 from engine.rollout.native.standalone import standalone
+from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 from engine.warmstart.traces import examples
 

@@ -9,8 +9,8 @@ import torch.distributed as dist
 from transformers import AutoModelForCausalLM
 
 from engine import checkpoint
-from engine.config import AlgorithmConfig
 from engine.policy.batch import Row
+from engine.policy.config import AlgorithmConfig
 from engine.policy.learner import Learner
 
 VOCABULARY, STEPS = 259, 3
@@ -26,7 +26,7 @@ SCENARIOS: dict[str, tuple[tuple[slice, slice], dict[str, Any]]] = {
 def make_learner(model: Path, group: dist.ProcessGroup | None = None, **config: Any) -> Learner:
     defaults: dict[str, Any] = {"learning_rate": 1e-3, "warmup_steps": 1, "kl_coefficient": 0.1, "tokens_per_microbatch": 150}
     policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, attn_implementation="sdpa")
-    return Learner(policy, AlgorithmConfig(**defaults | config), 1.0, "cpu", group)
+    return Learner(policy, AlgorithmConfig(**defaults | config), 1.0, 64, "cpu", group)
 
 
 def rows_of(step: int) -> list[Row]:

@@ -10,13 +10,14 @@ import pytest
 import torch
 from sglang_cases import STAND_IN, TESTS, native_engine, needs_sglang
 
-from engine.config import CountdownConfig, RolloutConfig
+from engine.config import RolloutConfig
 from engine.drafter.card import Card
 from engine.drafter.export import load_drafter_folder, write_drafter_folder
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.base import Request, Sampling
 from engine.rollout.sglang.arguments import environment
+from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang

@@ -6,11 +6,12 @@ import pytest
 import torch
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
 
-from engine.config import CountdownConfig, RolloutConfig, SGLangConfig, SpeculationConfig
+from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
 from engine.models.folder import TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.base import Request, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
+from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang

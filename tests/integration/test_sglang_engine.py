@@ -11,7 +11,7 @@ import torch
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
 from transformers import PreTrainedModel
 
-from engine.config import CountdownConfig, RolloutConfig, SGLangConfig
+from engine.config import RolloutConfig, SGLangConfig
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.offline import hidden_states
 from engine.errors import DataError
@@ -19,6 +19,7 @@ from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.base import Completion, Request, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
+from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang

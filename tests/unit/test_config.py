@@ -1,13 +1,16 @@
 """Every rule of the sections about sampling and speculation: what is refused, in which words, and what just passes."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from engine.config import GoodputConfig, RunConfig, SpeculationConfig, StrategyConfig, parse
+from engine.config import GoodputConfig, RunConfig, SpeculationConfig, StrategyConfig, merged, parse
 from engine.errors import ConfigError
+from engine.policy.config import AlgorithmConfig
+from engine.tasks.config import MathConfig
 
 RISING = "speculation.tuner.beg: thresholds must start with 1 and rise, such as [1, 3, 9]"
 
@@ -124,3 +127,16 @@ def test_the_defaults_speculate_by_goodput_with_every_drafter() -> None:
 def test_a_configuration_survives_yaml() -> None:
     config = parse({"rollout": {"stop": ["\n\n"], "min_p": 0.05}} | beg([1, 4], 2, 4))
     assert parse(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json")))) == config
+
+
+def test_changes_are_merged_section_by_section() -> None:
+    base = {"seed": 1, "rollout": {"temperature": 0.5, "top_p": 0.9}}
+    assert merged(base, {"seed": 2, "rollout": {"top_p": 1.0}}) == {"seed": 2, "rollout": {"temperature": 0.5, "top_p": 1.0}}
+
+
+def test_another_name_takes_what_the_old_one_stood_for_with_it() -> None:
+    base = parse({"algorithm": {"name": "dapo", "steps": 7}}).model_dump(mode="json")
+    changed = parse(merged(base, {"algorithm": {"name": "rloo"}, "task": {"name": "math", "path": "x.jsonl"}}))
+    assert changed.algorithm == AlgorithmConfig(name="rloo", steps=7)
+    assert changed.task == MathConfig(path=Path("x.jsonl"))
+    assert parse(merged(base, {"algorithm": {"name": "dapo", "steps": 8}})).algorithm.clip_high == 0.28

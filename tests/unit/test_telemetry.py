@@ -5,7 +5,8 @@ from engine.cluster.coordinator import Span
 from engine.cluster.group import Learning, Published
 from engine.cluster.tail import Rollout
 from engine.drafter.trainer import TrainingReport
-from engine.events import Alarm, AnyEvent, ArmStatistics, DrafterTrained
+from engine.events import Alarm, AnyEvent, ArmStatistics, DrafterTrained, StepFinished
+from engine.experience import Experience
 from engine.rollout.base import Completion, Request, RolloutStatistics
 from engine.tasks.base import Prompt
 
@@ -20,9 +21,15 @@ def completion(index: int) -> Completion:
 def events(statistics: RolloutStatistics, published: Published | None = None) -> list[AnyEvent]:
     """Of step 7: one prompt with two responses, one worker."""
     rollout = Rollout([completion(0), completion(1)], statistics, (Span(0, "BUSY", 10.0, 12.0),), {}, 12.0, 12.0)
-    learning = Learning({"loss": 0.5}, 0.5, 0.5)
-    step = telemetry.Step(7, 10.0, 14.0, [Prompt("2 3 -> 5 =", (1,), None)], rollout, [1.0, 0.0], 12.5, learning, published)
-    return list(telemetry.events(step, ["a", "bb"]))
+    experience = Experience([Prompt("2 3 -> 5 =", (1,), None)], rollout, ["a", "bb"], [1.0, 0.0], [0, 1], 12.5)
+    return list(telemetry.events(telemetry.Step(7, 10.0, 14.0, experience, 13.0, Learning({"loss": 0.5}, 0.5), published)))
+
+
+def test_the_phases_of_a_step_add_up_to_its_time() -> None:
+    (step,) = [event for event in events(RolloutStatistics()) if isinstance(event, StepFinished)]
+    assert step.phases == {"rollout": 2.0, "reward": 0.5, "inference": 0.5, "update": 0.5, "sync": 0.5}
+    assert step.seconds == sum(step.phases.values())
+    assert step.metrics["kept_share"] == 1.0
 
 
 def worker(*alarms: tuple[str, str]) -> RolloutStatistics:

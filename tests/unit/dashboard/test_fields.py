@@ -19,7 +19,7 @@ def test_a_field_carries_the_schema_s_help_limits_and_default() -> None:
 def test_choices_come_from_enums_and_from_unions() -> None:
     assert field(SCHEMA, "cluster.device", {}).options == ("auto", "cpu", "cuda")
     task = field(SCHEMA, "task.name", {})
-    assert (task.kind, task.options, task.default) == ("choice", ("countdown", "math"), "countdown")
+    assert (task.kind, set(task.options), task.default) == ("choice", {"countdown", "math", "choice", "code", "function"}, "countdown")
 
 
 def test_the_tuner_is_a_choice_whose_default_is_the_schema_s() -> None:
@@ -29,7 +29,7 @@ def test_the_tuner_is_a_choice_whose_default_is_the_schema_s() -> None:
     assert field(SCHEMA, "speculation.tuner.interval", {}).default == 8
     assert field(SCHEMA, "speculation.tuner.epsilon", {"speculation": {"tuner": {"name": "beg"}}}).default == 0.1
     before: dict[str, Any] = {"speculation": {"threshold": 8, "tuner": {"name": "goodput", "interval": 4}}}
-    assert changed(before, "speculation.tuner.name", "beg") == {"speculation": {"threshold": 8, "tuner": {"name": "beg"}}}
+    assert changed(before, tuner, "beg") == {"speculation": {"threshold": 8, "tuner": {"name": "beg"}}}
 
 
 def test_every_field_of_the_form_is_in_the_schema_and_a_preset_changes_none() -> None:
@@ -37,7 +37,7 @@ def test_every_field_of_the_form_is_in_the_schema_and_a_preset_changes_none() ->
         entries = [entry for groups in COLUMNS for entries in groups.values() for entry in entries]
         for path, _ in [*entries, *TASK_FIELDS[preset.config["task"]["name"]]]:
             spec = field(SCHEMA, path, preset.config)
-            assert changed(preset.config, path, value(preset.config, spec)) == preset.config
+            assert changed(preset.config, spec, value(preset.config, spec)) == preset.config
     speculation = ("hysteresis", "tuner.name", "suffix.enabled", "tail_requests")
     assert all(field(SCHEMA, f"speculation.{path}", {}).help for path in speculation)
 
@@ -72,12 +72,19 @@ def test_value_is_the_configuration_s_or_the_default() -> None:
 
 def test_changed_leaves_the_original_alone() -> None:
     before: dict[str, Any] = {"algorithm": {"steps": 3}}
-    assert changed(before, "algorithm.group_size", 4) == {"algorithm": {"steps": 3, "group_size": 4}}
+    assert changed(before, field(SCHEMA, "algorithm.group_size", {}), 4) == {"algorithm": {"steps": 3, "group_size": 4}}
     assert before == {"algorithm": {"steps": 3}}
-    assert changed({}, "drafter.spot.enabled", False) == {"drafter": {"spot": {"enabled": False}}}
+    assert changed({}, field(SCHEMA, "drafter.spot.enabled", {}), False) == {"drafter": {"spot": {"enabled": False}}}
 
 
 def test_another_task_forgets_the_settings_of_the_old_one() -> None:
     before: dict[str, Any] = {"name": "run", "task": {"name": "countdown", "four_numbers": 0.5}}
-    assert changed(before, "task.name", "math")["task"] == {"name": "math"}
-    assert changed(before, "name", "other") == {**before, "name": "other"}
+    assert changed(before, field(SCHEMA, "task.name", before), "math")["task"] == {"name": "math"}
+    assert changed(before, field(SCHEMA, "name", {}), "other") == {**before, "name": "other"}
+
+
+def test_another_algorithm_forgets_what_the_old_one_set_and_nothing_else() -> None:
+    before: dict[str, Any] = {"algorithm": {"name": "grpo", "steps": 3, "clip_high": 0.2, "learning_rate": 1e-4}}
+    name = field(SCHEMA, "algorithm.name", before)
+    assert changed(before, name, "dapo") == {"algorithm": {"name": "dapo", "steps": 3, "learning_rate": 1e-4}}
+    assert changed(before, name, "grpo") == before

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.config import AlgorithmConfig
 from engine.errors import CheckpointError
 from engine.policy.advantages import group_normalised
-from engine.policy.batch import Row
-from engine.policy.learner import Inferred, Learner
+from engine.policy.batch import Inferred, Row
+from engine.policy.config import AlgorithmConfig
+from engine.policy.learner import Learner
 
 MakePolicy = Callable[..., PreTrainedModel]
 MakeRows = Callable[..., list[Row]]
@@ -20,7 +20,8 @@ MakeRows = Callable[..., list[Row]]
 
 def learner(model: PreTrainedModel, temperature: float = 1.0, **config: Any) -> Learner:
     defaults: dict[str, Any] = {"learning_rate": 1e-2, "warmup_steps": 0, "kl_coefficient": 0.1, "tokens_per_microbatch": 150}
-    return Learner(model, AlgorithmConfig(**defaults | config), temperature, "cpu", None)
+    off = {"rollout_correction": 0.0}  # the rows' rollout log-probs are made up
+    return Learner(model, AlgorithmConfig(**defaults | off | config), temperature, 64, "cpu", None)
 
 
 def plain_logprobs(model: PreTrainedModel, row: Row, temperature: float = 1.0) -> Tensor:

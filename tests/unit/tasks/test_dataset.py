@@ -5,9 +5,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from engine.config import MathConfig
 from engine.errors import DataError
-from engine.tasks.dataset import Row, read
+from engine.tasks.config import MathConfig
+from engine.tasks.dataset import read
+from engine.tasks.registry import check_rows
 
 GOOD = '{"question": "1+1?", "answer": "2"}\n'
 
@@ -20,14 +21,16 @@ def written(tmp_path: Path, text: str | bytes) -> MathConfig:
 
 def test_reads_jsonl_with_numbers_as_answers_and_blank_lines(tmp_path: Path) -> None:
     config = written(tmp_path, b"\xef\xbb\xbf" + GOOD.encode() + b'\n{"question": "2+2?", "answer": 4, "level": 1}\n')
-    assert read(config) == [Row("line 1", "1+1?", "2"), Row("line 3", "2+2?", "4")]
+    rows = [(row.place.rpartition(": ")[2], row.text("question"), row.text_or_number("answer")) for row in read(config.path)]
+    assert rows == [("line 1", "1+1?", "2"), ("line 3", "2+2?", "4")]
 
 
 def test_reads_parquet_with_other_columns(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"problem": ["1+1?", "1/2?"], "solution": [2.0, 0.5]}), path)
-    rows = read(MathConfig(path=path, question="problem", answer="solution"))
-    assert rows == [Row("row 1", "1+1?", "2.0"), Row("row 2", "1/2?", "0.5")]
+    rows = [(row.place.rpartition(": ")[2], row.text("problem"), row.text_or_number("solution")) for row in read(path)]
+    assert rows == [("row 1", "1+1?", "2.0"), ("row 2", "1/2?", "0.5")]
+    check_rows(MathConfig(path=path, question="problem", answer="solution"))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def test_reads_parquet_with_other_columns(tmp_path: Path) -> None:
 def test_faults_name_the_file_and_the_line(tmp_path: Path, text: str | bytes, message: str) -> None:
     config = written(tmp_path, text)
     with pytest.raises(DataError, match=f"data.jsonl: {message}|data.jsonl: line 1: {message}"):
-        read(config)
+        check_rows(config)
 
 
 def test_path_that_is_no_dataset(tmp_path: Path) -> None:
@@ -67,7 +70,7 @@ def test_path_that_is_no_dataset(tmp_path: Path) -> None:
     ]
     for name, message in cases:
         with pytest.raises(DataError, match=message):
-            read(MathConfig(path=tmp_path / name))
+            check_rows(MathConfig(path=tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -82,4 +85,4 @@ def test_parquet_faults(tmp_path: Path, columns: dict[str, list[Any]], message: 
     path = tmp_path / "data.parquet"
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
     with pytest.raises(DataError, match=message):
-        read(MathConfig(path=path))
+        check_rows(MathConfig(path=path))

@@ -5,19 +5,20 @@ from threading import Thread
 import pytest
 from models_for_tests import CHAT_TEMPLATE, byte_tokenizer
 
-from engine.config import MathConfig
 from engine.errors import DataError
 from engine.tasks.base import Prompt
 from engine.tasks.checker import Checker
-from engine.tasks.math import MathTask, expected
+from engine.tasks.config import MathConfig
+from engine.tasks.math import MATH, expected
+from engine.tasks.questions import QuestionTask
 
 SAMPLE = Path(__file__).parents[2] / "data" / "gsm8k_sample.jsonl"
 GSM8K = Path(__file__).parents[4] / "shared" / "data" / "gsm8k" / "test.jsonl"
 
 
 @pytest.fixture(scope="module")
-def task() -> MathTask:
-    return MathTask(MathConfig(path=SAMPLE), 0, byte_tokenizer())
+def task() -> QuestionTask:
+    return QuestionTask(MathConfig(path=SAMPLE), MATH, 0, byte_tokenizer())
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +26,17 @@ def checker() -> Checker:
     return Checker()
 
 
-def small_task(tmp_path: Path, count: int, seed: int = 0) -> MathTask:
+def small_task(tmp_path: Path, count: int, seed: int = 0) -> QuestionTask:
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps({"question": f"q{index}", "answer": index}) + "\n" for index in range(count)))
-    return MathTask(MathConfig(path=path), seed, byte_tokenizer())
+    return QuestionTask(MathConfig(path=path), MATH, seed, byte_tokenizer())
 
 
 def answers(prompts: list[Prompt]) -> list[str]:
     return [prompt.data for prompt in prompts]
 
 
-def test_prompt_is_the_filled_template(task: MathTask) -> None:
+def test_prompt_is_the_filled_template(task: QuestionTask) -> None:
     prompt = task.prompts(0, 1)[0]
     assert prompt.text.endswith("\nReason step by step and put the final answer in \\boxed{}.\n")
     assert byte_tokenizer().decode(prompt.tokens) == prompt.text
@@ -44,7 +45,7 @@ def test_prompt_is_the_filled_template(task: MathTask) -> None:
 def test_chat_template_is_applied() -> None:
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = CHAT_TEMPLATE
-    prompt = MathTask(MathConfig(path=SAMPLE, prompt="{question}?"), 0, tokenizer).prompts(0, 1)[0]
+    prompt = QuestionTask(MathConfig(path=SAMPLE, prompt="{question}?"), MATH, 0, tokenizer).prompts(0, 1)[0]
     assert prompt.text.startswith("<user>")
     assert prompt.text.endswith("?<assistant>")
     assert tokenizer.decode(prompt.tokens) == prompt.text
@@ -68,7 +69,7 @@ def test_step_may_be_larger_than_the_dataset(tmp_path: Path) -> None:
 def test_too_long_prompt_names_row_tokens_and_limit(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps({"question": "x" * length, "answer": 1}) + "\n" for length in (5, 20, 10, 30)))
-    task = MathTask(MathConfig(path=path, prompt="{question}"), 0, byte_tokenizer())
+    task = QuestionTask(MathConfig(path=path, prompt="{question}"), MATH, 0, byte_tokenizer())
     task.check_lengths(30)
     with pytest.raises(
         DataError,
@@ -113,7 +114,7 @@ def test_endless_computation_is_stopped_and_the_next_answer_is_checked(checker: 
     assert checker.equal("\\boxed{42}", "\\boxed{42}") is True
 
 
-def test_rewards_in_threads(task: MathTask) -> None:
+def test_rewards_in_threads(task: QuestionTask) -> None:
     prompts = task.prompts(0, 8)
     rewards: dict[int, tuple[float, float]] = {}
 
@@ -130,10 +131,34 @@ def test_rewards_in_threads(task: MathTask) -> None:
 
 @pytest.mark.skipif(not GSM8K.is_file(), reason="GSM8K is not beside the checkout")
 def test_whole_gsm8k() -> None:
-    task = MathTask(MathConfig(path=GSM8K), 0, byte_tokenizer())
+    task = QuestionTask(MathConfig(path=GSM8K), MATH, 0, byte_tokenizer())
     prompts = task.prompts(0, 1319)
     assert len({prompt.text for prompt in prompts}) == 1319
     assert all(task.reward(prompt, f"So it is {prompt.data}.") == 1.0 for prompt in prompts[:100])
     with pytest.raises(DataError, match=r"rollout\.max_prompt_tokens=256"):
         task.check_lengths(256)
     task.check_lengths(1200)
+
+
+def test_rows_kept_for_validation_are_the_same_in_every_run_and_never_trained_on(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps({"question": f"q{index}", "answer": index}) + "\n" for index in range(20)))
+    config = MathConfig(path=path, validation_share=0.25)
+    one, other = (QuestionTask(config, MATH, seed, byte_tokenizer()) for seed in (0, 1))
+    held_out = answers(one.validation(100))
+    assert held_out == answers(other.validation(100))
+    assert len(held_out) == 5
+    assert len(one.validation(3)) == 3
+    assert set(answers(one.prompts(0, 15))) | set(held_out) == {expected(str(index)) for index in range(20)}
+
+
+def test_validation_from_another_file(tmp_path: Path) -> None:
+    for name, count in (("train", 4), ("valid", 2)):
+        rows = (json.dumps({"question": f"{name} {index}", "answer": index}) + "\n" for index in range(count))
+        (tmp_path / f"{name}.jsonl").write_text("".join(rows))
+    config = MathConfig(path=tmp_path / "train.jsonl", validation_path=tmp_path / "valid.jsonl", prompt="{question}")
+    task = QuestionTask(config, MATH, 0, byte_tokenizer())
+    assert [prompt.text for prompt in task.validation(9)] == ["valid 0", "valid 1"]
+    assert {prompt.text for prompt in task.prompts(0, 4)} == {f"train {index}" for index in range(4)}
+    with pytest.raises(ValueError, match="not both"):
+        MathConfig(path=tmp_path / "train.jsonl", validation_path=tmp_path / "valid.jsonl", validation_share=0.1)

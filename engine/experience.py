@@ -1,0 +1,87 @@
+"""One step's experience: prompts, responses and rewards, in as many rollouts as it takes."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.cluster.group import WorkerGroup
+from engine.cluster.tail import Rollout, joined
+from engine.config import RunConfig
+from engine.policy.credit import informative
+from engine.rollout.base import Completion, Request, Sampling
+from engine.tasks.base import Prompt, Task
+from engine.tasks.rewards import rewards_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Experience:
+    """``responses`` (texts) and ``rewards`` in the order of the rollout's completions, group by group. ``kept``: indices of those to
+    learn from, whole groups. ``rewarded``: when the last reward was there, in seconds since the epoch."""
+
+    prompts: list[Prompt]
+    rollout: Rollout
+    responses: list[str]
+    rewards: list[float]
+    kept: list[int]
+    rewarded: float
+
+
+def gather(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", step: int) -> Experience:
+    """The responses of ``step``. Rewards of workers that are done are computed while others still generate.
+
+    With ``algorithm.refills`` (DAPO's dynamic sampling) further prompts follow while too few groups have something to teach.
+    """
+    wanted, size = config.algorithm.prompts_per_step, config.algorithm.group_size
+    rounds = 1 + config.algorithm.refills
+    prompts: list[Prompt] = []
+    responses: dict[int, str] = {}
+    rewards: dict[int, float] = {}
+    rollouts: list[Rollout] = []
+
+    def score(completions: Sequence[Completion]) -> None:
+        requests = [completion.request for completion in completions]
+        texts = [str(tokenizer.decode(list(completion.tokens), skip_special_tokens=True)) for completion in completions]
+        found = rewards_of(task, [prompts[request.group] for request in requests], texts)
+        for request, text, reward in zip(requests, texts, found, strict=True):
+            responses[request.id], rewards[request.id] = text, reward
+
+    for index in range(step * rounds, (step + 1) * rounds):
+        new = task.prompts(index, wanted)
+        requests = requests_for(index, len(prompts), new, size)
+        prompts += new
+        rollouts.append(workers.rollout(step, requests, sampling(config), score))
+        ordered = [rewards[completion.request.id] for rollout in rollouts for completion in rollout.completions]
+        kept = [group for group in range(len(prompts)) if informative(ordered[group * size : (group + 1) * size])]
+        if len(kept) >= wanted:
+            break
+    if rounds == 1 or not kept:  # without dynamic sampling, groups that teach nothing are part of the loss's mean
+        kept = list(range(wanted))
+    rollout = joined(rollouts)
+    texts = [responses[completion.request.id] for completion in rollout.completions]
+    return Experience(prompts, rollout, texts, ordered, _members(kept[:wanted], size), time.time())
+
+
+def _members(groups: Sequence[int], size: int) -> list[int]:
+    return [group * size + member for group in groups for member in range(size)]
+
+
+def requests_for(index: int, first_group: int, prompts: Sequence[Prompt], size: int) -> list[Request]:
+    """``size`` requests a prompt, with ids that no rollout of another ``index`` uses (they seed the sampling)."""
+    base = index * len(prompts) * size
+    return [
+        Request(base + place * size + member, first_group + place, prompt.tokens)
+        for place, prompt in enumerate(prompts)
+        for member in range(size)
+    ]
+
+
+def sampling(config: RunConfig) -> Sampling:
+    """That of the run's rollouts."""
+    rollout = config.rollout
+    return Sampling(
+        rollout.temperature, rollout.top_p, rollout.top_k, rollout.max_new_tokens, config.seed, min_p=rollout.min_p, stop=rollout.stop
+    )

@@ -1,0 +1,44 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from models_for_tests import byte_tokenizer
+
+from engine.errors import ConfigError, DataError
+from engine.tasks.config import FunctionConfig
+from engine.tasks.registry import build_task
+
+CODE = """
+def length(row, response):
+    return len(response) - row["wanted"]
+
+def nothing(row, response):
+    return float("nan")
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_rewards.py").write_text(CODE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_rewards", raising=False)
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps({"question": "Write", "wanted": 3}) + "\n")
+    return path
+
+
+def test_the_users_function_scores(data: Path) -> None:
+    task = build_task(FunctionConfig(path=data, function="own_rewards:length"), 0, byte_tokenizer())
+    assert task.reward(task.prompts(0, 1)[0], "12345") == 2.0
+
+
+def test_a_reward_that_is_no_number_is_refused(data: Path) -> None:
+    task = build_task(FunctionConfig(path=data, function="own_rewards:nothing"), 0, byte_tokenizer())
+    with pytest.raises(DataError, match="own_rewards:nothing gave nan for the response 'abc'"):
+        task.reward(task.prompts(0, 1)[0], "abc")
+
+
+def test_a_function_that_is_not_there(data: Path) -> None:
+    with pytest.raises(ConfigError, match=r"task\.function: own_rewards:missing cannot be imported"):
+        build_task(FunctionConfig(path=data, function="own_rewards:missing"), 0, byte_tokenizer())
