@@ -6,12 +6,17 @@ Uses nothing of this project: the program must not find it loaded.
 import ctypes
 import os
 import resource
+import struct
 import sys
 
 AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY, MOUNT_SETATTR = -100, 0x8000, 0x1, 442
 MS_NOSUID, MS_NODEV = 0x2, 0x4
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, LAST_CAPABILITY = 24, 38, 63
-PROCESSES, OPEN_FILES, FILE_BYTES = 32, 64, 16 * 2**20
+PR_SET_SECCOMP, FILTER = 22, 2
+OPEN_FILES, FILE_BYTES = 64, 16 * 2**20
+SYSCALLS = {"x86_64": (0xC000003E, 56, (57, 58)), "aarch64": (0xC00000B7, 220, ())}
+"""By machine: its audit number, clone, and the other calls that make a process."""
+CLONE3, CLONE_THREAD = 435, 0x10000
 DROPPED = "--dropped"
 
 
@@ -22,11 +27,13 @@ def main() -> None:
         _give_up_rights()
         os.execv(sys.executable, [sys.executable, "-I", "-B", *sys.argv, DROPPED])
     program = sys.stdin.buffer.read().decode("utf-8", "replace")
-    _limit(float(seconds), int(megabytes), isolation)
+    _limit(float(seconds), int(megabytes))
     answer = os.dup(1)
     with open(os.devnull, "w") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 1)
     os.chdir("/tmp")
+    if isolation == "namespaces":
+        _no_processes()
     exec(compile(program, "program.py", "exec"), {"__name__": "__main__"})
     os.write(answer, word.encode())
 
@@ -51,7 +58,7 @@ def _give_up_rights() -> None:
         raise OSError(ctypes.get_errno(), "cannot give up rights")
 
 
-def _limit(seconds: float, megabytes: int, isolation: str) -> None:
+def _limit(seconds: float, megabytes: int) -> None:
     limits = {
         resource.RLIMIT_CPU: int(seconds) + 1,
         resource.RLIMIT_AS: megabytes * 2**20,
@@ -59,10 +66,37 @@ def _limit(seconds: float, megabytes: int, isolation: str) -> None:
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_CORE: 0,
     }
-    if isolation == "namespaces":  # else it would count all processes of the user
-        limits[resource.RLIMIT_NPROC] = PROCESSES
     for limit, value in limits.items():
         resource.setrlimit(limit, (value, value))
+
+
+def _no_processes() -> None:
+    """Threads only from here on: a limit on processes would not hold for root."""
+    audit, clone, others = SYSCALLS[os.uname().machine]
+    allow, refuse, unknown = (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | 1), (0x06, 0, 0, 0x00050000 | 38)
+    load, equal, at_least, has = 0x20, 0x15, 0x35, 0x45
+    filters = [
+        (load, 0, 0, 4),
+        (equal, 1, 0, audit),
+        refuse,
+        (load, 0, 0, 0),
+        (at_least, 0, 1, 0x40000000),  # the x32 calls, under other numbers
+        refuse,
+        (equal, 0, 1, CLONE3),
+        unknown,  # then libc uses clone, whose flags can be seen here
+        *(step for call in others for step in ((equal, 0, 1, call), refuse)),
+        (equal, 1, 0, clone),
+        allow,
+        (load, 0, 0, 16),
+        (has, 0, 1, CLONE_THREAD),
+        allow,
+        refuse,
+    ]
+    code = b"".join(struct.pack("HBBI", *step) for step in filters)
+    program = struct.pack("HP", len(filters), ctypes.addressof(buffer := ctypes.create_string_buffer(code)))
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_SECCOMP, FILTER, ctypes.create_string_buffer(program), 0, 0):
+        raise OSError(ctypes.get_errno(), "cannot forbid processes")
+    del buffer
 
 
 if __name__ == "__main__":

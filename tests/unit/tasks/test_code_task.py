@@ -84,20 +84,17 @@ def test_no_file_can_be_changed(tmp_path: Path) -> None:
 
 
 @needs_namespaces
-def test_no_environment_and_nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_TOKEN", "secret")
     assert WALLED.passes("import os; assert 'LONGTAIL_TOKEN' not in os.environ")
-    assert WALLED.passes("import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(999.25)'])")
-    time.sleep(0.2)
-    found = subprocess.run(["pgrep", "-f", "999.25"], capture_output=True, check=False)
-    assert found.returncode == 1
 
 
 @needs_namespaces
-def test_a_fork_bomb_is_contained() -> None:
-    began = time.monotonic()
-    assert not WALLED.passes("import os\nwhile True: os.fork()")
-    assert time.monotonic() - began < 10
+def test_threads_but_no_new_processes() -> None:
+    assert WALLED.passes("import threading\nt = threading.Thread(target=print)\nt.start()\nt.join()")
+    for program in ("import os\nif os.fork() == 0: os._exit(0)", "import subprocess; subprocess.run(['true'], check=True)"):
+        assert LIMITED.passes(program)
+        assert not WALLED.passes(program)
 
 
 ROW = {"question": "Write f, which doubles.", "tests": ["assert f(2) == 4", "assert f(3) == 6"]}
