@@ -8,6 +8,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from backend.database import upsert
 from backend.errors import ConflictError, ForbiddenError, NotFoundError
 from backend.models import Membership, Project, User, is_id
 from backend.schemas.accounts import Role, allows, lesser
@@ -89,7 +90,7 @@ def members(session: Session, project: Project) -> Sequence[tuple[str, str]]:
 
 def admit(session: Session, project: Project, user_name: str, role: Role) -> None:
     """Makes the user a member, or changes what the member may do."""
-    session.merge(Membership(project_id=project.id, user_id=_user(session, user_name).id, role=role))
+    upsert(session, Membership, [{"user_id": _user(session, user_name).id, "project_id": project.id, "role": role}])
 
 
 def expel(session: Session, project: Project, user_name: str) -> None:

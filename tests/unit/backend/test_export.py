@@ -97,8 +97,6 @@ def test_batches_follow_each_other(database: Database, two: list[str], monkeypat
     assert len({row[:1] + row[2:4] for batch in batches for row in batch}) == 5
     assert two
 
-    return select(Project)
-
 
 def test_a_long_run_is_never_held_as_a_whole(database: Database, run_id: str) -> None:
     for key in range(5):

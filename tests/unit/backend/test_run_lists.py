@@ -171,6 +171,7 @@ def test_a_list_reads_its_index_and_the_rows_of_its_page(database: Database, som
     event.listen(engine, "before_cursor_execute", lambda _c, _k, statement, given, *_: statements.append((statement, given)))
     with database.read() as session:
         listed(session, Choice(select(Project), **choice), 10, None)
+    statements = [(statement, given) for statement, given in statements if statement != "BEGIN"]
     assert len(statements) == 3, "projects, ids, rows"
     assert not [statement for statement, _ in statements if "metrics" in statement]
     if engine.dialect.name == "sqlite":
