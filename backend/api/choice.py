@@ -23,7 +23,8 @@ Conditions = Annotated[
     Query(
         default_factory=list,
         max_length=MOST_CONDITIONS,
-        description="On a configuration or summary value, such as config.model.path=tiny or summary.reward_mean>0.5; signs: = != < <= > >=",
+        description="On a value, such as config.model.path=tiny or summary.reward_mean>0.5. Signs: = != < <= > >=; "
+        "!= is true also where there is no value",
     ),
 ]
 
@@ -55,8 +56,8 @@ def _choice(
         owner=owner,
         q=q,
         where=where,
-        created_after=created_after and created_after.timestamp(),
-        created_before=created_before and created_before.timestamp(),
+        created_after=created_after.timestamp() if created_after else None,
+        created_before=created_before.timestamp() if created_before else None,
         sort=sort,
     )
 

@@ -91,5 +91,6 @@ def _points(run_id: str, step: int, chance: random.Random) -> Iterator[dict[str,
 
 
 def _metrics(chance: random.Random) -> dict[str, float | None]:
+    values: dict[str, float | None] = {name: math.exp(chance.gauss(0, 1)) for name in METRICS}
     phases = {name: seconds * chance.uniform(0.8, 1.2) for name, seconds in PHASES.items()}
-    return {name: math.exp(chance.gauss(0, 1)) for name in METRICS} | phases | {"step_seconds": sum(phases.values())}
+    return values | phases | {"step_seconds": sum(phases.values())}

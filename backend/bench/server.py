@@ -78,11 +78,11 @@ def missing_postgres() -> str | None:
 @contextmanager
 def postgres() -> Iterator[str]:
     """The URL of an empty database of a PostgreSQL server with its usual settings, as pip brings it."""
-    import pgserver
+    from pgserver.postgres_server import get_server
 
     with tempfile.TemporaryDirectory(prefix="longtail-pg-", dir="/tmp") as folder:  # its socket's path has to be short
         Path(folder).chmod(0o755)  # as root, the server runs as a user of its own
-        server = pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
+        server = get_server(Path(folder) / "data", cleanup_mode="delete")
         try:
             yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
         finally:

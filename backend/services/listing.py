@@ -36,7 +36,7 @@ class Choice:
     """Which runs, and their order. ``projects`` are those that the caller may see. ``where``: conditions such as
     ``config.model.path=tiny`` or ``summary.reward_mean>0.5``; times are seconds since the epoch."""
 
-    projects: Select[tuple[Project]]
+    projects: Select[Any]
     runs: Sequence[str] = ()
     states: Sequence[str] = ()
     tags: Sequence[str] = ()
@@ -94,7 +94,7 @@ def _fits(values: list[Any], sort: str) -> bool:
 
 def _conditions(session: Session, choice: Choice) -> list[ColumnElement[bool]]:
     projects = session.scalars(choice.projects.with_only_columns(Project.id)).all()
-    conditions = [Run.deleted_at.is_(None), Run.project_id.in_(projects)]
+    conditions: list[ColumnElement[bool]] = [Run.deleted_at.is_(None), Run.project_id.in_(projects)]
     if choice.runs:
         conditions.append(Run.id.in_(choice.runs))
     if choice.states:

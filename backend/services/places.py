@@ -13,7 +13,7 @@ from backend.schemas.accounts import Role, allows
 from backend.services.projects import role_in
 from backend.services.tokens import Identity
 
-PROJECT_OF: Mapping[str, Callable[[str], Select[tuple[str]]]] = MappingProxyType(
+PROJECT_OF: Mapping[str, Callable[[str], Select[Any]]] = MappingProxyType(
     {
         "run_id": lambda run_id: select(Run.project_id).where(Run.id == run_id),
         "artifact_id": lambda artifact_id: (

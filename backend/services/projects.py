@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import Select, select
 from sqlalchemy.exc import IntegrityError
@@ -17,7 +17,7 @@ from backend.services.paging import page
 from backend.services.tokens import Identity
 
 
-def in_sight(identity: Identity, archived: bool = True) -> Select[tuple[Project]]:
+def in_sight(identity: Identity, archived: bool = True) -> Select[Any]:
     """The projects that somebody may see."""
     query = select(Project)
     if identity.project_id is not None:

@@ -54,13 +54,11 @@ def test_what_was_there_joins_the_default_project_and_can_be_found(bare_database
     database = bare_database
     upgrade(database, "0005")
     config = '{"seed": 3, "model": {"path": "tiny"}, "drafter": {"path": null}, "speculation": {"enabled": true, "arms": [1, "a"]}}'
+    summary = '{"kl": null, "reward_mean": 0.5}'
     with database.write() as session:
         session.execute(text(INSERT_RUN))
-        session.execute(
-            text("UPDATE runs SET config = :config, summary = :summary, tags = :tags").bindparams(
-                config=config, summary='{"kl": null, "reward_mean": 0.5}', tags='["old"]'
-            )
-        )
+        changes = f"config = '{config}', summary = '{summary}', tags = '[\"old\"]'"
+        session.execute(text(f"UPDATE runs SET {changes}"))
         session.execute(text(INSERT_USER))
     upgrade(database)
     with database.read() as session:
