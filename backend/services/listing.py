@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from backend.models import Project, Run, RunValue, is_id
 from backend.services.paging import decode, encode
@@ -20,11 +20,18 @@ from backend.services.paging import decode, encode
 CONDITION = r"^((?:config|summary)\.[A-Za-z0-9_./-]{1,100})(<=|>=|!=|=|<|>)([^\x00]{0,200})$"
 SORT = r"^-?(created|name|state|owner|duration|summary\.[A-Za-z0-9_./-]{1,100})$"
 NEWEST = "-created"
+
+
+def _unindexed(column: InstrumentedAttribute[Any]) -> ColumnElement[Any]:
+    """Keeps SQLite from taking this column's own index, which would cost it a look at each row."""
+    return column.concat("")
+
+
 COLUMNS: dict[str, ColumnElement[Any]] = {
     "created": Run.created_at.expression,
     "name": Run.name.expression,
-    "state": Run.state.expression,
-    "owner": Run.owner.expression,
+    "state": _unindexed(Run.state),
+    "owner": _unindexed(Run.owner),
     "duration": (Run.finished_at - Run.started_at),
 }
 TEXTS = frozenset({"name", "state", "owner"})
@@ -98,9 +105,9 @@ def _conditions(session: Session, choice: Choice) -> list[ColumnElement[bool]]:
     if choice.runs:
         conditions.append(Run.id.in_(choice.runs))
     if choice.states:
-        conditions.append(_unindexed(Run.state).in_(choice.states))
+        conditions.append(COLUMNS["state"].in_(choice.states))
     if choice.owner is not None:
-        conditions.append(_unindexed(Run.owner) == choice.owner)
+        conditions.append(COLUMNS["owner"] == choice.owner)
     if choice.created_after is not None:
         conditions.append(Run.created_at >= choice.created_after)
     if choice.created_before is not None:
@@ -111,11 +118,6 @@ def _conditions(session: Session, choice: Choice) -> list[ColumnElement[bool]]:
         conditions.append(or_(named, Run.id.in_(notes)))
     conditions += [_has(f"tags.{tag}") for tag in choice.tags]
     return conditions + [_meets(condition) for condition in choice.where]
-
-
-def _unindexed(column: Any) -> ColumnElement[Any]:
-    """Keeps SQLite from taking this column's own index, which would cost it a look at each row."""
-    return func.coalesce(column, "")
 
 
 def _has(field: str, *more: ColumnElement[bool]) -> ColumnElement[bool]:
