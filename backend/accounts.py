@@ -45,10 +45,12 @@ class Accounts(Transport):
         """Newest first: one's own, or as an admin everyone's."""
         return self._get(TokenPage, "/api/v1/tokens", everyone=everyone or None, limit=limit, cursor=cursor)
 
-    def create_token(self, name: str, scope: Role = "editor", days: float | None = 90, user_id: str | None = None) -> NewToken:
-        """The only time that its secret is seen. For another user only by an admin."""
+    def create_token(
+        self, name: str, scope: Role = "editor", days: float | None = 90, user_id: str | None = None, project_id: str | None = None
+    ) -> NewToken:
+        """The only time that its secret is seen. For another user only by an admin. With a ``project_id`` it opens that project only."""
         path = f"/api/v1/users/{user_id}/tokens" if user_id else "/api/v1/tokens"
-        return self._post(NewToken, path, {"name": name, "scope": scope, "days": days})
+        return self._post(NewToken, path, {"name": name, "scope": scope, "days": days, "project_id": project_id})
 
     def revoke_token(self, token_id: str) -> None:
         self._request("DELETE", f"/api/v1/tokens/{token_id}")

@@ -72,7 +72,7 @@ def add_user(
     """Add a user; prints a first token, or asks for a password."""
     chosen = typer.prompt("Password (12 characters or more)", hide_input=True, confirmation_prompt=True) if password else None
     with Longtail() as client:
-        added = client.add_user(name, _role(role), chosen)
+        added = client.add_user(name, role_of(role), chosen)
         if chosen is None:
             typer.echo(client.create_token("first", added.role, user_id=added.id).token)
 
@@ -103,7 +103,7 @@ def enable_user(name: Name) -> None:
 @user.command("role")
 def set_role(name: Name, role: Annotated[str, typer.Argument(help="viewer, editor or admin")]) -> None:
     """Change what a user may do."""
-    _change(name, role=_role(role))
+    _change(name, role=role_of(role))
 
 
 @token.command("create")
@@ -111,10 +111,12 @@ def create_token(
     name: Annotated[str, typer.Argument(help="What it is for")],
     scope: Annotated[str, typer.Option(help="The most that it allows: viewer, editor or admin")] = "editor",
     days: Annotated[float, typer.Option(min=0, help="Until it expires; 0: never")] = 90,
+    project: Annotated[str | None, typer.Option(help="Name or id of the only project that it opens")] = None,
 ) -> None:
     """Make a token; it is shown this once."""
     with Longtail() as client:
-        typer.echo(client.create_token(name, _role(scope), days or None).token)
+        only = project and client.project(project).id
+        typer.echo(client.create_token(name, role_of(scope), days or None, project_id=only).token)
 
 
 @token.command("list")
@@ -154,7 +156,8 @@ def _find(client: Accounts, name: str) -> User:
             raise LongtailError(f"there is no user {name}")
 
 
-def _role(text: str) -> Role:
+def role_of(text: str) -> Role:
+    """LongtailError if there is no such role."""
     match text:
         case "viewer" | "editor" | "admin":
             return text

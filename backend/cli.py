@@ -11,8 +11,10 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from backend import accounts_cli, terminal
+from backend import accounts_cli, projects_cli, runs_cli, terminal
 from backend.client import ApiError, Longtail
+from backend.git_state import git_state
+from backend.runs_cli import RunId, find
 from backend.schemas.runs import Run
 from engine.config import load
 from engine.errors import LongtailError
@@ -21,6 +23,7 @@ USER_ERROR = 2
 PASS_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 SECTIONS_WITH_A_PATH = ("model", "drafter", "task")
 BUILT_IN = ("tiny", "small", "builtin")
+PLATFORM_BENCHES = ("ingest", "api", "platform")
 
 
 class Commands(TyperGroup):
@@ -36,8 +39,6 @@ class Commands(TyperGroup):
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, help="Reinforcement learning with TLT, from a shell.")
 console = Console()
-
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, or its beginning")]
 
 
 @app.command()
@@ -71,34 +72,34 @@ def submit(
     priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher goes first")] = 0,
     needs: Annotated[str | None, typer.Option(help="Label of the workers that may carry it, such as gpu:h200")] = None,
     start_after: Annotated[datetime | None, typer.Option(help="Not before this local time")] = None,
+    project: Annotated[str | None, typer.Option(help="Name or id of the project that it belongs to")] = None,
+    notes: Annotated[str, typer.Option(help="What to remember about it")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Follow the run; exit code 1 if it does not succeed")] = False,
 ) -> None:
     """Submit a run; prints its id."""
     config = load(file).model_dump(mode="json")
     with Longtail() as client:
         named = _anchored(config) | ({"name": name} if name else {})
-        run = client.submit(named, tag or [], priority=priority, needs=needs, start_after=start_after and start_after.astimezone())
+        run = client.submit(
+            named,
+            tag or [],
+            priority=priority,
+            needs=needs,
+            start_after=start_after and start_after.astimezone(),
+            project_id=project and client.project(project).id,
+            notes=notes,
+            source=git_state(Path.cwd()),
+        )
         typer.echo(run.id)
         if watch:
             _follow(client, run.id)
 
 
 @app.command()
-def runs(
-    state: Annotated[str | None, typer.Option(help="Only runs in this state")] = None,
-    q: Annotated[str | None, typer.Option(help="Part of the name, or beginning of the id")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 20,
-) -> None:
-    """List runs, newest first."""
-    with Longtail() as client:
-        console.print(terminal.table(client.runs(state, q, limit).items))
-
-
-@app.command()
 def watch(run: RunId) -> None:
     """Follow a run; exit code 0 if it succeeds, else 1."""
     with Longtail() as client:
-        _follow(client, _find(client, run).id)
+        _follow(client, find(client, run).id)
 
 
 @app.command()
@@ -142,7 +143,7 @@ def clone(
 def delete(run: RunId) -> None:
     """Delete a finished run; for some days it can be restored."""
     with Longtail() as client:
-        found = _find(client, run)
+        found = find(client, run)
         client.delete(found.id)
         console.print(f"{found.id} deleted; longtail restore {found.id} takes that back", soft_wrap=True)
 
@@ -163,7 +164,7 @@ def download(
 ) -> None:
     """Download a run's artifacts, such as its drafter. Checksums are verified."""
     with Longtail() as client:
-        found = _find(client, run)
+        found = find(client, run)
         artifacts = [artifact for artifact in client.artifacts(found.id) if name in (None, artifact.name)]
         if not artifacts:
             raise LongtailError(f"run {found.id} ({found.state}) has no artifact" + (f" named {name}" if name else " yet"))
@@ -174,6 +175,9 @@ def download(
             console.print(f"{path}  {artifact.bytes} bytes", highlight=False)
 
 
+for command in (runs_cli.runs, runs_cli.show, runs_cli.tag, runs_cli.note, runs_cli.rename, runs_cli.export):
+    app.command()(command)
+app.add_typer(projects_cli.project, name="project")
 app.add_typer(accounts_cli.user, name="user")
 app.add_typer(accounts_cli.token, name="token")
 app.command("login")(accounts_cli.login)
@@ -184,7 +188,7 @@ app.command("open")(accounts_cli.open_dashboard)
 @app.command(context_settings=dict(PASS_ON))
 def bench(context: typer.Context) -> None:
     """Measure: longtail bench NAME [--json FILE] [--quick]."""
-    _run_module("engine.bench", context)
+    _run_module("backend.bench" if context.args[:1] and context.args[0] in PLATFORM_BENCHES else "engine.bench", context)
 
 
 @app.command(context_settings=dict(PASS_ON))
@@ -211,17 +215,9 @@ def _run_module(module: str, context: typer.Context, *arguments: str) -> None:
 
 def _do(action: Callable[[Longtail, str], Run], prefix: str) -> Run:
     with Longtail() as client:
-        run = action(client, _find(client, prefix).id)
+        run = action(client, find(client, prefix).id)
         console.print(f"{run.id} {terminal.state(run)}")
         return run
-
-
-def _find(client: Longtail, prefix: str) -> Run:
-    """The run whose id begins with ``prefix``."""
-    found = [run for run in client.runs(q=prefix, limit=200).items if run.id.startswith(prefix)]
-    if len(found) != 1:
-        raise LongtailError(f"{'no run has' if not found else f'{len(found)} runs have'} an id that begins with {prefix}")
-    return found[0]
 
 
 def _follow(client: Longtail, run_id: str) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import httpx
 
-from backend.accounts import Accounts
 from backend.credentials import Secret
+from backend.run_lists import RunLists
 from backend.schemas.artifacts import Artifact
+from backend.schemas.attempts import GitState
 from backend.schemas.base import Items
 from backend.schemas.comparison import Comparison
-from backend.schemas.runs import Preset, Run, RunPage, Validation
+from backend.schemas.runs import Preset, Run, Validation
 from backend.schemas.telemetry import DrafterSession, Lengths, LogLine, Metrics, SampleItem, Span, SpeculationStep
 from backend.transport import ApiError
 
@@ -21,7 +22,7 @@ __all__ = ["ApiError", "Longtail"]
 _CHUNK = 2**20
 
 
-class Longtail(Accounts):
+class Longtail(RunLists):
     """``with Longtail() as longtail: run = longtail.submit({"name": "first"})``. Every method raises ApiError.
 
     Without a URL and a token it finds them by itself (backend.logins). ``since_step`` (default -1: everything) asks for later steps
@@ -48,17 +49,18 @@ class Longtail(Accounts):
         priority: int = 0,
         needs: str | None = None,
         start_after: datetime | None = None,
+        project_id: str | None = None,
+        notes: str = "",
+        source: GitState | None = None,
     ) -> Run:
         """With an ``idempotency_key`` a repeated submission returns the run of the first one; that goes for ``retry`` and ``clone`` too.
 
-        ``needs``: a worker label; None for any worker. ``start_after`` has to know its time zone.
+        ``needs``: a worker label; None for any worker. ``start_after`` has to know its time zone. ``project_id`` None is the token's
+        project, or else the default one. ``source`` is the git state of the folder that the run comes from (backend.git_state).
         """
         wishes = {"priority": priority, "needs": needs, "start_after": start_after and start_after.isoformat()}
-        return self._accept("/api/v1/runs", {"config": config, "tags": list(tags)} | wishes, idempotency_key)
-
-    def runs(self, state: str | None = None, q: str | None = None, limit: int = 50, cursor: str | None = None) -> RunPage:
-        """Newest first. ``q`` is a part of the name or the beginning of the id."""
-        return self._get(RunPage, "/api/v1/runs", state=state, q=q, limit=limit, cursor=cursor)
+        place = {"project_id": project_id, "notes": notes, "source": source and source.model_dump()}
+        return self._accept("/api/v1/runs", {"config": config, "tags": list(tags)} | wishes | place, idempotency_key)
 
     def run(self, run_id: str) -> Run:
         return self._get(Run, f"/api/v1/runs/{run_id}")
@@ -145,9 +147,10 @@ class Longtail(Accounts):
         finally:
             part.unlink(missing_ok=True)
 
-    def compare(self, baseline: str, runs: Sequence[str]) -> Comparison:
-        """The baseline comes first in ``items``, then ``runs``."""
-        return self._get(Comparison, "/api/v1/compare", baseline=baseline, run=list(runs))
+    def compare(self, baseline: str, runs: Sequence[str], keys: Sequence[str] = (), points: int = 500) -> Comparison:
+        """The baseline comes first in ``items``, then ``runs``; ``metrics`` has those of ``keys``, in at most so many points."""
+        params = {"keys": ",".join(keys) or None, "points": points}
+        return self._get(Comparison, "/api/v1/compare", baseline=baseline, run=list(runs), **params)
 
     def _do(self, run_id: str, action: str) -> Run:
         return self._reply(Run, self._request("POST", f"/api/v1/runs/{run_id}/{action}"))

@@ -33,6 +33,12 @@ class ConflictError(RequestError):
     status, title = 409, "Conflict"
 
 
+class StaleError(RequestError):
+    """The caller has seen an older state of what it wants to change."""
+
+    status, title = 412, "Precondition failed"
+
+
 class InvalidError(RequestError):
     status, title = 422, "Invalid request"
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from backend.database import Database, upsert
 from backend.models import Artifact, Base, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
 from backend.rollup import Rows, log_line, metrics, rows, summarise
+from backend.services import run_values
 from backend.services.attempts import LeaseLostError
 from backend.services.lifecycle import affected, transition
 from engine.events import AnyEvent, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
@@ -114,6 +115,8 @@ class _Writer:
 
     def close(self, seq: int) -> None:
         self._flush()
+        if "summary" in self._progress:
+            run_values.summarise(self._session, self._run_id, self._progress["summary"])
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
 
     def _flush(self) -> None:

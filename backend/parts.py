@@ -123,11 +123,16 @@ def sessions_below(pid: int) -> set[int]:
 def kill_sessions(sessions: set[int]) -> None:
     """SIGKILL until nothing is left, or for KILL_SECONDS: a process in an uninterruptible sleep outlives that."""
     deadline = time.monotonic() + KILL_SECONDS
-    while (left := [pid for pid, _, session in _processes() if session in sessions]) and time.monotonic() < deadline:
+    while (left := members(sessions)) and time.monotonic() < deadline:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(POLL_SECONDS / 10)
+
+
+def members(sessions: set[int]) -> list[int]:
+    """The living processes of these sessions."""
+    return [pid for pid, _, session in _processes() if session in sessions]
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:

@@ -1,7 +1,9 @@
 """How runs look in a terminal."""
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,9 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from backend.client import Longtail
+from backend.schemas.attempts import Attempt, Environment
 from backend.schemas.runs import Run
 
 POLL_SECONDS = 0.5
+GIB = 2**30
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 COLOURS = {"queued": "white", "starting": "cyan", "running": "cyan", "paused": "magenta"} | {
     "succeeded": "green",
     "failed": "red",
@@ -38,11 +43,13 @@ def key_figures(run: Run) -> str:
 
 def table(runs: Sequence[Run]) -> Table:
     shown = Table(box=None, header_style="bold")
-    for heading in ("Id", "Name", "State", "Step", "Submitted", "Latest"):
+    for heading in ("Id", "Name", "State", "Step", "Submitted", "Tags", "Latest"):
         shown.add_column(heading, no_wrap=True)
     for run in runs:
         submitted = f"{run.created_at.astimezone():%Y-%m-%d %H:%M}"
-        shown.add_row(run.id, escape(run.name), state(run), f"{run.step}/{run.steps}", submitted, key_figures(run))
+        shown.add_row(
+            run.id, plain(run.name), state(run), f"{run.step}/{run.steps}", submitted, plain(", ".join(run.tags)), key_figures(run)
+        )
     return shown
 
 
@@ -60,10 +67,78 @@ def follow(client: Longtail, run_id: str, console: Console) -> Run:
         while True:
             run = client.run(run_id)
             progress.update(
-                task, completed=run.step, total=run.steps, description=f"{escape(run.name)} {state(run)}", figures=key_figures(run)
+                task, completed=run.step, total=run.steps, description=f"{plain(run.name)} {state(run)}", figures=key_figures(run)
             )
             if run.finished:
                 break
             time.sleep(POLL_SECONDS)
-    console.print(f"{run.id} {state(run)}" + (f": {escape(run.error)}" if run.error else ""))
+    console.print(f"{run.id} {state(run)}" + (f": {plain(run.error)}" if run.error else ""))
     return run
+
+
+def details(run: Run) -> Table:
+    """Where a run stands, and what was written about it; facts that it lacks are left out."""
+    source = run.source and f"commit {run.source.commit[:12]}{f' on {run.source.branch}' if run.source.branch else ''}"
+    facts = {
+        "Id": run.id,
+        "Name": plain(run.name),
+        "State": state(run),
+        "Error": plain(run.error or ""),
+        "Step": f"{run.step}/{run.steps}",
+        "Latest": key_figures(run),
+        "Tags": plain(", ".join(run.tags)),
+        "Notes": plain(run.notes),
+        "Owner": plain(run.owner or ""),
+        "Project": run.project_id,
+        "Submitted": _time(run.created_at),
+        "Started": _time(run.started_at),
+        "Finished": _time(run.finished_at),
+        "Made from": f"{run.parent_id}{'' if run.resumed_step is None else f', after step {run.resumed_step}'}" if run.parent_id else "",
+        "Source": plain(f"{source}{', with changes that are not in it' if run.source.dirty else ''}") if run.source else "",
+    }
+    return _facts(facts)
+
+
+def attempts(found: Sequence[Attempt]) -> Table:
+    shown = Table(box=None, header_style="bold")
+    for heading in ("Attempt", "State", "Worker", "Started", "Seconds", "Exit code", "Error"):
+        shown.add_column(heading)
+    for each in found:
+        seconds = f"{(each.finished_at - each.started_at).total_seconds():.1f}" if each.finished_at else ""
+        exit_code = "" if each.exit_code is None else str(each.exit_code)
+        shown.add_row(str(each.number), each.state, each.worker_id, _time(each.started_at), seconds, exit_code, plain(each.error or ""))
+    return shown
+
+
+def environment(found: Environment) -> Table:
+    """What an attempt ran in, without its packages."""
+    gpus = ", ".join(f"{gpu.name} ({gpu.memory_bytes / GIB:.0f} GiB, driver {gpu.driver})" for gpu in found.gpus)
+    longtail = found.longtail and f"commit {found.longtail.commit[:12]}{', changed' if found.longtail.dirty else ''}"
+    facts = {
+        "Host": found.host,
+        "System": f"{found.platform}, Python {found.python}, {len(found.packages)} packages",
+        "CPU": f"{found.cpu}, {found.cores} cores, {found.memory_bytes / GIB:.1f} GiB",
+        "GPUs": gpus,
+        "Longtail": longtail or "",
+        "Variables": "\n".join(f"{name}={value}" for name, value in found.variables.items()),
+    }
+    return _facts({name: plain(fact) for name, fact in facts.items()})
+
+
+def plain(text: str) -> str:
+    """What users wrote, as text: neither markup nor control codes of the terminal."""
+    return escape(CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
+
+
+def _facts(facts: Mapping[str, str]) -> Table:
+    shown = Table(box=None, show_header=False)
+    shown.add_column(style="bold", no_wrap=True)
+    shown.add_column(overflow="fold")
+    for name, fact in facts.items():
+        if fact:
+            shown.add_row(name, fact)
+    return shown
+
+
+def _time(moment: datetime | None) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if moment else ""

@@ -1,4 +1,5 @@
-"""Who may call what. Deny by default: a route that is not named here needs a token, of an editor if it writes."""
+"""Who may call what. Deny by default: a route that is not named here needs a token, of an editor if it writes, and a part in the project
+of what its path names (services.places)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,7 +7,8 @@ from types import MappingProxyType
 from fastapi import Request
 
 from backend.errors import ForbiddenError
-from backend.schemas.accounts import Role, allows
+from backend.schemas.accounts import Role, allows, lesser
+from backend.services import places
 from backend.services.tokens import Identity
 
 OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/v1/sessions")})
@@ -40,3 +42,5 @@ def authorise(request: Request) -> None:
     role = needed(request.method, request.scope["route"].name)
     if not allows(identity.role, role):
         raise ForbiddenError(f"this needs the role {role}; {identity.user_name} has come with that of {identity.role}")
+    with request.app.state.database.read() as session:
+        places.check(session, identity, request.path_params, lesser(role, "editor"))

@@ -13,7 +13,7 @@ from backend.api.bell import Bell
 from backend.api.gate import Gate
 from backend.api.guard import Guard
 from backend.api.limits import LoginLimits
-from backend.api.routes import artifacts, audit, catalog, compare, health, runs, sessions, telemetry, tokens, users
+from backend.api.routes import artifacts, audit, catalog, compare, export, health, projects, runs, sessions, telemetry, tokens, users
 from backend.api.strict import known_parameters
 from backend.database import Database
 from backend.jobs.celery import make_celery
@@ -51,7 +51,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _v1() -> APIRouter:
     router = APIRouter(prefix="/api/v1", responses=problems.documented(400, 403, 408, 413, 422, 429, 500))
-    for part in (catalog, runs, telemetry, artifacts, compare, sessions, tokens, users, audit):
+    for part in (catalog, projects, runs, telemetry, artifacts, compare, export, sessions, tokens, users, audit):
         router.include_router(part.router)
     return router
 

@@ -46,7 +46,7 @@ def _identity(request: Request) -> Identity:
 
 def _whole(identity: Annotated[Identity, Depends(_identity)]) -> Identity:
     if not identity.is_whole:
-        raise ForbiddenError(f"this token is for the role {identity.role} only; an account is managed by who comes with all its rights")
+        raise ForbiddenError("this token is limited to a role or a project; an account is managed by who comes with all its rights")
     return identity
 
 
@@ -92,4 +92,5 @@ BellDep = Annotated[Bell, Depends(_bell)]
 RunDep = Annotated[Run, Depends(_run)]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Cursor = Annotated[str | None, Query(max_length=200, description="next_cursor of the page before")]
+LongCursor = Annotated[str | None, Query(max_length=4000, description="next_cursor of the page before")]
 SinceStep = Annotated[int, Query(ge=-1, le=2**31 - 1, description="Only steps after this one; -1: all")]

@@ -19,6 +19,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from backend.database import Database
 from backend.ingest import Ingestor
 from backend.jobs.processes import mark, start_time, stop
+from backend.jobs.surroundings import surroundings
 from backend.models import Run
 from backend.schemas.runs import RunState
 from backend.services.attempts import Claim, LeaseLostError, Outcome, introduce, note, renew, settle
@@ -85,8 +86,9 @@ class Supervisor:
             engine.stdin.close()
 
     def _introduce(self, pid: int) -> None:
+        environment = surroundings().model_dump(mode="json")
         with self._database.write() as session:
-            introduce(session, self._claim, pid, start_time(pid))
+            introduce(session, self._claim, pid, start_time(pid), environment)
 
     def _watch(self, engine: subprocess.Popen[bytes]) -> Literal["cancelled", "handed_over"] | None:
         """Until the engine ends (None) or has to be stopped (why)."""

@@ -19,6 +19,7 @@ from backend.jobs.processes import machine, start_time
 from backend.jobs.reaper import Reaper
 from backend.jobs.retention import tidy
 from backend.jobs.supervisor import Supervisor
+from backend.jobs.surroundings import surroundings
 from backend.models import Worker, new_id
 from backend.services.attempts import Claim, Outcome, claim_next, settle
 from backend.services.lifecycle import affected
@@ -47,6 +48,7 @@ class JobWorker:
         """Until SIGTERM or SIGINT, which stop the engines and give their runs back to the queue."""
         signals.worker_shutting_down.connect(self._shut_down)
         signals.worker_ready.connect(self._begin)
+        surroundings()  # kept from now on: asking while a lease runs would eat into it
         with self._celery.connection_for_read() as broker:
             broker.ensure_connection(max_retries=3)  # a worker that cannot hear must not count as one that was seen
         self._show_life()

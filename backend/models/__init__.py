@@ -3,8 +3,9 @@
 from backend.models.artifact import Artifact
 from backend.models.base import Base, is_id, new_id
 from backend.models.identity import AuditEntry, Token, User
+from backend.models.project import Membership, Project
 from backend.models.queue import Doorbell, IdempotencyKey, Worker
-from backend.models.run import Attempt, Run
+from backend.models.run import Attempt, Run, RunValue
 from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation, Stepped
 
 __all__ = [
@@ -16,9 +17,12 @@ __all__ = [
     "DrafterSession",
     "IdempotencyKey",
     "LogLine",
+    "Membership",
     "Metric",
+    "Project",
     "Rollout",
     "Run",
+    "RunValue",
     "Sample",
     "Span",
     "Speculation",

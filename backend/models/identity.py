@@ -29,7 +29,8 @@ class Token(Base):
     """What stands for a user. ``kind``: "token" (for programs), "session" (of a browser) or "ticket" (turns into a session, once).
 
     ``digest`` is the SHA-256 of the secret, which only its holder has. ``scope`` is a role: the most that it allows. ``root_id`` is the
-    token or session from which a ticket or session comes, and with which it ends.
+    token or session from which a ticket or session comes, and with which it ends. With a ``project_id`` it opens nothing outside that
+    project.
     """
 
     __tablename__ = "tokens"
@@ -38,6 +39,7 @@ class Token(Base):
     id: Mapped[Id] = mapped_column(primary_key=True, default=new_id)
     user_id: Mapped[str] = mapped_column(String(2 * ID_BYTES), ForeignKey("users.id", ondelete="CASCADE"))
     root_id: Mapped[str | None] = mapped_column(String(2 * ID_BYTES), index=True)
+    project_id: Mapped[str | None] = mapped_column(String(2 * ID_BYTES))
     kind: Mapped[str] = mapped_column(String(16), default="token")
     name: Mapped[str] = mapped_column(String(100))
     digest: Mapped[str] = mapped_column(String(64))

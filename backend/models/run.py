@@ -1,4 +1,4 @@
-"""Runs and their attempts."""
+"""Runs, their attempts, and what they are found by."""
 
 import time
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 from sqlalchemy import Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from backend.models.base import Base, BigInt, Id, RunKey, new_id
+from backend.models.base import ID_BYTES, Base, BigInt, Id, RunKey, new_id
+from backend.schemas.projects import DEFAULT_PROJECT
 
 
 class Run(Base):
@@ -14,20 +15,30 @@ class Run(Base):
 
     ``needs`` names a worker label. ``owner`` is null where nobody has a name. ``queued_at`` and ``claimed_at`` are of the latest attempt.
     ``parent_id`` is the run that this one was copied from, ``resumed_step`` the checkpoint of it that it goes on from.
+    ``revision`` counts what users have changed of name, notes and tags. ``source`` is the git state where it was submitted.
     ``tidied_at``: when a finished run's folder was cleared of what nobody can use any more.
 
     ``events_seq`` and ``events_offset`` say how far events.jsonl has been ingested.
+
+    ``ix_runs_list`` holds every column that lists choose and sort by: the rows themselves are wide.
     """
 
     __tablename__ = "runs"
-    __table_args__ = (Index("ix_runs_created", "created_at", "id"), Index("ix_runs_owner_claimed", "owner", "claimed_at"))
+    __table_args__ = (
+        Index("ix_runs_list", "created_at", "id", "deleted_at", "project_id", "state", "owner", "started_at", "finished_at", "name"),
+        Index("ix_runs_owner_claimed", "owner", "claimed_at"),
+    )
 
     id: Mapped[Id] = mapped_column(primary_key=True, default=new_id)
+    project_id: Mapped[str] = mapped_column(String(2 * ID_BYTES), default=DEFAULT_PROJECT)
     name: Mapped[str] = mapped_column(String(200))
     state: Mapped[str] = mapped_column(String(16), index=True, default="queued")
     config: Mapped[dict[str, Any]]
     seed: Mapped[int]
     tags: Mapped[list[str]] = mapped_column(default=list)
+    notes: Mapped[str] = mapped_column(Text, default="")
+    revision: Mapped[int] = mapped_column(default=0)
+    source: Mapped[dict[str, Any] | None]
     created_at: Mapped[float] = mapped_column(default=time.time)
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
@@ -55,8 +66,26 @@ class Run(Base):
     events_offset: Mapped[BigInt] = mapped_column(default=0)
 
 
+class RunValue(Base):
+    """One thing that a run is found by: ``config.<dotted field>``, ``summary.<metric>``, ``tags.<tag>`` or ``notes``.
+
+    ``number`` is null where the value is none. The key's order keeps a field's values of all runs together.
+    """
+
+    __tablename__ = "run_values"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
+
+    field: Mapped[str] = mapped_column(Text, primary_key=True, sort_order=-2)
+    run_id: Mapped[RunKey] = mapped_column(index=True)
+    text: Mapped[str] = mapped_column(Text)
+    number: Mapped[float | None]
+
+
 class Attempt(Base):
-    """One engine process. ``pid_started`` (clock ticks since boot) tells it from a later process with the same id."""
+    """One engine process. ``pid_started`` (clock ticks since boot) tells it from a later process with the same id.
+
+    ``environment`` is what it ran in (schemas.attempts.Environment), null until the worker has told.
+    """
 
     __tablename__ = "attempts"
 
@@ -70,3 +99,4 @@ class Attempt(Base):
     pid_started: Mapped[BigInt | None]
     exit_code: Mapped[int | None]
     error: Mapped[str | None] = mapped_column(Text)
+    environment: Mapped[dict[str, Any] | None]

@@ -10,7 +10,8 @@ from backend.schemas.base import Schema
 Role = Literal["viewer", "editor", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "editor", "admin")
 
-UserName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+USER_NAME = r"^[a-z0-9][a-z0-9._-]*$"
+UserName = Annotated[str, Field(min_length=1, max_length=64, pattern=USER_NAME)]
 Label = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Password = Annotated[SecretStr, Field(min_length=12, max_length=256)]
 Given = Annotated[SecretStr, Field(max_length=256)]
@@ -59,13 +60,16 @@ class NewTicket(Schema):
 
 
 class Me(Schema):
-    """Who asks. ``role`` is what the token at hand allows, ``user_role`` what the user may at most."""
+    """Who asks. ``role`` is what the token at hand allows, ``user_role`` what the user may at most. A token with a ``project_id`` opens
+    that project only.
+    """
 
     user: str
     role: Role
     user_role: Role
     token_id: str
     has_password: bool
+    project_id: str | None = None
 
     @property
     def may_write(self) -> bool:
@@ -84,10 +88,11 @@ class PasswordChange(Body):
 
 
 class TokenRequest(Body):
-    """``scope`` is a role, at most one's own. ``days`` until it expires; null: never."""
+    """``scope`` is a role, at most one's own. ``days`` until it expires; null: never. With a ``project_id`` it opens that project only."""
 
     name: Label
     scope: Role = "editor"
+    project_id: str | None = Field(None, max_length=16)
     days: Annotated[float, Field(gt=0, le=3650)] | None = 90
 
 
@@ -99,6 +104,7 @@ class Token(Schema):
     kind: Literal["token", "session"]
     name: str
     scope: Role
+    project_id: str | None = None
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from backend.schemas.base import Schema
 from backend.schemas.runs import Run
 from backend.schemas.telemetry import Series
@@ -35,9 +37,19 @@ class ConfigDifference(Schema):
     values: dict[str, Any]
 
 
+class AlignedMetric(Schema):
+    """A metric of all runs over the same ``steps``, the first of each ``span``: ``values`` are means over those, null where none is."""
+
+    key: str
+    span: int
+    steps: list[int]
+    values: dict[str, list[float | None]]
+
+
 class Comparison(Schema):
-    """``items``: the baseline first, then the other runs in the order asked for."""
+    """``items``: the baseline first, then the other runs in the order asked for. ``metrics``: those asked for by key."""
 
     baseline: str
     items: list[ComparedRun]
     config_diff: list[ConfigDifference]
+    metrics: list[AlignedMetric] = Field(default_factory=list)

@@ -5,7 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
+from backend.schemas.attempts import GitState
 from backend.schemas.base import FieldError, Moment, Schema
+from backend.schemas.projects import DEFAULT_PROJECT
 
 
 def _number(value: Any) -> Any:
@@ -17,6 +19,8 @@ def _number(value: Any) -> Any:
 RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
 Action = Literal["cancel", "pause", "resume", "retry", "clone", "delete"]
 Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Notes = Annotated[str, Field(max_length=20_000, pattern=r"^[^\x00]*$", description="Free text")]
 Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
 Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(_number)]
 TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
@@ -40,7 +44,10 @@ def possible(state: str, cancelling: bool, pausing: bool) -> list[Action]:
 
 
 class Submission(BaseModel):
-    """A run to accept. ``config`` is a RunConfig (GET /api/v1/schema); keys that are left out take their defaults."""
+    """A run to accept. ``config`` is a RunConfig (GET /api/v1/schema); keys that are left out take their defaults.
+
+    ``project_id`` null is the token's project, or else the default one. ``source`` is the git state of the folder it is submitted from.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,6 +56,9 @@ class Submission(BaseModel):
     priority: Priority = 0
     needs: Label | None = Field(None, description="Label of the workers that may carry it; null: any")
     start_after: Moment | None = Field(None, description="Not before this time")
+    project_id: str | None = Field(None, max_length=16)
+    notes: Notes = ""
+    source: GitState | None = None
 
 
 class Copy(BaseModel):
@@ -61,6 +71,16 @@ class Copy(BaseModel):
     priority: Priority | None = None
     needs: Label | None = None
     start_after: Moment | None = None
+
+
+class RunChange(BaseModel):
+    """What users can change of a run at any time. What is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name | None = None
+    notes: Notes | None = None
+    tags: list[Tag] | None = Field(None, max_length=32)
 
 
 class ConfigCheck(BaseModel):
@@ -89,6 +109,9 @@ class Run(Schema):
     ``needs`` is the worker label it waits for, empty for any. ``parent_id`` is the run that it was made from, and ``resumed_step`` the
     step of that one after whose checkpoint it goes on. ``actions`` says what can be done with it now.
 
+    ``revision`` counts the changes of name, notes and tags: it is the ETag that a PATCH can name in If-Match. ``source`` is the git state
+    of the folder that it was submitted from.
+
     ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds).
     """
 
@@ -116,6 +139,10 @@ class Run(Schema):
     error: str | None
     error_code: str | None
     summary: dict[str, float | None]
+    project_id: str = DEFAULT_PROJECT
+    notes: str = ""
+    revision: int = 0
+    source: GitState | None = None
 
     @property
     def finished(self) -> bool:

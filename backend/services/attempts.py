@@ -1,7 +1,7 @@
 """An attempt's life in SQL: claim, renew, settle. Every write is fenced by the attempt's number."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,10 +67,15 @@ def renew(session: Session, claim: Claim, lease_seconds: float) -> None:
         raise LeaseLostError
 
 
-def introduce(session: Session, claim: Claim, pid: int, pid_started: int | None) -> None:
-    """Notes the attempt's process."""
+def attempts(session: Session, run_id: str) -> Sequence[Attempt]:
+    """First to last."""
+    return session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)).all()
+
+
+def introduce(session: Session, claim: Claim, pid: int, pid_started: int | None, environment: dict[str, Any] | None = None) -> None:
+    """Notes the attempt's process, and what it runs in."""
     mine = (Attempt.run_id == claim.run_id, Attempt.number == claim.attempt, Attempt.state == "running")
-    if not affected(session, update(Attempt).where(*mine).values(pid=pid, pid_started=pid_started)):
+    if not affected(session, update(Attempt).where(*mine).values(pid=pid, pid_started=pid_started, environment=environment)):
         raise LeaseLostError
 
 

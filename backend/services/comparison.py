@@ -8,7 +8,9 @@ from pydantic import BaseModel
 from backend.schemas.comparison import ComparedRun, ConfigDifference
 from backend.schemas.runs import Run
 from backend.schemas.telemetry import Series
+from backend.services.run_values import flat
 
+KEYS = ("step_seconds", "phase/rollout", "reward_mean", "accept_length", "trained_seconds", "idle_seconds")
 LABELS = frozenset({"name"})
 MISSING = object()
 
@@ -55,20 +57,13 @@ def compared(run: Run, own: SeriesByKey, baseline: SeriesByKey) -> ComparedRun:
 
 def config_diff(configs: Mapping[str, Mapping[str, Any]]) -> list[ConfigDifference]:
     """Dotted fields whose values are not equal in all ``configs`` (by run id). Lists count as one value."""
-    flat = {run_id: dict(_flatten(config)) for run_id, config in configs.items()}
-    fields = {field: None for config in flat.values() for field in config if field not in LABELS}
+    leaves = {run_id: dict(flat(config)) for run_id, config in configs.items()}
+    fields = {field: None for config in leaves.values() for field in config if field not in LABELS}
     return [
-        ConfigDifference(field=field, values={run_id: config.get(field) for run_id, config in flat.items()})
+        ConfigDifference(field=field, values={run_id: config.get(field) for run_id, config in leaves.items()})
         for field in fields
-        if any(config.get(field, MISSING) != next(iter(flat.values())).get(field, MISSING) for config in flat.values())
+        if any(config.get(field, MISSING) != next(iter(leaves.values())).get(field, MISSING) for config in leaves.values())
     ]
-
-
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for key, value in config.items():
-        pairs += _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(prefix + key, value)]
-    return pairs
 
 
 def _steps(run: SeriesByKey) -> set[int]:

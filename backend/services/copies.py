@@ -28,7 +28,7 @@ def clone(database: Database, run_id: str, copy: Copy, key: str | None = None) -
     """A new run with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new (see runs.submit)."""
     with database.read() as session:
         parent = find(session, run_id)
-        config = usable(merged(parent.config, copy.config))
+        config = usable(merged(parent.config | {"name": parent.name}, copy.config))
         digest = digest_of({"clone": run_id} | copy.model_dump(mode="json"))
         run = described(config, _wishes(parent, copy))
     run.parent_id = run_id
@@ -46,7 +46,7 @@ def retry(database: Database, settings: Settings, run_id: str, key: str | None =
             return RunReply.model_validate(earlier), False
         parent = find(session, run_id)
         demand(parent, "retry")
-        run = described(parse(parent.config), _wishes(parent, Copy()))
+        run = described(parse(parent.config | {"name": parent.name}), _wishes(parent, Copy()))
     found, fault = _checkpoint(settings.run_folder(run_id))
     run.id, run.parent_id, run.resumed_step = new_id(), run_id, found.step if found else None
     folder = settings.run_folder(run.id)
@@ -66,7 +66,7 @@ def retry(database: Database, settings: Settings, run_id: str, key: str | None =
 def _wishes(parent: Run, copy: Copy) -> Wishes:
     given = {name: value for name in ("tags", "priority", "needs") if (value := getattr(copy, name)) is not None}
     start_after = copy.start_after.timestamp() if copy.start_after else None
-    same = Wishes(tuple(parent.tags), parent.priority, parent.needs, start_after, parent.owner)
+    same = Wishes(tuple(parent.tags), parent.priority, parent.needs, start_after, parent.owner, parent.project_id)
     return replace(same, **given)
 
 

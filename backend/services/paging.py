@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Select, tuple_
@@ -21,22 +21,28 @@ def page(
     session: Session, query: Select[Any], order: Sequence[InstrumentedAttribute[Any]], limit: int, cursor: str | None
 ) -> tuple[Sequence[Any], str | None]:
     """``limit`` rows of ``query``, by ``order`` falling, which tells any two rows apart; the cursor of the next page, None at the end."""
+    kinds = [column.type.python_type for column in order]
+
+    def fits(values: list[Any]) -> bool:
+        return [type(value) for value in values] == kinds and all(map(_possible, values))
+
     query = query.order_by(*(column.desc() for column in order)).limit(limit + 1)
     if cursor is not None:
-        query = query.where(tuple_(*order) < tuple(_decode(cursor, [column.type.python_type for column in order])))
+        query = query.where(tuple_(*order) < tuple(decode(cursor, fits)))
     found = session.scalars(query).unique().all()
-    return found[:limit], _encode([getattr(found[limit - 1], column.key) for column in order]) if len(found) > limit else None
+    return found[:limit], encode([getattr(found[limit - 1], column.key) for column in order]) if len(found) > limit else None
 
 
-def _encode(values: list[Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(values).encode()).decode()
+def encode(values: Sequence[Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(values, ensure_ascii=False).encode()).decode()
 
 
-def _decode(cursor: str, kinds: Sequence[type]) -> list[Any]:
+def decode(cursor: str, fits: Callable[[list[Any]], bool]) -> list[Any]:
+    """What ``encode`` was given; InvalidError if that cannot have been this or it does not fit."""
     try:
         values = json.loads(base64.urlsafe_b64decode(cursor))
-        if [type(value) for value in values] == list(kinds) and all(map(_possible, values)):
-            return list(values)
+        if isinstance(values, list) and fits(values):
+            return values
     except (binascii.Error, ValueError, TypeError):
         pass
     raise InvalidError("the cursor is not one that this server gave", [FieldError(field="cursor", message="unknown cursor")])

@@ -3,16 +3,17 @@
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from backend.errors import ConflictError, NotFoundError
-from backend.models import Doorbell, IdempotencyKey, Run, is_id
-from backend.services.paging import page
+from backend.errors import ConflictError, NotFoundError, StaleError
+from backend.models import Doorbell, IdempotencyKey, Project, Run, is_id
+from backend.schemas.projects import DEFAULT_PROJECT
+from backend.schemas.runs import RunChange
+from backend.services import run_values
 from engine.config import RunConfig
 
 
@@ -26,18 +27,23 @@ def find(session: Session, run_id: str, lock: bool = False, deleted: bool = Fals
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a submission says beside its configuration. ``start_after`` is in seconds since the epoch."""
+    """What a submission says beside its configuration. ``start_after`` is in seconds since the epoch; ``source`` is the git state
+    where it was made, which does not make it another submission."""
 
     tags: Sequence[str] = ()
     priority: int = 0
     needs: str = ""
     start_after: float | None = None
     owner: str | None = None
+    project_id: str = DEFAULT_PROJECT
+    notes: str = ""
+    source: Mapping[str, Any] | None = None
 
 
 def submit(session: Session, config: RunConfig, wishes: Wishes, key: str | None = None) -> tuple[Run, bool]:
     """The accepted run, and whether it is new: a repeated idempotency key gives the run of its first use."""
-    digest = digest_of({"config": config.model_dump(mode="json")} | asdict(wishes))
+    asked = {name: value for name, value in asdict(wishes).items() if name != "source"}
+    digest = digest_of({"config": config.model_dump(mode="json")} | asked)
     if key is not None and (earlier := repeated(session, key, digest)):
         return earlier, False
     return accept(session, described(config, wishes), key, digest), True
@@ -51,9 +57,13 @@ def described(config: RunConfig, wishes: Wishes) -> Run:
 
 
 def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
-    """Run, doorbell and idempotency key in one transaction."""
+    """Run, doorbell, idempotency key and what it is found by in one transaction; ConflictError if its project is archived."""
+    project = session.get_one(Project, run.project_id)
+    if project.archived_at is not None:
+        raise ConflictError(f"project {project.name} is archived: it takes no more runs")
     session.add(run)
     session.flush()
+    run_values.describe(session, run)
     session.add(Doorbell(run_id=run.id, next_ring_at=run.start_after or time.time()))
     if key is not None:
         session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
@@ -73,11 +83,25 @@ def digest_of(body: Any) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def newest(session: Session, state: str | None, q: str | None, limit: int, cursor: str | None) -> tuple[Sequence[Run], str | None]:
-    """Newest first; the cursor of the next page, None at the end."""
-    query: Select[Any] = select(Run).where(Run.deleted_at.is_(None))
-    if state is not None:
-        query = query.where(Run.state == state)
-    if q:
-        query = query.where(or_(Run.name.icontains(q, autoescape=True), Run.id.startswith(q, autoescape=True)))
-    return page(session, query, [Run.created_at, Run.id], limit, cursor)
+def change(session: Session, run_id: str, wanted: RunChange, seen: str | None) -> Run:
+    """Sets what ``wanted`` names. ``seen`` is an If-Match header: StaleError unless it names the run's present revision."""
+    run = find(session, run_id, lock=True)
+    if seen is not None and not _names(seen, run):
+        raise StaleError(f"run {run_id} has been changed meanwhile: it is at revision {run.revision} now")
+    changes = {name: value for name, value in wanted.model_dump(exclude_none=True).items() if getattr(run, name) != value}
+    for name, value in changes.items():
+        setattr(run, name, value)
+    if changes:
+        run.revision += 1
+        session.flush()
+        run_values.describe_again(session, run)
+    return run
+
+
+def entity_tag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+def _names(seen: str, run: Run) -> bool:
+    tags = {tag.strip() for tag in seen.split(",")}
+    return "*" in tags or entity_tag(run.revision) in tags

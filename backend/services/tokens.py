@@ -22,7 +22,9 @@ KEEP_SECONDS = 24 * 3600
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks, by which token. ``role`` is what this token allows, ``user_role`` what the user may at most."""
+    """Who asks, by which token. ``role`` is what this token allows, ``user_role`` what the user may at most. With a ``project_id`` nothing
+    outside that project is in sight.
+    """
 
     user_id: str
     user_name: str
@@ -31,28 +33,38 @@ class Identity:
     token_id: str
     root_id: str
     last_used_at: float | None
+    project_id: str | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether the token stands for all that the user may; only such a one manages the account."""
-        return self.role == self.user_role
+        return self.role == self.user_role and self.project_id is None
 
     @classmethod
     def of(cls, token: Token) -> "Identity":
         role = lesser(cast(Role, token.scope), cast(Role, token.user.role))
+        if token.project_id is not None:
+            role = lesser(role, "editor")  # an admin rules over more than one project
         root = token.root_id or token.id
-        return cls(token.user_id, token.user.name, role, cast(Role, token.user.role), token.id, root, token.last_used_at)
+        return cls(token.user_id, token.user.name, role, cast(Role, token.user.role), token.id, root, token.last_used_at, token.project_id)
 
 
 def issue(
-    session: Session, user: User, kind: str, name: str, scope: str, seconds: float | None, root_id: str | None = None
+    session: Session,
+    user: User,
+    kind: str,
+    name: str,
+    scope: str,
+    seconds: float | None,
+    root_id: str | None = None,
+    project_id: str | None = None,
 ) -> tuple[Token, str]:
     """A new token and its secret, which is not kept; ``seconds`` until it expires, None: never."""
     now = time.time()
     secret = Secret.new(new_id())
     expires = None if seconds is None else now + seconds
     token = Token(id=secret.id, user=user, kind=kind, name=name, digest=secret.digest, scope=scope, created_at=now, expires_at=expires)
-    token.root_id = root_id
+    token.root_id, token.project_id = root_id, project_id
     forgotten = delete(Token).where(Token.kind != "token", Token.expires_at < now - KEEP_SECONDS)
     affected(session, forgotten)
     session.add(token)
@@ -79,11 +91,13 @@ def identify_link(session: Session, text: str, path: str) -> Token | None:
 
 
 def open_session(session: Session, user: User, seconds: float, proof: Token | None = None) -> tuple[Token, str]:
-    """A browser's session. It may no more, and lasts no longer, than the token that ``proof`` is or stems from (None: a password)."""
+    """A browser's session. It may, sees and lasts no more than the token that ``proof`` is or stems from (None: a password)."""
     root = session.get(Token, proof.root_id) if proof and proof.root_id else proof
     left = root.expires_at - time.time() if root and root.expires_at else seconds
     scope = proof.scope if proof else "admin"
-    return issue(session, user, "session", "browser", scope, min(seconds, left), root.id if root else None)
+    return issue(
+        session, user, "session", "browser", scope, min(seconds, left), root.id if root else None, proof.project_id if proof else None
+    )
 
 
 def spend(session: Session, token: Token) -> bool:

@@ -9,20 +9,23 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from backend.errors import ConflictError, ForbiddenError, NotFoundError
-from backend.models import Token, User, is_id
+from backend.models import Membership, Token, User, is_id
 from backend.passwords import hash_password, verify
 from backend.schemas.accounts import Role
+from backend.schemas.projects import DEFAULT_PROJECT
 from backend.services.paging import page
 from backend.services.tokens import revoke_sessions
 
 
 def create(session: Session, name: str, role: Role, password: str | None = None) -> User:
+    """A member of the default project, where their own role says what they may do."""
     user = User(name=name, role=role, password_hash=hash_password(password) if password else None)
     try:
         with session.begin_nested():
             session.add(user)
     except IntegrityError:
         raise ConflictError(f"there is a user {name} already") from None
+    session.add(Membership(project_id=DEFAULT_PROJECT, user_id=user.id, role="editor"))
     return user
 
 
@@ -86,5 +89,6 @@ def has_a_way_in(session: Session) -> bool:
 
 def _has_key() -> ColumnElement[bool]:
     lasting = or_(Token.expires_at.is_(None), Token.expires_at > time.time())
-    key = and_(Token.user_id == User.id, Token.kind == "token", Token.scope == "admin", Token.revoked_at.is_(None), lasting)
+    whole = and_(Token.kind == "token", Token.scope == "admin", Token.project_id.is_(None))
+    key = and_(Token.user_id == User.id, whole, Token.revoked_at.is_(None), lasting)
     return or_(User.password_hash.is_not(None), exists().where(key).correlate(User))

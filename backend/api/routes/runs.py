@@ -3,27 +3,32 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Response
 from sqlalchemy.exc import IntegrityError
 
 from backend.api.bell import Bell
-from backend.api.deps import BellDep, Cursor, DatabaseDep, IdentityDep, Limit, Reading, RunDep, SettingsDep
+from backend.api.choice import ChoiceDep
+from backend.api.deps import BellDep, DatabaseDep, IdentityDep, Limit, LongCursor, Reading, RunDep, SettingsDep
 from backend.api.problems import Responses, documented
 from backend.errors import InvalidError
-from backend.schemas.runs import ConfigCheck, Copy, Run, RunPage, RunState, Submission, Validation
-from backend.services import control, copies, runs
+from backend.schemas.attempts import Attempt
+from backend.schemas.base import Items
+from backend.schemas.runs import ConfigCheck, Copy, Run, RunChange, RunPage, Submission, Validation
+from backend.services import attempts, control, copies, projects, runs
+from backend.services.listing import listed
 from backend.services.validation import usable
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200, description="Makes a repeated submission give the first run")]
+IfMatch = Annotated[str | None, Header(max_length=200, description="The ETag of the run that the caller has seen")]
 
 
 ACTION = documented(404, 409)
 REPEATED: Responses = {200: {"model": Run, "description": "Accepted before"}}
 
 
-@router.post("", status_code=201, responses=REPEATED | documented(409))
+@router.post("", status_code=201, responses=REPEATED | ACTION)
 def submit(
     body: Submission,
     response: Response,
@@ -35,10 +40,14 @@ def submit(
     """Accepts a run. From here on it reaches a terminal state, whatever fails in between."""
     config = usable(body.config)
     start_after = body.start_after.timestamp() if body.start_after else None
-    wishes = runs.Wishes(tuple(body.tags), body.priority, body.needs or "", start_after, identity.user_name)
+    source = body.source.model_dump() if body.source else None
 
     def submit() -> tuple[Run, bool]:
         with database.write() as session:
+            place = projects.place_for(session, identity, body.project_id)
+            wishes = runs.Wishes(
+                tuple(body.tags), body.priority, body.needs or "", start_after, identity.user_name, place.id, body.notes, source
+            )
             run, is_new = runs.submit(session, config, wishes, idempotency_key)
             return Run.model_validate(run), is_new
 
@@ -55,24 +64,30 @@ def validate(body: ConfigCheck) -> Validation:
     return Validation(valid=True, errors=[])
 
 
-@router.get("")
-def list_runs(
-    session: Reading,
-    state: RunState | None = None,
-    q: Annotated[
-        str | None, Query(max_length=200, pattern=r"^[^\x00]*$", description="A part of the name, or the beginning of the id")
-    ] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> RunPage:
-    """Newest first."""
-    found, next_cursor = runs.newest(session, state, q, limit, cursor)
+@router.get("", responses=documented(404))
+def list_runs(session: Reading, choice: ChoiceDep, limit: Limit = 50, cursor: LongCursor = None) -> RunPage:
+    """Those chosen, newest first unless ``sort`` says otherwise; runs without a value to sort by come last."""
+    found, next_cursor = listed(session, choice, limit, cursor)
     return RunPage(items=[Run.model_validate(run) for run in found], next_cursor=next_cursor)
 
 
 @router.get("/{run_id}", responses=documented(404))
-def get_run(run: RunDep) -> Run:
-    return Run.model_validate(run)
+def get_run(run: RunDep, response: Response) -> Run:
+    """Its ETag stands for what a PATCH changes."""
+    return _tagged(response, Run.model_validate(run))
+
+
+@router.patch("/{run_id}", responses=documented(404, 412))
+def change_run(run_id: str, body: RunChange, response: Response, database: DatabaseDep, if_match: IfMatch = None) -> Run:
+    """Changes name, notes or tags; with If-Match only if nobody else has done so since, or else it is refused with 412."""
+    with database.write() as session:
+        return _tagged(response, Run.model_validate(runs.change(session, run_id, body, if_match)))
+
+
+@router.get("/{run_id}/attempts", responses=documented(404))
+def list_attempts(run: RunDep, session: Reading) -> Items[Attempt]:
+    """Each try to carry the run, first to last: by which worker, how it ended, and in what it ran."""
+    return Items(items=[Attempt.model_validate(attempt) for attempt in attempts.attempts(session, run.id)])
 
 
 @router.post("/{run_id}/cancel", responses=ACTION)
@@ -124,6 +139,11 @@ def restore(run_id: str, database: DatabaseDep) -> Run:
     """Takes back a deletion."""
     with database.write() as session:
         return Run.model_validate(control.restore(session, run_id))
+
+
+def _tagged(response: Response, run: Run) -> Run:
+    response.headers["etag"] = runs.entity_tag(run.revision)
+    return run
 
 
 def _accepted(response: Response, bell: Bell, accept: Callable[[], tuple[Run, bool]]) -> Run:

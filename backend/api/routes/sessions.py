@@ -47,14 +47,15 @@ def create_ticket(identity: IdentityDep, database: DatabaseDep) -> NewTicket:
     """Something that logs a browser in as the caller, once and soon, and may be seen in an address."""
     with database.write() as session:
         user = users.find(session, identity.user_id)
-        ticket, secret = tokens.issue(session, user, "ticket", "ticket", identity.role, TICKET_SECONDS, identity.root_id)
+        stem = identity.root_id, identity.project_id
+        ticket, secret = tokens.issue(session, user, "ticket", "ticket", identity.role, TICKET_SECONDS, *stem)
         return NewTicket.model_validate({"ticket": secret, "expires_at": ticket.expires_at})
 
 
 @router.get("/me")
 def me(identity: IdentityDep, session: Reading) -> Me:
     user = users.find(session, identity.user_id)
-    known = {"user": user.name, "has_password": user.has_password, "token_id": identity.token_id}
+    known = {"user": user.name, "has_password": user.has_password, "token_id": identity.token_id, "project_id": identity.project_id}
     return Me.model_validate(known | {"role": identity.role, "user_role": identity.user_role})
 
 

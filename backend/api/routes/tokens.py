@@ -10,7 +10,8 @@ from backend.api.problems import documented
 from backend.errors import ForbiddenError, NotFoundError
 from backend.models import User
 from backend.schemas.accounts import NewToken, Token, TokenPage, TokenRequest, allows
-from backend.services import tokens, users
+from backend.services import projects, tokens, users
+from backend.services.tokens import Identity
 
 DAY_SECONDS = 24 * 3600
 
@@ -32,11 +33,11 @@ def list_tokens(
     return TokenPage(items=[Token.model_validate(token) for token in found], next_cursor=next_cursor)
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=documented(404))
 def create_token(body: TokenRequest, identity: WholeIdentity, database: DatabaseDep) -> NewToken:
     """Its secret is shown this once. It allows what its scope says, and never more than its user may."""
     with database.write() as session:
-        return issued(session, users.find(session, identity.user_id), body)
+        return issued(session, identity, users.find(session, identity.user_id), body)
 
 
 @router.delete("/{token_id}", status_code=204, responses=documented(404, 409))
@@ -49,10 +50,12 @@ def revoke_token(token_id: str, identity: WholeIdentity, database: DatabaseDep) 
         tokens.revoke(session, token)
 
 
-def issued(session: Session, user: User, body: TokenRequest) -> NewToken:
-    """A new token; ForbiddenError if its scope is beyond its user."""
+def issued(session: Session, identity: Identity, user: User, body: TokenRequest) -> NewToken:
+    """A new token of ``user``; ForbiddenError if its scope is beyond them, NotFoundError if its project is out of the maker's sight."""
     if not allows(user.role, body.scope):
         raise ForbiddenError(f"a token of {user.name} can be for the role {user.role} at most")
     seconds = None if body.days is None else body.days * DAY_SECONDS
-    token, secret = tokens.issue(session, user, "token", body.name, body.scope, seconds)
+    if body.project_id is not None:
+        projects.find(session, identity, body.project_id)
+    token, secret = tokens.issue(session, user, "token", body.name, body.scope, seconds, project_id=body.project_id)
     return NewToken(token=secret, **Token.model_validate(token).model_dump())

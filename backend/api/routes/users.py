@@ -35,10 +35,10 @@ def change_user(user_id: str, body: UserChange, _: WholeIdentity, database: Data
 
 
 @router.post("/{user_id}/tokens", status_code=201, responses=documented(404))
-def create_user_token(user_id: str, body: TokenRequest, _: WholeIdentity, database: DatabaseDep) -> NewToken:
+def create_user_token(user_id: str, body: TokenRequest, identity: WholeIdentity, database: DatabaseDep) -> NewToken:
     """A token to hand to the user. Its secret is shown this once."""
     with database.write() as session:
-        return issued(session, users.find(session, user_id), body)
+        return issued(session, identity, users.find(session, user_id), body)
 
 
 def _text(password: SecretStr | None) -> str | None:

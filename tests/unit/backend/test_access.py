@@ -1,5 +1,6 @@
 """Deny by default: every route and mount, every role."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ from new_token import NewToken
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
+
+from backend.services.places import PROJECT_OF
 
 OPEN = {"GET /healthz", "GET /readyz", "POST /api/v1/sessions"}
 VIEWER = {
@@ -28,6 +31,12 @@ VIEWER = {
     "GET /api/v1/runs/{run_id}/artifacts",
     "GET /api/v1/artifacts/{artifact_id}/download",
     "GET /api/v1/compare",
+    "GET /api/v1/runs/{run_id}/attempts",
+    "GET /api/v1/export/runs",
+    "GET /api/v1/export/metrics",
+    "GET /api/v1/projects",
+    "GET /api/v1/projects/{project_id}",
+    "GET /api/v1/projects/{project_id}/members",
     "DELETE /api/v1/sessions/current",
     "POST /api/v1/tickets",
     "GET /api/v1/me",
@@ -38,7 +47,12 @@ VIEWER = {
 }
 EDITOR = {
     "POST /api/v1/runs",
+    "PATCH /api/v1/runs/{run_id}",
     "DELETE /api/v1/runs/{run_id}",
+    "POST /api/v1/projects",
+    "PATCH /api/v1/projects/{project_id}",
+    "PUT /api/v1/projects/{project_id}/members/{user_name}",
+    "DELETE /api/v1/projects/{project_id}/members/{user_name}",
     *(f"POST /api/v1/runs/{{run_id}}/{action}" for action in ("cancel", "pause", "resume", "retry", "clone", "restore")),
 }
 ADMIN = {
@@ -84,6 +98,12 @@ def test_no_route_hides_from_the_document(app: FastAPI) -> None:
     assert len(found) == len(operations(app)) + 1, "the document itself is one more"
     names = [route.name for route in found]
     assert len(set(names)) == len(names), "roles go by name"
+
+
+def test_whatever_a_path_names_is_known(app: FastAPI) -> None:
+    """A parameter that names something of a run has to be in PROJECT_OF, or its project would not be asked about."""
+    named = {name for path in app.openapi()["paths"] for name in re.findall(r"\{(\w+)\}", path)}
+    assert named == set(PROJECT_OF) | {"token_id", "user_id", "user_name"}
 
 
 def test_nobody_gets_anywhere(anonymous: TestClient, app: FastAPI) -> None:

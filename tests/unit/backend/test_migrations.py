@@ -1,8 +1,9 @@
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
-from backend.models import Base, Run
+from backend.models import Base, Membership, Project, Run, RunValue
+from backend.schemas.projects import DEFAULT_PROJECT
 
 INSERT_RUN = """
 INSERT INTO runs (id, name, state, config, seed, tags, created_at, cancel_requested, step, steps, summary, attempt, losses,
@@ -12,6 +13,7 @@ VALUES ('aaaaaaaaaaaaaaaa', 'old', 'queued', '{}', 0, '[]', 5.0, false, 0, 1, '{
 INSERT_ATTEMPT = """
 INSERT INTO attempts (run_id, number, worker_id, state, started_at) VALUES ('aaaaaaaaaaaaaaaa', 1, 'bbbbbbbbbbbbbbbb', 'running', 6.0)
 """
+INSERT_USER = "INSERT INTO users (id, name, role, disabled, created_at) VALUES ('cccccccccccccccc', 'anna', 'editor', false, 7.0)"
 
 
 def tables(database: Database) -> set[str]:
@@ -46,3 +48,31 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
     with database.read() as session:
         run = session.get_one(Run, "a" * 16)
         assert (run.queued_at, run.priority, run.needs, run.pause_requested) == (5.0, 0, "", False)
+
+
+def test_what_was_there_joins_the_default_project_and_can_be_found(bare_database: Database) -> None:
+    database = bare_database
+    upgrade(database, "0005")
+    config = '{"seed": 3, "model": {"path": "tiny"}, "drafter": {"path": null}, "speculation": {"enabled": true, "arms": [1, "a"]}}'
+    summary = '{"kl": null, "reward_mean": 0.5}'
+    with database.write() as session:
+        session.execute(text(INSERT_RUN))
+        changes = f"config = '{config}', summary = '{summary}', tags = '[\"old\"]'"
+        session.execute(text(f"UPDATE runs SET {changes}"))
+        session.execute(text(INSERT_USER))
+    upgrade(database)
+    with database.read() as session:
+        assert session.scalars(select(Project.id)).all() == [DEFAULT_PROJECT] == [session.get_one(Run, "a" * 16).project_id]
+        membership = session.get_one(Membership, ("c" * 16, DEFAULT_PROJECT))
+        assert membership.role == "editor"
+        found = session.execute(select(RunValue.field, RunValue.text, RunValue.number).order_by(RunValue.field)).all()
+    assert {tuple(row) for row in found} == {
+        ("config.drafter.path", "null", None),
+        ("config.model.path", "tiny", None),
+        ("config.seed", "3", 3.0),
+        ("config.speculation.arms", '[1, "a"]', None),
+        ("config.speculation.enabled", "true", None),
+        ("summary.kl", "null", None),
+        ("summary.reward_mean", "0.5", 0.5),
+        ("tags.old", "", None),
+    }

@@ -1,0 +1,65 @@
+"""The query parameters that choose runs, the same for lists and exports."""
+
+from typing import Annotated
+
+from fastapi import Depends, Query
+from pydantic import Field
+
+from backend.api.deps import IdentityDep, Reading
+from backend.models import Project
+from backend.schemas.base import Moment
+from backend.schemas.runs import RunState, Tag
+from backend.services import projects
+from backend.services.listing import CONDITION, NEWEST, SORT, Choice
+
+MOST_RUNS = 200
+MOST_CONDITIONS = 8
+
+RunId = Annotated[str, Field(max_length=16)]
+Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
+Condition = Annotated[str, Field(pattern=CONDITION)]
+Conditions = Annotated[
+    list[Condition],
+    Query(
+        default_factory=list,
+        max_length=MOST_CONDITIONS,
+        description="On a value, such as config.model.path=tiny or summary.reward_mean>0.5. Signs: = != < <= > >=; "
+        "!= is true also where there is no value",
+    ),
+]
+
+
+def _choice(
+    identity: IdentityDep,
+    session: Reading,
+    run: Annotated[list[RunId], Query(default_factory=list, max_length=MOST_RUNS, description="Only these ids")],
+    state: Annotated[list[RunState], Query(default_factory=list, max_length=7, description="In one of these states")],
+    tag: Annotated[list[Tag], Query(default_factory=list, max_length=MOST_CONDITIONS, description="With all of these tags")],
+    where: Conditions,
+    q: Annotated[Text | None, Query(description="A part of the name or the notes, or the beginning of the id")] = None,
+    owner: Annotated[Text | None, Query(description="Submitted by this user")] = None,
+    project: Annotated[RunId | None, Query(description="Id of a project; else all that are in sight and not archived")] = None,
+    created_after: Annotated[Moment | None, Query(description="Submitted then or later")] = None,
+    created_before: Annotated[Moment | None, Query(description="Submitted earlier")] = None,
+    sort: Annotated[
+        str, Query(pattern=SORT, description="created, name, state, owner, duration or summary.KEY; with - before it, falling")
+    ] = NEWEST,
+) -> Choice:
+    if project is not None:
+        projects.find(session, identity, project)
+    seen = projects.in_sight(identity, archived=project is not None)
+    return Choice(
+        projects=seen if project is None else seen.where(Project.id == project),
+        runs=[run_id for run_id in run if "\0" not in run_id],
+        states=state,
+        tags=tag,
+        owner=owner,
+        q=q,
+        where=where,
+        created_after=created_after.timestamp() if created_after else None,
+        created_before=created_before.timestamp() if created_before else None,
+        sort=sort,
+    )
+
+
+ChoiceDep = Annotated[Choice, Depends(_choice)]
