@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from backend import accounts_cli, terminal
+from backend import accounts_cli, terminal, webhooks_cli
 from backend.client import ApiError, Longtail
 from backend.schemas.runs import Run
 from engine.config import load
@@ -176,6 +176,7 @@ def download(
 
 app.add_typer(accounts_cli.user, name="user")
 app.add_typer(accounts_cli.token, name="token")
+app.add_typer(webhooks_cli.webhook, name="webhook")
 app.command("login")(accounts_cli.login)
 app.command("logout")(accounts_cli.logout)
 app.command("open")(accounts_cli.open_dashboard)

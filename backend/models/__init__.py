@@ -6,12 +6,14 @@ from backend.models.identity import AuditEntry, Token, User
 from backend.models.queue import Doorbell, IdempotencyKey, Worker
 from backend.models.run import Attempt, Run
 from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation, Stepped
+from backend.models.webhook import Delivery, Webhook
 
 __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
     "Base",
+    "Delivery",
     "Doorbell",
     "DrafterSession",
     "IdempotencyKey",
@@ -25,6 +27,7 @@ __all__ = [
     "Stepped",
     "Token",
     "User",
+    "Webhook",
     "Worker",
     "is_id",
     "new_id",

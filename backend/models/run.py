@@ -16,6 +16,9 @@ class Run(Base):
     ``parent_id`` is the run that this one was copied from, ``resumed_step`` the checkpoint of it that it goes on from.
     ``tidied_at``: when a finished run's folder was cleared of what nobody can use any more.
 
+    ``losses`` counts lost attempts in a row without a new checkpoint: ``checkpoint_step`` is the newest there is, ``lost_step`` the newest
+    there was at the last loss; -1: none.
+
     ``events_seq`` and ``events_offset`` say how far events.jsonl has been ingested.
     """
 
@@ -50,6 +53,8 @@ class Run(Base):
     summary: Mapped[dict[str, float | None]] = mapped_column(default=dict)
     attempt: Mapped[int] = mapped_column(default=0)
     losses: Mapped[int] = mapped_column(default=0)
+    checkpoint_step: Mapped[int] = mapped_column(default=-1)
+    lost_step: Mapped[int] = mapped_column(default=-1)
     lease_expires_at: Mapped[float | None]
     events_seq: Mapped[int] = mapped_column(default=-1)
     events_offset: Mapped[BigInt] = mapped_column(default=0)

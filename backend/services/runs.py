@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from backend.errors import ConflictError, NotFoundError
 from backend.models import Doorbell, IdempotencyKey, Run, is_id
+from backend.services.announcements import announce
 from backend.services.paging import page
 from engine.config import RunConfig
 
@@ -51,13 +52,14 @@ def described(config: RunConfig, wishes: Wishes) -> Run:
 
 
 def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
-    """Run, doorbell and idempotency key in one transaction."""
+    """Run, doorbell, idempotency key and what webhooks are told in one transaction."""
     session.add(run)
     session.flush()
     session.add(Doorbell(run_id=run.id, next_ring_at=run.start_after or time.time()))
     if key is not None:
         session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
     session.flush()
+    announce(session, run.id, "run.queued")
     return run
 
 

@@ -15,6 +15,7 @@ OPEN = {"GET /healthz", "GET /readyz", "POST /api/v1/sessions"}
 VIEWER = {
     "GET /api/v1/schema",
     "GET /api/v1/presets",
+    "GET /metrics",
     "GET /api/v1/runs",
     "POST /api/v1/runs/validate",
     "GET /api/v1/runs/{run_id}",
@@ -47,6 +48,11 @@ ADMIN = {
     "PATCH /api/v1/users/{user_id}",
     "POST /api/v1/users/{user_id}/tokens",
     "GET /api/v1/audit",
+    "GET /api/v1/webhooks",
+    "POST /api/v1/webhooks",
+    "DELETE /api/v1/webhooks/{webhook_id}",
+    "POST /api/v1/webhooks/{webhook_id}/test",
+    "GET /api/v1/webhooks/{webhook_id}/deliveries",
 }
 ALLOWED = {"viewer": VIEWER, "editor": VIEWER | EDITOR, "admin": VIEWER | EDITOR | ADMIN}
 
@@ -115,9 +121,9 @@ def test_the_matrix_of_roles(anonymous: TestClient, app: FastAPI, new_token: New
 
 def test_what_is_added_later_is_closed_too(anonymous: TestClient, app: FastAPI, new_token: NewToken) -> None:
     app.mount("/files", PlainTextResponse("secret"))
-    app.router.routes.append(Route("/metrics", lambda _: PlainTextResponse("secret")))
+    app.router.routes.append(Route("/figures", lambda _: PlainTextResponse("secret")))
     app.add_api_route("/hidden", lambda: "secret", methods=["POST"], include_in_schema=False)
-    for operation in ("GET /files/x", "GET /metrics", "POST /hidden"):
+    for operation in ("GET /files/x", "GET /figures", "POST /hidden"):
         assert ask(anonymous, operation) == 401
     assert ask(anonymous, "POST /hidden", new_token("viewer")) == 403
     with pytest.raises(WebSocketDisconnect), anonymous.websocket_connect("/files/x"):

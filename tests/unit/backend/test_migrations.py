@@ -2,7 +2,7 @@ from sqlalchemy import inspect, text
 
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
-from backend.models import Base, Run
+from backend.models import Base, Delivery, Run, Webhook
 
 INSERT_RUN = """
 INSERT INTO runs (id, name, state, config, seed, tags, created_at, cancel_requested, step, steps, summary, attempt, losses,
@@ -46,3 +46,17 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
     with database.read() as session:
         run = session.get_one(Run, "a" * 16)
         assert (run.queued_at, run.priority, run.needs, run.pause_requested) == (5.0, 0, "", False)
+        assert (run.checkpoint_step, run.lost_step) == (-1, -1)
+
+
+def test_messages_do_not_keep_the_schema_from_going_down(bare_database: Database) -> None:
+    database = bare_database
+    upgrade(database)
+    with database.write() as session:
+        session.add(Webhook(id="c" * 16, url="https://hooks.example", events=["run.failed"], secret="whsec_x"))
+        session.flush()
+        session.add(Delivery(webhook_id="c" * 16, event="run.failed", body="{}"))
+    downgrade(database, "0005")
+    assert not {"webhooks", "webhook_deliveries"} & tables(database)
+    upgrade(database)
+    check(database)
