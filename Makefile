@@ -1,5 +1,5 @@
 PYTHON ?= python3
 
-.PHONY: demo test lint serve
-demo test lint serve:
+.PHONY: demo test faults lint serve
+demo test faults lint serve:
 	@$(PYTHON) infra/bootstrap.py $@ $(ARGS)

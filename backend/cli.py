@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from backend import accounts_cli, projects_cli, runs_cli, terminal
+from backend import accounts_cli, projects_cli, runs_cli, terminal, webhooks_cli
 from backend.client import ApiError, Longtail
 from backend.git_state import git_state
 from backend.runs_cli import RunId, find
@@ -180,6 +180,7 @@ for command in (runs_cli.runs, runs_cli.show, runs_cli.tag, runs_cli.note, runs_
 app.add_typer(projects_cli.project, name="project")
 app.add_typer(accounts_cli.user, name="user")
 app.add_typer(accounts_cli.token, name="token")
+app.add_typer(webhooks_cli.webhook, name="webhook")
 app.command("login")(accounts_cli.login)
 app.command("logout")(accounts_cli.logout)
 app.command("open")(accounts_cli.open_dashboard)

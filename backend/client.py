@@ -17,12 +17,13 @@ from backend.schemas.comparison import Comparison
 from backend.schemas.runs import Preset, Run, Validation
 from backend.schemas.telemetry import DrafterSession, Lengths, LogLine, Metrics, SampleItem, Span, SpeculationStep
 from backend.transport import ApiError
+from backend.webhooks import Webhooks
 
 __all__ = ["ApiError", "Longtail"]
 _CHUNK = 2**20
 
 
-class Longtail(RunLists):
+class Longtail(RunLists, Webhooks):
     """``with Longtail() as longtail: run = longtail.submit({"name": "first"})``. Every method raises ApiError.
 
     Without a URL and a token it finds them by itself (backend.logins). ``since_step`` (default -1: everything) asks for later steps

@@ -12,9 +12,10 @@ from backend.database import Database, upsert
 from backend.models import Artifact, Base, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
 from backend.rollup import Rows, log_line, metrics, rows, summarise
 from backend.services import run_values
+from backend.services.announcements import announce
 from backend.services.attempts import LeaseLostError
 from backend.services.lifecycle import affected, transition
-from engine.events import AnyEvent, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
+from engine.events import AnyEvent, CheckpointSaved, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
 
 BATCH_BYTES = 2**20
 STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, Span, DrafterSession, Sample)
@@ -24,12 +25,14 @@ UNIQUE: dict[type[Base], tuple[str, ...]] = {Artifact: ("run_id", "path")}
 class Ingestor:
     """Follows one run's events.jsonl on behalf of one attempt. A line that is no event becomes an alarm.
 
+    ``announces``: webhooks hear of alarms.
+
     ``last_error``, ``finished`` and ``stopped`` tell what the attempt said last: an error log, whether its last event was run_finished,
     and the step of a run_stopped there.
     """
 
-    def __init__(self, database: Database, run_id: str, attempt: int, path: Path) -> None:
-        self._database, self._run_id, self._attempt, self._path = database, run_id, attempt, path
+    def __init__(self, database: Database, run_id: str, attempt: int, path: Path, announces: bool = True) -> None:
+        self._database, self._run_id, self._attempt, self._path, self._announces = database, run_id, attempt, path, announces
         with database.read() as session:
             run = session.get_one(Run, run_id)
             self._offset, self._seq = run.events_offset, run.events_seq
@@ -51,7 +54,7 @@ class Ingestor:
         seq = self._seq
         with self._database.write() as session:
             self._move(session, offset)
-            writer = _Writer(session, self._run_id)
+            writer = _Writer(session, self._run_id, self._announces)
             for event in pending:
                 if isinstance(event, str):
                     seq += 1
@@ -94,8 +97,8 @@ class Ingestor:
 class _Writer:
     """Gathers the rows of a batch; a restart within it first writes, then takes back the steps that will be done again."""
 
-    def __init__(self, session: Session, run_id: str) -> None:
-        self._session, self._run_id = session, run_id
+    def __init__(self, session: Session, run_id: str, announces: bool) -> None:
+        self._session, self._run_id, self._announces = session, run_id, announces
         self._rows: Rows = {}
         self._progress: dict[str, Any] = {}
 
@@ -104,7 +107,9 @@ class _Writer:
             self._flush()
             for model in STEPPED:
                 affected(self._session, delete(model).where(model.run_id == self._run_id, model.step >= event.first_step))
-            self._progress |= {"step": event.first_step, "steps": event.steps}
+            self._progress |= {"step": event.first_step, "steps": event.steps, "checkpoint_step": event.first_step - 1}
+        if isinstance(event, CheckpointSaved):
+            self._progress["checkpoint_step"] = event.step
         if isinstance(event, StepFinished):
             self._progress |= {"step": event.step + 1, "summary": summarise(metrics(event))}
         for table, new in rows(self._run_id, event).items():
@@ -120,6 +125,9 @@ class _Writer:
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
 
     def _flush(self) -> None:
+        for line in self._rows.get(LogLine, ()) if self._announces else ():
+            if line["level"] == "alarm":
+                announce(self._session, self._run_id, "run.alarm", alarm={name: line[name] for name in ("step", "code", "message")})
         for table, new in self._rows.items():
             upsert(self._session, table, new, UNIQUE.get(table, ()))
         self._rows = {}
@@ -133,4 +141,4 @@ def rebuild(database: Database, run_id: str, path: Path) -> None:
         affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
         affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0))
         attempt = session.get_one(Run, run_id).attempt
-    Ingestor(database, run_id, attempt, path).drain()
+    Ingestor(database, run_id, attempt, path, announces=False).drain()

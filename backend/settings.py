@@ -2,8 +2,9 @@
 
 import sys
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, IPvAnyNetwork, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from backend.schemas.runs import Label
@@ -23,6 +24,10 @@ class Settings(BaseSettings):
     requests_per_second: float = Field(500.0, gt=0, description="That one token may make; twice as many at once")
     failed_logins_per_minute: float = Field(10.0, gt=0, description="For one user name; from one address three times as many")
     session_hours: float = Field(7 * 24.0, gt=0, description="After a login in the dashboard")
+    open_metrics: bool = Field(False, description="GET /metrics needs no token from this machine itself")
+    log_format: Literal["auto", "json", "text"] = Field("auto", description="auto: text on a terminal, else JSON lines")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    webhook_networks: tuple[IPvAnyNetwork, ...] = Field((), description="Private networks that webhooks may be sent to, also by http://")
     engine_command: tuple[str, ...] = Field((sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR")
     concurrency: int = Field(1, ge=1, le=64, description="Runs that one worker process carries at a time")
     labels: tuple[Label, ...] = Field(("cpu",), description="What this worker offers to runs that need it, such as cpu or gpu:h200")

@@ -1,5 +1,6 @@
 """Everything on one machine: API, job worker and dashboard as child processes on loopback. ``longtail up`` runs it."""
 
+import logging
 import signal
 import sys
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
+from backend import logs
 from backend.accounts import shown_address
 from backend.client import Longtail
 from backend.database import Database
@@ -26,9 +28,7 @@ RESTARTS = 5
 STEADY_SECONDS = 60.0
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-
-def _print(line: str) -> None:
-    print(line, flush=True)
+logger = logging.getLogger(__name__)
 
 
 class Stack:
@@ -46,7 +46,7 @@ class Stack:
         port: int | None = None,
         dashboard_port: int | None = None,
         settings: Settings | None = None,
-        say: Callable[[str], None] = _print,
+        say: Callable[[str], None] = logger.warning,
     ) -> None:
         base = settings or Settings()
         self._ports = [Port(base.host, port, base.port)]
@@ -141,6 +141,7 @@ class Stack:
 
 def main(port: int | None = None, dashboard_port: int | None = None, dashboard: bool = True) -> None:
     """Serves until Ctrl-C or SIGTERM; StackError as in Stack."""
+    logs.configure(Settings())
     with suppress(KeyboardInterrupt), interruptible(), Stack(dashboard=dashboard, port=port, dashboard_port=dashboard_port) as stack:
         with Longtail(stack.url, stack.token) as client:
             print(f"API        {stack.url}\nDashboard  {shown_address(client, stack.dashboard_url)}\nCtrl-C stops.", flush=True)

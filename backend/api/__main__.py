@@ -2,6 +2,7 @@
 
 import uvicorn
 
+from backend import logs
 from backend.api.protocol import PunctualProtocol
 from backend.settings import Settings
 
@@ -12,12 +13,14 @@ HEADER_BYTES = 64 * 1024
 
 def main() -> None:
     settings = Settings()
+    logs.configure(settings)
     uvicorn.run(
         "backend.api.app:create_app",
         factory=True,
         host=settings.host,
         port=settings.port,
         http=PunctualProtocol,
+        log_config=None,
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

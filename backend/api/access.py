@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fastapi import Request
+from starlette.types import Scope
 
 from backend.errors import ForbiddenError
 from backend.schemas.accounts import Role, allows, lesser
 from backend.services import places
 from backend.services.tokens import Identity
+from backend.settings import Settings
 
 OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/v1/sessions")})
+LOOPBACK = frozenset({"127.0.0.1", "::1"})
+METRICS = ("GET", "/metrics")
 NEEDED: Mapping[str, Role] = MappingProxyType(
     {
         "validate": "viewer",  # writes nothing
@@ -25,8 +29,19 @@ NEEDED: Mapping[str, Role] = MappingProxyType(
         "change_user": "admin",
         "create_user_token": "admin",
         "audit": "admin",
+        "list_webhooks": "admin",
+        "add_webhook": "admin",
+        "remove_webhook": "admin",
+        "test_webhook": "admin",
+        "list_deliveries": "admin",
     }
 )
+
+
+def is_open(scope: Scope, settings: Settings) -> bool:
+    """Whether nobody needs a token for this request."""
+    asked = scope["method"], scope["path"]
+    return asked in OPEN or (asked == METRICS and settings.open_metrics and _is_local(scope))
 
 
 def needed(method: str, name: str) -> Role:
@@ -36,7 +51,7 @@ def needed(method: str, name: str) -> Role:
 
 def authorise(request: Request) -> None:
     """Runs before every route. Who asks has been found out by the gate, without which only what is OPEN gets here."""
-    if (request.method, request.scope["path"]) in OPEN:
+    if is_open(request.scope, request.app.state.settings):
         return
     identity: Identity = request.state.identity
     role = needed(request.method, request.scope["route"].name)
@@ -44,3 +59,9 @@ def authorise(request: Request) -> None:
         raise ForbiddenError(f"this needs the role {role}; {identity.user_name} has come with that of {identity.role}")
     with request.app.state.database.read() as session:
         places.check(session, identity, request.path_params, lesser(role, "editor"))
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether it comes from this machine. A proxy on this machine says for whom it asks (X-Forwarded-For), and uvicorn believes it."""
+    client = scope.get("client")
+    return client is not None and client[0] in LOOPBACK

@@ -10,10 +10,28 @@ from fastapi import APIRouter, Depends, FastAPI
 from backend.api import problems
 from backend.api.access import OPEN, authorise
 from backend.api.bell import Bell
+from backend.api.courier import Courier
 from backend.api.gate import Gate
 from backend.api.guard import Guard
+from backend.api.journal import Journal
 from backend.api.limits import LoginLimits
-from backend.api.routes import artifacts, audit, catalog, compare, export, health, projects, runs, sessions, telemetry, tokens, users
+from backend.api.measures import Measures
+from backend.api.readiness import Readiness
+from backend.api.routes import (
+    artifacts,
+    audit,
+    catalog,
+    compare,
+    export,
+    health,
+    projects,
+    runs,
+    sessions,
+    telemetry,
+    tokens,
+    users,
+    webhooks,
+)
 from backend.api.strict import known_parameters
 from backend.database import Database
 from backend.jobs.celery import make_celery
@@ -26,23 +44,29 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """The API on the database of ``settings``, which has to be migrated (backend.migrate)."""
     settings = settings or Settings()
     database = Database(settings.database)
-    bell = Bell(database, make_celery(settings), settings.sweep_seconds)
+    celery = make_celery(settings)
+    bell, courier = Bell(database, celery, settings.sweep_seconds), Courier(database, settings)
+    measures = Measures(database, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if at_head(database):
             ensure_admin(database, settings)
-        bell.start()
+        for chore in (bell, courier):
+            chore.start()
         yield
-        bell.stop()
+        for chore in (bell, courier):
+            chore.stop()
         database.close()
 
     everywhere = [Depends(authorise), Depends(known_parameters)]
     app = _Api(title="Longtail", version=version("longtail"), lifespan=lifespan, dependencies=everywhere, docs_url=None, redoc_url=None)
     app.state.settings, app.state.database, app.state.bell = settings, database, bell
+    app.state.courier, app.state.measures, app.state.readiness = courier, measures, Readiness(database, celery, settings)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
     app.add_middleware(Gate, database=database, settings=settings)
     app.add_middleware(Guard, settings=settings)
+    app.add_middleware(Journal, measures=measures)
     problems.install(app)
     app.include_router(health.router, responses=problems.documented(400, 422, 500))
     app.include_router(_v1())
@@ -51,7 +75,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _v1() -> APIRouter:
     router = APIRouter(prefix="/api/v1", responses=problems.documented(400, 403, 408, 413, 422, 429, 500))
-    for part in (catalog, projects, runs, telemetry, artifacts, compare, export, sessions, tokens, users, audit):
+    for part in (catalog, projects, runs, telemetry, artifacts, compare, export, sessions, tokens, users, audit, webhooks):
         router.include_router(part.router)
     return router
 

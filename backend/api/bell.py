@@ -1,40 +1,16 @@
 """The API's side of the queue: a thread that rings for new runs at once, and again for those whose message got lost."""
 
-import logging
-import threading
-
 from celery import Celery
 
+from backend.api.chore import Chore
 from backend.database import Database
 from backend.jobs.outbox import ring_due
 
-logger = logging.getLogger(__name__)
 
-
-class Bell:
+class Bell(Chore):
     def __init__(self, database: Database, app: Celery, sweep_seconds: float) -> None:
-        self._database, self._app, self._sweep_seconds = database, app, sweep_seconds
-        self._wake = threading.Event()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._sweep, name="bell", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        super().__init__("ringing", lambda: ring_due(database, app), sweep_seconds)
 
     def ring(self) -> None:
         """Have a look at the outbox now. Never waits for the broker."""
-        self._wake.set()
-
-    def stop(self) -> None:
-        self._stopping = True
-        self._wake.set()
-        self._thread.join()
-
-    def _sweep(self) -> None:
-        while not self._stopping:
-            try:
-                ring_due(self._database, self._app)
-            except Exception:  # whatever fails, the outbox still has the message, and only this thread will ring for it
-                logger.exception("could not ring; trying again in %s s", self._sweep_seconds)
-            self._wake.wait(self._sweep_seconds)
-            self._wake.clear()
+        self.nudge()

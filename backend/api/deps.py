@@ -7,7 +7,10 @@ from fastapi import Depends, Query, Request
 from sqlalchemy.orm import Session
 
 from backend.api.bell import Bell
+from backend.api.courier import Courier
 from backend.api.limits import LoginLimits
+from backend.api.measures import Measures
+from backend.api.readiness import Readiness
 from backend.database import Database
 from backend.errors import ForbiddenError
 from backend.models import Run
@@ -32,6 +35,21 @@ def _database(request: Request) -> Database:
 def _bell(request: Request) -> Bell:
     bell: Bell = request.app.state.bell
     return bell
+
+
+def _courier(request: Request) -> Courier:
+    courier: Courier = request.app.state.courier
+    return courier
+
+
+def _readiness(request: Request) -> Readiness:
+    readiness: Readiness = request.app.state.readiness
+    return readiness
+
+
+def _measures(request: Request) -> Measures:
+    measures: Measures = request.app.state.measures
+    return measures
 
 
 def _login_limits(request: Request) -> LoginLimits:
@@ -89,6 +107,9 @@ WholeIdentity = Annotated[Identity, Depends(_whole)]
 Address = Annotated[str, Depends(_address)]
 LoginLimitsDep = Annotated[LoginLimits, Depends(_login_limits)]
 BellDep = Annotated[Bell, Depends(_bell)]
+CourierDep = Annotated[Courier, Depends(_courier)]
+ReadinessDep = Annotated[Readiness, Depends(_readiness)]
+MeasuresDep = Annotated[Measures, Depends(_measures)]
 RunDep = Annotated[Run, Depends(_run)]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Cursor = Annotated[str | None, Query(max_length=200, description="next_cursor of the page before")]

@@ -1,4 +1,4 @@
-"""Nobody gets past without a valid token: not to a route, not to a mount, not to a 404. Only what access.OPEN lists is free."""
+"""Nobody gets past without a valid token: not to a route, not to a mount, not to a 404. Only what access.is_open says is free."""
 
 import time
 from contextlib import suppress
@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from backend.api.access import OPEN
+from backend.api.access import is_open
 from backend.api.limits import RateLimit
 from backend.api.problems import refusal
 from backend.database import Database
@@ -23,14 +23,14 @@ NOTE_USE_SECONDS = 60.0
 
 class Gate:
     def __init__(self, app: ASGIApp, database: Database, settings: Settings) -> None:
-        self._app, self._database = app, database
+        self._app, self._database, self._settings = app, database, settings
         self._limit = RateLimit(settings.requests_per_second, 2 * settings.requests_per_second)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["type"] != "http" or (scope["method"], scope["path"]) in OPEN:
+        if scope["type"] != "http" or is_open(scope, self._settings):
             await self._app(scope, receive, send)
             return
         try:

@@ -65,4 +65,5 @@ def _http(request: Request, error: Any) -> JSONResponse:
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem(500, "the server made a mistake; its log says more")
+    request_id = request.state.request_id
+    return problem(500, f"the server made a mistake; its log says more (request {request_id})", headers={"x-request-id": request_id})

@@ -9,6 +9,9 @@ QUEUE = "longtail"
 VISIBILITY_SECONDS = 30 * 24 * 3600
 """For Redis: longer than any run, as it sends an unacknowledged message again after that (harmless, but of no use)."""
 MESSAGE_SECONDS = 120
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+REDIS = ("redis:", "rediss:", "redis+socket:", "sentinel:")
 POLLING_SECONDS = 0.05
 
 
@@ -26,8 +29,9 @@ def make_celery(settings: Settings) -> Celery:
         worker_enable_remote_control=False,
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
         task_default_queue=QUEUE,
-        broker_transport_options={"visibility_timeout": VISIBILITY_SECONDS},
+        broker_transport_options=_options(settings.broker_url),
     )
     if not settings.broker_url:
         app.conf.broker_transport = "backend.jobs.folder:Transport"
@@ -43,6 +47,12 @@ def ring(app: Celery, run_id: str, needs: str = "") -> None:
 def queue(label: str) -> str:
     """The queue of the runs that need workers of ``label``; of those that need none if empty."""
     return f"{QUEUE}.{label}" if label else QUEUE
+
+
+def _options(url: str) -> dict[str, object]:
+    """What Redis needs beside its address; RabbitMQ refuses what it does not know."""
+    waits = {"visibility_timeout": VISIBILITY_SECONDS, "socket_connect_timeout": CONNECT_SECONDS, "socket_timeout": ANSWER_SECONDS}
+    return dict(waits) if url.startswith(REDIS) else {}
 
 
 def _folders(settings: Settings) -> dict[str, object]:

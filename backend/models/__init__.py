@@ -7,12 +7,14 @@ from backend.models.project import Membership, Project
 from backend.models.queue import Doorbell, IdempotencyKey, Worker
 from backend.models.run import Attempt, Run, RunValue
 from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation, Stepped
+from backend.models.webhook import Delivery, Webhook
 
 __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
     "Base",
+    "Delivery",
     "Doorbell",
     "DrafterSession",
     "IdempotencyKey",
@@ -29,6 +31,7 @@ __all__ = [
     "Stepped",
     "Token",
     "User",
+    "Webhook",
     "Worker",
     "is_id",
     "new_id",

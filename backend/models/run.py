@@ -18,6 +18,9 @@ class Run(Base):
     ``revision`` counts what users have changed of name, notes and tags. ``source`` is the git state where it was submitted.
     ``tidied_at``: when a finished run's folder was cleared of what nobody can use any more.
 
+    ``losses`` counts lost attempts in a row without a new checkpoint: ``checkpoint_step`` is the newest there is, ``lost_step`` the newest
+    there was at the last loss; -1: none.
+
     ``events_seq`` and ``events_offset`` say how far events.jsonl has been ingested.
 
     ``ix_runs_list`` holds every column that lists choose and sort by: the rows themselves are wide.
@@ -61,6 +64,8 @@ class Run(Base):
     summary: Mapped[dict[str, float | None]] = mapped_column(default=dict)
     attempt: Mapped[int] = mapped_column(default=0)
     losses: Mapped[int] = mapped_column(default=0)
+    checkpoint_step: Mapped[int] = mapped_column(default=-1)
+    lost_step: Mapped[int] = mapped_column(default=-1)
     lease_expires_at: Mapped[float | None]
     events_seq: Mapped[int] = mapped_column(default=-1)
     events_offset: Mapped[BigInt] = mapped_column(default=0)

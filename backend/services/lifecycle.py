@@ -1,4 +1,4 @@
-"""The states of a run. ``transition`` is the only place that changes one."""
+"""The states of a run. ``transition`` is the only place that changes one, and webhooks hear of it."""
 
 import time
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from backend.models import Run
 from backend.schemas.runs import TERMINAL_STATES, RunState
+from backend.services.announcements import announce
 
 ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
 PREDECESSORS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
@@ -36,7 +37,10 @@ def transition(session: Session, run_id: str, to: RunState, fence: int | None = 
     statement = update(Run).where(Run.id == run_id, Run.state.in_(PREDECESSORS[to]))
     if fence is not None:
         statement = statement.where(Run.attempt == fence)
-    return affected(session, statement.values(state=to, **changes)) == 1
+    moved = affected(session, statement.values(state=to, **changes)) == 1
+    if moved:
+        announce(session, run_id, f"run.{to}")
+    return moved
 
 
 def affected(session: Session, statement: Any) -> int:

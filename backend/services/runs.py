@@ -14,6 +14,7 @@ from backend.models import Doorbell, IdempotencyKey, Project, Run, is_id
 from backend.schemas.projects import DEFAULT_PROJECT
 from backend.schemas.runs import RunChange
 from backend.services import run_values
+from backend.services.announcements import announce
 from engine.config import RunConfig
 
 
@@ -57,7 +58,8 @@ def described(config: RunConfig, wishes: Wishes) -> Run:
 
 
 def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
-    """Run, doorbell, idempotency key and what it is found by in one transaction; ConflictError if its project is archived."""
+    """Run, doorbell, idempotency key, what it is found by and what webhooks are told in one transaction; ConflictError if its project is
+    archived."""
     project = session.get_one(Project, run.project_id)
     if project.archived_at is not None:
         raise ConflictError(f"project {project.name} is archived: it takes no more runs")
@@ -68,6 +70,7 @@ def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
     if key is not None:
         session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
     session.flush()
+    announce(session, run.id, "run.queued")
     return run
 
 

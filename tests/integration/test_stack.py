@@ -15,7 +15,7 @@ import pytest
 from bare_model import make_bare_model
 
 from backend.accounts import shown_address
-from backend.client import Longtail
+from backend.client import ApiError, Longtail
 from backend.database import Database
 from backend.home import announced
 from backend.models import Run
@@ -98,6 +98,19 @@ def test_a_proxy_for_the_outside_is_not_asked(stack: Stack, monkeypatch: pytest.
     with Longtail(stack.url, stack.token) as client:
         assert client.presets()
     assert answers(f"{stack.url}/healthz")()
+
+
+def test_api_and_worker_log_lines_of_json_without_secrets(stack: Stack) -> None:
+    with Longtail(stack.url, stack.token) as client, pytest.raises(ApiError, match="there is no run"):
+        client.cancel("0" * 16)
+    logs = stack.settings.home / "logs"
+    until(lambda: "/cancel" in (logs / "api.log").read_text())
+    for name in ("api", "worker"):
+        text = (logs / f"{name}.log").read_text()
+        entries = [json.loads(line) for line in text.splitlines()]
+        assert stack.token not in text
+        told = [(entry["user"], entry["status"]) for entry in entries if entry.get("route") == "/api/v1/runs/{run_id}/cancel"]
+        assert told == ([("admin", 404)] if name == "api" else [])
 
 
 def test_a_second_stack_on_the_same_home_is_refused(stack: Stack) -> None:

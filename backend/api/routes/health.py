@@ -1,21 +1,14 @@
-"""Is it alive, can it work?"""
-
-import time
+"""Is it alive, can it work, and how is it doing?"""
 
 from fastapi import APIRouter
-from sqlalchemy import func, select
-from sqlalchemy.exc import SQLAlchemyError
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from backend.api.deps import PlainDatabase, SettingsDep
+from backend.api.deps import MeasuresDep, ReadinessDep
 from backend.api.problems import documented
-from backend.database import Database
 from backend.errors import NotReadyError
-from backend.migrate import at_head
-from backend.models import Worker
 from backend.schemas.base import FieldError
 from backend.schemas.health import Health, Readiness
-
-WORKER_SEEN_SECONDS = 15.0
 
 router = APIRouter(tags=["health"])
 
@@ -27,22 +20,16 @@ def healthz() -> Health:
 
 
 @router.get("/readyz", responses=documented(503))
-def readyz(database: PlainDatabase, settings: SettingsDep) -> Readiness:
-    """A submitted run would be carried out: the database is there and migrated, and a worker was seen lately."""
-    faults = _faults(database, max(WORKER_SEEN_SECONDS, 4 * settings.sweep_seconds))
+def readyz(readiness: ReadinessDep) -> Readiness:
+    """A submitted run would be carried out: database, migrations, broker, a worker seen lately, disk space. Else what to do."""
+    checks = readiness.faults()
+    faults = [FieldError(field=name, message=fault) for name, fault in checks.items() if fault]
     if faults:
         raise NotReadyError("; ".join(fault.message for fault in faults), faults)
-    return Readiness(checks=dict.fromkeys(("database", "migrations", "worker"), "ok"))
+    return Readiness(checks=dict.fromkeys(checks, "ok"))
 
 
-def _faults(database: Database, seen_seconds: float) -> list[FieldError]:
-    try:
-        if not at_head(database):
-            return [FieldError(field="migrations", message="the database is not migrated; run: python -m backend.migrate")]
-        with database.read() as session:
-            seen_at = session.scalar(select(func.max(Worker.seen_at)))
-    except SQLAlchemyError as error:
-        return [FieldError(field="database", message=f"the database does not answer: {type(error).__name__}")]
-    if seen_at is None or seen_at < time.time() - seen_seconds:
-        return [FieldError(field="worker", message=f"no job worker was seen in the last {seen_seconds:.0f} s")]
-    return []
+@router.get("/metrics", response_class=PlainTextResponse, responses=documented(403, 429))
+def measures(measures: MeasuresDep) -> PlainTextResponse:
+    """For Prometheus. With LONGTAIL_OPEN_METRICS this machine needs no token for it."""
+    return PlainTextResponse(measures.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

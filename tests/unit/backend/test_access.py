@@ -18,6 +18,7 @@ OPEN = {"GET /healthz", "GET /readyz", "POST /api/v1/sessions"}
 VIEWER = {
     "GET /api/v1/schema",
     "GET /api/v1/presets",
+    "GET /metrics",
     "GET /api/v1/runs",
     "POST /api/v1/runs/validate",
     "GET /api/v1/runs/{run_id}",
@@ -61,6 +62,11 @@ ADMIN = {
     "PATCH /api/v1/users/{user_id}",
     "POST /api/v1/users/{user_id}/tokens",
     "GET /api/v1/audit",
+    "GET /api/v1/webhooks",
+    "POST /api/v1/webhooks",
+    "DELETE /api/v1/webhooks/{webhook_id}",
+    "POST /api/v1/webhooks/{webhook_id}/test",
+    "GET /api/v1/webhooks/{webhook_id}/deliveries",
 }
 ALLOWED = {"viewer": VIEWER, "editor": VIEWER | EDITOR, "admin": VIEWER | EDITOR | ADMIN}
 
@@ -103,7 +109,7 @@ def test_no_route_hides_from_the_document(app: FastAPI) -> None:
 def test_whatever_a_path_names_is_known(app: FastAPI) -> None:
     """A parameter that names something of a run has to be in PROJECT_OF, or its project would not be asked about."""
     named = {name for path in app.openapi()["paths"] for name in re.findall(r"\{(\w+)\}", path)}
-    assert named == set(PROJECT_OF) | {"token_id", "user_id", "user_name"}
+    assert named == set(PROJECT_OF) | {"token_id", "user_id", "user_name", "webhook_id"}
 
 
 def test_nobody_gets_anywhere(anonymous: TestClient, app: FastAPI) -> None:
@@ -135,9 +141,9 @@ def test_the_matrix_of_roles(anonymous: TestClient, app: FastAPI, new_token: New
 
 def test_what_is_added_later_is_closed_too(anonymous: TestClient, app: FastAPI, new_token: NewToken) -> None:
     app.mount("/files", PlainTextResponse("secret"))
-    app.router.routes.append(Route("/metrics", lambda _: PlainTextResponse("secret")))
+    app.router.routes.append(Route("/figures", lambda _: PlainTextResponse("secret")))
     app.add_api_route("/hidden", lambda: "secret", methods=["POST"], include_in_schema=False)
-    for operation in ("GET /files/x", "GET /metrics", "POST /hidden"):
+    for operation in ("GET /files/x", "GET /figures", "POST /hidden"):
         assert ask(anonymous, operation) == 401
     assert ask(anonymous, "POST /hidden", new_token("viewer")) == 403
     with pytest.raises(WebSocketDisconnect), anonymous.websocket_connect("/files/x"):

@@ -45,6 +45,20 @@ def test_a_lost_attempt_is_queued_again_up_to_the_limit(database: Database, run_
         assert session.scalars(select(Attempt.state).order_by(Attempt.number)).all() == ["lost", "lost"]
 
 
+@pytest.mark.parametrize(("checkpoints", "states"), [([2, 5, 6, 9], ["queued"] * 4), ([2, 2, 5, 5, 5], ["queued"] * 4 + ["failed"])])
+def test_losses_count_anew_once_the_run_has_come_further(
+    database: Database, run_id: str, checkpoints: list[int], states: list[str]
+) -> None:
+    """With at most two losses from one and the same checkpoint."""
+    found = []
+    for attempt, step in enumerate(checkpoints, 1):
+        take(database, run_id)
+        with database.write() as session:
+            session.get_one(Run, run_id).checkpoint_step = step
+        found.append(end(database, run_id, attempt, Outcome("lost", error="gone"), max_retries=2))
+    assert found == states
+
+
 def test_handing_over_does_not_count_as_a_loss(database: Database, run_id: str) -> None:
     for attempt in range(1, 5):
         take(database, run_id)

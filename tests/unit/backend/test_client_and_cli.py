@@ -220,3 +220,19 @@ def test_the_command_has_no_traceback_when_nothing_listens() -> None:
     assert result.returncode == 2
     assert len(result.stderr.strip().splitlines()) == 1
     assert "longtail up" in result.stderr
+
+
+@pytest.mark.usefixtures("client")
+def test_webhooks_from_a_shell() -> None:
+    """The port is one where nobody listens, and loopback is not allowed anyway."""
+    code, out, _ = longtail("webhook", "add", "https://127.0.0.1:9/in", "--event", "run.failed")
+    webhook_id, secret = out.split()
+    assert (code, secret.startswith("whsec_")) == (0, True)
+    shown = longtail("webhook", "list")[1]
+    assert webhook_id in shown
+    assert secret not in shown
+    code, _, err = longtail("webhook", "test", webhook_id)
+    assert (code, "not a public address" in err) == (2, True)
+    assert longtail("webhook", "remove", webhook_id)[0] == 0
+    assert webhook_id not in longtail("webhook", "list")[1]
+    assert "is no event" in longtail("webhook", "add", "https://hooks.example", "--event", "run.dreaming")[2]

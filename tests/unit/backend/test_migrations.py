@@ -2,7 +2,7 @@ from sqlalchemy import inspect, select, text
 
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
-from backend.models import Base, Membership, Project, Run, RunValue
+from backend.models import Base, Delivery, Membership, Project, Run, RunValue, Webhook
 from backend.schemas.projects import DEFAULT_PROJECT
 
 INSERT_RUN = """
@@ -48,6 +48,7 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
     with database.read() as session:
         run = session.get_one(Run, "a" * 16)
         assert (run.queued_at, run.priority, run.needs, run.pause_requested) == (5.0, 0, "", False)
+        assert (run.checkpoint_step, run.lost_step) == (-1, -1)
 
 
 def test_what_was_there_joins_the_default_project_and_can_be_found(bare_database: Database) -> None:
@@ -76,3 +77,16 @@ def test_what_was_there_joins_the_default_project_and_can_be_found(bare_database
         ("summary.reward_mean", "0.5", 0.5),
         ("tags.old", "", None),
     }
+
+
+def test_messages_do_not_keep_the_schema_from_going_down(bare_database: Database) -> None:
+    database = bare_database
+    upgrade(database)
+    with database.write() as session:
+        session.add(Webhook(id="c" * 16, url="https://hooks.example", events=["run.failed"], secret="whsec_x"))
+        session.flush()
+        session.add(Delivery(webhook_id="c" * 16, event="run.failed", body="{}"))
+    downgrade(database, "0005")
+    assert not {"webhooks", "webhook_deliveries"} & tables(database)
+    upgrade(database)
+    check(database)

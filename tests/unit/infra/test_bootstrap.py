@@ -121,4 +121,4 @@ def test_a_killed_command_fails_as_in_a_shell(bootstrap: ModuleType, made: Path,
 def test_an_unknown_command_gets_the_usage() -> None:
     result = subprocess.run([sys.executable, str(SCRIPT), "nonsense"], capture_output=True, text=True, cwd="/", check=False)
     assert result.returncode == 2
-    assert "demo|test|lint|serve" in result.stdout
+    assert "demo|test|faults|lint|serve" in result.stdout

@@ -1,0 +1,81 @@
+"""``longtail webhook``: who is told of what happens to runs."""
+
+import time
+from typing import Annotated, get_args
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from backend.client import Longtail
+from backend.schemas.webhooks import ENDINGS, Delivery, Event
+from engine.errors import LongtailError
+
+WAIT_SECONDS = 20.0
+POLL_SECONDS = 0.2
+MOST = 200
+
+webhook = typer.Typer(no_args_is_help=True, help="Who is told of what happens to runs (for admins).")
+console = Console()
+
+WebhookId = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook")]
+
+
+@webhook.command("add")
+def add(
+    url: Annotated[str, typer.Argument(help="Where to send the messages: https://...")],
+    event: Annotated[list[str] | None, typer.Option(help="What to tell of, such as run.failed; may be repeated")] = None,
+) -> None:
+    """Add a webhook; prints its id and its secret, which is shown this once."""
+    with Longtail() as client:
+        added = client.add_webhook(url, [_event(name) for name in event] if event else ENDINGS)
+    typer.echo(f"{added.id} {added.secret}")
+
+
+@webhook.command("list")
+def list_() -> None:
+    """List webhooks, newest first."""
+    shown = Table(box=None, header_style="bold")
+    for heading in ("Id", "URL", "Events"):
+        shown.add_column(heading, overflow="fold")
+    with Longtail() as client:
+        for each in client.webhooks(MOST).items:
+            shown.add_row(each.id, escape(each.url), " ".join(each.events))
+    console.print(shown)
+
+
+@webhook.command("remove")
+def remove(webhook_id: WebhookId) -> None:
+    """Stop telling it anything, at once."""
+    with Longtail() as client:
+        client.remove_webhook(webhook_id)
+
+
+@webhook.command("test")
+def test(webhook_id: WebhookId) -> None:
+    """Send a ping, and say what came of it."""
+    with Longtail() as client:
+        sent = _settled(client, webhook_id, client.test_webhook(webhook_id).id)
+    if sent is None or sent.state != "delivered":
+        raise LongtailError(f"the ping did not arrive: {sent.error if sent else 'nobody has sent it yet'}")
+    console.print(f"answered {sent.status}")
+
+
+def _settled(client: Longtail, webhook_id: str, delivery_id: str) -> Delivery | None:
+    """None if nothing has become of it in time."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        found = next((each for each in client.deliveries(webhook_id, MOST).items if each.id == delivery_id), None)
+        if found is not None and found.state != "pending":
+            return found
+        time.sleep(POLL_SECONDS)
+    return None
+
+
+def _event(name: str) -> Event:
+    known: tuple[Event, ...] = get_args(Event)
+    for event in known:
+        if event == name:
+            return event
+    raise LongtailError(f"{name} is no event: {', '.join(known)}")

@@ -1,0 +1,312 @@
+"""The files under infra/ say what the code says: commands, ports, settings, routes, names of metrics."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+
+from backend.api import create_app
+from backend.database import Database
+from backend.migrate import upgrade
+from backend.settings import Settings
+from backend.stack import DASHBOARD_PORT
+
+ROOT = Path(__file__).parents[3]
+INFRA = ROOT / "infra"
+PREFIX = "LONGTAIL_"
+FIELDS = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+CLIENTS_OWN = {"LONGTAIL_URL", "LONGTAIL_TOKEN"}
+OF_A_PLACE = {"LONGTAIL_HOME", "LONGTAIL_ENGINE_COMMAND"}
+DOCKERFILES = sorted(INFRA.glob("*.Dockerfile"))
+UNITS = sorted((INFRA / "systemd").iterdir())
+PORTS = {"api": Settings.model_fields["port"].default, "dashboard": DASHBOARD_PORT}
+
+
+def compose() -> dict[str, Any]:
+    parsed: dict[str, Any] = yaml.safe_load((INFRA / "compose.yaml").read_text())
+    return parsed
+
+
+def pods() -> Iterator[dict[str, Any]]:
+    for item in yaml.safe_load((INFRA / "kubernetes" / "longtail.yaml").read_text())["items"]:
+        if item["kind"] == "Deployment":
+            spec = item["spec"]["template"]["spec"]
+            for container in [*spec.get("initContainers", []), *spec["containers"]]:
+                yield container | {"pod": spec}
+
+
+def runnable(module: str) -> bool:
+    """Whether ``python -m module`` starts something."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and (spec.submodule_search_locations is None or importlib.util.find_spec(f"{module}.__main__") is not None)
+
+
+def is_pinned(image: str) -> bool:
+    return re.fullmatch(r"[\w./-]+:(?!latest)[\w.-]+", image) is not None
+
+
+# --- settings
+
+
+def example() -> dict[str, tuple[str, str]]:
+    """By variable: its value, and what the line before says of it."""
+    found, said = {}, ""
+    for line in (INFRA / ".env.example").read_text().splitlines():
+        if match := re.fullmatch(r"(?:# )?([A-Z_]+)=(.*)", line):
+            found[match[1]], said = (match[2].strip("'"), said), ""
+        else:
+            said = line.removeprefix("# ") if line.startswith("# ") and "---" not in line else ""
+    return found
+
+
+def test_the_example_has_every_setting_with_its_default() -> None:
+    given = {name: value for name, (value, _) in example().items() if name.startswith(PREFIX)}
+    assert set(given) == FIELDS
+    for name in FIELDS - OF_A_PLACE:
+        field = name.removeprefix(PREFIX).lower()
+        default = Settings.model_fields[field].default
+        assert getattr(Settings.model_validate({field: parsed(given[name])}), field) == default, name
+
+
+def parsed(text: str) -> Any:
+    return json.loads(text) if text.startswith("[") else text
+
+
+def test_every_setting_is_explained() -> None:
+    silent = [name for name, (_, said) in example().items() if not said and name not in ("LONGTAIL_PORT", "REDIS_PASSWORD")]
+    assert silent == []
+
+
+# --- compose
+
+
+def environment(service: dict[str, Any]) -> dict[str, str]:
+    return service.get("environment") or {}
+
+
+def test_compose_starts_what_there_is_on_ports_that_fit() -> None:
+    services = compose()["services"]
+    ours = {name: service for name, service in services.items() if str(service["image"]).startswith("longtail:")}
+    assert set(ours) == {"migrate", "api", "worker", "worker-gpu", "dashboard"}
+    for service in ours.values():
+        python, flag, module, *options = service["command"]
+        assert (python, flag, runnable(module)) == ("python", "-m", True)
+        assert (ROOT / service["build"]["dockerfile"]).is_file()
+        if "--port" in options:
+            assert int(options[options.index("--port") + 1]) == PORTS["dashboard"]
+    assert environment(ours["api"])["LONGTAIL_HOST"] == "0.0.0.0"
+
+
+def test_compose_knows_our_settings() -> None:
+    for name, service in compose()["services"].items():
+        unknown = {key for key in environment(service) if key.startswith(PREFIX)} - FIELDS - CLIENTS_OWN
+        assert unknown == set(), name
+
+
+def test_compose_holds_no_secret_and_asks_for_each() -> None:
+    text = (INFRA / "compose.yaml").read_text()
+    asked = set(re.findall(r"(?<!\$)\$\{(\w+)", text))
+    assert asked <= set(example()), "what .env has to say stands in the example"
+    assert set(re.findall(r"\$\{(\w+):\?", text)) == {"DOMAIN", "POSTGRES_PASSWORD", "REDIS_PASSWORD"}
+    assert [name for name, (value, _) in example().items() if "PASSWORD" in name and value] == []
+
+
+def test_compose_lets_nobody_in_but_through_the_proxy() -> None:
+    services = compose()["services"]
+    published = {name: service["ports"] for name, service in services.items() if service.get("ports")}
+    assert published.pop("proxy")
+    assert all(str(port).startswith("127.0.0.1:") for ports in published.values() for port in ports)
+    for name in ("postgres", "redis", "worker"):
+        assert services[name]["networks"] == ["inside"]
+    assert compose()["networks"]["inside"] == {"internal": True}
+
+
+def test_compose_confines_our_processes() -> None:
+    for service in (each for each in compose()["services"].values() if str(each["image"]).startswith("longtail:")):
+        assert service["cap_drop"] == ["ALL"]
+        assert service["read_only"] is service["init"] is True
+        assert "no-new-privileges:true" in service["security_opt"]
+        assert "privileged" not in service
+
+
+def test_engines_inherit_no_password() -> None:
+    """A user's reward function runs in them; what they may not know of our own settings, the supervisor takes out."""
+    passwords = {name for name in example() if name.endswith("_PASSWORD")}
+    for name in ("api", "worker", "worker-gpu"):
+        assert {environment(compose()["services"][name])[password] for password in passwords} == {""}
+
+
+def test_a_worker_has_the_time_to_hand_its_runs_over() -> None:
+    needed = sum(Settings.model_fields[name].default for name in ("handover_seconds", "grace_seconds"))
+    services = compose()["services"]
+    assert all(int(services[name]["stop_grace_period"].removesuffix("s")) > 2 * needed for name in ("worker", "worker-gpu"))
+    unit = (INFRA / "systemd" / "longtail-worker@.service").read_text()
+    assert int(re.findall(r"TimeoutStopSec=(\d+)", unit)[0]) > 2 * needed
+    assert "KillMode=mixed" in unit, "the engines are the worker's to stop"
+    (worker,) = [pod for pod in pods() if pod["name"] == "worker"]
+    assert worker["pod"]["terminationGracePeriodSeconds"] > 2 * needed
+
+
+def test_images_are_pinned() -> None:
+    images = {service["image"] for service in compose()["services"].values()} | {pod["image"] for pod in pods()}
+    bases = {match for file in DOCKERFILES for match in re.findall(r"^FROM (\S+)", file.read_text(), re.MULTILINE)}
+    assert [image for image in images | bases if not is_pinned(image)] == []
+
+
+# --- images
+
+
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.stem)
+def test_an_image_is_made_of_what_there_is_and_runs_as_nobody_special(file: Path) -> None:
+    text = file.read_text()
+    for source in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
+        assert all((ROOT / name).exists() for name in source.split())
+    last = text.rpartition("FROM ")[2]
+    assert last.index("\nUSER 10001") < last.index("\nCMD ")
+    assert "HEALTHCHECK" in last
+    command = json.loads(re.findall(r"^CMD (.+)$", last, re.MULTILINE)[-1])
+    assert runnable(command[2])
+    assert not re.search(r"(?i)(password|secret|token)\s*=", text)
+    for extra in re.findall(r'"\.\[([\w,]+)\]"', text)[0].split(","):
+        assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.stem)
+def test_hadolint_has_nothing_to_say(file: Path) -> None:
+    if shutil.which("hadolint") is None:
+        pytest.skip("hadolint is not installed")
+    checked = subprocess.run(["hadolint", str(file)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+# --- systemd
+
+
+def starts(unit: Path) -> list[str]:
+    return re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.MULTILINE)[0].split()
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_starts_what_there_is(unit: Path) -> None:
+    program, flag, module, *options = starts(unit)
+    assert (Path(program).name, flag, runnable(module)) == ("python", "-m", True)
+    assert "--port" not in options or int(options[-1]) == PORTS["dashboard"]
+    assert "EnvironmentFile=/etc/longtail/longtail.env" in unit.read_text()
+    named = set(re.findall(r"\b(LONGTAIL_\w+)=", unit.read_text()))
+    assert named <= FIELDS | CLIENTS_OWN
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_understands_a_unit(unit: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    for each in UNITS:
+        (tmp_path / each.name).write_text(each.read_text().replace(starts(each)[0], "/bin/true"))
+    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit.name)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"SYSTEMD_UNIT_PATH": f"{tmp_path}:"})
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+# --- proxy
+
+
+def test_the_proxy_leads_every_route_to_the_api_and_keeps_measures_inside() -> None:
+    text = (INFRA / "Caddyfile").read_text()
+    private = re.findall(r"@private path (.+)", text)[0].split()
+    public = re.findall(r"@api path (.+)", text)[0].split()
+    paths = {*create_app(Settings()).openapi()["paths"], "/openapi.json"}
+    assert {"/metrics", "/readyz"} == set(private)
+    led = {path for path in paths for pattern in public if re.fullmatch(pattern.replace("*", ".*"), path)}
+    assert led | set(private) == paths
+    assert set(re.findall(r"reverse_proxy (?:@api )?(\S+)", text)) == {f"{name}:{port}" for name, port in PORTS.items()}
+    assert text.index("@private") < text.index("@api")
+
+
+# --- Prometheus and Grafana
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names of what /metrics says."""
+    settings = Settings(home=tmp_path_factory.mktemp("home"), open_metrics=True)
+    database = Database(settings.database)
+    upgrade(database)
+    client = TestClient(create_app(settings), base_url="http://localhost", client=("127.0.0.1", 1))
+    client.get("/healthz")
+    text = client.get("/metrics").text
+    database.close()
+    kinds = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
+    parts = {f"{name}_{part}" for name, kind in kinds if kind == "histogram" for part in ("bucket", "count", "sum")}
+    return {name for name, _ in kinds} | parts
+
+
+def expressions() -> list[str]:
+    rules = yaml.safe_load((INFRA / "monitoring" / "alerts.yml").read_text())["groups"]
+    alerts = [rule["expr"] for group in rules for rule in group["rules"]]
+    dashboard = json.loads((INFRA / "monitoring" / "grafana" / "dashboards" / "longtail.json").read_text())
+    return alerts + [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+def test_dashboards_and_alerts_speak_of_what_is_measured(measured: set[str]) -> None:
+    used = {name for expression in expressions() for name in re.findall(r"\b(?:longtail|process)_\w+", expression)}
+    assert used <= measured
+    assert len(used) >= 15
+
+
+def test_all_that_is_measured_can_be_seen(measured: set[str]) -> None:
+    """But for what this process alone is about, and what follows from something else."""
+    used = " ".join(expressions())
+    ours = {name for name in measured if name.startswith("longtail_") and not name.endswith(("_sum", "_count", "_bucket", "_created"))}
+    assert {name for name in ours if name not in used} == set()
+
+
+def test_panels_have_their_own_place() -> None:
+    panels = json.loads((INFRA / "monitoring" / "grafana" / "dashboards" / "longtail.json").read_text())["panels"]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(places)) == len({panel["id"] for panel in panels}) == len(panels)
+    sources = yaml.safe_load((INFRA / "monitoring" / "grafana" / "datasources" / "longtail.yaml").read_text())["datasources"]
+    assert {panel["datasource"]["uid"] for panel in panels} == {source["uid"] for source in sources}
+
+
+def test_prometheus_asks_the_api() -> None:
+    config = yaml.safe_load((INFRA / "monitoring" / "prometheus.yml").read_text())
+    (job,) = config["scrape_configs"]
+    assert (job["metrics_path"], job["static_configs"][0]["targets"]) == ("/metrics", [f"api:{PORTS['api']}"])
+    assert all((INFRA / "monitoring" / name).is_file() for name in config["rule_files"])
+    assert '"api"' in environment(compose()["services"]["api"])["LONGTAIL_ALLOWED_HOSTS"]
+
+
+# --- Kubernetes
+
+
+def test_kubernetes_starts_what_there_is() -> None:
+    config = yaml.safe_load((INFRA / "kubernetes" / "longtail.yaml").read_text())["items"]
+    found = {pod["name"]: pod for pod in pods()}
+    assert set(found) == {"migrate", "api", "worker", "dashboard"}
+    for name, pod in found.items():
+        assert runnable(pod["command"][2])
+        assert pod["securityContext"]["readOnlyRootFilesystem"] is True
+        assert pod["pod"]["securityContext"]["runAsNonRoot"] is True
+        assert {each["name"] for each in pod.get("env", ()) if each["name"].startswith(PREFIX)} <= FIELDS | CLIENTS_OWN
+        assert [port["containerPort"] for port in pod.get("ports", ())] == ([PORTS[name]] if name in PORTS else [])
+    (settings,) = [item["data"] for item in config if item["kind"] == "ConfigMap"]
+    assert set(settings) <= FIELDS
+    services = {item["metadata"]["name"]: item["spec"]["ports"][0]["port"] for item in config if item["kind"] == "Service"}
+    assert services == {f"longtail-{name}": port for name, port in PORTS.items()}
+    assert json.loads(settings["LONGTAIL_ALLOWED_HOSTS"])[-1] in services
+
+
+def test_a_ray_cluster_runs_the_same_ray() -> None:
+    cluster = yaml.safe_load((INFRA / "kubernetes" / "raycluster.yaml").read_text())
+    assert cluster["kind"] == "RayCluster"
+    low, high = re.findall(r'"ray>=(\d+)\.\d+,<(\d+)"', (ROOT / "pyproject.toml").read_text())[0]
+    assert int(low) <= int(cluster["spec"]["rayVersion"].split(".")[0]) < int(high)
