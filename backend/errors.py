@@ -33,6 +33,20 @@ class ConflictError(RequestError):
     status, title = 409, "Conflict"
 
 
+class UnsupportedError(RequestError):
+    status, title = 415, "Unsupported content"
+
+
+class RangeError(RequestError):
+    """Nothing of ``size`` bytes is in the range asked for."""
+
+    status, title = 416, "Range not satisfiable"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the range lies outside of the {size} bytes that there are")
+        self.headers = {"content-range": f"bytes */{size}"}
+
+
 class InvalidError(RequestError):
     status, title = 422, "Invalid request"
 
@@ -47,3 +61,7 @@ class TooManyRequestsError(RequestError):
 
 class NotReadyError(RequestError):
     status, title = 503, "Not ready"
+
+
+class StorageFullError(RequestError):
+    status, title = 507, "Insufficient storage"

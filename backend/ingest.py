@@ -9,15 +9,15 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from backend.database import Database, upsert
-from backend.models import Artifact, Base, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
+from backend.models import DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
 from backend.rollup import Rows, log_line, metrics, rows, summarise
+from backend.services.artifacts import announce
 from backend.services.attempts import LeaseLostError
 from backend.services.lifecycle import affected, transition
-from engine.events import AnyEvent, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
+from engine.events import AnyEvent, ArtifactSaved, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
 
 BATCH_BYTES = 2**20
 STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, Span, DrafterSession, Sample)
-UNIQUE: dict[type[Base], tuple[str, ...]] = {Artifact: ("run_id", "path")}
 
 
 class Ingestor:
@@ -106,6 +106,8 @@ class _Writer:
             self._progress |= {"step": event.first_step, "steps": event.steps}
         if isinstance(event, StepFinished):
             self._progress |= {"step": event.step + 1, "summary": summarise(metrics(event))}
+        if isinstance(event, ArtifactSaved):
+            announce(self._session, self._run_id, event)
         for table, new in rows(self._run_id, event).items():
             self._rows.setdefault(table, []).extend(new)
 
@@ -118,7 +120,7 @@ class _Writer:
 
     def _flush(self) -> None:
         for table, new in self._rows.items():
-            upsert(self._session, table, new, UNIQUE.get(table, ()))
+            upsert(self._session, table, new)
         self._rows = {}
 
 

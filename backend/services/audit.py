@@ -8,10 +8,10 @@ from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
 from backend.database import Database
-from backend.models import AuditEntry, Run, Token, User
+from backend.models import Artifact, AuditEntry, Run, Token, User
 from backend.services.paging import page
 
-SUBJECTS = (Run, Token, User)
+SUBJECTS = (Artifact, Run, Token, User)
 
 
 class AuditedDatabase(Database):

@@ -26,6 +26,7 @@ VIEWER = {
     "GET /api/v1/runs/{run_id}/samples",
     "GET /api/v1/runs/{run_id}/logs",
     "GET /api/v1/runs/{run_id}/artifacts",
+    "GET /api/v1/artifacts/{artifact_id}",
     "GET /api/v1/artifacts/{artifact_id}/download",
     "GET /api/v1/compare",
     "DELETE /api/v1/sessions/current",
@@ -39,6 +40,8 @@ VIEWER = {
 EDITOR = {
     "POST /api/v1/runs",
     "DELETE /api/v1/runs/{run_id}",
+    "POST /api/v1/runs/{run_id}/artifacts",
+    "DELETE /api/v1/artifacts/{artifact_id}",
     *(f"POST /api/v1/runs/{{run_id}}/{action}" for action in ("cancel", "pause", "resume", "retry", "clone", "restore")),
 }
 ADMIN = {
