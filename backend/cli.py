@@ -5,16 +5,17 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from backend import accounts_cli, projects_cli, runs_cli, terminal, webhooks_cli
+from backend import accounts_cli, backup_cli, projects_cli, runs_cli, terminal, webhooks_cli
 from backend.client import ApiError, Longtail
 from backend.git_state import git_state
 from backend.runs_cli import RunId, find
+from backend.schemas.artifacts import ArtifactType
 from backend.schemas.runs import Run
 from engine.config import load
 from engine.errors import LongtailError
@@ -145,11 +146,11 @@ def delete(run: RunId) -> None:
     with Longtail() as client:
         found = find(client, run)
         client.delete(found.id)
-        console.print(f"{found.id} deleted; longtail restore {found.id} takes that back", soft_wrap=True)
+        console.print(f"{found.id} deleted; longtail undelete {found.id} takes that back", soft_wrap=True)
 
 
 @app.command()
-def restore(run_id: Annotated[str, typer.Argument(metavar="RUN", help="Whole id of a deleted run")]) -> None:
+def undelete(run_id: Annotated[str, typer.Argument(metavar="RUN", help="Whole id of a deleted run")]) -> None:
     """Take back a deletion."""
     with Longtail() as client:
         restored = client.restore(run_id)
@@ -162,17 +163,32 @@ def download(
     name: Annotated[str | None, typer.Argument(help="Name of one artifact; all if left out")] = None,
     out: Annotated[Path, typer.Option(help="Folder to write to")] = Path(),
 ) -> None:
-    """Download a run's artifacts, such as its drafter. Checksums are verified."""
+    """Download a run's artifacts, such as its drafter: the latest version of each. A download that broke off goes on where it was."""
     with Longtail() as client:
         found = find(client, run)
-        artifacts = [artifact for artifact in client.artifacts(found.id) if name in (None, artifact.name)]
+        versions = sorted(client.artifacts(found.id), key=lambda artifact: artifact.version)
+        artifacts = {artifact.name: artifact for artifact in versions if name in (None, artifact.name)}
         if not artifacts:
             raise LongtailError(f"run {found.id} ({found.state}) has no artifact" + (f" named {name}" if name else " yet"))
         out.mkdir(parents=True, exist_ok=True)
-        for artifact in artifacts:
-            path = out / Path(artifact.name).name
+        for artifact in artifacts.values():
+            path = out / artifact.file_name
             client.download(artifact.id, path)
             console.print(f"{path}  {artifact.bytes} bytes", highlight=False)
+
+
+@app.command()
+def upload(
+    run: RunId,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="safetensors, JSON, text, or a .zip or .tar of those")],
+    type_: Annotated[str, typer.Option("--type", help=", ".join(get_args(ArtifactType)))] = "file",
+) -> None:
+    """Keep a file with a run."""
+    if type_ not in get_args(ArtifactType):
+        raise LongtailError(f"{type_} is no type of artifact: {', '.join(get_args(ArtifactType))}")
+    with Longtail() as client:
+        artifact = client.upload(find(client, run).id, file, cast(ArtifactType, type_))
+        console.print(f"{artifact.id} {artifact.file_name} version {artifact.version}  {artifact.bytes} bytes", highlight=False)
 
 
 for command in (runs_cli.runs, runs_cli.show, runs_cli.tag, runs_cli.note, runs_cli.rename, runs_cli.export):
@@ -184,6 +200,9 @@ app.add_typer(webhooks_cli.webhook, name="webhook")
 app.command("login")(accounts_cli.login)
 app.command("logout")(accounts_cli.logout)
 app.command("open")(accounts_cli.open_dashboard)
+app.command("backup")(backup_cli.backup)
+app.command("restore")(backup_cli.restore)
+app.command("verify")(backup_cli.verify)
 
 
 @app.command(context_settings=dict(PASS_ON))

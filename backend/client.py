@@ -1,16 +1,11 @@
 """Typed client of the REST API; the CLI and the dashboard are built on it."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-import httpx
-
-from backend.credentials import Secret
+from backend.files import Files
 from backend.run_lists import RunLists
-from backend.schemas.artifacts import Artifact
 from backend.schemas.attempts import GitState
 from backend.schemas.base import Items
 from backend.schemas.comparison import Comparison
@@ -20,10 +15,9 @@ from backend.transport import ApiError
 from backend.webhooks import Webhooks
 
 __all__ = ["ApiError", "Longtail"]
-_CHUNK = 2**20
 
 
-class Longtail(RunLists, Webhooks):
+class Longtail(Files, RunLists, Webhooks):
     """``with Longtail() as longtail: run = longtail.submit({"name": "first"})``. Every method raises ApiError.
 
     Without a URL and a token it finds them by itself (backend.logins). ``since_step`` (default -1: everything) asks for later steps
@@ -121,33 +115,6 @@ class Longtail(RunLists, Webhooks):
     def logs(self, run_id: str, since: int = 0) -> list[LogLine]:
         return self._get(Items[LogLine], f"/api/v1/runs/{run_id}/logs", since=since).items
 
-    def artifacts(self, run_id: str) -> list[Artifact]:
-        return self._get(Items[Artifact], f"/api/v1/runs/{run_id}/artifacts").items
-
-    def artifact_url(self, artifact_id: str) -> str:
-        """Address of the file, for a link in a page: whoever has it may download the file for an hour or two."""
-        path = _download_path(artifact_id)
-        secret = Secret.parse(self.token)
-        return f"{self.base_url}{path}" + (f"?link={secret.link(path)}" if secret else "")
-
-    def download(self, artifact_id: str, path: Path) -> None:
-        """Writes the artifact to ``path``, whole and with the right checksum or not at all."""
-        part = path.with_name(path.name + ".part")
-        digest = hashlib.sha256()
-        try:
-            with self._http.stream("GET", _download_path(artifact_id)) as response, part.open("wb") as file:
-                self._raise_for_problem(response)
-                for chunk in response.iter_bytes(_CHUNK):
-                    digest.update(chunk)
-                    file.write(chunk)
-            if digest.hexdigest() != response.headers["x-sha256"]:
-                raise ApiError(0, "Bad checksum", f"{path.name} arrived damaged; download it again")
-            part.replace(path)
-        except httpx.TransportError as error:
-            raise self._unreachable(error) from error
-        finally:
-            part.unlink(missing_ok=True)
-
     def compare(self, baseline: str, runs: Sequence[str], keys: Sequence[str] = (), points: int = 500) -> Comparison:
         """The baseline comes first in ``items``, then ``runs``; ``metrics`` has those of ``keys``, in at most so many points."""
         params = {"keys": ",".join(keys) or None, "points": points}
@@ -159,7 +126,3 @@ class Longtail(RunLists, Webhooks):
     def _accept(self, path: str, body: Any, idempotency_key: str | None) -> Run:
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return self._reply(Run, self._request("POST", path, json=body, headers=headers))
-
-
-def _download_path(artifact_id: str) -> str:
-    return f"/api/v1/artifacts/{artifact_id}/download"

@@ -39,6 +39,20 @@ class StaleError(RequestError):
     status, title = 412, "Precondition failed"
 
 
+class UnsupportedError(RequestError):
+    status, title = 415, "Unsupported content"
+
+
+class RangeError(RequestError):
+    """Nothing of ``size`` bytes is in the range asked for."""
+
+    status, title = 416, "Range not satisfiable"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the range lies outside of the {size} bytes that there are")
+        self.headers = {"content-range": f"bytes */{size}"}
+
+
 class InvalidError(RequestError):
     status, title = 422, "Invalid request"
 
@@ -53,3 +67,7 @@ class TooManyRequestsError(RequestError):
 
 class NotReadyError(RequestError):
     status, title = 503, "Not ready"
+
+
+class StorageFullError(RequestError):
+    status, title = 507, "Insufficient storage"

@@ -12,6 +12,7 @@ from backend.jobs.processes import start_time
 from backend.parts import Part, StackError, kill_sessions, sessions_below
 from backend.settings import Settings
 
+LOCK = "stack.lock"
 SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 107 bytes that their paths may have
 
 
@@ -19,7 +20,7 @@ SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 
 def only_one(settings: Settings) -> Iterator[None]:
     """Holds a lock on the home that ends with this process, however that ends; StackError names the stack that has it."""
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (settings.home / "stack.lock").open("a") as lock:
+    with (settings.home / LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

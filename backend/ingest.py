@@ -9,17 +9,16 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from backend.database import Database, upsert
-from backend.models import Artifact, Base, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
+from backend.models import DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
 from backend.rollup import Rows, log_line, metrics, rows, summarise
-from backend.services import run_values
+from backend.services import artifacts, run_values
 from backend.services.announcements import announce
 from backend.services.attempts import LeaseLostError
 from backend.services.lifecycle import affected, transition
-from engine.events import AnyEvent, CheckpointSaved, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
+from engine.events import AnyEvent, ArtifactSaved, CheckpointSaved, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
 
 BATCH_BYTES = 2**20
 STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, Span, DrafterSession, Sample)
-UNIQUE: dict[type[Base], tuple[str, ...]] = {Artifact: ("run_id", "path")}
 
 
 class Ingestor:
@@ -112,6 +111,8 @@ class _Writer:
             self._progress["checkpoint_step"] = event.step
         if isinstance(event, StepFinished):
             self._progress |= {"step": event.step + 1, "summary": summarise(metrics(event))}
+        if isinstance(event, ArtifactSaved):
+            artifacts.announce(self._session, self._run_id, event)
         for table, new in rows(self._run_id, event).items():
             self._rows.setdefault(table, []).extend(new)
 
@@ -129,7 +130,7 @@ class _Writer:
             if line["level"] == "alarm":
                 announce(self._session, self._run_id, "run.alarm", alarm={name: line[name] for name in ("step", "code", "message")})
         for table, new in self._rows.items():
-            upsert(self._session, table, new, UNIQUE.get(table, ()))
+            upsert(self._session, table, new)
         self._rows = {}
 
 

@@ -7,7 +7,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 import migrations
 from backend.database import Database
@@ -36,8 +36,17 @@ def check(database: Database) -> None:
 
 def at_head(database: Database) -> bool:
     with database.reader.connect() as connection:
-        current = MigrationContext.configure(connection).get_current_heads()
-    return set(current) == set(ScriptDirectory.from_config(_config()).get_heads())
+        return revision(connection) == ScriptDirectory.from_config(_config()).get_current_head()
+
+
+def revision(connection: Connection) -> str | None:
+    """Of the schema; None where there are no tables."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def is_known(revision: str) -> bool:
+    """Whether this version can bring a schema of this revision to its own."""
+    return revision in {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
 
 
 def main(arguments: list[str]) -> None:

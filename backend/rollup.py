@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from typing import Any
 
-from backend.models import Artifact, Base, DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation, new_id
+from backend.models import Base, DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation
 from engine import events
 from engine.events import AnyEvent
 
@@ -63,9 +63,6 @@ def rows(run_id: str, event: AnyEvent) -> Rows:
         case events.Sample():
             texts = {"prompt": text(event.prompt), "response": text(event.response)}
             out[Sample].append(key | texts | {"step": event.step, "reward": finite(event.reward)})
-        case events.ArtifactSaved():
-            file = event.model_dump(include={"name", "type", "path", "bytes", "sha256"})
-            out[Artifact].append({"id": new_id(), "run_id": run_id, "details": event.metadata, "created_at": event.time} | file)
         case events.Alarm():
             out[LogLine].append(log_line(run_id, event.time, "alarm", event.code, event.message, event.step))
         case events.Log():

@@ -38,6 +38,7 @@ from backend.jobs.celery import make_celery
 from backend.migrate import at_head
 from backend.services.first_admin import ensure_admin
 from backend.settings import Settings
+from backend.store import open_store
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -63,6 +64,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = _Api(title="Longtail", version=version("longtail"), lifespan=lifespan, dependencies=everywhere, docs_url=None, redoc_url=None)
     app.state.settings, app.state.database, app.state.bell = settings, database, bell
     app.state.courier, app.state.measures, app.state.readiness = courier, measures, Readiness(database, celery, settings)
+    app.state.store = open_store(settings)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
     app.add_middleware(Gate, database=database, settings=settings)
     app.add_middleware(Guard, settings=settings)

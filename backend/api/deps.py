@@ -18,6 +18,7 @@ from backend.services import runs
 from backend.services.audit import AuditedDatabase
 from backend.services.tokens import Identity
 from backend.settings import Settings
+from backend.store import Store
 
 PREFIX = "/api/v1/"
 
@@ -25,6 +26,11 @@ PREFIX = "/api/v1/"
 def _settings(request: Request) -> Settings:
     settings: Settings = request.app.state.settings
     return settings
+
+
+def _store(request: Request) -> Store:
+    store: Store = request.app.state.store
+    return store
 
 
 def _database(request: Request) -> Database:
@@ -99,6 +105,7 @@ def _run(run_id: str, session: Reading) -> Run:
     return runs.find(session, run_id)
 
 
+StoreDep = Annotated[Store, Depends(_store)]
 SettingsDep = Annotated[Settings, Depends(_settings)]
 PlainDatabase = Annotated[Database, Depends(_database)]
 DatabaseDep = Annotated[AuditedDatabase, Depends(_audited)]

@@ -30,7 +30,7 @@ USER_ERROR = 2
 RESUMABLE = 75
 STOP = "stop"
 LOG_TAIL_LINES = 40
-SECRETS = frozenset({"LONGTAIL_DATABASE_URL", "LONGTAIL_BROKER_URL", "LONGTAIL_TOKEN"})
+SECRETS = frozenset({"LONGTAIL_DATABASE_URL", "LONGTAIL_BROKER_URL", "LONGTAIL_ARTIFACT_STORE", "LONGTAIL_TOKEN"})
 """Not the engine's business: a user's reward function runs in it."""
 
 logger = logging.getLogger(__name__)

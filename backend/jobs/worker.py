@@ -16,6 +16,7 @@ from sqlalchemy import delete
 from backend import logs
 from backend.database import Database, upsert
 from backend.jobs.celery import TASK, make_celery, queue
+from backend.jobs.keeper import Keeper
 from backend.jobs.outbox import hurry, ring_due
 from backend.jobs.processes import machine, start_time
 from backend.jobs.reaper import Reaper
@@ -42,6 +43,7 @@ class JobWorker:
         self._celery.task(name=TASK)(self.answer)
         self._stopping = threading.Event()
         self._reaper = Reaper(self._database, settings)
+        self._keeper = Keeper(self._database, settings, self._stopping)
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._threads: list[threading.Thread] = []
         self._unfit_until = 0.0
@@ -156,6 +158,7 @@ class JobWorker:
     def _begin(self, **_: Any) -> None:
         """Takes runs only now, when Celery listens to signals: one that was taken before would not be handed over."""
         threading.Thread(target=self._housekeep, name="housekeeping", daemon=True).start()
+        threading.Thread(target=self._keeper.main, name="keeper", daemon=True).start()
 
     def _keep_logging(self, **_: Any) -> None:
         """Celery leaves logging as it is if somebody listens to this signal."""

@@ -9,17 +9,33 @@ from backend.models.base import Base, BigInt, Id, RunReference, new_id
 
 
 class Artifact(Base):
-    """``path`` is relative to the run's folder and never leaves it."""
+    """A version of what a run calls ``name``. Its content is in the store under its SHA-256 since ``stored_at``.
+
+    ``path``: where in the run's folder the engine has left it, and never outside; null where it is no longer needed there.
+    ``missing_since``: when it was found that the content is in neither place. ``card`` is the text of its model card.
+    """
 
     __tablename__ = "artifacts"
-    __table_args__ = (UniqueConstraint("run_id", "path"),)
+    __table_args__ = (UniqueConstraint("run_id", "name", "version", name="uq_artifacts_version"),)
 
     id: Mapped[Id] = mapped_column(primary_key=True, default=new_id)
     run_id: Mapped[RunReference]
     name: Mapped[str] = mapped_column(Text)
+    version: Mapped[int] = mapped_column(default=1)
     type: Mapped[str] = mapped_column(String(16))
-    path: Mapped[str] = mapped_column(Text)
+    path: Mapped[str | None] = mapped_column(Text)
     bytes: Mapped[BigInt]
-    sha256: Mapped[str] = mapped_column(String(64))
+    sha256: Mapped[str] = mapped_column(String(64), index=True)
     details: Mapped[dict[str, str]] = mapped_column(default=dict)
+    card: Mapped[str | None] = mapped_column(Text, deferred=True)
     created_at: Mapped[float] = mapped_column(default=time.time)
+    stored_at: Mapped[float | None]
+    missing_since: Mapped[float | None]
+
+    @property
+    def stored(self) -> bool:
+        return self.stored_at is not None
+
+    @property
+    def missing(self) -> bool:
+        return self.missing_since is not None

@@ -1,18 +1,48 @@
-"""Files to download."""
+"""Files to download and to upload."""
 
+import re
 from datetime import datetime
+from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, StringConstraints
 
 from backend.schemas.base import Schema
 
+ArtifactType = Literal["drafter", "policy", "checkpoint", "file"]
+FileName = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
 
 class Artifact(Schema):
+    """One version of what a run calls ``name``: other content under a name is another version of it.
+
+    ``stored``: whether it is in the artifact store yet, and no more in the folder of its run only. ``missing``: its content was looked
+    for and is not there.
+    """
+
     id: str
     run_id: str
     name: str
+    version: int
     type: str
     bytes: int
     sha256: str
     metadata: dict[str, str] = Field(validation_alias=AliasChoices("details", "metadata"))
     created_at: datetime
+    stored: bool
+    missing: bool
+
+    @property
+    def file_name(self) -> str:
+        """``name`` as the name of a file that is harmless in any folder."""
+        return file_name(self.name)
+
+
+class ArtifactCard(Artifact):
+    """``card`` is the text of its model card (Markdown), where it has one."""
+
+    card: str | None
+
+
+def file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+|^\.+", "_", name)[:128] or "_"

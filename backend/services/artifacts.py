@@ -1,22 +1,146 @@
-"""From an artifact's opaque id to its file, which never lies outside its run's folder."""
+"""Artifacts: a run's files that users can download, each a version of a name, with content that the store keeps.
 
+The row comes before the content where the engine tells of a file, and after it where a user uploads one. Content that no row refers to
+is an orphan, which backend.services.orphans frees.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from backend.errors import NotFoundError
+from backend.database import Database
+from backend.errors import ConflictError, InvalidError, NotFoundError
 from backend.models import Artifact, is_id
-from backend.services.runs import find
+from backend.rollup import text
+from backend.schemas.artifacts import Artifact as ArtifactReply
+from backend.schemas.artifacts import ArtifactType
+from backend.services import runs
+from backend.services.content import check, model_card
+from backend.services.lifecycle import affected
 from backend.settings import Settings
+from backend.staging import Staged, chunks
+from backend.store import Store
+from engine.events import ArtifactSaved
+
+CONTENT_LOCK = 0x4C55  # an advisory lock of its own
 
 
-def locate(session: Session, settings: Settings, artifact_id: str) -> tuple[Artifact, Path]:
-    """The artifact and its file; NotFoundError also if its run is deleted, or its path leads out of the run's folder, say by a symlink."""
+@dataclass(frozen=True)
+class Content:
+    """``read(start, end)`` gives its bytes from ``start`` up to ``end``, of ``size``."""
+
+    name: str
+    size: int
+    sha256: str
+    read: Callable[[int, int], Iterator[bytes]]
+
+
+def one_at_a_time(session: Session) -> None:
+    """Until the transaction ends nobody else gives out versions, takes content for stored, or frees it (on SQLite no other writes)."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(CONTENT_LOCK)))
+
+
+def announce(session: Session, run_id: str, event: ArtifactSaved) -> None:
+    """The engine has left a file in the run's folder. Told again that changes nothing. What it replaced before it was stored is gone."""
+    one_at_a_time(session)
+    path = text(event.path)
+    facts = {"path": path, "bytes": event.bytes, "sha256": event.sha256, "details": event.metadata, "created_at": event.time}
+    latest = _latest(session, run_id, text(event.name))
+    if latest and (event.time < latest.created_at or event.sha256 == latest.sha256):
+        return
+    here = (Artifact.run_id == run_id, Artifact.path == path, Artifact.stored_at.is_not(None))
+    affected(session, update(Artifact).where(*here).values(path=None))
+    if latest and latest.stored_at is None and latest.path == path:
+        affected(session, update(Artifact).where(Artifact.id == latest.id).values(missing_since=None, **facts))
+    else:
+        _add(session, latest, run_id=run_id, name=text(event.name), type=event.type, **facts)
+
+
+def take_in(
+    database: Database, settings: Settings, store: Store, run_id: str, staged: Staged, name: str, kind: ArtifactType
+) -> tuple[ArtifactReply, bool]:
+    """Makes an uploaded file an artifact, and says whether it is a new one: the same content under the same name is the same artifact.
+
+    UnsupportedError if it is not of a type that may be kept.
+    """
+    staged.seal()
+    check(name, staged.path, settings.max_artifact_bytes)
+    card = model_card(staged.path)
+    store.commit(staged.path, staged.sha256)
+    with database.write() as session:
+        one_at_a_time(session)
+        runs.find(session, run_id)
+        if store.find(staged.sha256) is None:
+            raise ConflictError("the content was freed as an orphan at this very moment; upload it again")
+        same = select(Artifact).where(Artifact.run_id == run_id, Artifact.name == name, Artifact.sha256 == staged.sha256)
+        known = session.scalar(same)
+        if known is None:
+            facts: dict[str, Any] = {"bytes": staged.bytes, "sha256": staged.sha256, "card": card}
+            added = _add(session, _latest(session, run_id, name), run_id=run_id, name=name, type=kind, **facts)
+        artifact = known or added
+        artifact.stored_at, artifact.missing_since = artifact.stored_at or time.time(), None
+        session.flush()
+        return ArtifactReply.model_validate(artifact), known is None
+
+
+def demand_checksum(staged: Staged, expected: str | None) -> None:
+    """InvalidError if it arrived damaged."""
+    if expected is not None and staged.sha256 != expected:
+        raise InvalidError(f"the content arrived with the SHA-256 {staged.sha256}, but X-SHA256 says {expected}; send it again")
+
+
+def find(session: Session, artifact_id: str) -> Artifact:
+    """NotFoundError also if its run is deleted."""
     artifact = session.get(Artifact, artifact_id) if is_id(artifact_id) else None
     if artifact is None:
         raise NotFoundError(f"there is no artifact {artifact_id}")
-    folder = settings.run_folder(find(session, artifact.run_id).id).resolve()
-    file = (folder / artifact.path).resolve() if "\0" not in artifact.path else folder
-    if not file.is_relative_to(folder) or not file.is_file():
-        raise NotFoundError(f"the file of artifact {artifact_id} is gone")
-    return artifact, file
+    runs.find(session, artifact.run_id)
+    return artifact
+
+
+def remove(session: Session, artifact_id: str) -> None:
+    """At once and for good; its content goes with the last artifact that has it."""
+    session.delete(find(session, artifact_id))
+
+
+def content(session: Session, settings: Settings, store: Store, artifact_id: str) -> Content:
+    """What there is to download, from the store or, until it is there, from the run's folder; NotFoundError if it is in neither."""
+    artifact = find(session, artifact_id)
+    about = artifact.name, artifact.bytes, artifact.sha256
+    if artifact.stored_at is None:
+        file = left_in_run_folder(settings, artifact.run_id, artifact.path)
+        if file is not None and file.stat().st_size == artifact.bytes:
+            return Content(*about, partial(chunks, file))
+    else:
+        stored = store.find(artifact.sha256)
+        if stored is not None and stored.bytes == artifact.bytes:
+            return Content(*about, partial(store.read, artifact.sha256))
+    raise NotFoundError(f"the file of artifact {artifact_id} is gone, or not in the store yet")
+
+
+def left_in_run_folder(settings: Settings, run_id: str, path: str | None) -> Path | None:
+    """The file that ``path`` names in the run's folder; None if there is none, or it leads out of it, say by a symlink."""
+    folder = settings.run_folder(run_id).resolve()
+    if path is None or "\0" in path:
+        return None
+    file = (folder / path).resolve()
+    return file if file.is_relative_to(folder) and file.is_file() else None
+
+
+def _latest(session: Session, run_id: str, name: str) -> Artifact | None:
+    of_name = select(Artifact).where(Artifact.run_id == run_id, Artifact.name == name)
+    return session.scalar(of_name.order_by(Artifact.version.desc()).limit(1))
+
+
+def _add(session: Session, latest: Artifact | None, **values: Any) -> Artifact:
+    artifact = Artifact(version=latest.version + 1 if latest else 1, **values)
+    session.add(artifact)
+    session.flush()
+    return artifact

@@ -8,10 +8,10 @@ from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
 from backend.database import Database
-from backend.models import AuditEntry, Project, Run, Token, User, Webhook
+from backend.models import Artifact, AuditEntry, Project, Run, Token, User, Webhook
 from backend.services.paging import page
 
-SUBJECTS = (Project, Run, Token, User, Webhook)
+SUBJECTS = (Artifact, Project, Run, Token, User, Webhook)
 
 
 class AuditedDatabase(Database):

@@ -84,7 +84,7 @@ def _hand_down(parent: Path, child: Path, found: Verified) -> None:
     def others(folder: str, names: list[str]) -> set[str]:
         return {name for name in names if name.startswith(".") or (Path(folder) == parent / CHECKPOINTS and name in steps)}
 
-    shutil.copytree(parent / CHECKPOINTS, child / CHECKPOINTS, copy_function=_link, ignore=others)
+    shutil.copytree(parent / CHECKPOINTS, child / CHECKPOINTS, copy_function=link, ignore=others)
     with (parent / EVENTS).open("rb") as lines, (child / EVENTS).open("wb") as kept:
         kept.writelines(_up_to(lines.readlines(), found.step))
 
@@ -101,7 +101,8 @@ def _saves(line: bytes, step: int) -> bool:
     return bool(event["kind"] == "checkpoint" and event["step"] == step)
 
 
-def _link(source: str, target: str) -> None:
+def link(source: str, target: str) -> None:
+    """A second name for a file that is never written again, or a copy where there can be none."""
     try:
         os.link(source, target)
     except OSError:  # another file system

@@ -10,6 +10,7 @@ from backend.models import Artifact, Attempt, Doorbell, LogLine, Metric, Run
 from backend.schemas.runs import TERMINAL_STATES
 from backend.services.lifecycle import PREDECESSORS
 from backend.settings import Settings
+from backend.store import open_store
 from engine.events import parse_line
 
 TABLE = "CREATE TABLE history (run_id TEXT, before TEXT, after TEXT, attempt INTEGER)"
@@ -98,7 +99,11 @@ def _artifacts(settings: Settings, run: Run, artifacts: list[Artifact]) -> None:
     assert len(artifacts) <= 1
     assert run.state != "succeeded" or artifacts
     for artifact in artifacts:
-        content = (settings.run_folder(run.id) / artifact.path).read_bytes()
+        if artifact.stored:
+            content = b"".join(open_store(settings).read(artifact.sha256))
+        else:
+            assert artifact.path is not None
+            content = (settings.run_folder(run.id) / artifact.path).read_bytes()
         assert hashlib.sha256(content).hexdigest() == artifact.sha256
 
 

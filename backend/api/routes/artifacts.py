@@ -1,20 +1,101 @@
-"""Downloads."""
+"""Files of runs: what they are, downloads, uploads."""
 
-from fastapi import APIRouter
-from fastapi.responses import FileResponse
+import shutil
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
-from backend.api.deps import Reading, SettingsDep
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from backend.api import ranges
+from backend.api.deps import DatabaseDep, PlainDatabase, Reading, SettingsDep, StoreDep
 from backend.api.problems import Responses, documented
-from backend.services.artifacts import locate
+from backend.errors import RequestError, StorageFullError
+from backend.schemas.artifacts import Artifact, ArtifactCard, ArtifactType, FileName, Sha256
+from backend.services import artifacts, runs
+from backend.settings import Settings
+from backend.staging import CHUNK, Staged, staging
+from backend.store import Store
 
-router = APIRouter(prefix="/artifacts", tags=["artifacts"])
-
+router = APIRouter(tags=["artifacts"])
 
 FILE: Responses = {200: {"content": {"application/octet-stream": {}}}, 206: {"description": "The range asked for"}}
+KNOWN: Responses = {200: {"model": Artifact, "description": "The run has this content under this name already"}}
+BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+}
 
 
-@router.get("/{artifact_id}/download", response_class=FileResponse, responses=FILE | documented(404, 416))
-def download(artifact_id: str, session: Reading, settings: SettingsDep) -> FileResponse:
-    """The file, whole or by Range; x-sha256 is the checksum of the whole."""
-    artifact, file = locate(session, settings, artifact_id)
-    return FileResponse(file, media_type="application/octet-stream", filename=file.name, headers={"x-sha256": artifact.sha256})
+@router.get("/artifacts/{artifact_id}", responses=documented(404))
+def get_artifact(artifact_id: str, session: Reading) -> ArtifactCard:
+    """With the text of its model card."""
+    return ArtifactCard.model_validate(artifacts.find(session, artifact_id))
+
+
+@router.get("/artifacts/{artifact_id}/download", response_class=StreamingResponse, responses=FILE | documented(404, 416))
+def download(artifact_id: str, request: Request, database: PlainDatabase, settings: SettingsDep, store: StoreDep) -> StreamingResponse:
+    """The file, whole or by Range (If-Range with the ETag, which is its SHA-256 in quotes); x-sha256 is the checksum of the whole."""
+    with database.read() as session:  # which ends before the download, however long that takes
+        content = artifacts.content(session, settings, store, artifact_id)
+    return ranges.download(request, content)
+
+
+@router.post("/runs/{run_id}/artifacts", status_code=201, responses=KNOWN | documented(404, 409, 415, 507), openapi_extra=BODY)
+async def upload_artifact(
+    run_id: str,
+    request: Request,
+    response: Response,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    store: StoreDep,
+    name: FileName,
+    type: ArtifactType = "file",
+    x_sha256: Annotated[Sha256 | None, Header(description="Refuse what does not arrive with this checksum")] = None,
+) -> Artifact:
+    """Keeps a file with a run: safetensors, JSON, text, or a .zip or .tar of those. Other content under a name is its next version."""
+    await run_in_threadpool(_demand, database, settings, store, run_id, int(request.headers.get("content-length", "0")))
+    with staging(store.incoming) as staged:
+        await _receive(request, staged)
+        artifacts.demand_checksum(staged, x_sha256)
+        artifact, is_new = await run_in_threadpool(artifacts.take_in, database, settings, store, run_id, staged, name, type)
+    response.status_code = 201 if is_new else 200
+    return artifact
+
+
+@router.delete("/artifacts/{artifact_id}", status_code=204, responses=documented(404))
+def delete_artifact(artifact_id: str, database: DatabaseDep) -> None:
+    """For good. Its content goes when no artifact has it any more."""
+    with database.write() as session:
+        artifacts.remove(session, artifact_id)
+
+
+def _demand(database: DatabaseDep, settings: Settings, store: Store, run_id: str, size: int) -> None:
+    """Before the first byte: that there is such a run, and space."""
+    with database.read() as session:
+        runs.find(session, run_id)
+    store.incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if shutil.disk_usage(store.incoming).free - size < settings.least_free_bytes:
+        raise StorageFullError(f"the server has no space for {size} bytes more")
+
+
+async def _receive(request: Request, staged: Staged) -> None:
+    try:
+        async for chunk in _joined(request.stream()):
+            await run_in_threadpool(staged.write, chunk)
+    except ClientDisconnect:
+        raise RequestError("the upload broke off") from None
+    except OSError as error:
+        raise StorageFullError(f"the server could not write it: {error.strerror}") from None
+
+
+async def _joined(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Small parts together, as each costs a change of thread."""
+    waiting = bytearray()
+    async for part in parts:
+        waiting += part
+        if len(waiting) >= CHUNK:
+            yield bytes(waiting)
+            waiting.clear()
+    yield bytes(waiting)

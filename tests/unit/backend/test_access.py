@@ -30,6 +30,7 @@ VIEWER = {
     "GET /api/v1/runs/{run_id}/samples",
     "GET /api/v1/runs/{run_id}/logs",
     "GET /api/v1/runs/{run_id}/artifacts",
+    "GET /api/v1/artifacts/{artifact_id}",
     "GET /api/v1/artifacts/{artifact_id}/download",
     "GET /api/v1/compare",
     "GET /api/v1/runs/{run_id}/attempts",
@@ -54,6 +55,8 @@ EDITOR = {
     "PATCH /api/v1/projects/{project_id}",
     "PUT /api/v1/projects/{project_id}/members/{user_name}",
     "DELETE /api/v1/projects/{project_id}/members/{user_name}",
+    "POST /api/v1/runs/{run_id}/artifacts",
+    "DELETE /api/v1/artifacts/{artifact_id}",
     *(f"POST /api/v1/runs/{{run_id}}/{action}" for action in ("cancel", "pause", "resume", "retry", "clone", "restore")),
 }
 ADMIN = {

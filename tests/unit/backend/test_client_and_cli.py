@@ -142,7 +142,7 @@ def test_what_can_be_done_with_a_run_can_be_done_from_a_shell(client: Longtail, 
     assert (code, copy.name, copy.seed, copy.parent_id) == (0, "copy", 5, run_id)
     assert longtail("delete", run_id)[0] == 0
     assert run_id not in [run.id for run in client.runs().items]
-    assert "cancelled" in longtail("restore", run_id)[1]
+    assert "cancelled" in longtail("undelete", run_id)[1]
     assert longtail("pause", run_id)[0] == 2
 
 
@@ -165,6 +165,22 @@ def test_download_by_the_command_line(
     add_artifact(database, settings, run_id, b"weights", hashlib.sha256(b"weights").hexdigest())
     assert longtail("download", run_id[:6], "drafter.zip", "--out", str(tmp_path / "out"))[0] == 0
     assert (tmp_path / "out" / "drafter.zip").read_bytes() == b"weights"
+
+
+def test_upload_by_the_command_line(client: Longtail, config: dict[str, Any], tmp_path: Path) -> None:
+    run_id = client.submit(config).id
+    (tmp_path / "notes.md").write_text("# one")
+    code, out, _ = longtail("upload", run_id[:6], str(tmp_path / "notes.md"))
+    assert (code, "notes.md version 1  5 bytes" in out) == (0, True)
+    (tmp_path / "notes.md").write_text("# two")
+    assert "version 2" in longtail("upload", run_id, str(tmp_path / "notes.md"), "--type", "file")[1]
+    assert longtail("download", run_id, "--out", str(tmp_path / "out"))[0] == 0
+    assert (tmp_path / "out" / "notes.md").read_text() == "# two", "the latest version"
+    (tmp_path / "model.pt").write_bytes(b"\x80\x04N.")
+    code, _, err = longtail("upload", run_id, str(tmp_path / "model.pt"))
+    assert (code, "pickle" in err) == (2, True)
+    code, _, err = longtail("upload", run_id, str(tmp_path / "notes.md"), "--type", "poem")
+    assert (code, "drafter, policy, checkpoint, file" in err) == (2, True)
 
 
 @pytest.mark.usefixtures("client")

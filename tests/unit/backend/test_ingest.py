@@ -162,7 +162,7 @@ def test_who_was_fenced_off_writes_nothing(database: Database, run_id: str, path
     assert everything(database)["metrics"] == []
 
 
-def test_an_artifact_that_is_saved_again_keeps_its_id(database: Database, path: Path, ingestor: Ingestor) -> None:
+def test_an_artifact_that_is_saved_again_before_it_is_stored_keeps_its_id(database: Database, path: Path, ingestor: Ingestor) -> None:
     for content in ("a", "b"):
         write(path, events.ArtifactSaved(name="drafter.zip", type="drafter", path="artifacts/drafter.zip", bytes=1, sha256=content * 64))
         ingestor.drain()

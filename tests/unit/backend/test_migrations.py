@@ -2,7 +2,7 @@ from sqlalchemy import inspect, select, text
 
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
-from backend.models import Base, Delivery, Membership, Project, Run, RunValue, Webhook
+from backend.models import Artifact, Base, Delivery, Membership, Project, Run, RunValue, Webhook
 from backend.schemas.projects import DEFAULT_PROJECT
 
 INSERT_RUN = """
@@ -14,6 +14,10 @@ INSERT_ATTEMPT = """
 INSERT INTO attempts (run_id, number, worker_id, state, started_at) VALUES ('aaaaaaaaaaaaaaaa', 1, 'bbbbbbbbbbbbbbbb', 'running', 6.0)
 """
 INSERT_USER = "INSERT INTO users (id, name, role, disabled, created_at) VALUES ('cccccccccccccccc', 'anna', 'editor', false, 7.0)"
+INSERT_ARTIFACT = """
+INSERT INTO artifacts (id, run_id, name, type, path, bytes, sha256, details, created_at)
+VALUES (:id, 'aaaaaaaaaaaaaaaa', 'drafter', 'drafter', :path, 1, 'x', '{}', :created_at)
+"""
 
 
 def tables(database: Database) -> set[str]:
@@ -40,15 +44,20 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
     with database.write() as session:
         session.execute(text(INSERT_RUN))
         session.execute(text(INSERT_ATTEMPT))
+        for number in (2, 1):
+            session.execute(text(INSERT_ARTIFACT), {"id": f"{number:016d}", "path": f"{number}.zip", "created_at": number})
     for revision in ("0003", "head", "0001", "head"):
         (upgrade if revision != "0001" else downgrade)(database, revision)
         with database.read() as session:
             assert session.execute(text("SELECT id, name FROM runs")).all() == [("a" * 16, "old")]
             assert session.execute(text("SELECT run_id, number FROM attempts")).all() == [("a" * 16, 1)]
+            assert session.scalar(text("SELECT count(*) FROM artifacts")) == 2
     with database.read() as session:
         run = session.get_one(Run, "a" * 16)
         assert (run.queued_at, run.priority, run.needs, run.pause_requested) == (5.0, 0, "", False)
         assert (run.checkpoint_step, run.lost_step) == (-1, -1)
+        found = session.scalars(select(Artifact).order_by(Artifact.version)).all()
+        assert [(row.id[-1], row.version, row.stored, row.missing) for row in found] == [("1", 1, False, False), ("2", 2, False, False)]
 
 
 def test_what_was_there_joins_the_default_project_and_can_be_found(bare_database: Database) -> None:
