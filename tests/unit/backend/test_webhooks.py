@@ -231,6 +231,23 @@ def test_a_removed_webhook_hears_nothing_more(database: Database, courier: Couri
     assert (courier.deliver(), waiting(database)) == (0, [])
 
 
+def test_a_webhook_that_is_removed_meanwhile_does_not_stop_a_run(database: Database, run_id: str) -> None:
+    webhook_id = subscribe(database, 9)
+
+    def cancel() -> str:
+        with database.write() as session:
+            return control.cancel(session, run_id).state
+
+    with ThreadPoolExecutor(1) as pool:
+        with database.write() as session:
+            webhooks.remove(session, webhooks.find(session, webhook_id))
+            cancelling = pool.submit(cancel)
+            time.sleep(0.3)
+            assert not cancelling.done()
+        assert cancelling.result(30) == "cancelled"
+    assert waiting(database) == []
+
+
 def test_old_messages_are_forgotten(database: Database, courier: Courier, receiver: Receiver, run_id: str) -> None:
     subscribe(database, receiver.port)
     lose(database, run_id)
