@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from backend.database import Database, upsert
 from backend.models import Artifact, Base, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
 from backend.rollup import Rows, log_line, metrics, rows, summarise
+from backend.services import series
 from backend.services.attempts import LeaseLostError
 from backend.services.lifecycle import affected, transition
 from engine.events import AnyEvent, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
@@ -103,6 +104,7 @@ class _Writer:
             self._flush()
             for model in STEPPED:
                 affected(self._session, delete(model).where(model.run_id == self._run_id, model.step >= event.first_step))
+            series.forget(self._session, self._run_id, event.first_step)
             self._progress |= {"step": event.first_step, "steps": event.steps}
         if isinstance(event, StepFinished):
             self._progress |= {"step": event.step + 1, "summary": summarise(metrics(event))}
@@ -118,7 +120,10 @@ class _Writer:
 
     def _flush(self) -> None:
         for table, new in self._rows.items():
-            upsert(self._session, table, new, UNIQUE.get(table, ()))
+            if table is Metric:
+                series.add(self._session, self._run_id, new)
+            else:
+                upsert(self._session, table, new, UNIQUE.get(table, ()))
         self._rows = {}
 
 
@@ -127,6 +132,7 @@ def rebuild(database: Database, run_id: str, path: Path) -> None:
     with database.write() as session:
         for model in STEPPED:
             affected(session, delete(model).where(model.run_id == run_id))
+        series.forget(session, run_id, 0)
         affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
         affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0))
         attempt = session.get_one(Run, run_id).attempt

@@ -12,6 +12,9 @@ from backend.models.base import Base, BigInt, Id, RunKey, new_id
 class Run(Base):
     """``attempt`` is the fencing number: whoever writes for an older attempt is refused.
 
+    ``kind``: "engine" for runs that a worker carries, "tracked" for those of a script elsewhere, which only tells of them; the lease of
+    such a one is renewed whenever its script says something.
+
     ``needs`` names a worker label. ``owner`` is null where nobody has a name. ``queued_at`` and ``claimed_at`` are of the latest attempt.
     ``parent_id`` is the run that this one was copied from, ``resumed_step`` the checkpoint of it that it goes on from.
     ``tidied_at``: when a finished run's folder was cleared of what nobody can use any more.
@@ -25,6 +28,7 @@ class Run(Base):
     id: Mapped[Id] = mapped_column(primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(String(200))
     state: Mapped[str] = mapped_column(String(16), index=True, default="queued")
+    kind: Mapped[str] = mapped_column(String(16), default="engine")
     config: Mapped[dict[str, Any]]
     seed: Mapped[int]
     tags: Mapped[list[str]] = mapped_column(default=list)
