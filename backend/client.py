@@ -8,20 +8,20 @@ from typing import Any
 
 import httpx
 
-from backend.accounts import Accounts
 from backend.credentials import Secret
+from backend.live import Live
 from backend.schemas.artifacts import Artifact
 from backend.schemas.base import Items
 from backend.schemas.comparison import Comparison
 from backend.schemas.runs import Preset, Run, RunPage, Validation
-from backend.schemas.telemetry import DrafterSession, Lengths, LogLine, Metrics, SampleItem, Span, SpeculationStep
+from backend.schemas.telemetry import DrafterSession, Lengths, Level, LogLine, MetricKey, Metrics, SampleItem, Span, SpeculationStep
 from backend.transport import ApiError
 
 __all__ = ["ApiError", "Longtail"]
 _CHUNK = 2**20
 
 
-class Longtail(Accounts):
+class Longtail(Live):
     """``with Longtail() as longtail: run = longtail.submit({"name": "first"})``. Every method raises ApiError.
 
     Without a URL and a token it finds them by itself (backend.logins). ``since_step`` (default -1: everything) asks for later steps
@@ -95,9 +95,14 @@ class Longtail(Accounts):
     def restore(self, run_id: str) -> Run:
         return self._do(run_id, "restore")
 
-    def metrics(self, run_id: str, keys: Sequence[str] = (), since_step: int = -1) -> Metrics:
-        """All series, or those of ``keys``."""
-        return self._get(Metrics, f"/api/v1/runs/{run_id}/metrics", keys=",".join(keys) or None, since_step=since_step)
+    def metrics(self, run_id: str, keys: Sequence[str] = (), since_step: int = -1, points: int | None = None) -> Metrics:
+        """All series, or those of ``keys``; one of more than ``points`` points (the server's default if None) as an envelope."""
+        wanted = {"keys": ",".join(keys) or None, "since_step": since_step, "points": points}
+        return self._get(Metrics, f"/api/v1/runs/{run_id}/metrics", **wanted)
+
+    def metric_keys(self, run_id: str) -> list[MetricKey]:
+        """What series there are, and their latest values."""
+        return self._get(Items[MetricKey], f"/api/v1/runs/{run_id}/metrics/keys").items
 
     def lengths(self, run_id: str, since_step: int = -1) -> list[Lengths]:
         return self._get(Items[Lengths], f"/api/v1/runs/{run_id}/lengths", since_step=since_step).items
@@ -115,8 +120,19 @@ class Longtail(Accounts):
         """The latest ``limit`` of them, oldest first."""
         return self._get(Items[SampleItem], f"/api/v1/runs/{run_id}/samples", since_step=since_step, limit=limit).items
 
-    def logs(self, run_id: str, since: int = 0) -> list[LogLine]:
-        return self._get(Items[LogLine], f"/api/v1/runs/{run_id}/logs", since=since).items
+    def logs(
+        self,
+        run_id: str,
+        since: int = 0,
+        *,
+        before: int | None = None,
+        tail: int | None = None,
+        levels: Sequence[Level] = (),
+        contains: str = "",
+    ) -> list[LogLine]:
+        """The first thousand at most, or the last ``tail``, of the lines between the ids ``since`` and ``before`` that are as wished."""
+        wanted = {"before": before, "tail": tail, "level": list(levels) or None, "contains": contains or None}
+        return self._get(Items[LogLine], f"/api/v1/runs/{run_id}/logs", since=since, **wanted).items
 
     def artifacts(self, run_id: str) -> list[Artifact]:
         return self._get(Items[Artifact], f"/api/v1/runs/{run_id}/artifacts").items

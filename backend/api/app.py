@@ -13,10 +13,11 @@ from backend.api.bell import Bell
 from backend.api.gate import Gate
 from backend.api.guard import Guard
 from backend.api.limits import LoginLimits
-from backend.api.routes import artifacts, audit, catalog, compare, health, runs, sessions, telemetry, tokens, users
+from backend.api.routes import artifacts, audit, catalog, compare, events, health, runs, sessions, telemetry, tokens, tracking, users
 from backend.api.strict import known_parameters
 from backend.database import Database
 from backend.jobs.celery import make_celery
+from backend.jobs.silence import Silence
 from backend.migrate import at_head
 from backend.services.first_admin import ensure_admin
 from backend.settings import Settings
@@ -26,7 +27,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """The API on the database of ``settings``, which has to be migrated (backend.migrate)."""
     settings = settings or Settings()
     database = Database(settings.database)
-    bell = Bell(database, make_celery(settings), settings.sweep_seconds)
+    bell = Bell(database, make_celery(settings), settings.sweep_seconds, Silence(database, settings.silence_seconds).end)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -41,6 +42,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = _Api(title="Longtail", version=version("longtail"), lifespan=lifespan, dependencies=everywhere, docs_url=None, redoc_url=None)
     app.state.settings, app.state.database, app.state.bell = settings, database, bell
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
+    app.state.streams = 0
     app.add_middleware(Gate, database=database, settings=settings)
     app.add_middleware(Guard, settings=settings)
     problems.install(app)
@@ -51,7 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _v1() -> APIRouter:
     router = APIRouter(prefix="/api/v1", responses=problems.documented(400, 403, 408, 413, 422, 429, 500))
-    for part in (catalog, runs, telemetry, artifacts, compare, sessions, tokens, users, audit):
+    for part in (catalog, tracking, runs, telemetry, events, artifacts, compare, sessions, tokens, users, audit):
         router.include_router(part.router)
     return router
 

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 
 from celery import Celery
 
@@ -12,8 +13,11 @@ logger = logging.getLogger(__name__)
 
 
 class Bell:
-    def __init__(self, database: Database, app: Celery, sweep_seconds: float) -> None:
+    """``chore``: what else has to be looked after every ``sweep_seconds``."""
+
+    def __init__(self, database: Database, app: Celery, sweep_seconds: float, chore: Callable[[], object] = lambda: None) -> None:
         self._database, self._app, self._sweep_seconds = database, app, sweep_seconds
+        self._chore = chore
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._sweep, name="bell", daemon=True)
@@ -32,9 +36,10 @@ class Bell:
 
     def _sweep(self) -> None:
         while not self._stopping:
-            try:
-                ring_due(self._database, self._app)
-            except Exception:  # whatever fails, the outbox still has the message, and only this thread will ring for it
-                logger.exception("could not ring; trying again in %s s", self._sweep_seconds)
+            for action in (lambda: ring_due(self._database, self._app), self._chore):
+                try:
+                    action()
+                except Exception:  # whatever fails, the database still knows what is due, and only this thread will do it
+                    logger.exception("a sweep failed; trying again in %s s", self._sweep_seconds)
             self._wake.wait(self._sweep_seconds)
             self._wake.clear()

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import CursorResult, update
+from sqlalchemy import CursorResult, and_, update
 from sqlalchemy.orm import Session
 
 from backend.models import Run
 from backend.schemas.runs import TERMINAL_STATES, RunState
 
 ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
+CARRIED = and_(Run.state.in_(ACTIVE), Run.kind == "engine")
+"""With a worker."""
 PREDECESSORS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
     {
         "queued": ACTIVE | {"paused"},  # a lost attempt, or a worker that shuts down, gives the run back
