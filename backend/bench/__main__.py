@@ -1,0 +1,27 @@
+"""``python -m backend.bench NAME [--json FILE] [--quick]``: prints what was measured and, as its last line, ``RESULT {json}``."""
+
+import argparse
+import json
+from pathlib import Path
+
+from backend.bench import charts, ingest
+
+BENCHES = {"ingest": ingest.run, "api": charts.run}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="longtail bench", description="Measure what the platform claims")
+    parser.add_argument("name", choices=sorted(BENCHES))
+    parser.add_argument("--json", type=Path, help="also write the result to this file")
+    parser.add_argument("--quick", action="store_true", help="fewer points and requests")
+    options = parser.parse_args(arguments)
+    result = BENCHES[options.name](options.quick)
+    for name, value in result.items():
+        print(f"{name:28} {value}")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    print(f"RESULT {json.dumps(result)}")
+
+
+if __name__ == "__main__":
+    main()
