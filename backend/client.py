@@ -5,19 +5,20 @@ from datetime import datetime
 from typing import Any
 
 from backend.files import Files
+from backend.live import Live
 from backend.run_lists import RunLists
 from backend.schemas.attempts import GitState
 from backend.schemas.base import Items
 from backend.schemas.comparison import Comparison
 from backend.schemas.runs import Preset, Run, Validation
-from backend.schemas.telemetry import DrafterSession, Lengths, LogLine, Metrics, SampleItem, Span, SpeculationStep
+from backend.schemas.telemetry import DrafterSession, Lengths, Level, LogLine, MetricKey, Metrics, SampleItem, Span, SpeculationStep
 from backend.transport import ApiError
 from backend.webhooks import Webhooks
 
 __all__ = ["ApiError", "Longtail"]
 
 
-class Longtail(Files, RunLists, Webhooks):
+class Longtail(Files, Live, RunLists, Webhooks):
     """``with Longtail() as longtail: run = longtail.submit({"name": "first"})``. Every method raises ApiError.
 
     Without a URL and a token it finds them by itself (backend.logins). ``since_step`` (default -1: everything) asks for later steps
@@ -92,9 +93,14 @@ class Longtail(Files, RunLists, Webhooks):
     def restore(self, run_id: str) -> Run:
         return self._do(run_id, "restore")
 
-    def metrics(self, run_id: str, keys: Sequence[str] = (), since_step: int = -1) -> Metrics:
-        """All series, or those of ``keys``."""
-        return self._get(Metrics, f"/api/v1/runs/{run_id}/metrics", keys=",".join(keys) or None, since_step=since_step)
+    def metrics(self, run_id: str, keys: Sequence[str] = (), since_step: int = -1, points: int | None = None) -> Metrics:
+        """All series, or those of ``keys``; one of more than ``points`` points (the server's default if None) as an envelope."""
+        wanted = {"keys": ",".join(keys) or None, "since_step": since_step, "points": points}
+        return self._get(Metrics, f"/api/v1/runs/{run_id}/metrics", **wanted)
+
+    def metric_keys(self, run_id: str) -> list[MetricKey]:
+        """What series there are, and their latest values."""
+        return self._get(Items[MetricKey], f"/api/v1/runs/{run_id}/metrics/keys").items
 
     def lengths(self, run_id: str, since_step: int = -1) -> list[Lengths]:
         return self._get(Items[Lengths], f"/api/v1/runs/{run_id}/lengths", since_step=since_step).items
@@ -112,8 +118,19 @@ class Longtail(Files, RunLists, Webhooks):
         """The latest ``limit`` of them, oldest first."""
         return self._get(Items[SampleItem], f"/api/v1/runs/{run_id}/samples", since_step=since_step, limit=limit).items
 
-    def logs(self, run_id: str, since: int = 0) -> list[LogLine]:
-        return self._get(Items[LogLine], f"/api/v1/runs/{run_id}/logs", since=since).items
+    def logs(
+        self,
+        run_id: str,
+        since: int = 0,
+        *,
+        before: int | None = None,
+        tail: int | None = None,
+        levels: Sequence[Level] = (),
+        contains: str = "",
+    ) -> list[LogLine]:
+        """The first thousand at most, or the last ``tail``, of the lines between the ids ``since`` and ``before`` that are as wished."""
+        wanted = {"before": before, "tail": tail, "level": list(levels) or None, "contains": contains or None}
+        return self._get(Items[LogLine], f"/api/v1/runs/{run_id}/logs", since=since, **wanted).items
 
     def compare(self, baseline: str, runs: Sequence[str], keys: Sequence[str] = (), points: int = 500) -> Comparison:
         """The baseline comes first in ``items``, then ``runs``; ``metrics`` has those of ``keys``, in at most so many points."""

@@ -1,17 +1,22 @@
-"""Transactions. On SQLite every write begins IMMEDIATE, as a read that turns into a write fails whatever the busy timeout."""
+"""Transactions. On SQLite every write begins IMMEDIATE, as a read that turns into a write fails whatever the busy timeout; and the writers
+of a process stand in line for its one connection, as those that wait for SQLite itself sleep, and come in by luck.
+"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.orm import Session
 
 from backend.models import Base
 
 BUSY_SECONDS = 15
+NO_ANSWER = (OperationalError, InterfaceError, TimeoutError)
+"""What is raised when the database does not answer, or has no turn left for who asks."""
 IDLE_SECONDS = 120
 """After which PostgreSQL ends a transaction whose process says nothing more (frozen, or cut off), with the locks that it holds."""
 
@@ -21,8 +26,9 @@ class Database:
 
     def __init__(self, url: str) -> None:
         if make_url(url).get_backend_name() == "sqlite":
-            self.writer = _sqlite(url, "BEGIN IMMEDIATE", "PRAGMA query_only=OFF")
-            self.reader = _sqlite(url, "BEGIN", "PRAGMA query_only=ON")
+            one_by_one = {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
+            self.writer = _sqlite(url, "BEGIN IMMEDIATE", "PRAGMA query_only=OFF", one_by_one)
+            self.reader = _sqlite(url, "BEGIN", "PRAGMA query_only=ON", {})
         else:
             options = f"-c lock_timeout={BUSY_SECONDS * 1000} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000}"
             arguments = {"connect_timeout": BUSY_SECONDS, "options": options}
@@ -48,24 +54,29 @@ def upsert(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], 
     if not rows:
         return
     table = model.__table__
-    insert: Callable[..., Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[session.get_bind().dialect.name]
     keys = list(key) or [column.name for column in table.primary_key]
-    statement = insert(table)
+    statement = insert_into(session, model)
     kept = {*keys, *(column.name for column in table.primary_key)}
     changed = {name: statement.excluded[name] for name in rows[0] if name not in kept}
     session.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)
 
 
-def _sqlite(url: str, begin: str, *pragmas: str) -> Engine:
+def insert_into(session: Session, model: type[Base]) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that knows ON CONFLICT."""
+    kind = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    return kind(model.__table__)
+
+
+def _sqlite(url: str, begin: str, pragma: str, pool: Mapping[str, int]) -> Engine:
     if file := make_url(url).database:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, **pool)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
-        for pragma in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA foreign_keys=ON", *pragmas):
-            connection.execute(pragma)
+        for each in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA foreign_keys=ON", pragma):
+            connection.execute(each)
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

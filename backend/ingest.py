@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from backend.database import Database, upsert
 from backend.models import DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
 from backend.rollup import Rows, log_line, metrics, rows, summarise
-from backend.services import artifacts, run_values
+from backend.services import artifacts, run_values, series
 from backend.services.announcements import announce
 from backend.services.attempts import LeaseLostError
 from backend.services.lifecycle import affected, transition
@@ -106,6 +106,7 @@ class _Writer:
             self._flush()
             for model in STEPPED:
                 affected(self._session, delete(model).where(model.run_id == self._run_id, model.step >= event.first_step))
+            series.forget(self._session, self._run_id, event.first_step)
             self._progress |= {"step": event.first_step, "steps": event.steps, "checkpoint_step": event.first_step - 1}
         if isinstance(event, CheckpointSaved):
             self._progress["checkpoint_step"] = event.step
@@ -130,7 +131,10 @@ class _Writer:
             if line["level"] == "alarm":
                 announce(self._session, self._run_id, "run.alarm", alarm={name: line[name] for name in ("step", "code", "message")})
         for table, new in self._rows.items():
-            upsert(self._session, table, new)
+            if table is Metric:
+                series.add(self._session, self._run_id, new)
+            else:
+                upsert(self._session, table, new)
         self._rows = {}
 
 
@@ -139,6 +143,7 @@ def rebuild(database: Database, run_id: str, path: Path) -> None:
     with database.write() as session:
         for model in STEPPED:
             affected(session, delete(model).where(model.run_id == run_id))
+        series.forget(session, run_id, 0)
         affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
         affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0))
         attempt = session.get_one(Run, run_id).attempt

@@ -9,11 +9,13 @@ from engine import events
 from engine.events import AnyEvent
 
 Rows = dict[type[Base], list[dict[str, Any]]]
+LARGEST = 1e300
 NUMBERS = ("loss", "held_out_before", "held_out_after", "mix_distance")
 
 
 def finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    """None for what is no finite number, or so large that sums of it would not be."""
+    return value if value is not None and abs(value) <= LARGEST else None
 
 
 def text(value: str) -> str:

@@ -1,9 +1,9 @@
 """How runs look in a terminal."""
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,8 +13,9 @@ from rich.table import Table
 from backend.client import Longtail
 from backend.schemas.attempts import Attempt, Environment
 from backend.schemas.runs import Run
+from backend.schemas.telemetry import LogLine
 
-POLL_SECONDS = 0.5
+TRACKED_FIGURES = 3
 GIB = 2**30
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 COLOURS = {"queued": "white", "starting": "cyan", "running": "cyan", "paused": "magenta"} | {
@@ -31,6 +32,9 @@ def state(run: Run) -> str:
 
 def key_figures(run: Run) -> str:
     """The latest step in a few words; empty before the first."""
+    if run.kind == "tracked":
+        known = ((key, value) for key, value in run.summary.items() if value is not None)
+        return ", ".join(f"{escape(key)} {value:.4g}" for key, value in islice(known, TRACKED_FIGURES))
     formats = {
         "reward_mean": "reward {:.2f}",
         "accept_length": "accept {:.2f}",
@@ -47,10 +51,16 @@ def table(runs: Sequence[Run]) -> Table:
         shown.add_column(heading, no_wrap=True)
     for run in runs:
         submitted = f"{run.created_at.astimezone():%Y-%m-%d %H:%M}"
-        shown.add_row(
-            run.id, plain(run.name), state(run), f"{run.step}/{run.steps}", submitted, plain(", ".join(run.tags)), key_figures(run)
-        )
+        done = f"{run.step}/{run.steps or '?'}"
+        shown.add_row(run.id, plain(run.name), state(run), done, submitted, plain(", ".join(run.tags)), key_figures(run))
     return shown
+
+
+def log_line(line: LogLine) -> str:
+    """As plain text, whatever is in it."""
+    where = "" if line.step is None else f"step {line.step}: "
+    text = "".join(letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in line.message)
+    return f"{datetime.fromtimestamp(line.time).astimezone():%Y-%m-%d %H:%M:%S}  {line.level:<7}  {where}{text}"
 
 
 def follow(client: Longtail, run_id: str, console: Console) -> Run:
@@ -64,14 +74,10 @@ def follow(client: Longtail, run_id: str, console: Console) -> Run:
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", figures="")
-        while True:
-            run = client.run(run_id)
+        for run in client.changes(run_id):
             progress.update(
-                task, completed=run.step, total=run.steps, description=f"{plain(run.name)} {state(run)}", figures=key_figures(run)
+                task, completed=run.step, total=run.steps or None, description=f"{plain(run.name)} {state(run)}", figures=key_figures(run)
             )
-            if run.finished:
-                break
-            time.sleep(POLL_SECONDS)
     console.print(f"{run.id} {state(run)}" + (f": {plain(run.error)}" if run.error else ""))
     return run
 

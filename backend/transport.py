@@ -1,6 +1,7 @@
 """HTTP under the client: one connection pool, one bearer token, and refusals as exceptions."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,7 +12,10 @@ from backend.logins import discover, token_for
 from backend.schemas.base import FieldError, Problem
 
 Reply = TypeVar("Reply", bound=BaseModel)
+Result = TypeVar("Result")
 UNAUTHORIZED = 401
+PASSING = frozenset({0, 408, 429, 500, 502, 503, 504})
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 10.0
 _PAST_THE_PROXY: Mapping[str, None] = {"all://127.0.0.1": None, "all://localhost": None}
 
 
@@ -22,6 +26,11 @@ class ApiError(Exception):
         faults = "; ".join(f"{error.field}: {error.message}" for error in errors)
         super().__init__(f"{detail}: {faults}" if faults else detail)
         self.status, self.title, self.detail, self.errors = status, title, detail, list(errors)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may do well later."""
+        return self.status in PASSING
 
 
 class Transport:
@@ -72,3 +81,16 @@ class Transport:
         lacks_token = problem.status == UNAUTHORIZED and response.request.url.path != "/api/v1/sessions"
         hint = f"; get in with: longtail login {self.base_url}" if lacks_token else ""
         raise ApiError(problem.status, problem.title, problem.detail + hint, problem.errors)
+
+
+def patiently(action: Callable[[], Result], seconds: float) -> Result:
+    """Tries again while the server is away or overloaded, for so long. Only for what may happen twice."""
+    until, pause = time.monotonic() + seconds, FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return action()
+        except ApiError as error:
+            if not error.passes or time.monotonic() + pause > until:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -40,11 +40,12 @@ class Feed:
 
 def refreshed(feed: Feed, client: Longtail) -> Feed:
     """``feed`` with what is new. The last step that it holds is asked for again, since the API may have had only a part of it;
-    a new attempt starts afresh, since it repeats the steps after its checkpoint."""
+    a new attempt starts afresh, since it repeats the steps after its checkpoint. A script may go back to any step: its series come anew."""
     run = client.run(feed.run.id)
     if run.attempt != feed.run.attempt:
         feed = Feed(run)
-    held = max([-1, *(series.steps[-1] - 1 for series in feed.metrics.values() if series.steps)])
+    latest = [] if run.kind == "tracked" else [series.steps[-1] - 1 for series in feed.metrics.values() if series.steps]
+    held = max([-1, *latest])
     recent = run.step - SPAN_STEPS
     return Feed(
         run=run,
@@ -70,5 +71,12 @@ def extended(old: Mapping[str, Series], new: Mapping[str, Series], held: int) ->
 
 
 def _extended(old: Series, new: Series, held: int) -> Series:
+    """An envelope goes on with single points, each of which is its own least and greatest value."""
     count = sum(step <= held for step in old.steps)
-    return Series(steps=[*old.steps[:count], *new.steps], values=[*old.values[:count], *new.values])
+    steps, values = [*old.steps[:count], *new.steps], [*old.values[:count], *new.values]
+    width = max(old.width, new.width)
+    if width == 1:
+        return Series(steps=steps, values=values)
+    low = [*(old.low or old.values)[:count], *(new.low or new.values)]
+    high = [*(old.high or old.values)[:count], *(new.high or new.values)]
+    return Series(steps=steps, values=values, low=low, high=high, width=width)

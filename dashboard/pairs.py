@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Literal
 
 from backend.schemas.runs import Run
 
@@ -11,7 +11,24 @@ MAX_NAME, SUFFIX = 200, " (plain)"
 
 def speculates(config: dict[str, Any]) -> bool:
     """Speculation is on unless the configuration turns it off."""
-    return bool(config.get("speculation", {}).get("enabled", True))
+    return bool(section(config, "speculation").get("enabled", True))
+
+
+def kind(run: Run) -> Literal["TLT", "plain", "tracked"]:
+    """What a run is called at a glance."""
+    return "tracked" if run.kind == "tracked" else "TLT" if speculates(run.config) else "plain"
+
+
+def section(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of a configuration; empty where a script has put something else there."""
+    found = config.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def length_limit(config: dict[str, Any]) -> int:
+    """Of a response, in tokens."""
+    limit = section(config, "rollout").get("max_new_tokens", 1024)
+    return limit if isinstance(limit, int) else 1024
 
 
 def plain_twin(config: dict[str, Any]) -> dict[str, Any]:
@@ -24,9 +41,13 @@ def plain_twin(config: dict[str, Any]) -> dict[str, Any]:
 
 def partner(run: Run, others: Iterable[Run]) -> Run | None:
     """The newest run with at least one step that differs from ``run`` in its name and in speculation being on or off, nothing else."""
+    if run.kind == "tracked":
+        return None
     wanted = _core(run.config)
     fitting = (
-        other for other in others if other.step and speculates(other.config) != speculates(run.config) and _core(other.config) == wanted
+        other
+        for other in others
+        if other.step and other.kind == run.kind and speculates(other.config) != speculates(run.config) and _core(other.config) == wanted
     )
     return max(fitting, key=lambda other: other.created_at, default=None)
 

@@ -9,6 +9,8 @@ from backend.settings import Settings
 KEEP_ALIVE_SECONDS = 10
 CONNECTIONS = 1000
 HEADER_BYTES = 64 * 1024
+SHUTDOWN_SECONDS = 5
+"""For requests that are under way; a stream of events would never end by itself."""
 
 
 def main() -> None:
@@ -26,6 +28,7 @@ def main() -> None:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         limit_concurrency=CONNECTIONS,
         h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
 
 

@@ -49,7 +49,7 @@ def needed(method: str, name: str) -> Role:
     return NEEDED.get(name, "viewer" if method == "GET" else "editor")
 
 
-def authorise(request: Request) -> None:
+async def authorise(request: Request) -> None:
     """Runs before every route. Who asks has been found out by the gate, without which only what is OPEN gets here."""
     if is_open(request.scope, request.app.state.settings):
         return

@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Depends, FastAPI
 
 from backend.api import problems
 from backend.api.access import OPEN, authorise
 from backend.api.bell import Bell
+from backend.api.chore import Chore
 from backend.api.courier import Courier
 from backend.api.gate import Gate
 from backend.api.guard import Guard
@@ -17,24 +18,12 @@ from backend.api.journal import Journal
 from backend.api.limits import LoginLimits
 from backend.api.measures import Measures
 from backend.api.readiness import Readiness
-from backend.api.routes import (
-    artifacts,
-    audit,
-    catalog,
-    compare,
-    export,
-    health,
-    projects,
-    runs,
-    sessions,
-    telemetry,
-    tokens,
-    users,
-    webhooks,
-)
+from backend.api.routes import health
 from backend.api.strict import known_parameters
+from backend.api.v1 import v1
 from backend.database import Database
 from backend.jobs.celery import make_celery
+from backend.jobs.silence import Silence
 from backend.migrate import at_head
 from backend.services.first_admin import ensure_admin
 from backend.settings import Settings
@@ -47,16 +36,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     database = Database(settings.database)
     celery = make_celery(settings)
     bell, courier = Bell(database, celery, settings.sweep_seconds), Courier(database, settings)
+    closing = Chore("closing silent runs", Silence(database, settings.silence_seconds).end, settings.sweep_seconds)
+    chores: tuple[Chore, ...] = (bell, courier, closing)
     measures = Measures(database, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if at_head(database):
             ensure_admin(database, settings)
-        for chore in (bell, courier):
+        for chore in chores:
             chore.start()
         yield
-        for chore in (bell, courier):
+        for chore in chores:
             chore.stop()
         database.close()
 
@@ -66,20 +57,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.courier, app.state.measures, app.state.readiness = courier, measures, Readiness(database, celery, settings)
     app.state.store = open_store(settings)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
+    app.state.streams = 0
     app.add_middleware(Gate, database=database, settings=settings)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(Journal, measures=measures)
     problems.install(app)
     app.include_router(health.router, responses=problems.documented(400, 422, 500))
-    app.include_router(_v1())
+    app.include_router(v1())
     return app
-
-
-def _v1() -> APIRouter:
-    router = APIRouter(prefix="/api/v1", responses=problems.documented(400, 403, 408, 413, 422, 429, 500))
-    for part in (catalog, projects, runs, telemetry, artifacts, compare, export, sessions, tokens, users, audit, webhooks):
-        router.include_router(part.router)
-    return router
 
 
 class _Api(FastAPI):

@@ -1,4 +1,4 @@
-"""What routes ask for."""
+"""What routes ask for. What never waits is async, as everything else costs a change of threads."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -23,62 +23,62 @@ from backend.store import Store
 PREFIX = "/api/v1/"
 
 
-def _settings(request: Request) -> Settings:
+async def _settings(request: Request) -> Settings:
     settings: Settings = request.app.state.settings
     return settings
 
 
-def _store(request: Request) -> Store:
+async def _store(request: Request) -> Store:
     store: Store = request.app.state.store
     return store
 
 
-def _database(request: Request) -> Database:
+async def _database(request: Request) -> Database:
     database: Database = request.app.state.database
     return database
 
 
-def _bell(request: Request) -> Bell:
+async def _bell(request: Request) -> Bell:
     bell: Bell = request.app.state.bell
     return bell
 
 
-def _courier(request: Request) -> Courier:
+async def _courier(request: Request) -> Courier:
     courier: Courier = request.app.state.courier
     return courier
 
 
-def _readiness(request: Request) -> Readiness:
+async def _readiness(request: Request) -> Readiness:
     readiness: Readiness = request.app.state.readiness
     return readiness
 
 
-def _measures(request: Request) -> Measures:
+async def _measures(request: Request) -> Measures:
     measures: Measures = request.app.state.measures
     return measures
 
 
-def _login_limits(request: Request) -> LoginLimits:
+async def _login_limits(request: Request) -> LoginLimits:
     limits: LoginLimits = request.app.state.login_limits
     return limits
 
 
-def _identity(request: Request) -> Identity:
+async def _identity(request: Request) -> Identity:
     identity: Identity = request.state.identity
     return identity
 
 
-def _whole(identity: Annotated[Identity, Depends(_identity)]) -> Identity:
+async def _whole(identity: Annotated[Identity, Depends(_identity)]) -> Identity:
     if not identity.is_whole:
         raise ForbiddenError("this token is limited to a role or a project; an account is managed by who comes with all its rights")
     return identity
 
 
-def _address(request: Request) -> str:
+async def _address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _audited(
+async def _audited(
     request: Request, database: Annotated[Database, Depends(_database)], address: Annotated[str, Depends(_address)]
 ) -> AuditedDatabase:
     identity: Identity | None = getattr(request.state, "identity", None)
@@ -122,3 +122,5 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 Cursor = Annotated[str | None, Query(max_length=200, description="next_cursor of the page before")]
 LongCursor = Annotated[str | None, Query(max_length=4000, description="next_cursor of the page before")]
 SinceStep = Annotated[int, Query(ge=-1, le=2**31 - 1, description="Only steps after this one; -1: all")]
+LAST_LINE = 2**31 - 1
+LineId = Annotated[int, Query(ge=0, le=LAST_LINE, description="Only lines with a higher id")]

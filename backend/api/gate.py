@@ -4,7 +4,6 @@ import time
 from contextlib import suppress
 from urllib.parse import parse_qs
 
-from sqlalchemy.exc import OperationalError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from backend.api.access import is_open
 from backend.api.limits import RateLimit
 from backend.api.problems import refusal
-from backend.database import Database
+from backend.database import NO_ANSWER, Database
 from backend.errors import RequestError, TooManyRequestsError, UnauthorizedError
 from backend.services import tokens
 from backend.services.tokens import Identity
@@ -62,5 +61,5 @@ class Gate:
             return Identity.of(token) if token else None
 
     def _note_use(self, identity: Identity) -> None:
-        with suppress(OperationalError), self._database.write() as session:  # a busy database has better things to do
+        with suppress(*NO_ANSWER), self._database.write() as session:  # a busy database has better things to do
             tokens.note_use(session, identity.token_id)

@@ -12,7 +12,7 @@ from backend.schemas.base import FieldError
 SIGNED = "link"
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Runs before every route."""
     known = _named(request.scope["route"].dependant) | {SIGNED}
     unknown = [FieldError(field=name, message="unknown parameter") for name in request.query_params if name not in known]

@@ -4,9 +4,9 @@ import argparse
 import json
 from pathlib import Path
 
-from backend.bench import lists, platform
+from backend.bench import api, ingest, platform
 
-BENCHES = {"api": lists.run, "platform": platform.run}
+BENCHES = {"api": api.run, "ingest": ingest.run, "platform": platform.run}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -16,7 +16,7 @@ from backend.jobs.processes import kill_all, machine, start_time
 from backend.models import Attempt, Run, Worker
 from backend.schemas.runs import RunState
 from backend.services.attempts import Outcome, settle
-from backend.services.lifecycle import ACTIVE
+from backend.services.lifecycle import ACTIVE, CARRIED
 from backend.settings import Settings
 
 MARGIN = 1.5
@@ -35,7 +35,7 @@ class Reaper:
     def reap(self) -> dict[str, RunState | None]:
         """Settles the lost attempts; the new state of each run concerned."""
         with self._database.read() as session:
-            active = list(session.scalars(select(Run).where(Run.state.in_(ACTIVE))))
+            active = list(session.scalars(select(Run).where(CARRIED)))
             now = self._clock()
             self._seen = {lease: self._seen.get(lease, now) for lease in map(_lease, active)}
             suspects = [run.id for run in active if self._loss(session, run)]

@@ -14,9 +14,8 @@ from typing import Literal, TypeVar
 
 import yaml
 from sqlalchemy import select
-from sqlalchemy.exc import InterfaceError, OperationalError
 
-from backend.database import Database
+from backend.database import NO_ANSWER, Database
 from backend.ingest import Ingestor
 from backend.jobs.processes import mark, start_time, stop
 from backend.jobs.surroundings import surroundings
@@ -134,7 +133,7 @@ class Supervisor:
         while True:
             try:
                 return action()
-            except (OperationalError, InterfaceError):
+            except NO_ANSWER:
                 if time.monotonic() > self._lease_end:
                     raise LeaseLostError from None
                 logger.warning("run %s: the database does not answer", self._claim.run_id)

@@ -6,7 +6,19 @@ from backend.models.identity import AuditEntry, Token, User
 from backend.models.project import Membership, Project
 from backend.models.queue import Doorbell, IdempotencyKey, Worker
 from backend.models.run import Attempt, Run, RunValue
-from backend.models.telemetry import DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation, Stepped
+from backend.models.telemetry import (
+    Batch,
+    DrafterSession,
+    LogLine,
+    Metric,
+    MetricBlock,
+    MetricKey,
+    Rollout,
+    Sample,
+    Span,
+    Speculation,
+    Stepped,
+)
 from backend.models.webhook import Delivery, Webhook
 
 __all__ = [
@@ -14,6 +26,7 @@ __all__ = [
     "Attempt",
     "AuditEntry",
     "Base",
+    "Batch",
     "Delivery",
     "Doorbell",
     "DrafterSession",
@@ -21,6 +34,8 @@ __all__ = [
     "LogLine",
     "Membership",
     "Metric",
+    "MetricBlock",
+    "MetricKey",
     "Project",
     "Rollout",
     "Run",

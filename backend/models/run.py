@@ -13,6 +13,9 @@ from backend.schemas.projects import DEFAULT_PROJECT
 class Run(Base):
     """``attempt`` is the fencing number: whoever writes for an older attempt is refused.
 
+    ``kind``: "engine" for runs that a worker carries, "tracked" for those of a script elsewhere, which only tells of them; the lease of
+    such a one is renewed whenever its script says something.
+
     ``needs`` names a worker label. ``owner`` is null where nobody has a name. ``queued_at`` and ``claimed_at`` are of the latest attempt.
     ``parent_id`` is the run that this one was copied from, ``resumed_step`` the checkpoint of it that it goes on from.
     ``revision`` counts what users have changed of name, notes and tags. ``source`` is the git state where it was submitted.
@@ -36,6 +39,7 @@ class Run(Base):
     project_id: Mapped[str] = mapped_column(String(2 * ID_BYTES), default=DEFAULT_PROJECT)
     name: Mapped[str] = mapped_column(String(200))
     state: Mapped[str] = mapped_column(String(16), index=True, default="queued")
+    kind: Mapped[str] = mapped_column(String(16), default="engine")
     config: Mapped[dict[str, Any]]
     seed: Mapped[int]
     tags: Mapped[list[str]] = mapped_column(default=list)

@@ -1,11 +1,11 @@
-"""What a run's events are rolled up into. Everything here can be rebuilt from events.jsonl."""
+"""What runs report. Everything of a run that we carry out can be rebuilt from its events.jsonl."""
 
 from typing import Any
 
-from sqlalchemy import Index, String, Text
+from sqlalchemy import ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from backend.models.base import Base, RunKey, RunReference
+from backend.models.base import ID_BYTES, Base, RunKey
 
 
 class Stepped(Base):
@@ -26,6 +26,47 @@ class Metric(Stepped):
     key: Mapped[str] = mapped_column(Text, primary_key=True)
     step: Mapped[int] = mapped_column(primary_key=True)
     value: Mapped[float | None]
+
+
+class MetricKey(Base):
+    """A series of points: where it begins and ends, and its latest value. It may begin later than ``first_step``, never before."""
+
+    __tablename__ = "metric_keys"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
+
+    run_id: Mapped[RunKey]
+    key: Mapped[str] = mapped_column(Text, primary_key=True)
+    first_step: Mapped[int]
+    last_step: Mapped[int]
+    value: Mapped[float | None]
+
+
+class MetricBlock(Base):
+    """The points of a series in BLOCK_STEPS steps rolled up; ``numbers`` of them have a value. The block of its last step may be stale."""
+
+    __tablename__ = "metric_blocks"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
+
+    run_id: Mapped[RunKey]
+    key: Mapped[str] = mapped_column(Text, primary_key=True)
+    block: Mapped[int] = mapped_column(primary_key=True)
+    first_step: Mapped[int]
+    points: Mapped[int]
+    numbers: Mapped[int]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    total: Mapped[float | None]
+
+
+class Batch(Base):
+    """What a script sent at once, so that it counts once however often it is sent; ``sha256`` is of its content."""
+
+    __tablename__ = "batches"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
+
+    run_id: Mapped[RunKey]
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64))
 
 
 class Rollout(Stepped):
@@ -87,12 +128,15 @@ class Sample(Stepped):
 
 
 class LogLine(Base):
-    """``source``: "engine" for lines of events.jsonl, "platform" for what the job side has to say."""
+    """``source``: "engine" for lines of events.jsonl, "platform" for what the job side has to say, "script" for those of a tracked run.
+
+    A run's lines get their ids under the lock on its row, so that they become visible in the order of their ids."""
 
     __tablename__ = "logs"
+    __table_args__ = (Index("ix_logs_run", "run_id", "id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    run_id: Mapped[RunReference]
+    run_id: Mapped[str] = mapped_column(String(2 * ID_BYTES), ForeignKey("runs.id", ondelete="CASCADE"))
     source: Mapped[str] = mapped_column(String(16))
     time: Mapped[float]
     level: Mapped[str] = mapped_column(String(16))

@@ -16,6 +16,7 @@ def _number(value: Any) -> Any:
     return value
 
 
+RunKind = Literal["engine", "tracked"]
 RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
 Action = Literal["cancel", "pause", "resume", "retry", "clone", "delete"]
 Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -33,13 +34,16 @@ POSSIBLE_IN: dict[Action, frozenset[str]] = {
     "clone": UNFINISHED_STATES | TERMINAL_STATES,
     "delete": TERMINAL_STATES,
 }
+TRACKED_ACTIONS: frozenset[Action] = frozenset({"cancel", "delete"})
 
 
-def possible(state: str, cancelling: bool, pausing: bool) -> list[Action]:
-    """What can be done with a run."""
+def possible(state: str, cancelling: bool, pausing: bool, kind: str = "engine") -> list[Action]:
+    """What can be done with a run. A tracked one is its script's business: it can be asked to stop, and be put away."""
     actions = [action for action, states in POSSIBLE_IN.items() if state in states]
     if cancelling and state not in TERMINAL_STATES:
-        return ["clone"]
+        actions = ["clone"]
+    if kind == "tracked":
+        return [action for action in actions if action in TRACKED_ACTIONS]
     return [action if action != "pause" else "resume" for action in actions] if pausing else actions
 
 
@@ -106,6 +110,8 @@ class Preset(Schema):
 class Run(Schema):
     """``step`` counts finished RL steps of ``steps``; ``attempt`` is 0 until a worker takes the run.
 
+    ``kind`` "tracked": a script elsewhere tells of it; then ``config`` is whatever that script says, and ``steps`` 0 if it does not know.
+
     ``needs`` is the worker label it waits for, empty for any. ``parent_id`` is the run that it was made from, and ``resumed_step`` the
     step of that one after whose checkpoint it goes on. ``actions`` says what can be done with it now.
 
@@ -117,6 +123,7 @@ class Run(Schema):
 
     id: str
     name: str
+    kind: RunKind = "engine"
     state: RunState
     config: dict[str, Any]
     seed: int
@@ -151,7 +158,12 @@ class Run(Schema):
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
     @property
     def actions(self) -> list[Action]:
-        return possible(self.state, self.cancel_requested, self.pause_requested)
+        return possible(self.state, self.cancel_requested, self.pause_requested, self.kind)
+
+    @property
+    def share_done(self) -> float:
+        """Of its steps; 0 while nobody knows how many there will be."""
+        return min(1.0, self.step / self.steps) if self.steps else float(self.finished)
 
     @property
     def doing(self) -> str:

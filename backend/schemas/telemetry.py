@@ -6,16 +6,35 @@ from pydantic import Field
 
 from backend.schemas.base import Schema
 
+Level = Literal["info", "warning", "error", "alarm"]
+
 
 class Series(Schema):
-    """Values by RL step, steps rising. A value that is not finite is null."""
+    """Values by RL step, steps rising. A value that is not finite is null.
+
+    Of a long series they are buckets of ``width`` steps: the first step that each has a point for, and the mean, least (``low``) and
+    greatest (``high``) value in it. A short one comes whole: its ``width`` is 1, ``low`` and ``high`` are empty.
+    """
 
     steps: list[int] = Field(default_factory=list)
     values: list[float | None] = Field(default_factory=list)
+    low: list[float | None] = Field(default_factory=list)
+    high: list[float | None] = Field(default_factory=list)
+    width: int = 1
 
 
 class Metrics(Schema):
     series: dict[str, Series]
+
+
+class MetricKey(Schema):
+    """A series: ``points`` from ``first_step`` to ``last_step``, and its latest value."""
+
+    key: str
+    first_step: int
+    last_step: int
+    value: float | None
+    points: int
 
 
 class Lengths(Schema):
@@ -89,7 +108,7 @@ class LogLine(Schema):
 
     id: int
     time: float
-    level: Literal["info", "warning", "error", "alarm"]
+    level: Level
     step: int | None
     code: str
     message: str

@@ -71,7 +71,7 @@ def restore(session: Session, run_id: str) -> Run:
 
 def demand(run: Run, action: Action) -> None:
     """ConflictError unless ``action`` can be done with the run now."""
-    can = possible(run.state, run.cancel_requested, run.pause_requested)
+    can = possible(run.state, run.cancel_requested, run.pause_requested, run.kind)
     if action not in can:
         now = "being cancelled" if run.cancel_requested and run.state != "cancelled" else run.state
         raise ConflictError(f"run {run.id} is {now}: cannot {action} it; what can be done: {', '.join(can)}")

@@ -28,6 +28,7 @@ def clone(database: Database, run_id: str, copy: Copy, key: str | None = None) -
     """A new run with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new (see runs.submit)."""
     with database.read() as session:
         parent = find(session, run_id)
+        demand(parent, "clone")
         config = usable(merged(parent.config | {"name": parent.name}, copy.config))
         digest = digest_of({"clone": run_id} | copy.model_dump(mode="json"))
         run = described(config, _wishes(parent, copy))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import CursorResult, update
+from sqlalchemy import CursorResult, and_, update
 from sqlalchemy.orm import Session
 
 from backend.models import Run
@@ -13,6 +13,8 @@ from backend.schemas.runs import TERMINAL_STATES, RunState
 from backend.services.announcements import announce
 
 ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
+CARRIED = and_(Run.state.in_(ACTIVE), Run.kind == "engine")
+"""With a worker."""
 PREDECESSORS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
     {
         "queued": ACTIVE | {"paused"},  # a lost attempt, or a worker that shuts down, gives the run back

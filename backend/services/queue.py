@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from backend.models import Attempt, Run, Worker
-from backend.services.lifecycle import ACTIVE
+from backend.services.lifecycle import CARRIED
 from backend.settings import Settings
 
 
@@ -35,7 +35,7 @@ def next_run(labels: Collection[str], limits: Limits, now: float) -> Select[Any]
     """The id of the run that a worker with ``labels`` takes next."""
     owner = func.coalesce(Run.owner, "")
     served = select(owner.label("owner"), func.max(Run.claimed_at).label("at")).group_by(owner).subquery()
-    busy = select(owner.label("owner"), func.count().label("runs")).where(Run.state.in_(ACTIVE)).group_by(owner).subquery()
+    busy = select(owner.label("owner"), func.count().label("runs")).where(CARRIED).group_by(owner).subquery()
     under_way = func.coalesce(busy.c.runs, 0)
     aged = Run.priority + _floor((now - Run.queued_at) / limits.aging_seconds)
     place = func.row_number().over(partition_by=owner, order_by=(aged.desc(), Run.queued_at, Run.id))
@@ -54,7 +54,7 @@ def next_run(labels: Collection[str], limits: Limits, now: float) -> Select[Any]
         .where(*waiting(labels, now))
     )
     if limits.active:
-        all_busy = select(func.count()).select_from(Run).where(Run.state.in_(ACTIVE)).scalar_subquery()
+        all_busy = select(func.count()).select_from(Run).where(CARRIED).scalar_subquery()
         candidates = candidates.where(all_busy < limits.active)
     if limits.active_per_owner:
         candidates = candidates.where(under_way < limits.active_per_owner)

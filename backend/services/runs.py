@@ -60,9 +60,7 @@ def described(config: RunConfig, wishes: Wishes) -> Run:
 def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
     """Run, doorbell, idempotency key, what it is found by and what webhooks are told in one transaction; ConflictError if its project is
     archived."""
-    project = session.get_one(Project, run.project_id)
-    if project.archived_at is not None:
-        raise ConflictError(f"project {project.name} is archived: it takes no more runs")
+    demand_open(session.get_one(Project, run.project_id))
     session.add(run)
     session.flush()
     run_values.describe(session, run)
@@ -72,6 +70,12 @@ def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
     session.flush()
     announce(session, run.id, "run.queued")
     return run
+
+
+def demand_open(project: Project) -> None:
+    """ConflictError if it is archived."""
+    if project.archived_at is not None:
+        raise ConflictError(f"project {project.name} is archived: it takes no more runs")
 
 
 def repeated(session: Session, key: str, digest: str) -> Run | None:

@@ -1,11 +1,11 @@
-"""Curves over steps of one or more runs: each step as a faint dot, a smoothed line through them."""
+"""Curves over steps of one or more runs: each step as a faint dot, or of many steps their range as a faint band, and a smoothed line."""
 
 from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
 from backend.schemas.telemetry import Series
-from dashboard.charts.series import finite, smoothed, thinned
+from dashboard.charts.series import band, finite, smoothed, thinned
 from dashboard.charts.theme import color, faded, figure, label
 
 
@@ -27,15 +27,30 @@ def accept_lengths(runs: Mapping[str, Series], window: int = 1) -> go.Figure:
     return chart
 
 
+def values(runs: Mapping[str, Series]) -> go.Figure:
+    """Any series side by side; keys are the names in the legend."""
+    return _curves(runs, "value", "%{y:.4g}", 1).update_yaxes(rangemode="normal")
+
+
 def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.Figure:
     chart = figure("step", y)
     for index, (name, series) in enumerate(runs.items()):
         points = thinned(finite(series))
         steps, values = [step for step, _ in points], [value for _, value in points]
         curve = [value for _, value in smoothed(points, window)]
-        if window > 1:
+        if series.width > 1:
+            _band(chart, series, color(index))
+        elif window > 1:
             dots = {"size": 5, "color": faded(color(index), 0.5)}
             chart.add_scatter(x=steps, y=values, mode="markers", marker=dots, showlegend=False, hoverinfo="skip")
         line, mode = {"color": color(index), "width": 2.5}, "lines" if len(points) > 1 else "markers"
         chart.add_scatter(x=steps, y=curve, name=label(name), mode=mode, line=line, hovertemplate=hover, showlegend=len(runs) > 1)
     return chart
+
+
+def _band(chart: go.Figure, series: Series, color: str) -> None:
+    """Down along the least values and back along the greatest, filled."""
+    there = band(series)
+    around = [*((step, low) for step, low, _ in there), *((step, high) for step, _, high in reversed(there))]
+    steps, edge = [step for step, _ in around], [value for _, value in around]
+    chart.add_scatter(x=steps, y=edge, fill="toself", fillcolor=faded(color, 0.2), line={"width": 0}, showlegend=False, hoverinfo="skip")

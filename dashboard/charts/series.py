@@ -27,3 +27,15 @@ def smoothed(points: Sequence[tuple[float, float]], window: int) -> Points:
     half = window // 2
     values = [value for _, value in points]
     return [(step, fmean(values[max(0, i - half) : i + half + 1])) for i, (step, _) in enumerate(points)]
+
+
+def band(series: Series, limit: int = MAX_POINTS) -> list[tuple[float, float, float]]:
+    """Step, least and greatest value of a series that came as an envelope, at most ``limit`` of them; nothing of one that came whole."""
+    found = [
+        (float(step), low, high)
+        for step, low, high in zip(series.steps, series.low, series.high, strict=False)
+        if low is not None and high is not None
+    ]
+    stride = max(-(-len(found) // limit), 1)
+    chunks = [found[i : i + stride] for i in range(0, len(found), stride)]
+    return [(fmean(step for step, _, _ in chunk), min(low for _, low, _ in chunk), max(high for _, _, high in chunk)) for chunk in chunks]

@@ -9,7 +9,7 @@ from backend.schemas.runs import Run
 from backend.schemas.telemetry import Series
 from dashboard.charts.series import finite
 from dashboard.formats import ago, duration, number, plain, short
-from dashboard.pairs import speculates
+from dashboard.pairs import kind, speculates
 from dashboard.panels.actions import actions
 from dashboard.panels.frame import STATE_COLORS
 
@@ -20,7 +20,7 @@ def title(run: Run, partner: Run | None) -> bool:
     """Name and actions; True if the page is to follow the run."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header(plain(run.name), anchor=False, width="content")
-        st.badge("TLT" if speculates(run.config) else "plain", color="violet" if speculates(run.config) else "gray")
+        st.badge(kind(run), color="violet" if kind(run) == "TLT" else "gray")
         for tag in run.tags:
             st.badge(plain(tag), color="gray")
         st.space("stretch")
@@ -54,7 +54,7 @@ def _origin(run: Run) -> str:
 
 def failure(run: Run) -> None:
     if run.state == "failed":
-        st.error(f"**This run failed** ({plain(run.error_code or 'error')}) at step {run.step} of {run.steps}.", icon="❌")
+        st.error(f"**This run failed** ({plain(run.error_code or 'error')}) at step {_step(run)}.", icon="❌")
         st.code(run.error or "no reason was recorded", language=None, wrap_lines=True)
 
 
@@ -62,7 +62,11 @@ def progress(run: Run, seconds: Series) -> None:
     """State, step k of N, pace and time left."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.badge(run.doing, color=STATE_COLORS[run.state])
-        st.progress(min(1.0, run.step / run.steps), text=f"step **{run.step}** of {run.steps} · {_pace(run, seconds)}")
+        st.progress(run.share_done, text=f"step {_step(run)} · {_pace(run, seconds)}")
+
+
+def _step(run: Run) -> str:
+    return f"**{run.step}** of {run.steps}" if run.steps else f"**{run.step}**"
 
 
 def _pace(run: Run, seconds: Series) -> str:
@@ -70,6 +74,8 @@ def _pace(run: Run, seconds: Series) -> str:
     if run.finished:
         whole = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else None
         return f"took {duration(whole)}" if whole else "never started"
+    if run.kind == "tracked":
+        return "told of by its script"
     if not recent:
         return _waiting(run)
     left = (run.steps - run.step) * median(recent)

@@ -8,7 +8,7 @@ from dashboard import answers
 from dashboard.charts import curves, drafters, lengths, phases, speculation, timeline
 from dashboard.feed import SPAN_STEPS, Feed
 from dashboard.formats import percent, plain
-from dashboard.pairs import speculates
+from dashboard.pairs import length_limit, speculates
 from dashboard.panels.frame import chart, empty, panel
 
 LATEST, ALL = "latest step", "all steps"
@@ -54,7 +54,7 @@ def training_charts(feed: Feed) -> None:
 
 def length_charts(feed: Feed) -> None:
     left, right = st.columns(2)
-    limit = int(feed.run.config.get("rollout", {}).get("max_new_tokens", 1024))
+    limit = length_limit(feed.run.config)
     with left, panel("Response lengths", "Most responses are short; every worker waits for the few longest.") as head:
         if feed.lengths:
             _histogram(feed, limit, head)

@@ -9,6 +9,7 @@ from dashboard.charts import curves
 from dashboard.charts.lengths import distributions
 from dashboard.connection import answered, client, explain
 from dashboard.feed import LENGTH_STEPS
+from dashboard.pairs import length_limit
 from dashboard.panels.comparison import differences, headline, labels, table
 from dashboard.panels.frame import chart, panel
 
@@ -63,7 +64,7 @@ def show(chosen: list[str]) -> None:
         chart(curves.step_times({names[run_id]: series for run_id, series in seconds.items()}), "seconds")
     left, right = st.columns(2)
     with left, panel("Response lengths", "Speculation is lossless: the same model has the same distribution with and without it."):
-        limit = max(int(run.config.get("rollout", {}).get("max_new_tokens", 1024)) for run in runs)
+        limit = max(length_limit(run.config) for run in runs)
         chart(
             distributions({names[run_id]: [n for item in items for n in item.lengths] for run_id, items in tails.items()}, limit), "lengths"
         )

@@ -9,6 +9,7 @@ from dashboard.connection import answered, client, explain
 from dashboard.feed import Feed, refreshed
 from dashboard.pairs import partner, speculates
 from dashboard.panels import head, live
+from dashboard.panels.metrics import metrics
 from dashboard.panels.records import records
 
 REFRESH_SECONDS = 2
@@ -43,12 +44,19 @@ def chosen() -> Run:
 def show(feed: Feed, comparison: Comparison | None) -> None:
     head.failure(feed.run)
     head.progress(feed.run, feed.series("step_seconds"))
+    if feed.run.kind == "tracked":
+        metrics(feed)
+    else:
+        _charts(feed, comparison)
+    records(feed)
+
+
+def _charts(feed: Feed, comparison: Comparison | None) -> None:
     live.first_questions(feed, comparison)
     live.training_charts(feed)
     live.worker_timeline(feed)
     live.length_charts(feed)
     live.speculation_charts(feed)
-    records(feed)
 
 
 def follow(run: Run, following: bool) -> None:

@@ -10,7 +10,7 @@ from backend.client import ApiError
 from backend.schemas.runs import Run
 from dashboard.connection import client, explain
 from dashboard.formats import ago, duration, number, plain
-from dashboard.pairs import speculates
+from dashboard.pairs import kind, speculates
 from dashboard.panels.frame import STATE_COLORS
 
 REFRESH_SECONDS = 3
@@ -63,10 +63,9 @@ def comparison_button(runs: Sequence[Run], place: DeltaGenerator) -> None:
 def row(run: Run, now: datetime) -> None:
     tick, name, state, progress, reward, pace, accept, created = st.columns(WIDTHS, vertical_alignment="center")
     tick.checkbox(f"Select {plain(run.name)}", key=f"tick-{run.id}", label_visibility="collapsed", persist_state="page")
-    kind = "TLT" if speculates(run.config) else "plain"
     with name, st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="xsmall"):
         st.page_link("views/run.py", label=f"**{plain(run.name)}**", icon="", query_params={"id": run.id})
-        st.badge(kind, color="violet" if kind == "TLT" else "gray")
+        st.badge(kind(run), color="violet" if kind(run) == "TLT" else "gray")
         for tag in run.tags:
             st.badge(plain(tag), color="gray")
     state.badge(
@@ -74,7 +73,7 @@ def row(run: Run, now: datetime) -> None:
         color=STATE_COLORS[run.state],
         help=run.error and plain(run.error),
     )
-    progress.progress(min(1.0, run.step / run.steps), text=f"{run.step} / {run.steps}")
+    progress.progress(run.share_done, text=f"{run.step} / {run.steps}" if run.steps else f"step {run.step}")
     reward.text(number(run.summary.get("reward_mean"), 3))
     pace.text(duration(run.summary.get("step_seconds")))
     accept.text(number(run.summary.get("accept_length")))

@@ -51,7 +51,7 @@ def submit(
             run, is_new = runs.submit(session, config, wishes, idempotency_key)
             return Run.model_validate(run), is_new
 
-    return _accepted(response, bell, submit)
+    return accepted(response, bell, submit)
 
 
 @router.post("/validate")
@@ -118,13 +118,13 @@ def retry(
     run_id: str, response: Response, database: DatabaseDep, settings: SettingsDep, bell: BellDep, idempotency_key: IdempotencyKey = None
 ) -> Run:
     """A new run that goes on from the last verified checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none."""
-    return _accepted(response, bell, lambda: copies.retry(database, settings, run_id, idempotency_key))
+    return accepted(response, bell, lambda: copies.retry(database, settings, run_id, idempotency_key))
 
 
 @router.post("/{run_id}/clone", status_code=201, responses=REPEATED | ACTION)
 def clone(run_id: str, body: Copy, response: Response, database: DatabaseDep, bell: BellDep, idempotency_key: IdempotencyKey = None) -> Run:
     """A new run with the same configuration, but for the fields that ``config`` names, from the beginning."""
-    return _accepted(response, bell, lambda: copies.clone(database, run_id, body, idempotency_key))
+    return accepted(response, bell, lambda: copies.clone(database, run_id, body, idempotency_key))
 
 
 @router.delete("/{run_id}", status_code=204, responses=ACTION)
@@ -146,7 +146,7 @@ def _tagged(response: Response, run: Run) -> Run:
     return run
 
 
-def _accepted(response: Response, bell: Bell, accept: Callable[[], tuple[Run, bool]]) -> Run:
+def accepted(response: Response, bell: Bell, accept: Callable[[], tuple[Run, bool]]) -> Run:
     try:
         run, is_new = accept()
     except IntegrityError:  # the same Idempotency-Key was accepted meanwhile: now it is found

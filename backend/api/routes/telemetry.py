@@ -4,12 +4,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from backend.api.deps import Reading, RunDep, SinceStep
+from backend.api.deps import LAST_LINE, LineId, Reading, RunDep, SinceStep
 from backend.api.problems import documented
 from backend.schemas.artifacts import Artifact
 from backend.schemas.base import Items
-from backend.schemas.telemetry import DrafterSession, Lengths, LogLine, Metrics, SampleItem, Span, SpeculationStep
+from backend.schemas.telemetry import DrafterSession, Lengths, Level, LogLine, MetricKey, Metrics, SampleItem, Span, SpeculationStep
 from backend.services import telemetry
+from backend.services.metrics import overview, thinned
+
+POINTS = 1000
+MOST_POINTS = 10_000
 
 router = APIRouter(prefix="/runs/{run_id}", tags=["telemetry"], responses=documented(404))
 
@@ -18,12 +22,20 @@ router = APIRouter(prefix="/runs/{run_id}", tags=["telemetry"], responses=docume
 def metrics(
     run: RunDep,
     session: Reading,
-    keys: Annotated[str | None, Query(max_length=2000, description="Comma-separated keys; all if left out")] = None,
+    keys: Annotated[str | None, Query(max_length=2000, pattern=r"^[^\x00]*$", description="Comma-separated; all if left out")] = None,
     since_step: SinceStep = -1,
+    points: Annotated[int, Query(ge=1, le=MOST_POINTS, description="At most, of a series; a longer one comes as an envelope")] = POINTS,
 ) -> Metrics:
-    """Series by key. A step's duration is step_seconds, its phases are phase/rollout and so on."""
+    """Series by key. A step's duration is step_seconds, its phases are phase/rollout and so on. Of very many series each comes in
+    fewer points."""
     wanted = [key for key in (keys or "").split(",") if key]
-    return Metrics(series=telemetry.series(session, run.id, wanted, since_step))
+    return Metrics(series=thinned(session, run.id, wanted, since_step, points))
+
+
+@router.get("/metrics/keys")
+def metric_keys(run: RunDep, session: Reading) -> Items[MetricKey]:
+    """The run's series: where each begins and ends, its latest value, and of how many points it is."""
+    return Items(items=overview(session, run.id))
 
 
 @router.get("/lengths")
@@ -60,10 +72,17 @@ def samples(
 
 @router.get("/logs")
 def logs(
-    run: RunDep, session: Reading, since: Annotated[int, Query(ge=0, le=2**31 - 1, description="Only lines with a higher id")] = 0
+    run: RunDep,
+    session: Reading,
+    since: LineId = 0,
+    before: Annotated[int | None, Query(ge=0, le=LAST_LINE, description="Only lines with a lower id")] = None,
+    tail: Annotated[int | None, Query(ge=1, le=telemetry.LOG_LINES, description="Only the last so many")] = None,
+    level: Annotated[list[Level] | None, Query(max_length=4, description="Only lines of these levels")] = None,
+    contains: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$", description="Only lines with this text, in any case")] = "",
 ) -> Items[LogLine]:
-    """Log lines and alarms, oldest first, at most 1000 at a time."""
-    return Items(items=[LogLine.model_validate(row) for row in telemetry.logs(session, run.id, since)])
+    """Log lines and alarms, oldest first, at most 1000 at a time: the first ones, or with ``tail`` the last ones."""
+    found = telemetry.logs(session, run.id, since, before, tail, level or (), contains)
+    return Items(items=[LogLine.model_validate(row) for row in found])
 
 
 @router.get("/artifacts")

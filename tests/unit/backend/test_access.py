@@ -23,6 +23,8 @@ VIEWER = {
     "POST /api/v1/runs/validate",
     "GET /api/v1/runs/{run_id}",
     "GET /api/v1/runs/{run_id}/metrics",
+    "GET /api/v1/runs/{run_id}/metrics/keys",
+    "GET /api/v1/runs/{run_id}/events",
     "GET /api/v1/runs/{run_id}/lengths",
     "GET /api/v1/runs/{run_id}/spans",
     "GET /api/v1/runs/{run_id}/speculation",
@@ -48,6 +50,9 @@ VIEWER = {
     "DELETE /api/v1/tokens/{token_id}",
 }
 EDITOR = {
+    "POST /api/v1/runs/tracked",
+    "POST /api/v1/runs/{run_id}/batches",
+    "POST /api/v1/runs/{run_id}/finish",
     "POST /api/v1/runs",
     "PATCH /api/v1/runs/{run_id}",
     "DELETE /api/v1/runs/{run_id}",

@@ -20,6 +20,11 @@ RUN = "/api/v1/runs/0123456789abcdef"
         ("GET", RUN, {}, 404),
         ("GET", "/api/v1/runs/not-an-id", {}, 404),
         ("GET", "/api/v1/runs/%00", {}, 404),
+        ("GET", f"{RUN}/events", {}, 404),
+        ("GET", f"{RUN}/metrics/keys", {}, 404),
+        ("POST", "/api/v1/runs/tracked", {"json": {"name": ""}}, 422),
+        ("POST", f"{RUN}/batches", {"json": {"id": "1"}}, 404),
+        ("POST", f"{RUN}/finish", {"json": {"state": "running"}}, 422),
         ("GET", f"{RUN}/metrics", {}, 404),
         ("GET", f"{RUN}/artifacts", {}, 404),
         ("POST", f"{RUN}/cancel", {}, 404),
@@ -107,7 +112,7 @@ def test_readiness_says_what_is_missing(settings: Settings) -> None:
 def test_the_api_describes_itself(api: TestClient) -> None:
     document = api.get("/openapi.json").json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
-    assert len(operations) == 58
+    assert len(operations) == 63
     for operation in operations:
         assert operation["summary"]
         for status, response in operation["responses"].items():

@@ -55,6 +55,7 @@ def test_every_answer_has_its_type(client: Longtail, config: dict[str, Any]) -> 
     assert {"demo-plain", "demo-tlt", "countdown-100", "gsm8k"} <= {preset.name for preset in client.presets()}
     assert client.validate({"seed": -1}).errors[0].field == "seed"
     assert client.metrics(run.id).series == {}
+    assert client.metric_keys(run.id) == []
     for ask in (client.lengths, client.spans, client.speculation, client.drafters, client.samples, client.logs, client.artifacts):
         assert ask(run.id) == []
     comparison = client.compare(run.id, [run.id])

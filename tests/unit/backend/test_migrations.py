@@ -2,13 +2,18 @@ from sqlalchemy import inspect, select, text
 
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
-from backend.models import Artifact, Base, Delivery, Membership, Project, Run, RunValue, Webhook
+from backend.models import Artifact, Base, Delivery, Membership, MetricBlock, Project, Run, RunValue, Webhook
 from backend.schemas.projects import DEFAULT_PROJECT
+from backend.services.metrics import overview
 
 INSERT_RUN = """
 INSERT INTO runs (id, name, state, config, seed, tags, created_at, cancel_requested, step, steps, summary, attempt, losses,
                   events_seq, events_offset)
 VALUES ('aaaaaaaaaaaaaaaa', 'old', 'queued', '{}', 0, '[]', 5.0, false, 0, 1, '{}', 1, 0, -1, 0)
+"""
+INSERT_METRICS = """
+INSERT INTO metrics (run_id, key, step, value)
+VALUES ('aaaaaaaaaaaaaaaa', 'loss', 3, 2.5), ('aaaaaaaaaaaaaaaa', 'loss', 63, null), ('aaaaaaaaaaaaaaaa', 'loss', 64, 1.5)
 """
 INSERT_ATTEMPT = """
 INSERT INTO attempts (run_id, number, worker_id, state, started_at) VALUES ('aaaaaaaaaaaaaaaa', 1, 'bbbbbbbbbbbbbbbb', 'running', 6.0)
@@ -46,6 +51,7 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
         session.execute(text(INSERT_ATTEMPT))
         for number in (2, 1):
             session.execute(text(INSERT_ARTIFACT), {"id": f"{number:016d}", "path": f"{number}.zip", "created_at": number})
+        session.execute(text(INSERT_METRICS))
     for revision in ("0003", "head", "0001", "head"):
         (upgrade if revision != "0001" else downgrade)(database, revision)
         with database.read() as session:
@@ -54,7 +60,10 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
             assert session.scalar(text("SELECT count(*) FROM artifacts")) == 2
     with database.read() as session:
         run = session.get_one(Run, "a" * 16)
-        assert (run.queued_at, run.priority, run.needs, run.pause_requested) == (5.0, 0, "", False)
+        assert (run.queued_at, run.priority, run.needs, run.pause_requested, run.kind) == (5.0, 0, "", False, "engine")
+        assert [(key.points, key.first_step, key.last_step, key.value) for key in overview(session, run.id)] == [(3, 3, 64, 1.5)]
+        block = session.get_one(MetricBlock, (run.id, "loss", 0))
+        assert (block.first_step, block.points, block.numbers, block.low, block.high, block.total) == (3, 2, 1, 2.5, 2.5, 2.5)
         assert (run.checkpoint_step, run.lost_step) == (-1, -1)
         found = session.scalars(select(Artifact).order_by(Artifact.version)).all()
         assert [(row.id[-1], row.version, row.stored, row.missing) for row in found] == [("1", 1, False, False), ("2", 2, False, False)]
@@ -99,3 +108,13 @@ def test_messages_do_not_keep_the_schema_from_going_down(bare_database: Database
     assert not {"webhooks", "webhook_deliveries"} & tables(database)
     upgrade(database)
     check(database)
+
+
+def test_who_goes_back_closes_the_runs_that_it_would_not_understand(bare_database: Database) -> None:
+    upgrade(bare_database)
+    with bare_database.write() as session:
+        tracked = Run(id="b" * 16, name="mine", kind="tracked", state="running", config={}, seed=0, steps=0, step=4)
+        session.add(tracked)
+    downgrade(bare_database, "0005")
+    with bare_database.read() as session:
+        assert session.execute(text("SELECT state, steps FROM runs")).all() == [("failed", 5)]

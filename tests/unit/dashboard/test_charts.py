@@ -6,7 +6,7 @@ import telemetry
 
 from backend.schemas.telemetry import Arm, DrafterSession, Lengths, Series, Span, SpeculationStep
 from dashboard.charts import curves, drafters, lengths, phases, speculation, timeline
-from dashboard.charts.series import finite, smoothed, thinned
+from dashboard.charts.series import band, finite, smoothed, thinned
 from dashboard.charts.strategies import shades, strategy_label, strategy_order
 from dashboard.charts.theme import BLUE, GREY, PHASES, faded, label
 from engine.config import SpeculationConfig
@@ -177,3 +177,17 @@ def test_held_out_tells_published_versions_from_the_others(events: list[AnyEvent
 def test_labels_are_text_and_short() -> None:
     assert label('<a href="x">') == '&lt;a href="x"&gt;'
     assert len(label("n" * 200)) == 40
+
+
+def test_an_envelope_is_a_band_around_its_curve() -> None:
+    line = Series(steps=[0, 4, 8], values=[1.0, 2.0, None], low=[0.0, 1.0, None], high=[3.0, 4.0, None], width=4)
+    assert band(line) == [(0.0, 0.0, 3.0), (4.0, 1.0, 4.0)]
+    around, curve = curves.values({"loss": line}).data
+    assert (list(around.x), list(around.y), around.fill) == ([0, 4, 4, 0], [0, 1, 4, 3], "toself")
+    assert list(curve.y) == [1.0, 2.0]
+    assert band(Series(steps=[0], values=[1.0])) == []
+
+
+def test_a_long_band_is_thinned_to_its_outermost_values() -> None:
+    line = Series(steps=list(range(10)), values=[0.0] * 10, low=[float(-n) for n in range(10)], high=[float(n) for n in range(10)], width=2)
+    assert band(line, 5) == [(0.5, -1.0, 1.0), (2.5, -3.0, 3.0), (4.5, -5.0, 5.0), (6.5, -7.0, 7.0), (8.5, -9.0, 9.0)]

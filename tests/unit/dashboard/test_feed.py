@@ -23,3 +23,9 @@ def test_series_grow_without_gaps_or_duplicates() -> None:
 def test_the_first_poll_takes_everything() -> None:
     new = {"reward": Series(steps=[0, 1], values=[0.1, None])}
     assert extended({}, new, held=-2) == new
+
+
+def test_an_envelope_goes_on_with_single_points() -> None:
+    old = {"loss": Series(steps=[0, 4], values=[1.0, 2.0], low=[0.0, 1.0], high=[3.0, 4.0], width=4)}
+    joined = extended(old, {"loss": Series(steps=[4, 5], values=[7.0, 8.0])}, held=3)["loss"]
+    assert joined == Series(steps=[0, 4, 5], values=[1.0, 7.0, 8.0], low=[0.0, 7.0, 8.0], high=[3.0, 7.0, 8.0], width=4)

@@ -4,7 +4,7 @@ from typing import Any
 import telemetry
 
 from backend.schemas.runs import Run
-from dashboard.pairs import MAX_NAME, partner, plain_twin, speculates
+from dashboard.pairs import MAX_NAME, kind, length_limit, partner, plain_twin, speculates
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -54,3 +54,11 @@ def test_plain_twin_of_a_sparse_configuration() -> None:
     assert plain_twin({"name": "n" * MAX_NAME})["speculation"] == {"enabled": False}
     assert len(plain_twin({"name": "n" * MAX_NAME})["name"]) == MAX_NAME
     assert speculates({})
+
+
+def test_whatever_a_script_puts_into_its_configuration() -> None:
+    odd = run("odd", {"name": "odd", "speculation": "mine", "rollout": {"max_new_tokens": "many"}}).model_copy(update={"kind": "tracked"})
+    tlt = run("tlt", telemetry.config(True))
+    assert (kind(odd), kind(tlt), length_limit(odd.config)) == ("tracked", "TLT", 1024)
+    assert partner(odd, [tlt]) is partner(tlt, [odd]) is None
+    assert (odd.share_done, odd.model_copy(update={"steps": 0}).share_done) == (5 / 30, 0.0)

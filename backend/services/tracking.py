@@ -1,0 +1,130 @@
+"""Runs that scripts carry out elsewhere and tell of: begun as running, fed batch by batch, closed by the script, or for its silence."""
+
+import hashlib
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from backend.errors import ConflictError, InvalidError, NotFoundError
+from backend.models import Batch, IdempotencyKey, LogLine, MetricKey, Project, Run, is_id
+from backend.rollup import finite, text
+from backend.schemas.base import FieldError
+from backend.schemas.runs import RunState
+from backend.schemas.tracking import NewBatch, NewLine, NewPoints, Receipt, Tracked
+from backend.services import run_values, series
+from backend.services.announcements import announce
+from backend.services.lifecycle import affected, transition
+from backend.services.runs import demand_open, digest_of, find, repeated
+from backend.services.series import End
+
+MOST_SERIES = 2000
+SUMMARY_KEYS = 100
+
+
+def begin(session: Session, body: Tracked, place: Project, owner: str, key: str | None, silence: float) -> tuple[Run, bool]:
+    """The run, which is running at once, and whether it is new: a repeated idempotency key gives the run of its first use. ConflictError
+    if its project is archived."""
+    digest = digest_of({"track": body.model_dump(mode="json"), "owner": owner})
+    if key is not None and (earlier := repeated(session, key, digest)):
+        return earlier, False
+    demand_open(place)
+    now = time.time()
+    facts = body.model_dump() | {"project_id": place.id}
+    run = Run(kind="tracked", state="running", seed=0, owner=owner, started_at=now, lease_expires_at=now + silence, **facts)
+    session.add(run)
+    session.flush()
+    run_values.describe(session, run)
+    announce(session, run.id, "run.running")
+    if key is not None:
+        session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
+        session.flush()
+    return run, True
+
+
+def ingest(session: Session, run_id: str, batch: NewBatch, silence: float) -> Receipt:
+    """Writes the batch unless it is here already; ConflictError if its run is finished, or is not one that a script tracks."""
+    run = _heard(session, run_id)
+    digest = hashlib.sha256(batch.model_dump_json().encode()).hexdigest()
+    before = session.scalar(select(Batch.sha256).where(Batch.run_id == run_id, Batch.id == batch.id))
+    if before is not None:
+        if before != digest:
+            raise ConflictError(f"another batch of run {run_id} had the id {batch.id}; each needs one of its own, such as a random one")
+        return Receipt(repeated=True, cancel_requested=run.cancel_requested)
+    if run.state != "running":
+        raise ConflictError(f"run {run_id} is {run.state}: nothing can be added to it" + (f" ({run.error})" if run.error else ""))
+    ends = series.add(session, run_id, _rows(run_id, batch.series)) if batch.series else {}
+    _bounded(session, run_id, ends, run.summary)
+    if batch.lines:
+        session.execute(insert(LogLine), [_line(run_id, line) for line in batch.lines])
+    if batch.series or batch.lines:
+        session.execute(insert(Batch), {"run_id": run_id, "id": batch.id, "sha256": digest})
+    progress = {"step": max([run.step, *(end.last_step + 1 for end in ends.values())]), "summary": _summary(run.summary, ends)}
+    affected(session, update(Run).where(Run.id == run_id).values(lease_expires_at=time.time() + silence, **progress))
+    return Receipt(repeated=False, cancel_requested=run.cancel_requested)
+
+
+def finish(session: Session, run_id: str, state: RunState, error: str | None) -> Run:
+    """Closes the run. Doing so again, with the same state, does no harm; ConflictError for another."""
+    run = find(session, run_id, lock=True)
+    if run.kind != "tracked":
+        raise _not_tracked(run_id)
+    if not close(session, run_id, state, error, "script") and run.state != state:
+        raise ConflictError(f"run {run_id} is {run.state} already" + (f" ({run.error})" if run.error else ""))
+    session.refresh(run)
+    return run
+
+
+def close(session: Session, run_id: str, state: RunState, error: str | None, code: str) -> bool:
+    """False if it was closed before. With it go the marks of its batches, as no more can come. Only now can it be found by its summary:
+    to keep that up with every batch would cost more than the batch."""
+    why: dict[str, Any] = {"error": error and text(error), "error_code": code} if state == "failed" else {}
+    if not transition(session, run_id, state, lease_expires_at=None, **why):
+        return False
+    affected(session, delete(Batch).where(Batch.run_id == run_id))
+    run_values.summarise(session, run_id, session.scalars(select(Run.summary).where(Run.id == run_id)).one())
+    return True
+
+
+def _heard(session: Session, run_id: str) -> Any:
+    """What a batch has to know of its run, which is locked."""
+    columns = (Run.kind, Run.state, Run.error, Run.cancel_requested, Run.step, Run.summary, Run.deleted_at)
+    query = select(*columns).where(Run.id == run_id).with_for_update()
+    run = session.execute(query).one_or_none() if is_id(run_id) else None
+    if run is None or run.deleted_at is not None:
+        raise NotFoundError(f"there is no run {run_id}")
+    if run.kind != "tracked":
+        raise _not_tracked(run_id)
+    return run
+
+
+def _not_tracked(run_id: str) -> ConflictError:
+    return ConflictError(f"run {run_id} is carried out by a worker; only a tracked run is told about")
+
+
+def _rows(run_id: str, new: Iterable[NewPoints]) -> list[dict[str, Any]]:
+    return [{"run_id": run_id, "key": one.key, "step": step, "value": finite(value)} for one in new for step, value in one.points]
+
+
+def _line(run_id: str, line: NewLine) -> dict[str, Any]:
+    own = line.model_dump() | {"message": text(line.message), "time": time.time() if line.time is None else line.time}
+    return {"run_id": run_id, "source": "script"} | own
+
+
+def _bounded(session: Session, run_id: str, ends: dict[str, End], summary: dict[str, Any]) -> None:
+    if ends.keys() <= summary.keys():
+        return
+    count = session.scalar(select(func.count()).where(MetricKey.run_id == run_id)) or 0
+    if count > MOST_SERIES:
+        message = f"run {run_id} would have {count} series; {MOST_SERIES} is the most"
+        raise InvalidError(message, [FieldError(field="series", message=message)])
+
+
+def _summary(summary: dict[str, float | None], ends: dict[str, End]) -> dict[str, float | None]:
+    """The latest values of the first SUMMARY_KEYS series."""
+    latest = {key: end.value for key, end in ends.items()}
+    room = max(SUMMARY_KEYS - len(summary), 0)
+    new = [key for key in latest if key not in summary][:room]
+    return summary | {key: latest[key] for key in latest if key in summary or key in new}
