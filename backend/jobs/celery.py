@@ -1,6 +1,9 @@
 """The message side: a Celery message is a doorbell that carries a run's id. SQL decides who gets which run, and when it is done."""
 
+import ssl
+
 from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES
 
 from backend.settings import Settings
 
@@ -11,8 +14,10 @@ VISIBILITY_SECONDS = 30 * 24 * 3600
 MESSAGE_SECONDS = 120
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-REDIS = ("redis:", "rediss:", "redis+socket:", "sentinel:")
+REDIS = ("redis", "rediss")
 POLLING_SECONDS = 0.05
+
+TRANSPORT_ALIASES.update(dict.fromkeys(REDIS, "backend.jobs.redis:Transport"))
 
 
 def make_celery(settings: Settings) -> Celery:
@@ -32,6 +37,7 @@ def make_celery(settings: Settings) -> Celery:
         broker_connection_max_retries=None,
         task_default_queue=QUEUE,
         broker_transport_options=_options(settings.broker_url),
+        broker_use_ssl={"ssl_cert_reqs": ssl.CERT_REQUIRED} if settings.broker_url.startswith("rediss:") else None,
     )
     if not settings.broker_url:
         app.conf.broker_transport = "backend.jobs.folder:Transport"
@@ -52,7 +58,7 @@ def queue(label: str) -> str:
 def _options(url: str) -> dict[str, object]:
     """What Redis needs beside its address; RabbitMQ refuses what it does not know."""
     waits = {"visibility_timeout": VISIBILITY_SECONDS, "socket_connect_timeout": CONNECT_SECONDS, "socket_timeout": ANSWER_SECONDS}
-    return dict(waits) if url.startswith(REDIS) else {}
+    return {} if url.startswith(("amqp", "pyamqp")) else dict(waits)
 
 
 def _folders(settings: Settings) -> dict[str, object]:

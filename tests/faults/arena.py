@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import history
 from bare_model import make_bare_model
+from kombu.exceptions import OperationalError
+from redis_for_tests import Redis
 from sqlalchemy import select
 
 from backend.client import ApiError, Longtail
@@ -27,6 +29,8 @@ from backend.jobs.processes import belonging, start_time
 from backend.migrate import upgrade
 from backend.models import Attempt, Run
 from backend.schemas.runs import TERMINAL_STATES
+from backend.schemas.webhooks import Event
+from backend.services import webhooks
 from backend.services.first_admin import ensure_admin
 from backend.settings import Settings
 
@@ -34,6 +38,7 @@ ENGINE = Path(__file__).with_name("fault_engine.py")
 LEASE = 2.0
 PACE = {"SWEEP": 0.2, "POLL": 0.05, "LEASE": LEASE, "GRACE": 0.5, "HANDOVER": 1.0}
 SECONDS = 30.0
+NOWHERE = "https://127.0.0.1:9"
 ENGINE_NAMES = ("run", "run", "mid-checkpoint", "mid-event", "between-artifact-and-row")
 
 
@@ -56,16 +61,18 @@ class Zygote:
 
 
 class Arena:
-    """API and workers on an empty database at ``url``, a SQLite file by default."""
+    """API and workers on an empty database at ``url``, a SQLite file by default. Their broker is a folder, or ``redis``."""
 
-    def __init__(self, zygote: Zygote, home: Path, url: str = "") -> None:
+    def __init__(self, zygote: Zygote, home: Path, url: str = "", redis: Redis | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         command = (sys.executable, "-I", "-S", str(ENGINE))
         paces = {f"{name.lower()}_seconds": seconds for name, seconds in PACE.items()}
-        self.settings = Settings(home=home, port=port, database_url=url, engine_command=command, **paces)
+        self.redis = redis
+        addresses = {"database_url": url, "broker_url": redis.url if redis else ""}
+        self.settings = Settings(home=home, port=port, engine_command=command, **addresses, **paces)
         self.environment = {f"LONGTAIL_{name.upper()}": _text(value) for name, value in self.settings.model_dump(mode="json").items()}
         self.environment["FAULT_CLOCK"] = str(home / "clock")
         (home / "clock").write_text("0")
@@ -73,6 +80,8 @@ class Arena:
         self.database = Database(self.settings.database)
         upgrade(self.database)
         history.watch(self.database)
+        with self.database.write() as session:
+            webhooks.add(session, NOWHERE, get_args(Event))
         self._zygote = zygote
         self.workers: list[int] = []
         self.api = 0
@@ -156,13 +165,16 @@ class Arena:
         connection.close()
 
     def delete_broker(self) -> None:
+        if self.redis:
+            self.redis.kill()
+            self.redis.start()
         shutil.rmtree(self.settings.broker_folder, ignore_errors=True)
 
     def double_messages(self) -> None:
         self.settings.broker_folder.mkdir(exist_ok=True)
         app = make_celery(self.settings)
         for run_id in self.accepted * 2:
-            with suppress(OSError):  # the folder may be deleted at this very moment
+            with suppress(OSError, OperationalError):  # the broker may be away at this very moment
                 ring(app, run_id)
         app.close()
 

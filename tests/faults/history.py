@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+from collections import Counter
 
 from sqlalchemy import select, text
+from sqlalchemy.orm import Session
 
 from backend.database import Database
-from backend.models import Artifact, Attempt, Doorbell, LogLine, Metric, Run
+from backend.models import Artifact, Attempt, Delivery, Doorbell, LogLine, Metric, Run
 from backend.schemas.runs import TERMINAL_STATES
 from backend.services.lifecycle import PREDECESSORS
 from backend.settings import Settings
@@ -41,6 +43,7 @@ def check(database: Database, settings: Settings, run_id: str) -> None:
         alarms = session.scalars(select(LogLine.message).where(LogLine.run_id == run_id, LogLine.code == "bad_event")).all()
         _states(run, [tuple(change) for change in changes])
         _attempts(run, list(attempts))
+        _told(session, run, [after for _, after, _ in changes])
         _series(run, {(key, step): value for key, step, value in session.execute(_points(run_id))})
         _artifacts(settings, run, list(session.scalars(select(Artifact).where(Artifact.run_id == run_id))))
     assert alarms == []
@@ -65,6 +68,12 @@ def _attempts(run: Run, attempts: list[Attempt]) -> None:
     assert not [attempt.number for attempt in attempts if attempt.state == "running"]
     succeeded = [attempt.number for attempt in attempts if attempt.state == "succeeded"]
     assert succeeded == ([run.attempt] if run.state == "succeeded" else [])
+
+
+def _told(session: Session, run: Run, states: list[str]) -> None:
+    """A message to the webhook for each change, and one for the beginning; none doubled."""
+    messages = [json.loads(body)["data"]["run"] for body in session.scalars(select(Delivery.body))]
+    assert Counter(each["state"] for each in messages if each["id"] == run.id) == Counter(["queued", *states])
 
 
 def _points(run_id: str):

@@ -1,5 +1,6 @@
 """One fault at a time, at the worst moment: what happens is known, and how quickly."""
 
+import json
 import os
 import signal
 import time
@@ -204,3 +205,68 @@ def test_the_whole_session_of_an_engine_goes_with_its_guardian(arena: Arena) -> 
     os.kill(guardian, signal.SIGKILL)
     finish(arena)
     assert arena.attempts(run_id) == ["lost", "succeeded"]
+
+
+@pytest.mark.parametrize("arena", ["postgresql"], indirect=True)
+def test_a_worker_that_cannot_write_leaves_the_run_to_others(arena: Arena) -> None:
+    """It would use up the run's retries in no time."""
+    arena.start_api()
+    sick = arena.start_worker(FAULT_WORKER_BYTES="1")
+    run_id = arena.submit()
+    arena.until(lambda: arena.attempts(run_id) == ["lost"])
+    time.sleep(LEASE / 2)
+    assert arena.attempts(run_id) == ["lost"]
+    arena.kill_worker(sick)
+    arena.start_worker()
+    finish(arena)
+    assert arena.attempts(run_id) == ["lost", "succeeded"]
+
+
+@BOTH
+def test_a_long_run_may_be_lost_as_often_as_it_comes_further(arena: Arena) -> None:
+    """More often than ``max_retries``, each time after a new checkpoint."""
+    arena.start_api()
+    arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    run_id = arena.submit(steps=14)
+    losses = arena.settings.max_retries + 2
+    saved = -1
+    for number in range(losses):
+        arena.until(lambda saved=saved: checkpoint(arena, run_id) > saved + 1)
+        saved = checkpoint(arena, run_id)
+        for engine in arena.engines():
+            os.kill(engine, signal.SIGKILL)
+        arena.until(lambda number=number: len(arena.attempts(run_id)) == number + 2)
+    finish(arena)
+    assert arena.attempts(run_id) == ["lost"] * losses + ["succeeded"]
+
+
+def checkpoint(arena: Arena, run_id: str) -> int:
+    with arena.database.read() as session:
+        return session.get_one(Run, run_id).checkpoint_step
+
+
+@pytest.mark.parametrize("arena", ["postgresql", "redis"], indirect=True)
+def test_a_host_that_vanishes_loses_its_runs_to_another(arena: Arena) -> None:
+    """Nobody there can be asked or killed: the lease tells, and the guardian ends the engine."""
+    arena.start_api()
+    gone = arena.start_worker(FAULT_MACHINE="first", FAULT_STEP_SECONDS="0.2")
+    run_id = arena.submit(steps=30)
+    until_step(arena, run_id, 2)
+    arena.start_worker(FAULT_MACHINE="second")
+    arena.kill_worker(gone)
+    began = time.monotonic()
+    arena.until(lambda: not arena.engines(), LEASE)
+    arena.until(lambda: arena.attempts(run_id)[0] == "lost")
+    assert time.monotonic() - began < 2 * LEASE
+    finish(arena)
+    assert arena.attempts(run_id) == ["lost", "succeeded"]
+
+
+def test_what_a_worker_says_of_a_run_names_it(arena: Arena) -> None:
+    arena.start_api()
+    arena.start_worker()
+    runs = [arena.submit(), arena.submit("mid-event")]
+    finish(arena)
+    lines = [json.loads(line) for line in (arena.settings.home / "worker.log").read_text().splitlines()]
+    said = {run_id: [line["attempt"] for line in lines if line.get("run_id") == run_id] for run_id in runs}
+    assert said == {runs[0]: [1, 1], runs[1]: [1, 1, 2, 2]}, "when it begins, and when it ends"

@@ -1,11 +1,13 @@
 """Forks API and worker processes that have everything imported already, so that a schedule may kill dozens of them.
 
 Orders are JSON lines on stdin: {"kind": "api" | "worker", "environment": {...}, "log": path}; the answer is the child's process id.
-Of the environment, FAULT_POINT names where a worker kills itself, once, and FAULT_CLOCK a file with seconds that its clock is wrong by.
+Of the environment, FAULT_POINT names where a worker kills itself, once, FAULT_CLOCK a file with seconds that its clock is wrong by,
+FAULT_MACHINE the name of the machine that it believes to be on, and FAULT_WORKER_BYTES how large its files may get (a full disk).
 """
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -16,6 +18,7 @@ from typing import Any, NoReturn
 import uvicorn
 
 import backend.ingest
+import backend.jobs.reaper
 import backend.jobs.supervisor
 import backend.jobs.worker
 from backend.api.app import create_app
@@ -58,6 +61,12 @@ def bend_the_clock(offset: Path) -> None:
     time.time = lambda: true() + float(offset.read_text() or 0)
 
 
+def move_to(name: str) -> None:
+    """This process is on another machine, whose processes cannot be seen or killed from here, nor these from there."""
+    backend.jobs.worker.machine = backend.jobs.reaper.machine = lambda: name
+    backend.jobs.reaper.kill_all = lambda *_: None
+
+
 def become(kind: str, environment: dict[str, str], log: str) -> NoReturn:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -69,6 +78,10 @@ def become(kind: str, environment: dict[str, str], log: str) -> NoReturn:
     try:
         if point := environment.get("FAULT_POINT"):
             arm(point, Path(environment["LONGTAIL_HOME"]) / f"died-{point}")
+        if name := environment.get("FAULT_MACHINE"):
+            move_to(name)
+        if limit := environment.get("FAULT_WORKER_BYTES"):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
         if clock := environment.get("FAULT_CLOCK"):
             bend_the_clock(Path(clock))
         if kind == "worker":

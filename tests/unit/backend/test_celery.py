@@ -1,5 +1,7 @@
 """What the message side says to Celery. What Redis makes of it is tested among the faults."""
 
+import ssl
+
 import pytest
 
 from backend.jobs.celery import VISIBILITY_SECONDS, make_celery, queue
@@ -28,3 +30,12 @@ def test_a_message_comes_again_only_after_any_run_is_over() -> None:
 @pytest.mark.parametrize(("label", "name"), [("", "longtail"), ("gpu:h200", "longtail.gpu:h200")])
 def test_each_label_has_a_queue(label: str, name: str) -> None:
     assert queue(label) == name
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_redis_is_spoken_to_in_our_own_way(settings: Settings, scheme: str) -> None:
+    pytest.importorskip("redis", reason="the extra redis is not installed")
+    connection = make_celery(settings.model_copy(update={"broker_url": f"{scheme}://localhost:6379/0"})).connection_for_write()
+    assert connection.get_transport_cls().__module__ == "backend.jobs.redis"
+    checked = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+    assert (connection.ssl or None) == (checked if scheme == "rediss" else None)

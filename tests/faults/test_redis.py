@@ -1,0 +1,92 @@
+"""The same platform with Redis for a broker: it makes runs start sooner, and nothing depends on it."""
+
+import time
+
+import httpx
+import pytest
+from arena import Arena
+from history import check
+
+pytestmark = pytest.mark.parametrize("arena", ["redis"], indirect=True)
+DEAF = "50"
+"""Seconds between a worker's own looks for runs: within a test, it hears bells only."""
+
+
+def finish(arena: Arena) -> None:
+    arena.settle()
+    for run_id in arena.accepted:
+        check(arena.database, arena.settings, run_id)
+    assert arena.engines() == []
+
+
+def ready(arena: Arena) -> list[str]:
+    """The names of what is not."""
+    reply = httpx.get(f"{arena.client.base_url}/readyz", trust_env=False)
+    return [error["field"] for error in reply.json().get("errors", [])]
+
+
+def test_a_bell_is_heard_at_once(arena: Arena) -> None:
+    arena.start_api()
+    arena.start_worker(LONGTAIL_SWEEP_SECONDS=DEAF)
+    first = arena.submit()
+    arena.until(lambda: arena.state(first) == "succeeded")
+    began = time.monotonic()
+    second = arena.submit(steps=1)
+    arena.until(lambda: arena.state(second) == "succeeded")
+    assert time.monotonic() - began < 10, "a sixth of the time between two looks"
+    finish(arena)
+
+
+def test_workers_share_the_runs_and_doubled_messages_are_no_harm(arena: Arena) -> None:
+    arena.start_api()
+    for _ in range(3):
+        arena.start_worker()
+    for _ in range(6):
+        arena.submit()
+    arena.double_messages()
+    finish(arena)
+    assert all(arena.attempts(run_id) == ["succeeded"] for run_id in arena.accepted)
+
+
+def test_without_redis_runs_go_on_and_start_and_readiness_says_so(arena: Arena) -> None:
+    assert arena.redis
+    arena.start_api()
+    arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    first = arena.submit(steps=20)
+    arena.until(lambda: arena.state(first) == "running")
+    arena.redis.kill()
+    arena.start_worker()  # refuses to start, and is no harm
+    second = arena.submit()
+    arena.until(lambda: ready(arena) == ["broker"])
+    arena.until(lambda: arena.state(second) == "succeeded")
+    assert arena.attempts(first) == ["succeeded"]
+    arena.redis.start()
+    arena.until(lambda: ready(arena) == [])
+    finish(arena)
+
+
+def test_when_redis_is_back_empty_bells_are_heard_again(arena: Arena) -> None:
+    assert arena.redis
+    arena.start_api()
+    arena.start_worker(LONGTAIL_SWEEP_SECONDS=DEAF)
+    first = arena.submit()
+    arena.until(lambda: arena.state(first) == "succeeded")
+    arena.redis.kill()
+    second = arena.submit()
+    time.sleep(2)
+    arena.redis.start()
+    arena.until(lambda: arena.state(second) == "succeeded", 45)
+    finish(arena)
+    assert arena.attempts(second) == ["succeeded"]
+
+
+def test_a_worker_killed_with_a_message_in_hand(arena: Arena) -> None:
+    """Redis would give it to another one after a month; the outbox does at once."""
+    arena.start_api()
+    worker = arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    run_id = arena.submit(steps=20)
+    arena.until(lambda: arena.state(run_id) == "running")
+    arena.kill_worker(worker)
+    arena.start_worker()
+    finish(arena)
+    assert arena.attempts(run_id) == ["lost", "succeeded"]
