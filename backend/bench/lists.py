@@ -70,7 +70,7 @@ def _lists(client: httpx.Client, requests: int) -> Iterator[Any]:
     page: dict[str, Any] = {}
     for number in range(requests):
         chosen = LISTS[number // 2 % len(LISTS)]
-        cursor = {"cursor": page["next_cursor"]} if number % 2 else {}
+        cursor = {"cursor": page["next_cursor"]} if number % 2 and page["next_cursor"] else {}
         page = _get(client, "/api/v1/runs", chosen | cursor)
         assert page["items"], f"nothing is listed for {chosen}"
         yield page

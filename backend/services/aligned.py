@@ -1,8 +1,6 @@
 """Series of several runs at once: whole, or over the same steps in so many points as a chart can show."""
 
 from collections.abc import Sequence
-from itertools import groupby
-from operator import itemgetter
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -13,14 +11,14 @@ from backend.schemas.telemetry import Series
 
 
 def whole(session: Session, run_ids: Sequence[str], keys: Sequence[str]) -> dict[str, dict[str, Series]]:
-    """By run and key."""
-    query = select(Metric.run_id, Metric.key, Metric.step, Metric.value).where(Metric.run_id.in_(run_ids), Metric.key.in_(keys))
-    found: dict[str, dict[str, Series]] = {run_id: {} for run_id in run_ids}
-    rows = session.execute(query.order_by(Metric.run_id, Metric.key, Metric.step))
-    for (run_id, key), points in groupby(rows, itemgetter(0, 1)):
-        _, _, steps, values = zip(*points, strict=True)
-        found[run_id][key] = Series(steps=list(steps), values=list(values))
-    return found
+    """By run and key. A query for each: two columns of a range of the primary key cost less than four and their grouping."""
+    return {run_id: {key: line for key in keys if (line := _series(session, run_id, key)).steps} for run_id in run_ids}
+
+
+def _series(session: Session, run_id: str, key: str) -> Series:
+    query = select(Metric.step, Metric.value).where(Metric.run_id == run_id, Metric.key == key).order_by(Metric.step)
+    points = session.execute(query).all()
+    return Series(steps=[step for step, _ in points], values=[value for _, value in points])
 
 
 def aligned(session: Session, run_ids: Sequence[str], keys: Sequence[str], points: int) -> list[AlignedMetric]:
