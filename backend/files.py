@@ -17,7 +17,6 @@ from backend.transport import ApiError
 TRIES = 5
 """Without a single byte between them."""
 PAUSE_SECONDS = 0.5
-_CHUNK = 2**20
 
 
 class Files(Accounts):
@@ -76,14 +75,16 @@ class Files(Accounts):
 
     def _go_on(self, artifact: Artifact, part: Path, noted: Callable[[bytes], None], have: int) -> httpx.TransportError | None:
         """Appends what comes from ``have`` on; what it broke off with, if it did."""
-        headers = {"Range": f"bytes={have}-", "If-Range": f'"{artifact.sha256}"'} if have else {}
+        headers = {"Accept-Encoding": "identity"}
+        if have:
+            headers |= {"Range": f"bytes={have}-", "If-Range": f'"{artifact.sha256}"'}
         try:
             with self._http.stream("GET", f"{_path(artifact.id)}/download", headers=headers) as response, part.open("ab") as file:
                 self._raise_for_problem(response)
                 if have and response.status_code != httpx.codes.PARTIAL_CONTENT:
                     part.unlink()
                     raise ApiError(0, "Changed", f"{artifact.name} is not what it was; download it again")
-                for chunk in response.iter_bytes(_CHUNK):
+                for chunk in response.iter_raw():
                     noted(chunk)
                     file.write(chunk)
         except httpx.TransportError as error:

@@ -8,11 +8,11 @@ from typing import Any
 
 from fsspec.core import url_to_fs
 
-from backend.staging import chunks
+from backend.staging import CHUNK, chunks
 from backend.store import Stored, checked, is_sha256
 
-CHUNK = 8 * 2**20
-"""Of a read: a request to the store for each, so large enough for its latency not to matter."""
+REQUEST = 4 * 2**20
+"""Bytes asked for at a time: enough for the latency of a store not to matter, and little enough for memory."""
 
 
 class RemoteStore:
@@ -42,8 +42,9 @@ class RemoteStore:
     def read(self, sha256: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         path = self._path(sha256)
         last = self._files.info(path)["size"] if end is None else end
-        for at in range(start, last, CHUNK):
-            yield self._files.cat_file(path, start=at, end=min(at + CHUNK, last))
+        for at in range(start, last, REQUEST):
+            data = self._files.cat_file(path, start=at, end=min(at + REQUEST, last))
+            yield from (data[here : here + CHUNK] for here in range(0, len(data), CHUNK))
 
     def remove(self, sha256: str) -> None:
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 SUFFIX = ".part"
-CHUNK = 2**20
+CHUNK = 2**18
 
 
 class Staged:

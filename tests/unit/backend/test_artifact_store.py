@@ -12,7 +12,7 @@ from backend.settings import Settings
 from backend.staging import CHUNK, Staged, staging
 from backend.store import FolderStore, Store, open_store
 
-CONTENT = os.urandom(2 * CHUNK + 100)
+CONTENT = os.urandom(20 * CHUNK + 100)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
