@@ -53,7 +53,7 @@ def add(session: Session, run_id: str, rows: Sequence[dict[str, Any]]) -> dict[s
     for row in rows:
         points.setdefault(row["key"], {})[row["step"]] = row["value"]
     query = select(MetricKey.key, MetricKey.first_step, MetricKey.last_step, MetricKey.value)
-    found = session.execute(query.where(MetricKey.run_id == run_id, MetricKey.key.in_(points)))
+    found = session.connection().execute(query.where(MetricKey.run_id == run_id, MetricKey.key.in_(points)))
     before = {key: End(first, last, value) for key, first, last, value in found}
     after = {key: before.get(key, End(min(new), max(new), new[max(new)])).grown(new) for key, new in points.items()}
     _write(session, run_id, points)
