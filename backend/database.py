@@ -4,6 +4,7 @@ of a process stand in line for its one connection, as those that wait for SQLite
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session
 from backend.models import Base
 
 BUSY_SECONDS = 15
+Insert = sqlite.Insert | postgresql.Insert
 NO_ANSWER = (OperationalError, InterfaceError, TimeoutError)
 """What is raised when the database does not answer, or has no turn left for who asks."""
 IDLE_SECONDS = 120
@@ -51,19 +53,24 @@ class Database:
 
 def upsert(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], key: Sequence[str] = ()) -> None:
     """Inserts ``rows``; one whose ``key`` (default: the primary key) is taken replaces the others of its columns that it names."""
-    if not rows:
-        return
-    table = model.__table__
-    keys = list(key) or [column.name for column in table.primary_key]
-    statement = insert_into(session, model)
-    kept = {*keys, *(column.name for column in table.primary_key)}
-    changed = {name: statement.excluded[name] for name in rows[0] if name not in kept}
-    session.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)
+    if rows:
+        statement = _upsert(session.get_bind().dialect.name, model, tuple(rows[0]), tuple(key))
+        session.connection().execute(statement, rows)
 
 
-def insert_into(session: Session, model: type[Base]) -> sqlite.Insert | postgresql.Insert:
+@cache
+def _upsert(dialect: str, model: type[Base], names: tuple[str, ...], key: tuple[str, ...]) -> Insert:
+    """Made once for each use, as making it takes longer than writing a few rows."""
+    primary = [column.name for column in model.__table__.primary_key]
+    statement = insert_into(dialect, model)
+    kept = {*(key or primary), *primary}
+    changed = {name: statement.excluded[name] for name in names if name not in kept}
+    return statement.on_conflict_do_update(index_elements=key or primary, set_=changed)
+
+
+def insert_into(dialect: str, model: type[Base]) -> Insert:
     """An INSERT that knows ON CONFLICT."""
-    kind = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    kind = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return kind(model.__table__)
 
 

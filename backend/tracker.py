@@ -140,7 +140,7 @@ def _finite(value: SupportsFloat) -> float | None:
 
 def _merged(points: list[NewPoints]) -> list[NewPoints]:
     """One entry a series."""
-    series: dict[str, NewPoints] = {}
+    series: dict[str, list[tuple[int, float | None]]] = {}
     for one in points:
-        series.setdefault(one.key, NewPoints(key=one.key, points=[])).points.extend(one.points)
-    return list(series.values())
+        series.setdefault(one.key, []).extend(one.points)
+    return [NewPoints(key=key, points=found) for key, found in series.items()]

@@ -61,7 +61,7 @@ class NewPoints(Strict):
     """Points of one series as pairs of step and value; null is no finite number. A step that is there already gets the new value."""
 
     key: Key
-    points: list[tuple[Step, Value | None]] = Field(max_length=BATCH_POINTS)
+    points: list[tuple[Step, Value | None]] = Field(min_length=1)
 
 
 class NewLine(Strict):
@@ -77,7 +77,7 @@ class NewBatch(Strict):
     """Counts once, however often a batch with this ``id`` is sent. An empty one says that the script is alive."""
 
     id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")
-    series: Annotated[list[NewPoints], Field(max_length=1000), AfterValidator(_few)] = []
+    series: Annotated[list[NewPoints], AfterValidator(_few)] = []
     lines: list[NewLine] = Field(default_factory=list, max_length=BATCH_LINES)
 
 

@@ -48,7 +48,8 @@ def ingest(session: Session, run_id: str, batch: NewBatch, silence: float) -> Re
     """Writes the batch unless it is here already; ConflictError if its run is finished, or is not one that a script tracks."""
     run = _heard(session, run_id)
     digest = hashlib.sha256(batch.model_dump_json().encode()).hexdigest()
-    before = session.scalar(select(Batch.sha256).where(Batch.run_id == run_id, Batch.id == batch.id))
+    connection = session.connection()
+    before = connection.scalar(select(Batch.sha256).where(Batch.run_id == run_id, Batch.id == batch.id))
     if before is not None:
         if before != digest:
             raise ConflictError(f"another batch of run {run_id} had the id {batch.id}; each needs one of its own, such as a random one")
@@ -58,11 +59,11 @@ def ingest(session: Session, run_id: str, batch: NewBatch, silence: float) -> Re
     ends = series.add(session, run_id, _rows(run_id, batch.series)) if batch.series else {}
     _bounded(session, run_id, ends, run.summary)
     if batch.lines:
-        session.execute(insert(LogLine), [_line(run_id, line) for line in batch.lines])
+        connection.execute(insert(LogLine), [_line(run_id, line) for line in batch.lines])
     if batch.series or batch.lines:
-        session.execute(insert(Batch), {"run_id": run_id, "id": batch.id, "sha256": digest})
+        connection.execute(insert(Batch), {"run_id": run_id, "id": batch.id, "sha256": digest})
     progress = {"step": max([run.step, *(end.last_step + 1 for end in ends.values())]), "summary": _summary(run.summary, ends)}
-    affected(session, update(Run).where(Run.id == run_id).values(lease_expires_at=time.time() + silence, **progress))
+    connection.execute(update(Run).where(Run.id == run_id).values(lease_expires_at=time.time() + silence, **progress))
     return Receipt(repeated=False, cancel_requested=run.cancel_requested)
 
 
@@ -92,7 +93,7 @@ def _heard(session: Session, run_id: str) -> Any:
     """What a batch has to know of its run, which is locked."""
     columns = (Run.kind, Run.state, Run.error, Run.cancel_requested, Run.step, Run.summary, Run.deleted_at)
     query = select(*columns).where(Run.id == run_id).with_for_update()
-    run = session.execute(query).one_or_none() if is_id(run_id) else None
+    run = session.connection().execute(query).one_or_none() if is_id(run_id) else None
     if run is None or run.deleted_at is not None:
         raise NotFoundError(f"there is no run {run_id}")
     if run.kind != "tracked":

@@ -1,18 +1,14 @@
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 from bare_model import make_bare_model
 from fastapi.testclient import TestClient
 from new_token import NewToken
 from postgres_for_tests import Postgres
+from running_server import Running
 
 from backend.api import create_app
-from backend.api.protocol import PunctualProtocol
 from backend.client import Longtail
 from backend.database import Database
 from backend.migrate import upgrade
@@ -99,18 +95,16 @@ def api(anonymous: TestClient, new_token: NewToken) -> TestClient:
 
 
 @pytest.fixture
-def server(settings: Settings, database: Database) -> Iterator[str]:  # noqa: ARG001 - the tables have to be there
-    """The address of a real server, which has made its admin's token."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning", http=PunctualProtocol))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
+def running(settings: Settings, database: Database) -> Iterator[Running]:  # noqa: ARG001 - the tables have to be there
+    """A real server, which has made its admin's token."""
+    with Running(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def server(running: Running) -> str:
+    """Its address."""
+    return running.url
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Events pushed to whoever follows a run: each once, wherever the connection breaks off."""
 
 import threading
-from collections.abc import Iterator
 from itertools import islice
 
 import httpx
@@ -11,7 +10,6 @@ from running_server import Running
 from backend import sse
 from backend.api.routes import events
 from backend.client import ApiError, Longtail
-from backend.database import Database
 from backend.models import new_id
 from backend.schemas.runs import Run
 from backend.schemas.telemetry import LogLine
@@ -27,17 +25,9 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"event_streams": 2})
 
 
-@pytest.fixture
-def running(settings: Settings, database: Database) -> Iterator[Running]:  # noqa: ARG001 - the tables have to be there
-    with Running(settings) as running:
-        yield running
-
-
-@pytest.fixture
-def client(running: Running, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Longtail]:
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "POLL_SECONDS", 0.05)
-    with Longtail(running.url, settings.token_file.read_text()) as client:
-        yield client
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from running_server import Running
 
 from backend.client import ApiError, Longtail
-from backend.database import Database
 from backend.schemas.runs import Run
 from backend.schemas.tracking import NewBatch, Receipt
 from backend.settings import Settings
@@ -20,18 +19,6 @@ from backend.settings import Settings
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"max_body_bytes": 4096})
-
-
-@pytest.fixture
-def running(settings: Settings, database: Database) -> Iterator[Running]:  # noqa: ARG001 - the tables have to be there
-    with Running(settings) as running:
-        yield running
-
-
-@pytest.fixture
-def client(running: Running, settings: Settings) -> Iterator[Longtail]:
-    with Longtail(running.url, settings.token_file.read_text()) as client:
-        yield client
 
 
 def values(client: Longtail, run: Run, key: str = "loss") -> dict[int, float | None]:

@@ -102,7 +102,8 @@ def test_the_summary_has_the_latest_step(api: TestClient, tracked: str) -> None:
     [
         ({}, "id"),
         ({"id": "a b"}, "id"),
-        ({"id": "1", "series": [{"key": "a,b", "points": []}]}, "series.0.key"),
+        ({"id": "1", "series": [{"key": "a,b", "points": [[0, 1.0]]}]}, "series.0.key"),
+        ({"id": "1", "series": [{"key": "a", "points": []}]}, "series.0.points"),
         ({"id": "1", "series": [{"key": "a", "points": [[-1, 0.0]]}]}, "series.0.points.0.0"),
         ({"id": "1", "series": [{"key": "a", "points": [[1, "2"]]}]}, "series.0.points.0.1"),
         ({"id": "1", "series": [{"key": "a", "points": [[2**31, 0.0]]}]}, "series.0.points.0.0"),
