@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     engine_command: tuple[str, ...] = Field((sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR")
     concurrency: int = Field(1, ge=1, le=64, description="Runs that one worker process carries at a time")
     labels: tuple[Label, ...] = Field(("cpu",), description="What this worker offers to runs that need it, such as cpu or gpu:h200")
+    own_code: bool = Field(False, description="Runs may name functions of their users' own, and test programs without a sandbox")
     max_active: int = Field(0, ge=0, description="Runs under way at a time on all workers together; 0 is no limit")
     max_active_per_owner: int = Field(0, ge=0, description="Of one owner; 0 is no limit")
     aging_seconds: float = Field(3600.0, gt=0, description="Waiting for so long is worth one point of priority")

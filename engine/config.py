@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from engine.errors import ConfigError
 from engine.policy.config import SET_BY_NAME, AlgorithmConfig
 from engine.section import Section
-from engine.tasks.config import CountdownConfig, DatasetConfig, TaskConfig
+from engine.tasks.config import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, TaskConfig
 
 
 class ModelConfig(Section):
@@ -271,6 +271,16 @@ def _merged(key: str, old: Any, new: Any) -> Any:
     if new.get("name", old.get("name")) == old.get("name"):
         return merged(old, new)
     return merged({part: value for part, value in old.items() if part not in SET_BY_NAME}, new) if key == "algorithm" else new
+
+
+def own_code(config: RunConfig) -> dict[str, str]:
+    """The fields, with their values, by which a run executes what is not ours outside of any sandbox."""
+    task = config.task
+    functions = {"algorithm.advantage": config.algorithm.advantage, "algorithm.loss": config.algorithm.loss}
+    if isinstance(task, FunctionConfig):
+        functions["task.function"] = task.function
+    found = {field: name for field, name in functions.items() if ":" in name}
+    return found | ({"task.isolation": task.isolation} if isinstance(task, CodeConfig) and task.isolation == "limits" else {})
 
 
 def parse(data: Any) -> RunConfig:

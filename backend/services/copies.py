@@ -24,12 +24,12 @@ EVENTS = "events.jsonl"
 CHECKPOINTS = "checkpoints"
 
 
-def clone(database: Database, run_id: str, copy: Copy, key: str | None = None) -> tuple[RunReply, bool]:
+def clone(database: Database, settings: Settings, run_id: str, copy: Copy, key: str | None = None) -> tuple[RunReply, bool]:
     """A new run with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new (see runs.submit)."""
     with database.read() as session:
         parent = find(session, run_id)
         demand(parent, "clone")
-        config = usable(merged(parent.config | {"name": parent.name}, copy.config))
+        config = usable(merged(parent.config | {"name": parent.name}, copy.config), settings)
         digest = digest_of({"clone": run_id} | copy.model_dump(mode="json"))
         run = described(config, _wishes(parent, copy))
     run.parent_id = run_id

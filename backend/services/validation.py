@@ -8,14 +8,16 @@ from pydantic import ValidationError
 
 from backend.errors import InvalidError
 from backend.schemas.base import FieldError
-from engine.config import RunConfig, describe
+from backend.settings import Settings
+from engine.config import RunConfig, describe, own_code
 from engine.errors import LongtailError
 from engine.preflight import check_light
 
+FORBIDDEN = "code of your own is not run here; whoever operates this installation may allow it with LONGTAIL_OWN_CODE=true"
 FIELD_OF_CODE = {"model": "model.path", "data": "task.path"}
 
 
-def usable(data: Mapping[str, Any]) -> RunConfig:
+def usable(data: Mapping[str, Any], settings: Settings) -> RunConfig:
     """The configuration that ``data`` says; InvalidError with all its faults."""
     try:
         config = RunConfig.model_validate(data)
@@ -24,6 +26,8 @@ def usable(data: Mapping[str, Any]) -> RunConfig:
         raise InvalidError("the configuration is not valid", field_errors(error.errors(), data)) from None
     except LongtailError as error:
         raise InvalidError("the configuration cannot run", [_named(error)]) from None
+    if not settings.own_code and (fields := own_code(config)):
+        raise InvalidError("the configuration runs code of its own", [FieldError(field=name, message=FORBIDDEN) for name in fields])
     return config
 
 

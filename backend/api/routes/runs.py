@@ -33,12 +33,13 @@ def submit(
     body: Submission,
     response: Response,
     database: DatabaseDep,
+    settings: SettingsDep,
     bell: BellDep,
     identity: IdentityDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
     """Accepts a run. From here on it reaches a terminal state, whatever fails in between."""
-    config = usable(body.config)
+    config = usable(body.config, settings)
     start_after = body.start_after.timestamp() if body.start_after else None
     source = body.source.model_dump() if body.source else None
 
@@ -55,10 +56,10 @@ def submit(
 
 
 @router.post("/validate")
-def validate(body: ConfigCheck) -> Validation:
+def validate(body: ConfigCheck, settings: SettingsDep) -> Validation:
     """Checks a configuration, its model folder and its data without submitting it."""
     try:
-        usable(body.config)
+        usable(body.config, settings)
     except InvalidError as error:
         return Validation(valid=False, errors=error.errors)
     return Validation(valid=True, errors=[])
@@ -122,9 +123,17 @@ def retry(
 
 
 @router.post("/{run_id}/clone", status_code=201, responses=REPEATED | ACTION)
-def clone(run_id: str, body: Copy, response: Response, database: DatabaseDep, bell: BellDep, idempotency_key: IdempotencyKey = None) -> Run:
+def clone(
+    run_id: str,
+    body: Copy,
+    response: Response,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    bell: BellDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
     """A new run with the same configuration, but for the fields that ``config`` names, from the beginning."""
-    return accepted(response, bell, lambda: copies.clone(database, run_id, body, idempotency_key))
+    return accepted(response, bell, lambda: copies.clone(database, settings, run_id, body, idempotency_key))
 
 
 @router.delete("/{run_id}", status_code=204, responses=ACTION)

@@ -7,6 +7,8 @@ from sqlalchemy import func, select
 from backend.database import Database
 from backend.models import Doorbell, Run
 from backend.services.attempts import claim
+from backend.services.validation import usable
+from backend.settings import Settings
 
 
 def submit(api: TestClient, config: Any, key: str | None = None, **body: Any) -> Any:
@@ -99,6 +101,36 @@ def test_a_dataset_that_cannot_be_used_is_refused_at_once(api: TestClient, confi
     assert reply.status_code == 422
     assert [error["field"] for error in reply.json()["errors"]] == ["task.path"]
     assert str(file) in reply.json()["errors"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"algorithm": {"advantage": "os:getpid", "loss": "os:abort"}}, ["algorithm.advantage", "algorithm.loss"]),
+        ({"task": {"name": "function", "function": "os:system"}}, ["task.function"]),
+        ({"task": {"name": "code", "isolation": "limits"}}, ["task.isolation"]),
+    ],
+)
+def test_own_code_is_run_only_where_the_operator_allows_it(
+    api: TestClient, settings: Settings, config: dict[str, Any], tmp_path: Any, change: dict[str, Any], fields: list[str]
+) -> None:
+    file = tmp_path / "data.jsonl"
+    file.write_text('{"question": "1+1?", "tests": "assert f() == 2"}\n')
+    if "task" in change:
+        change = {"task": change["task"] | {"path": str(file)}}
+    reply = submit(api, config | change)
+    assert reply.status_code == 422
+    assert [error["field"] for error in reply.json()["errors"]] == fields
+    assert "LONGTAIL_OWN_CODE=true" in reply.json()["errors"][0]["message"]
+    earlier = submit(api, config).json()["id"]
+    assert api.post(f"/api/v1/runs/{earlier}/clone", json={"config": change}).status_code == 422
+    assert usable(config | change, settings.model_copy(update={"own_code": True})).name == "first"
+
+
+def test_programs_in_the_sandbox_need_no_leave(api: TestClient, config: dict[str, Any], tmp_path: Any) -> None:
+    file = tmp_path / "data.jsonl"
+    file.write_text('{"question": "1+1?", "tests": "assert f() == 2"}\n')
+    assert submit(api, config | {"task": {"name": "code", "path": str(file)}}).status_code == 201
 
 
 def test_a_good_configuration_is_valid(api: TestClient, config: dict[str, Any]) -> None:
