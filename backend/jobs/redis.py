@@ -11,9 +11,9 @@ from kombu.transport import redis, virtual
 class QoS(redis.QoS):
     def ack(self, delivery_tag: str) -> None:
         try:
-            super().ack(delivery_tag)
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]
         except Exception:
-            virtual.QoS.ack(self, delivery_tag)
+            virtual.QoS.ack(self, delivery_tag)  # type: ignore[no-untyped-call]
             raise
 
 
