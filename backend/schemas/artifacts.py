@@ -10,7 +10,6 @@ from backend.schemas.base import Schema
 
 ArtifactType = Literal["drafter", "policy", "checkpoint", "file"]
 FileName = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Artifact(Schema):

@@ -13,7 +13,7 @@ from backend.api import ranges
 from backend.api.deps import DatabaseDep, PlainDatabase, Reading, SettingsDep, StoreDep
 from backend.api.problems import Responses, documented
 from backend.errors import RequestError, StorageFullError
-from backend.schemas.artifacts import Artifact, ArtifactCard, ArtifactType, FileName, Sha256
+from backend.schemas.artifacts import Artifact, ArtifactCard, ArtifactType, FileName
 from backend.services import artifacts, runs
 from backend.settings import Settings
 from backend.staging import CHUNK, Staged, staging
@@ -52,7 +52,7 @@ async def upload_artifact(
     store: StoreDep,
     name: FileName,
     type: ArtifactType = "file",
-    x_sha256: Annotated[Sha256 | None, Header(description="Refuse what does not arrive with this checksum")] = None,
+    x_sha256: Annotated[str, Header(pattern=r"^([0-9a-f]{64})?$", description="Refuse what does not arrive with this checksum")] = "",
 ) -> Artifact:
     """Keeps a file with a run: safetensors, JSON, text, or a .zip or .tar of those. Other content under a name is its next version."""
     await run_in_threadpool(_demand, database, settings, store, run_id, int(request.headers.get("content-length", "0")))
