@@ -15,6 +15,13 @@ def _iso(value: Any) -> Any:
     return value
 
 
+def number(value: Any) -> Any:
+    """For BeforeValidator: true and "5" are not taken for numbers, but 5.0 is an integer, as JSON has it."""
+    if isinstance(value, bool | str):
+        raise ValueError("not a number")
+    return value
+
+
 Moment = Annotated[AwareDatetime, BeforeValidator(_iso)]
 
 

@@ -6,15 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 from backend.schemas.attempts import GitState
-from backend.schemas.base import FieldError, Moment, Schema
+from backend.schemas.base import FieldError, Moment, Schema, number
 from backend.schemas.projects import DEFAULT_PROJECT
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        raise ValueError("not a number")
-    return value
-
 
 RunKind = Literal["engine", "tracked"]
 RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
@@ -23,7 +16,7 @@ Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Notes = Annotated[str, Field(max_length=20_000, pattern=r"^[^\x00]*$", description="Free text")]
 Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
-Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(_number)]
+Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(number)]
 TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 UNFINISHED_STATES: frozenset[str] = frozenset({"queued", "starting", "running", "paused"})
 POSSIBLE_IN: dict[Action, frozenset[str]] = {

@@ -3,9 +3,9 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-from backend.schemas.base import Schema
+from backend.schemas.base import Schema, number
 from backend.schemas.runs import Tag
 from backend.schemas.telemetry import Level
 
@@ -37,7 +37,7 @@ def _few(series: "list[NewPoints]") -> "list[NewPoints]":
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f,]+$", description="No comma, no control characters")]
-Step = Annotated[int, Field(strict=True, ge=0, le=LARGEST_STEP)]
+Step = Annotated[int, Field(ge=0, le=LARGEST_STEP), BeforeValidator(number)]
 Value = Annotated[float, Field(strict=True)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LAST_SECOND, description="Since the epoch")]
 
