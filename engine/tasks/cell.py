@@ -18,6 +18,7 @@ SYSCALLS = {"x86_64": (0xC000003E, 56, (57, 58)), "aarch64": (0xC00000B7, 220, (
 """By machine: its audit number, clone, and the other calls that make a process."""
 CLONE3, CLONE_THREAD = 435, 0x10000
 DROPPED = "--dropped"
+SCRATCH = ("/tmp", "/dev/shm", "/mnt")
 
 
 def main() -> None:
@@ -31,19 +32,26 @@ def main() -> None:
     answer = os.dup(1)
     with open(os.devnull, "w") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 1)
-    os.chdir("/tmp")
+    os.chdir(scratch())
+    os.environ["TMPDIR"] = scratch()
     if isolation == "namespaces":
         _no_processes()
     exec(compile(program, "program.py", "exec"), {"__name__": "__main__"})
     os.write(answer, word.encode())
 
 
+def scratch() -> str:
+    """Where the program may write: not where this interpreter lies, which an empty file system would hide."""
+    needed = (sys.executable, os.path.realpath(sys.executable), sys.prefix, sys.base_prefix, os.path.abspath(__file__))  # noqa: PTH100
+    return next(place for place in SCRATCH if not any(path.startswith(f"{place}/") for path in needed))
+
+
 def _read_only() -> None:
-    """Every file system, and then an empty one at /tmp that can be written."""
+    """Every file system, and then an empty one at ``scratch`` that can be written."""
     libc = ctypes.CDLL(None, use_errno=True)
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
     done = libc.syscall(MOUNT_SETATTR, AT_FDCWD, b"/", AT_RECURSIVE, attributes, ctypes.sizeof(attributes))
-    done = done or libc.mount(b"tmpfs", b"/tmp", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=16m")
+    done = done or libc.mount(b"tmpfs", scratch().encode(), b"tmpfs", MS_NOSUID | MS_NODEV, b"size=16m")
     done = done or libc.mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV, None)
     if done:
         raise OSError(ctypes.get_errno(), "cannot make the file system read-only")
