@@ -43,17 +43,15 @@ def load(connection: Connection, name: str, columns: Sequence[str], lines: bytes
 
 def clear(connection: Connection) -> None:
     """Takes out what the migrations themselves have put in: the backup has it, too."""
-    there = inspect(connection).get_table_names()
-    for table in reversed(Base.metadata.sorted_tables):
-        if table.name in there:
-            connection.execute(delete(table))
+    for table in reversed(_there(connection)):
+        connection.execute(delete(table))
 
 
 def renumber(connection: Connection) -> None:
     """PostgreSQL's counters go on after the numbers that were loaded."""
     if connection.dialect.name != "postgresql":
         return
-    for table in Base.metadata.sorted_tables:
+    for table in _there(connection):
         for column in table.primary_key:
             if isinstance(column.type, Integer):
                 sequence = connection.scalar(select(func.pg_get_serial_sequence(table.name, column.name)))
@@ -67,3 +65,9 @@ def is_empty(database: Database) -> bool:
     with database.reader.connect() as connection:
         there = inspect(connection).get_table_names()
         return not any(connection.scalar(select(1).select_from(text(name)).limit(1)) for name in ("runs", "users") if name in there)
+
+
+def _there(connection: Connection) -> list[Table]:
+    """Our tables, as far as the database, which may be that of an older version, has them."""
+    names = inspect(connection).get_table_names()
+    return [table for table in Base.metadata.sorted_tables if table.name in names]

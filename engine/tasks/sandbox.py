@@ -1,8 +1,8 @@
 """Runs a Python program that nobody has read.
 
-In namespaces of its own (Linux, no root needed): no network, no other processes, every file read-only but for a small scratch folder
-(its working folder, mostly /tmp) that goes with it, no environment, and no rights to change any of that; with limits on time, memory and files. ``cell`` is what runs inside before the
-program does.
+In namespaces of its own (Linux, no root needed): no network, no other processes, every file read-only but for a small scratch folder (its
+working folder, mostly /tmp) that goes with it, no environment, and no rights to change any of that; with limits on time, memory and
+files. ``cell`` is what runs inside before the program does.
 """
 
 import os
