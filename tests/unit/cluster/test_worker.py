@@ -101,8 +101,8 @@ def test_the_checksum_is_of_every_bit_of_the_policy(random_model: Path, dtype: L
     """Also where the engine rounds the difference away."""
     asked = config(random_model, tuner={"name": "fixed"})
     worker = Worker(0, asked.model_copy(update={"model": asked.model.model_copy(update={"dtype": dtype})}), "")
-    before = worker.learn([], 0)
+    before = worker.learn([], None, 0)
     worker.learner.weights()["model.norm.weight"].view(torch.int32)[0] ^= 1
-    after = worker.learn([], 1)
+    after = worker.learn([], None, 1)
     assert after.checksum != before.checksum
     assert (after.holding.target != before.holding.target) == (dtype == "float32")
