@@ -15,6 +15,13 @@ def fill(page: Page, label: str, text: str) -> None:
     box.press("Tab")
 
 
+def start(page: Page) -> None:
+    """While the page is drawn anew, the old button is still there beside the new one."""
+    button = page.get_by_role("button", name="Start run")
+    expect(button).to_have_count(1)
+    button.click()
+
+
 def test_the_form_submits_a_run_and_its_plain_baseline(page: Page, api: Longtail, random_model: Path) -> None:
     page.goto("/new")
     fill(page, "Name", "from the form")
@@ -22,7 +29,7 @@ def test_the_form_submits_a_run_and_its_plain_baseline(page: Page, api: Longtail
     fill(page, "Steps", "3")
     fill(page, "Tags", "browser, form")
     page.get_by_text("Also run the plain baseline").click()
-    page.get_by_role("button", name="Start run").click()
+    start(page)
     expect(page).to_have_url(re.compile(r"/run\?id=[0-9a-f]{16}"))
     plain, tlt = sorted(until(lambda: api.runs(q="from the form").items, lambda runs: len(runs) == 2), key=lambda run: -len(run.name))
     assert (tlt.name, plain.name) == ("from the form", "from the form (plain)")
@@ -40,7 +47,7 @@ def test_a_wrong_value_is_explained_at_its_field_and_kept(page: Page, api: Longt
     fill(page, "Name", "never accepted")
     fill(page, "Steps", "0")
     expect(page.locator(".st-key-fault-algorithm-steps")).to_contain_text(message)
-    page.get_by_role("button", name="Start run").click()
+    start(page)
     expect(page.locator(".st-key-fault-algorithm-steps")).to_contain_text(message)
     expect(page.get_by_label("Name", exact=True)).to_have_value("never accepted")
     expect(page.get_by_label("Steps", exact=True)).to_have_value("0")
@@ -56,7 +63,7 @@ def test_settings_of_speculation_are_explained_and_judged(page: Page, api: Longt
     fill(page, "Min-p", "0.1")
     expect(page.locator(".st-key-fault-rollout-min_p")).to_have_count(0)
     fill(page, "Name", "by the bandit")
-    page.get_by_role("button", name="Start run").click()
+    start(page)
     expect(page).to_have_url(re.compile(r"/run\?id="))
     config = api.runs(q="by the bandit").items[0].config
     assert (config["speculation"]["tuner"]["name"], config["rollout"]["min_p"]) == ("beg", 0.1)
@@ -93,7 +100,7 @@ def test_yaml_and_form_are_two_views_of_one_draft(page: Page, api: Longtail, ran
     page.get_by_role("radio", name="Form").or_(page.get_by_role("button", name="Form")).first.click()
     expect(page.get_by_label("Name", exact=True)).to_have_value("written as YAML")
     expect(page.get_by_label("Steps", exact=True)).to_have_value("2")
-    page.get_by_role("button", name="Start run").click()
+    start(page)
     expect(page).to_have_url(re.compile(r"/run\?id="))
     assert api.runs(q="written as YAML").items[0].steps == 2
 
@@ -109,7 +116,7 @@ def test_strategies_are_written_and_judged_as_yaml(page: Page, api: Longtail) ->
     text.fill(begin + "verify: 9, top_k: 2}")
     text.press("Control+Enter")
     expect(page.get_by_role("alert")).to_have_count(0)
-    page.get_by_role("button", name="Start run").click()
+    start(page)
     expect(page).to_have_url(re.compile(r"/run\?id="))
     config = api.runs(q="own strategies").items[0].config
     assert config["speculation"]["strategies"] == [{"drafter": "eagle", "depth": 3, "top_k": 2, "verify": 9}]
