@@ -32,7 +32,7 @@ class Chore:
         while not self._stopping:
             try:
                 self._work()
-            except Exception:  # whatever fails, the outbox still has the message, and only this thread will look again
+            except Exception:  # the database still knows what is due, and only this thread will look again
                 logger.exception("%s failed; trying again in %s s", self._name, self._pause_seconds)
             self._wake.wait(self._pause_seconds)
             self._wake.clear()
