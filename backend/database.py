@@ -51,21 +51,20 @@ class Database:
         self.reader.dispose()
 
 
-def upsert(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], key: Sequence[str] = ()) -> None:
-    """Inserts ``rows``; one whose ``key`` (default: the primary key) is taken replaces the others of its columns that it names."""
+def upsert(session: Session, model: type[Base], rows: Sequence[dict[str, Any]]) -> None:
+    """Inserts ``rows``; one whose primary key is taken replaces the others of its columns that it names."""
     if rows:
-        statement = _upsert(session.get_bind().dialect.name, model, tuple(rows[0]), tuple(key))
+        statement = _upsert(session.get_bind().dialect.name, model, tuple(rows[0]))
         session.connection().execute(statement, rows)
 
 
 @cache
-def _upsert(dialect: str, model: type[Base], names: tuple[str, ...], key: tuple[str, ...]) -> Insert:
+def _upsert(dialect: str, model: type[Base], names: tuple[str, ...]) -> Insert:
     """Made once for each use, as making it takes longer than writing a few rows."""
     primary = [column.name for column in model.__table__.primary_key]
     statement = insert_into(dialect, model)
-    kept = {*(key or primary), *primary}
-    changed = {name: statement.excluded[name] for name in names if name not in kept}
-    return statement.on_conflict_do_update(index_elements=key or primary, set_=changed)
+    changed = {name: statement.excluded[name] for name in names if name not in primary}
+    return statement.on_conflict_do_update(index_elements=primary, set_=changed)
 
 
 def insert_into(dialect: str, model: type[Base]) -> Insert:

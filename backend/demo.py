@@ -12,15 +12,15 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from backend.accounts import shown_address
+from backend.cli.terminal import key_figures
 from backend.client import Longtail
+from backend.client.accounts import shown_address
 from backend.home import announced
 from backend.parts import answers
 from backend.schemas.comparison import ComparedRun, Comparison
 from backend.schemas.runs import Run
 from backend.settings import Settings
 from backend.stack import Stack, interruptible
-from backend.terminal import key_figures
 
 PRESETS = ("demo-plain", "demo-tlt")
 POLL_SECONDS = 0.5

@@ -9,7 +9,7 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from backend.database import Database, upsert
-from backend.models import DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
+from backend.models import Decoding, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, Stepped
 from backend.rollup import Rows, log_line, metrics, rows, summarise
 from backend.services import artifacts, run_values, series
 from backend.services.announcements import announce
@@ -18,7 +18,7 @@ from backend.services.lifecycle import affected, transition
 from engine.events import AnyEvent, ArtifactSaved, CheckpointSaved, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
 
 BATCH_BYTES = 2**20
-STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, Span, DrafterSession, Sample)
+STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, Span, Decoding, DrafterSession, Sample)
 
 
 class Ingestor:
@@ -53,7 +53,7 @@ class Ingestor:
         seq = self._seq
         with self._database.write() as session:
             self._move(session, offset)
-            writer = _Writer(session, self._run_id, self._announces)
+            writer = Writer(session, self._run_id, self._announces)
             for event in pending:
                 if isinstance(event, str):
                     seq += 1
@@ -93,7 +93,7 @@ class Ingestor:
             return f"a line of {self._path.name} is not an event ({reason}): {line[:120].decode('utf-8', 'replace').strip()}"
 
 
-class _Writer:
+class Writer:
     """Gathers the rows of a batch; a restart within it first writes, then takes back the steps that will be done again."""
 
     def __init__(self, session: Session, run_id: str, announces: bool) -> None:

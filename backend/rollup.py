@@ -4,13 +4,15 @@ import math
 from collections import defaultdict
 from typing import Any
 
-from backend.models import Base, DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation
+from backend.models import Base, Decoding, DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation
 from engine import events
 from engine.events import AnyEvent
 
 Rows = dict[type[Base], list[dict[str, Any]]]
 LARGEST = 1e300
-NUMBERS = ("loss", "held_out_before", "held_out_after", "mix_distance")
+MACHINES = "system/"
+TOP = tuple(f"top{most}_{when}" for most in (1, 3) for when in ("before", "after"))
+NUMBERS = ("loss", "held_out_before", "held_out_after", "mix_distance", *TOP)
 
 
 def finite(value: float | None) -> float | None:
@@ -35,8 +37,8 @@ def metrics(event: events.StepFinished) -> dict[str, float | None]:
 
 
 def summarise(values: dict[str, float | None]) -> dict[str, float | None]:
-    """A run's summary: its latest metrics, and the shares that follow from them."""
-    return values | {
+    """A run's summary: its latest metrics but those of machines, and the shares that follow from them."""
+    return {name: value for name, value in values.items() if not name.startswith(MACHINES)} | {
         "rollout_share": ratio(values.get("phase/rollout"), values.get("step_seconds")),
         "harvest": ratio(values.get("trained_seconds"), values.get("idle_seconds")),
     }
@@ -59,12 +61,14 @@ def rows(run_id: str, event: AnyEvent) -> Rows:
             out[Speculation].append({"run_id": run_id} | event.model_dump(exclude={"seq", "time", "version", "kind"}))
         case events.WorkerSpan():
             out[Span].append(key | event.model_dump(exclude={"seq", "time", "version", "kind"}))
+        case events.Decoding():
+            out[Decoding].append({"run_id": run_id} | event.model_dump(exclude={"seq", "time", "version", "kind"}))
         case events.DrafterTrained():
             numbers = {name: finite(getattr(event, name)) for name in NUMBERS}
             out[DrafterSession].append(key | event.model_dump(exclude={"seq", "version", "kind"}) | numbers)
         case events.Sample():
             texts = {"prompt": text(event.prompt), "response": text(event.response)}
-            out[Sample].append(key | texts | {"step": event.step, "reward": finite(event.reward)})
+            out[Sample].append(key | texts | {"step": event.step, "reward": finite(event.reward), "pieces": event.pieces})
         case events.Alarm():
             out[LogLine].append(log_line(run_id, event.time, "alarm", event.code, event.message, event.step))
         case events.Log():

@@ -12,8 +12,8 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from backend import logs
-from backend.accounts import shown_address
 from backend.client import Longtail
+from backend.client.accounts import shown_address
 from backend.database import Database
 from backend.home import announce, environment, only_one
 from backend.migrate import upgrade

@@ -8,7 +8,7 @@ from backend.schemas.comparison import ComparedRun
 from backend.schemas.runs import Run
 from backend.schemas.telemetry import DrafterSession, Lengths, Series, SpeculationStep
 from dashboard.charts.series import finite
-from dashboard.formats import duration, number, percent, times
+from dashboard.formats import count, duration, last_steps, number, percent, times
 from dashboard.pairs import speculates
 
 MIN_STEPS = 4
@@ -48,11 +48,10 @@ def faster(run: Run, seconds: Series, baseline: ComparedRun | None, tlt: Compare
     if baseline is None or tlt is None or tlt.e2e_speedup is None:
         kind = "plain" if not speculates(run.config) else "TLT"
         other = "TLT" if kind == "plain" else "plain"
-        return Answer(
-            question, f"{duration(fmean(values))} a step", f"a {kind} run; no {other} run of the same configuration to compare with"
-        )
+        alone = f"mean of {count(len(values), 'step')} of a {kind} run; no {other} run of the same configuration to compare with"
+        return Answer(question, f"{duration(fmean(values))} a step", alone)
     detail = (
-        f"{duration(tlt.seconds_per_step)} instead of {duration(baseline.seconds_per_step)} a step over {tlt.steps} steps: "
+        f"{duration(tlt.seconds_per_step)} instead of {duration(baseline.seconds_per_step)} a step over {count(tlt.steps, 'step')}: "
         f"rollout is {percent(baseline.rollout_share)} of a plain step and runs {times(tlt.rollout_speedup)} as fast"
     )
     if not speculates(run.config):
@@ -70,10 +69,10 @@ def why(run: Run, accept: Series, idle: Series, trained: Series, lengths: Sequen
         return Answer("Why?", f"{duration(waited)} idle" if waited else "Not yet", f"workers waited for the tail: {longest}")
     if not recent:
         return Answer("Why?", "Not yet", longest)
-    detail = f"of the target, in the last {len(recent)} steps (plain decoding: 1); {longest}"
+    detail = f"of the target, in the {last_steps(len(recent))} (plain decoding: 1); {longest}"
     if waited:
         published = sum(session.published for session in drafters)
-        detail += f"; {percent(used / waited)} of the waiting trained the drafter ({published} new versions)"
+        detail += f"; {percent(used / waited)} of the waiting trained the drafter ({count(published, 'new version')})"
     return Answer("Why?", f"{fmean(recent):.2f} tokens a pass", detail)
 
 

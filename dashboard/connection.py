@@ -8,11 +8,12 @@ import streamlit as st
 
 from backend.client import ApiError, Longtail
 from backend.schemas.accounts import Me
+from backend.schemas.runs import Run
 from dashboard.formats import plain
 
 RETRY_SECONDS = 3
 SESSIONS = 256
-UNAUTHORIZED = 401
+UNAUTHORIZED, NOT_FOUND = 401, 404
 
 
 def cookie_name() -> str:
@@ -36,6 +37,16 @@ def me() -> Me:
     return known
 
 
+def run_if_any(run_id: str) -> Run | None:
+    """None if there is none in the visitor's sight."""
+    try:
+        return client().run(run_id)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return None
+
+
 @contextmanager
 def answered() -> Iterator[None]:
     """Runs a page's requests. If the API refuses, the page says why; if it is away, the page comes back by itself."""
@@ -51,11 +62,11 @@ def answered() -> Iterator[None]:
 
 def explain(error: ApiError) -> None:
     if error.status == UNAUTHORIZED:
-        st.info("**You are logged out.** Reload this page to log in again.", icon="🔑")
+        st.info("**You are logged out.** Reload this page to log in again.")
     elif error.status:
         st.error(f"**{plain(error.title)}**: {plain(str(error))}", icon="⚠️")
     else:
-        st.warning(f"**The Longtail API does not answer** at {plain(client().base_url)}. This page goes on as soon as it does.", icon="🔌")
+        st.warning(f"**The Longtail API does not answer** at {plain(client().base_url)}. This page goes on as soon as it does.")
 
 
 def _wait_for_api() -> None:

@@ -1,9 +1,9 @@
 """Form fields read off the JSON schema of a run's configuration: their kind, help, limits and defaults are written down there only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Kind = Literal["integer", "number", "boolean", "string", "choice"]
 Config = dict[str, Any]
@@ -11,8 +11,8 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class Field:
-    """One setting. ``path`` is dotted (``algorithm.steps``); ``nullable`` fields may be left empty. ``sets``: other settings of its section
-    that start anew when it changes."""
+    """One setting. ``path`` is dotted (``algorithm.steps``); ``nullable`` fields may be left empty, of a choice that is ``open`` other
+    texts may be typed. ``sets``: other settings of its section that start anew when it changes."""
 
     path: str
     kind: Kind
@@ -20,6 +20,7 @@ class Field:
     default: Any
     options: tuple[str, ...] = ()
     nullable: bool = False
+    open: bool = False
     sets: tuple[str, ...] = ()
 
 
@@ -36,6 +37,12 @@ def field(schema: Mapping[str, Any], path: str, config: Config) -> Field:
         others = tuple(key for member in mapping.values() for key in _target(schema, member)["properties"] if key != name)
         return Field(path, "choice", node.get("description", ""), _default_member(node), tuple(mapping), sets=others)
     return _leaf(path, _member(schema, node, section)["properties"][name])
+
+
+def paths(schema: Mapping[str, Any], config: Config) -> list[str]:
+    """Every setting that can be a field, in the schema's order; of a union's members those of the one that ``config`` names. Lists and
+    what is made of them can be none."""
+    return list(_paths(schema, schema, config, ""))
 
 
 def value(config: Config, field: Field) -> Any:
@@ -65,6 +72,14 @@ def changed(config: Config, field: Field, value: Any) -> Config:
     return result
 
 
+def _paths(schema: Mapping[str, Any], node: Mapping[str, Any], section: Any, prefix: str) -> Iterator[str]:
+    for name, child in _member(schema, node, section)["properties"].items():
+        if "$ref" in child or "discriminator" in child:
+            yield from _paths(schema, child, section.get(name) if isinstance(section, dict) else None, f"{prefix}{name}.")
+        elif _shape(child).get("type") in get_args(Kind):
+            yield prefix + name
+
+
 def _member(schema: Mapping[str, Any], node: Mapping[str, Any], section: Any) -> Mapping[str, Any]:
     """``node`` behind its reference, or the member of its union that ``section`` names."""
     if "discriminator" in node:
@@ -86,12 +101,21 @@ def _default_member(union: Mapping[str, Any]) -> str:
 
 
 def _leaf(path: str, node: Mapping[str, Any]) -> Field:
-    members = [member for member in node.get("anyOf", [node]) if member.get("type") != "null"]
-    nullable = "anyOf" in node and len(members) < len(node["anyOf"])
-    shape = {**node, **members[0]}
+    members = _members(node)
+    shape = _shape(node)
     options = tuple(shape.get("enum", ()))
     kind: Kind = "choice" if options else shape["type"]
-    return Field(path, kind, _help(shape), node.get("default"), options, nullable, tuple(shape.get("sets", ())))
+    nullable = len(members) < len(node.get("anyOf", members))
+    return Field(path, kind, _help(shape), node.get("default"), options, nullable, len(members) > 1, tuple(shape.get("sets", ())))
+
+
+def _members(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a value may be, but for null."""
+    return [member for member in node.get("anyOf", [node]) if member.get("type") != "null"]
+
+
+def _shape(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {**node, **_members(node)[0]}
 
 
 def _help(shape: Mapping[str, Any]) -> str:

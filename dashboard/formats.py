@@ -5,16 +5,30 @@ from datetime import datetime
 
 MISSING = "–"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$<>&:=^\"'])")
-_JOINED = re.compile(r"(?<=:)(?=[\w+/-])|(?<=www)(?=\.)|(?<=@)")
+_JOINED = re.compile(r"(?<=:)(?=[\w+/-])|(?<=www)(?=\.)|(?<=@)|(?<=[-<>~])(?=[-=>]+(?:\s|$))")
 _WORD_JOINER = "\u2060"
+_COLOR = re.compile(r"\x1b\[[0-9;:]*m")
+_CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
+_CONTROLS |= dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
 
 
 def plain(text: str) -> str:
     """Markdown that shows ``text`` as it is: no markup, link, image, formula, colour or icon comes out of it.
 
-    Shortcodes (``:name:``) and bare addresses are found after Markdown's own escapes are gone, so an invisible word joiner parts them.
+    Shortcodes (``:name:``), bare addresses and arrows (``->``, ``--``) are found after Markdown's own escapes are gone, so an invisible
+    word joiner parts them.
     """
-    return _MARKDOWN.sub(r"\\\1", _JOINED.sub(_WORD_JOINER, " ".join(text.split())))
+    return _MARKDOWN.sub(r"\\\1", parted(" ".join(text.split())))
+
+
+def parted(text: str) -> str:
+    """For what knows no Markdown but shortcodes: ``visible`` text, with an invisible word joiner in each of them and in bare addresses."""
+    return _JOINED.sub(_WORD_JOINER, visible(text))
+
+
+def words(key: str) -> str:
+    """``drafter_version`` as people write it."""
+    return key.replace("_", " ")
 
 
 def short(text: str, length: int = 40) -> str:
@@ -27,6 +41,16 @@ def number(value: float | None, digits: int = 2) -> str:
 
 def percent(value: float | None, digits: int = 0) -> str:
     return MISSING if value is None else f"{100 * value:.{digits}f} %"
+
+
+def count(number: int, thing: str) -> str:
+    """``1 run``, ``1,200 runs``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def last_steps(number: int) -> str:
+    """``last step``, ``last 5 steps``."""
+    return "last step" if number == 1 else f"last {number} steps"
 
 
 def times(value: float | None) -> str:
@@ -64,3 +88,14 @@ def size(count: int) -> str:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} GB"
+
+
+def visible(text: str) -> str:
+    """``text`` with a symbol for each control character but tab and line break: an escape sequence is seen, and does nothing; nor does an
+    override of the direction, which would turn what follows it around."""
+    return text.translate(_CONTROLS)
+
+
+def uncoloured(text: str) -> str:
+    """``text`` without the escape sequences that colour it in a terminal; those that do anything else there stay, to be seen."""
+    return visible(_COLOR.sub("", text))

@@ -41,7 +41,7 @@ async def log_in(request: Request) -> Response:
     def prove(api: Longtail, address: str) -> NewSession:
         return api.log_in(user, secret, address) if user else api.log_in_by_token(secret.strip(), address)
 
-    return await _opened(request, prove, after, lambda error: page(after, error.detail, error.status or 503))
+    return await _opened(request, prove, after, lambda error: page(after, error.detail, error.status or 503, user))
 
 
 async def enter(request: Request) -> Response:
@@ -60,8 +60,10 @@ async def enter(request: Request) -> Response:
     return await _opened(request, prove, after, refused)
 
 
-def page(after: str, said: str, status: int = 200) -> HTMLResponse:
-    text = PAGE.read_text(encoding="utf-8").replace("{next}", escape(_here(after))).replace("{said}", escape(said))
+def page(after: str, said: str, status: int = 200, user: str = "") -> HTMLResponse:
+    text = PAGE.read_text(encoding="utf-8")
+    for name, value in (("user", user), ("next", _here(after)), ("said", said)):
+        text = text.replace(f"{{{name}}}", escape(value))
     return HTMLResponse(text, status, {"content-security-policy": CSP, "cache-control": "no-store"})
 
 

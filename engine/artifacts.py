@@ -7,16 +7,20 @@ from statistics import fmean
 
 from engine.cluster.group import WorkerGroup
 from engine.config import RunConfig
-from engine.drafter.card import Card
+from engine.drafter.card import README, Card
 from engine.drafter.export import write_zip
 from engine.events import ArtifactSaved, DrafterTrained, Speculation, read
+from engine.manifest import sha256_of
+from engine.policy.card import SHOWN, PolicyCard, text
 
 
 def export(config: RunConfig, workers: WorkerGroup, out: Path) -> list[ArtifactSaved]:
     """Writes the zips to ``out``/artifacts; the drafter only if the run speculates."""
     folder = out / "artifacts"
-    folders = workers.export(folder, _card(config, out))
-    return [_zipped(path, out, config) for path in folders]
+    card = _card(config, out)
+    folders = workers.export(folder, card)
+    _describe_policy(folders[0], config, out)
+    return [_zipped(path, out, config, card) for path in folders]
 
 
 def _card(config: RunConfig, out: Path) -> Card:
@@ -38,6 +42,18 @@ def _card(config: RunConfig, out: Path) -> Card:
     return Card(config.model.path, config.task.name, version, accept, tuple(history), _acceptance(positions[-recent:]))
 
 
+def _describe_policy(folder: Path, config: RunConfig, out: Path) -> None:
+    """Writes the policy's model card."""
+    steps = {event.step: event.metrics for event in read(out / "events.jsonl") if event.kind == "step"}
+    rewards = [steps[step]["reward_mean"] for step in sorted(steps)]
+    evaluations = [metrics for _, metrics in sorted(steps.items()) if SHOWN[0] in metrics]
+    card = PolicyCard(
+        config.model.path, config.task.name, config.algorithm.name, config.seed, rewards, evaluations[-1] if evaluations else {}
+    )
+    digests = {path.name: sha256_of(path) for path in sorted(folder.glob("*.safetensors"))}
+    (folder / README).write_text(text(card, digests), encoding="utf-8")
+
+
 def _acceptance(steps: Sequence[Speculation]) -> tuple[float, ...]:
     """By draft position, over all ``steps``; as deep as anything was drafted."""
     drafted = map(sum, zip_longest(*(step.drafted_by_position for step in steps), fillvalue=0))
@@ -45,14 +61,18 @@ def _acceptance(steps: Sequence[Speculation]) -> tuple[float, ...]:
     return tuple(ours / all_ for ours, all_ in zip(accepted, drafted, strict=True) if all_)
 
 
-def _zipped(folder: Path, out: Path, config: RunConfig) -> ArtifactSaved:
+def _zipped(folder: Path, out: Path, config: RunConfig, card: Card) -> ArtifactSaved:
     path = folder.with_suffix(".zip")
     digest = write_zip(folder, path)
+    facts = {"base_model": config.model.path, "task": config.task.name, "steps": str(config.algorithm.steps)}
+    if folder.name == "drafter":
+        facts |= {"recipe": config.drafter.recipe, "drafter_version": str(card.version)}
+        facts |= {"accept_length": f"{card.accept_length:.3f}"} if card.accept_length is not None else {}
     return ArtifactSaved(
         name=path.name,
         type="drafter" if folder.name == "drafter" else "policy",
         path=str(path.relative_to(out)),
         bytes=path.stat().st_size,
         sha256=digest,
-        metadata={"base_model": config.model.path, "task": config.task.name},
+        metadata=facts,
     )

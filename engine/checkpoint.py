@@ -53,10 +53,7 @@ def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
     aside.mkdir()
     for name, part in parts.items():
         path = aside / name
-        if callable(part):
-            part(path)
-        else:
-            _WRITERS[path.suffix](part, path)
+        write(part, path)
     files = {path.relative_to(aside).as_posix(): sha256_of(path) for path in sorted(aside.rglob("*")) if path.is_file()}
     _write_json(aside / MANIFEST, asdict(Manifest(SCHEMA, step, files)))
     for path in (*aside.rglob("*"), aside):
@@ -67,6 +64,14 @@ def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
     flush(folder)
     _sweep(folder)
     return Checkpoint(final, step)
+
+
+def write(part: Part, path: Path) -> None:
+    """Writes a part to ``path``, whose suffix is its format."""
+    if callable(part):
+        part(path)
+    else:
+        _WRITERS[path.suffix](part, path)
 
 
 def latest(folder: Path) -> Checkpoint | None:

@@ -18,7 +18,7 @@ def checksum(tensors: Iterable[Tensor]) -> str:
     for tensor in tensors:
         bits = tensor.detach().view(WORDS[tensor.element_size()]).flatten(1) if tensor.dim() > 1 else _column(tensor)
         for along in (0, 1):
-            digest.update(bits.sum(along, dtype=torch.int64).cpu().numpy().data)
+            digest.update(bits.sum(along, dtype=bits.dtype).cpu().numpy().data)  # wraps around, and copies nothing
     return digest.hexdigest()
 
 

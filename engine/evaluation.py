@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.cluster.group import WorkerGroup
 from engine.config import RunConfig
-from engine.experience import requests_for, sampling
+from engine.experience import requests_for, sampling, text_of
 from engine.tasks.base import Task
 from engine.tasks.rewards import rewards_of
 
@@ -38,7 +38,7 @@ def evaluate(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "Pr
     prompts = task.validation(config.evaluation.prompts)
     drawn = replace(sampling(config), seed=config.seed ^ 2**30)  # not the noise of the training's first prompts
     completions = workers.answer(requests_for(0, 0, prompts, size), drawn)
-    texts = [str(tokenizer.decode(list(completion.tokens), skip_special_tokens=True)) for completion in completions]
+    texts = [text_of(tokenizer, completion.tokens) for completion in completions]
     rewards = rewards_of(task, [prompts[completion.request.group] for completion in completions], texts)
     right = [sum(reward >= RIGHT for reward in rewards[first : first + size]) for first in range(0, len(rewards), size)]
     metrics = {

@@ -7,11 +7,13 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 SCHEMA = 1
+Source = Literal["target", "eagle", "ngram", "unknown"]
+Handling = Literal["longest_first", "carried", "stopped"]
 
 
 class Event(BaseModel):
@@ -37,10 +39,14 @@ class RunStarted(Event):
 class StepFinished(Event):
     """One RL step: durations in seconds by phase (rollout, reward, inference, update, sync) and scalar metrics.
 
-    Metrics: reward_mean, reward_std, response_tokens, tokens_per_second, accept_length (with the target's own token; 1.0 when
-    plain), idle_seconds, trained_seconds (idle worker time, and the part of it spent training the drafter), loss, kl, entropy,
-    gradient_norm, clip_share, logprob_gap (mean |rollout - training log-prob|), drafter_version, target_drift (relative change of the
-    target's weights since the drafter was last trained).
+    Metrics: reward_mean, reward_std, response_tokens, tokens_per_second, accept_length (with the target's own token; 1.0 when plain),
+    idle_seconds, trained_seconds (idle worker time, and the part of it spent training the drafter), loss, kl, entropy, gradient_norm,
+    clip_share, logprob_gap (mean |rollout - training log-prob|), learning_rate, drafter_version, target_drift (relative change of the
+    target's weights since the drafter was last trained), sync_seconds and sync_bytes (of the target's weights into the engines: the
+    slowest worker's time, checks included, and what all workers took). With rollout.scheduling also forecast_correlation (of predicted
+    and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step), carried_responses (those that
+    the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an evaluation eval/..., see
+    ``engine.evaluation``; of each machine system/HOST/..., see ``engine.cluster.usage``.
     """
 
     kind: Literal["step"] = "step"
@@ -60,6 +66,23 @@ class WorkerSpan(Event):
     state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE", "EVALUATION"]
     start: float
     end: float
+
+
+class Decoding(Event):
+    """How a worker decoded in a step. ``points`` are (time, running, strategy): from so many seconds after ``start`` (since the epoch)
+    on so many requests ran, drafted for with that strategy ("off": plain decoding; "mixed": each with its own). The last has none running.
+
+    ``marks`` are (time, what, number), times as above: what ``rollout.scheduling`` did about the tail. "longest_first": the share is in
+    that order, by predictions of so many tokens in all; "carried": so many responses are gone on with that an earlier step began;
+    "stopped": so many were ended as they were, since enough groups were complete.
+    """
+
+    kind: Literal["decoding"] = "decoding"
+    step: int
+    worker: int
+    start: float
+    points: list[tuple[float, int, str]]
+    marks: list[tuple[float, Handling, int]] = []
 
 
 class RolloutFinished(Event):
@@ -92,7 +115,8 @@ class ArmStatistics(BaseModel):
 class Speculation(Event):
     """Speculation in one step. ``accepted_by_position[i]`` of ``drafted_by_position[i]`` drafted tokens were accepted at depth i.
 
-    ``untrained``: why no idle worker trained the drafter in the step's tail; None if one did.
+    ``ngram_drafted_by_position`` and ``ngram_accepted_by_position`` are the part of these that n-grams drafted, None where that is not
+    known; the rest is the learned drafter's. ``untrained``: why no idle worker trained the drafter in the step's tail; None if one did.
     """
 
     kind: Literal["speculation"] = "speculation"
@@ -100,6 +124,8 @@ class Speculation(Event):
     arms: list[ArmStatistics]
     drafted_by_position: list[int]
     accepted_by_position: list[int]
+    ngram_drafted_by_position: list[int] | None = None
+    ngram_accepted_by_position: list[int] | None = None
     untrained: str | None = None
 
 
@@ -109,6 +135,8 @@ class DrafterTrained(Event):
     ``held_out_before`` and ``held_out_after`` are in [0, 1]: on recent responses that are never trained on, the share of
     the drafts of chains of 4 that is expected to be accepted when sampling at temperature 1. ``mix_distance``, in [0, 1]: the total
     variation between the lengths of the responses trained on and those of a whole step; 0 is alike.
+    ``top1_*`` and ``top3_*``, in [0, 1], are on the same responses: the share of positions where the target's most likely token is the
+    drafter's, or among its three most likely, given the target's own hidden states.
     """
 
     kind: Literal["drafter"] = "drafter"
@@ -122,6 +150,10 @@ class DrafterTrained(Event):
     held_out_before: float
     held_out_after: float
     mix_distance: float | None = None
+    top1_before: float | None = None
+    top1_after: float | None = None
+    top3_before: float | None = None
+    top3_after: float | None = None
 
 
 class CheckpointSaved(Event):
@@ -145,12 +177,24 @@ class ArtifactSaved(Event):
     metadata: dict[str, str] = {}
 
 
+class Piece(NamedTuple):
+    """A run of a response's tokens that ``source`` made, and the characters of its text that they are. A drafter's are those that the
+    target accepted; "target" is plain decoding, or the target's own token after them."""
+
+    source: Source
+    tokens: int
+    characters: int
+
+
 class Sample(Event):
+    """``pieces`` are the response from its beginning to its end; None where the engine does not tell what made its tokens."""
+
     kind: Literal["sample"] = "sample"
     step: int
     prompt: str
     response: str
     reward: float
+    pieces: list[Piece] | None = None
 
 
 class Alarm(Event):
@@ -189,6 +233,7 @@ AnyEvent = Annotated[
     RunStarted
     | StepFinished
     | WorkerSpan
+    | Decoding
     | RolloutFinished
     | Speculation
     | DrafterTrained

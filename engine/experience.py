@@ -1,8 +1,8 @@
 """One step's experience: prompts, responses and rewards, in as many rollouts as it takes."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.cluster.group import WorkerGroup
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Experience:
     """``responses`` (texts) and ``rewards`` in the order of the rollout's completions, group by group. ``kept``: indices of those to
-    learn from, whole groups. ``rewarded``: when the last reward was there, in seconds since the epoch."""
+    learn from, whole groups. ``rewarded``: when the last reward was there, in seconds since the epoch. ``scheduling``: metrics of what was
+    done about the tail."""
 
     prompts: list[Prompt]
     rollout: Rollout
@@ -28,6 +29,29 @@ class Experience:
     rewards: list[float]
     kept: list[int]
     rewarded: float
+    scheduling: Mapping[str, float] = field(default_factory=dict)
+
+
+class Scores:
+    """Texts and rewards of finished responses to ``prompts``, a list that may grow. To be called with completions; any thread may."""
+
+    def __init__(self, task: Task, tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[Prompt]) -> None:
+        self._task, self._tokenizer, self._prompts = task, tokenizer, prompts
+        self._texts: dict[int, str] = {}
+        self._rewards: dict[int, float] = {}
+
+    def __call__(self, completions: Sequence[Completion]) -> None:
+        completions = [completion for completion in completions if completion.finish != "abort"]
+        requests = [completion.request for completion in completions]
+        texts = [text_of(self._tokenizer, completion.tokens) for completion in completions]
+        found = rewards_of(self._task, [self._prompts[request.group] for request in requests], texts)
+        for request, text, reward in zip(requests, texts, found, strict=True):
+            self._texts[request.id], self._rewards[request.id] = text, reward
+
+    def of(self, completions: Sequence[Completion]) -> tuple[list[str], list[float]]:
+        """Texts and rewards, in order."""
+        ids = [completion.request.id for completion in completions]
+        return [self._texts[request] for request in ids], [self._rewards[request] for request in ids]
 
 
 def gather(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", step: int) -> Experience:
@@ -38,31 +62,27 @@ def gather(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreT
     wanted, size = config.algorithm.prompts_per_step, config.algorithm.group_size
     rounds = 1 + config.algorithm.refills
     prompts: list[Prompt] = []
-    responses: dict[int, str] = {}
-    rewards: dict[int, float] = {}
     rollouts: list[Rollout] = []
-
-    def score(completions: Sequence[Completion]) -> None:
-        requests = [completion.request for completion in completions]
-        texts = [str(tokenizer.decode(list(completion.tokens), skip_special_tokens=True)) for completion in completions]
-        found = rewards_of(task, [prompts[request.group] for request in requests], texts)
-        for request, text, reward in zip(requests, texts, found, strict=True):
-            responses[request.id], rewards[request.id] = text, reward
-
+    scores = Scores(task, tokenizer, prompts)
     for index in range(step * rounds, (step + 1) * rounds):
         new = task.prompts(index, wanted)
         requests = requests_for(index, len(prompts), new, size)
         prompts += new
-        rollouts.append(workers.rollout(step, requests, sampling(config), score))
-        ordered = [rewards[completion.request.id] for rollout in rollouts for completion in rollout.completions]
-        kept = [group for group in range(len(prompts)) if informative(ordered[group * size : (group + 1) * size])]
+        rollouts.append(workers.rollout(step, requests, sampling(config), scores, workers.schedule.expected(requests)))
+        rewards = [reward for rollout in rollouts for reward in scores.of(rollout.completions)[1]]
+        kept = [group for group in range(len(prompts)) if informative(rewards[group * size : (group + 1) * size])]
         if len(kept) >= wanted:
             break
     if rounds == 1 or not kept:  # without dynamic sampling, groups that teach nothing are part of the loss's mean
         kept = list(range(wanted))
     rollout = joined(rollouts)
-    texts = [responses[completion.request.id] for completion in rollout.completions]
-    return Experience(prompts, rollout, texts, ordered, _members(kept[:wanted], size), time.time())
+    texts, _ = scores.of(rollout.completions)
+    metrics = workers.schedule.learn(rollout.completions)
+    return Experience(prompts, rollout, texts, rewards, _members(kept[:wanted], size), time.time(), metrics)
+
+
+def text_of(tokenizer: "PreTrainedTokenizerBase", tokens: Sequence[int]) -> str:
+    return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
 
 
 def _members(groups: Sequence[int], size: int) -> list[int]:

@@ -20,11 +20,11 @@ def check_light(config: RunConfig) -> None:
 
 
 def check(config: RunConfig) -> None:
-    """All of ``check_light``, own functions, the device, the tokenizer, and every prompt's length. Seconds; for the machine of the job."""
+    """All of ``check_light``, own functions, packages, device, tokenizer, every prompt's length. Seconds; for the machine of the job."""
     import torch
 
     from engine.models.load import load_tokenizer, resolve
-    from engine.policy import registry
+    from engine.policy import lora, registry
     from engine.tasks.registry import build_task
 
     _check_model(config)
@@ -35,6 +35,8 @@ def check(config: RunConfig) -> None:
         raise ConfigError("cluster.device: cuda was asked for, but this machine has no usable CUDA device; use auto or cpu")
     registry.advantage(config.algorithm)
     registry.policy_loss(config.algorithm)
+    if config.cluster.learner.lora:
+        lora.check_installed()
     task = build_task(config.task, config.seed, load_tokenizer(resolve(config.model.path)))
     task.check_lengths(config.rollout.max_prompt_tokens)
 

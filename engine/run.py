@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,13 @@ from engine.cluster.group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import StoppedError
 from engine.evaluation import evaluate
-from engine.events import AnyEvent, CheckpointSaved, EventWriter, RunFinished, RunStopped
-from engine.experience import gather
+from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped
+from engine.experience import gather, text_of
 from engine.models.load import load_tokenizer, resolve
+from engine.oversampling import gather_first
 from engine.policy.credit import advantages, training_rows
 from engine.preflight import check
+from engine.saving import FOLDER, WORKERS, Saver
 from engine.tasks.base import Task
 from engine.tasks.registry import build_task
 
@@ -32,11 +35,11 @@ def run(config: RunConfig, out: Path, resume: bool = False) -> None:
     """
     check(config)
     events = EventWriter(out / "events.jsonl")
-    with worker_group(config, out / "checkpoints") as workers:
+    with worker_group(config, out / FOLDER) as workers, Saver(config.checkpoint, workers, out) as saver:
         first = _resume(workers, out) if resume else 0
         for event in telemetry.started(config, first, workers.facts):
             events.write(event)
-        for event in _train(config, workers, out, first):
+        for event in _train(config, workers, saver, out, first):
             events.write(event)
         for artifact in artifacts.export(config, workers, out):
             events.write(artifact)
@@ -44,25 +47,29 @@ def run(config: RunConfig, out: Path, resume: bool = False) -> None:
     events.close()
 
 
-def _train(config: RunConfig, workers: WorkerGroup, out: Path, first: int) -> Iterator[AnyEvent]:
+def _train(config: RunConfig, workers: WorkerGroup, saver: Saver, out: Path, first: int) -> Iterator[AnyEvent]:
     tokenizer = load_tokenizer(resolve(config.model.path))
     task = build_task(config.task, config.seed, tokenizer)
     last = config.algorithm.steps - 1
     for index in range(first, config.algorithm.steps):
         yield from _step(config, workers, task, tokenizer, index)
+        yield from saver.written()
         stopping = (out / STOP).exists() and index < last
         if stopping or (index + 1) % config.checkpoint.every == 0 or index == last:
-            yield _save(config, workers, out, index)
+            yield from saver.save(index)
         if stopping:
+            yield from saver.wait()
             yield RunStopped(step=index)
             (out / STOP).unlink(missing_ok=True)
             raise StoppedError(f"stopped after step {index}, as asked; --resume goes on from there")
+    yield from saver.wait()
 
 
 def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", index: int) -> Iterator[AnyEvent]:
     """One RL step."""
     began = time.time()
-    experience = gather(config, workers, task, tokenizer, index)
+    gathering = gather_first if config.rollout.scheduling.over_sampling > 1 else gather
+    experience = gathering(config, workers, task, tokenizer, index)
     rows = training_rows(config, [experience.rollout.completions[place] for place in experience.kept])
     inferred = workers.infer(rows)
     inferred_at = time.time()
@@ -71,7 +78,9 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     learning = workers.learn(index, rows, inferred)
     published = workers.publish(index, experience.rollout)
     evaluation = evaluate(config, workers, task, tokenizer) if _evaluates(config, index) else None
-    yield from telemetry.events(telemetry.Step(index, began, time.time(), experience, inferred_at, learning, published, evaluation))
+    ended, usage = time.time(), workers.usage()
+    step = telemetry.Step(index, began, ended, experience, inferred_at, learning, published, evaluation, usage)
+    yield from telemetry.events(step, partial(text_of, tokenizer))
 
 
 def _evaluates(config: RunConfig, index: int) -> bool:
@@ -79,17 +88,10 @@ def _evaluates(config: RunConfig, index: int) -> bool:
     return every > 0 and (done % every == 0 or done == config.algorithm.steps)
 
 
-def _save(config: RunConfig, workers: WorkerGroup, out: Path, step: int) -> CheckpointSaved:
-    began = time.time()
-    saved = checkpoint.save(out / "checkpoints", step, {"workers": workers.save})
-    checkpoint.prune(out / "checkpoints", config.checkpoint.keep)
-    return CheckpointSaved(step=step, path=str(saved.path.relative_to(out)), seconds=time.time() - began)
-
-
 def _resume(workers: WorkerGroup, out: Path) -> int:
     """The step to go on with: after the newest checkpoint that verifies, or the first if there is none."""
-    found = checkpoint.latest(out / "checkpoints")
+    found = checkpoint.latest(out / FOLDER)
     if found is None:
         return 0
-    workers.load(found.path / "workers")
+    workers.load(found.path / WORKERS)
     return found.step + 1

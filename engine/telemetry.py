@@ -1,7 +1,7 @@
 """What happened in a step, as events. Pure: results in, events out."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from statistics import fmean, pstdev
 
@@ -9,8 +9,21 @@ from engine.cluster.group import Learning
 from engine.cluster.versions import Published
 from engine.config import RunConfig
 from engine.evaluation import Evaluation
-from engine.events import Alarm, AnyEvent, DrafterTrained, Log, RolloutFinished, RunStarted, Sample, Speculation, StepFinished, WorkerSpan
+from engine.events import (
+    Alarm,
+    AnyEvent,
+    Decoding,
+    DrafterTrained,
+    Log,
+    RolloutFinished,
+    RunStarted,
+    Sample,
+    Speculation,
+    StepFinished,
+    WorkerSpan,
+)
 from engine.experience import Experience
+from engine.pieces import Decode, pieces
 
 SAMPLES = 2
 PACKAGES = ("torch", "transformers", "ray", "numpy")
@@ -28,6 +41,7 @@ class Step:
     learning: Learning
     published: Published | None
     evaluation: Evaluation | None = None
+    usage: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def synced(self) -> float:
@@ -36,22 +50,28 @@ class Step:
 
 
 def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Iterator[AnyEvent]:
-    """The first events of an attempt."""
+    """The first events of an attempt. ``facts``: see ``Worker.facts``."""
+    workers = int(facts["workers"])
     yield RunStarted(
         first_step=first_step,
         steps=config.algorithm.steps,
-        workers=config.cluster.workers,
+        workers=workers,
         model_parameters=int(facts["parameters"]),
         device=facts["device"],
         packages={name: version(name) for name in PACKAGES},
     )
+    if workers < config.cluster.workers:
+        yield Log(
+            level="warning", message=f"the cluster has room for {workers} of {config.cluster.workers} workers: the run goes on with those"
+        )
     if "graphs" in facts:
         yield Log(level="info", message=facts["graphs"])
 
 
-def events(step: Step) -> Iterator[AnyEvent]:
-    """The events of a step; the one that sums it up comes last."""
+def events(step: Step, decode: Decode) -> Iterator[AnyEvent]:
+    """The events of a step; the one that sums it up comes last. ``decode`` makes text of tokens."""
     yield from _spans(step)
+    yield from _decoding(step)
     rollout = step.experience.rollout
     completions = rollout.completions
     yield RolloutFinished(
@@ -66,13 +86,15 @@ def events(step: Step) -> Iterator[AnyEvent]:
             arms=statistics.arms,
             drafted_by_position=statistics.drafted_by_position,
             accepted_by_position=statistics.accepted_by_position,
+            ngram_drafted_by_position=statistics.ngram_drafted_by_position,
+            ngram_accepted_by_position=statistics.ngram_accepted_by_position,
             untrained=rollout.untrained,
         )
     for code, message in dict.fromkeys(statistics.alarms):  # workers notice the same
         yield Alarm(step=step.index, code=code, message=message)
     if step.published:
         yield _drafter(step, step.published)
-    yield from _samples(step.index, step.experience)
+    yield from _samples(step.index, step.experience, decode)
     yield _summary(step)
 
 
@@ -86,6 +108,16 @@ def _spans(step: Step) -> Iterator[WorkerSpan]:
             yield WorkerSpan(step=step.index, worker=worker, state="EVALUATION", start=step.synced, end=step.ended)
 
 
+def _decoding(step: Step) -> Iterator[Decoding]:
+    statistics = step.experience.rollout.statistics
+    for worker, moments in sorted(statistics.moments.items()):
+        if moments:
+            start = moments[0].time
+            points = [(round(moment.time - start, 3), moment.running, moment.strategy) for moment in moments]
+            marks = [(round(mark.time - start, 3), mark.what, mark.number) for mark in statistics.marks.get(worker, ())]
+            yield Decoding(step=step.index, worker=worker, start=start, points=points, marks=marks)
+
+
 def _drafter(step: Step, published: Published) -> DrafterTrained:
     report = published.report
     return DrafterTrained(
@@ -96,19 +128,29 @@ def _drafter(step: Step, published: Published) -> DrafterTrained:
         microsteps=report.microsteps,
         tokens=report.tokens,
         loss=report.loss,
-        held_out_before=report.held_out_before,
-        held_out_after=report.held_out_after,
+        held_out_before=report.before.accepted,
+        held_out_after=report.after.accepted,
         mix_distance=report.mix_distance,
+        top1_before=report.before.top1,
+        top1_after=report.after.top1,
+        top3_before=report.before.top3,
+        top3_after=report.after.top3,
     )
 
 
-def _samples(step: int, experience: Experience) -> Iterator[Sample]:
+def _samples(step: int, experience: Experience, decode: Decode) -> Iterator[Sample]:
     """The longest and the shortest response of the step."""
     responses, prompts = experience.responses, experience.prompts
     order = sorted(range(len(responses)), key=lambda index: len(responses[index]))
     group = len(responses) // len(prompts)
     for index in dict.fromkeys([order[-1], order[0]][:SAMPLES]):
-        yield Sample(step=step, prompt=prompts[index // group].text, response=responses[index], reward=experience.rewards[index])
+        yield Sample(
+            step=step,
+            prompt=prompts[index // group].text,
+            response=responses[index],
+            reward=experience.rewards[index],
+            pieces=pieces(experience.rollout.completions[index], responses[index], decode),
+        )
 
 
 def _summary(step: Step) -> StepFinished:
@@ -132,13 +174,15 @@ def _summary(step: Step) -> StepFinished:
             "reward_std": pstdev(rewards),
             "kept_share": len(experience.kept) / len(rewards),
             "response_tokens": tokens / len(rollout.completions),
-            "tokens_per_second": tokens / rollout_seconds,
+            "tokens_per_second": statistics.tokens / rollout_seconds,
             "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),
             "idle_seconds": rollout.seconds("IDLE", "TRAINING"),
             "trained_seconds": rollout.seconds("TRAINING"),
-            "drafter_version": float(rollout.completions[0].drafter_version),
+            "drafter_version": float(max(completion.drafter_version for completion in rollout.completions)),
+            **experience.scheduling,
             **learning.metrics,
             **(step.evaluation.metrics if step.evaluation else {}),
+            **step.usage,
         },
     )
 

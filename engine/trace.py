@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import DataError
-from engine.events import Alarm, AnyEvent, CheckpointSaved, DrafterTrained, Event, RunStarted, StepFinished, WorkerSpan, read
+from engine.events import Alarm, AnyEvent, CheckpointSaved, Decoding, DrafterTrained, Event, RunStarted, StepFinished, WorkerSpan, read
 
 Entry = dict[str, Any]
 LOOP = 0
@@ -62,6 +62,12 @@ def _step(event: StepFinished) -> Iterator[Entry]:
     for name in ("accept_length", "reward_mean"):
         if name in event.metrics:
             yield _entry("C", name, LOOP, event.time, args={name: event.metrics[name]})
+
+
+@_entries.register
+def _decoding(event: Decoding) -> Iterator[Entry]:
+    for time, what, number in event.marks:
+        yield _entry("i", what, event.worker + 1, event.start + time, s="t", args={"step": event.step, "number": number})
 
 
 @_entries.register

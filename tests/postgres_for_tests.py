@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pgserver
@@ -45,6 +45,7 @@ def shared_folder(base: Path) -> Path:
     """Below /tmp, as sockets have short paths; the same for all processes of one pytest session with the temporary folder ``base``."""
     session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = Path("/tmp") / f"longtail-pg-{session.parent.name}-{session.name}"
-    folder.mkdir(mode=0o755, exist_ok=True)
-    folder.chmod(0o755)  # as root, the server runs as a user of its own
+    with suppress(FileExistsError):  # once only: the server that another process starts in it wants it for itself
+        folder.mkdir()
+        folder.chmod(0o755)  # as root, the server runs as a user of its own
     return folder

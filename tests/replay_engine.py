@@ -1,21 +1,25 @@
 """Stands in for the engine where a test is about what surrounds it: ``run CONFIG --out FOLDER`` writes generated telemetry.
 
-The run's name sets the scene: "slow" takes half a second a step, "stuck" stops after its sixth step, "broken" fails there.
+The run's name sets the scene: "slow" takes half a second a step, "stuck" stops after its sixth step, "broken" fails there, and "chatty" has
+much to say, not all of it harmless.
 """
 
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import telemetry
 import yaml
 
-from engine.events import EventWriter, Log, RunStopped
+from backend.demo_data import telemetry
+from engine.events import AnyEvent, EventWriter, Log, RunStopped, Sample
 
 PACE_SECONDS = 0.5
 SCENE_STEPS = 6
 USER_ERROR = 2
 RESUMABLE = 75
+LINES = 450
+HOSTILE = "<img src=x onerror=alert(1)> </pre></span> **bold** \x1b[31mred\x1b[0m \x1b[2J \u0627\u0628 :smile: $x^2$"
 
 
 def main() -> None:
@@ -25,7 +29,8 @@ def main() -> None:
     name = config["name"]
     stop = Path(out) / "stop"
     steps = SCENE_STEPS if "stuck" in name or "broken" in name else None
-    for event in telemetry.events(config, steps, start=time.time(), artifact=Path(out) / "artifacts" / "drafter.safetensors"):
+    events = telemetry.events(config, steps, start=time.time(), artifacts=[Path(out) / "artifacts" / "drafter.zip"])
+    for event in chatty(events) if "chatty" in name else events:
         writer.write(event)
         if "slow" in name and event.kind == "step":
             time.sleep(PACE_SECONDS)
@@ -38,6 +43,16 @@ def main() -> None:
     if "broken" in name:
         writer.write(Log(level="error", code="data", message="prompts.jsonl: line 7 is not JSON\nmend it, or leave the line out"))
         sys.exit(USER_ERROR)
+
+
+def chatty(events: Iterable[AnyEvent]) -> Iterator[AnyEvent]:
+    """``events``, with more lines and a sample after the first of them."""
+    for event in events:
+        yield event
+        if event.kind == "run_started":
+            yield from (Log(level="info", message=f"line {number} of {LINES}") for number in range(LINES))
+            yield Log(level="warning", message=HOSTILE)
+            yield Sample(step=0, prompt=HOSTILE, response=HOSTILE, reward=9.0, pieces=telemetry.pieces(HOSTILE, drafted=True))
 
 
 if __name__ == "__main__":

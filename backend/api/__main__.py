@@ -1,8 +1,11 @@
 """``python -m backend.api`` serves the API, with limits for clients that are slow or too many."""
 
+import gc
+
 import uvicorn
 
 from backend import logs
+from backend.api.app import create_app
 from backend.api.protocol import PunctualProtocol
 from backend.settings import Settings
 
@@ -16,9 +19,11 @@ SHUTDOWN_SECONDS = 5
 def main() -> None:
     settings = Settings()
     logs.configure(settings)
+    app = create_app(settings)
+    gc.collect()
+    gc.freeze()  # what is there by now stays; to look through all of it now and then would have every request wait for 100 ms
     uvicorn.run(
-        "backend.api.app:create_app",
-        factory=True,
+        app,
         host=settings.host,
         port=settings.port,
         http=PunctualProtocol,

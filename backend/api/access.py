@@ -3,10 +3,13 @@ of what its path names (services.places)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from fastapi import Request
+from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
+from backend.database import Database
 from backend.errors import ForbiddenError
 from backend.schemas.accounts import Role, allows, lesser
 from backend.services import places
@@ -57,8 +60,14 @@ async def authorise(request: Request) -> None:
     role = needed(request.method, request.scope["route"].name)
     if not allows(identity.role, role):
         raise ForbiddenError(f"this needs the role {role}; {identity.user_name} has come with that of {identity.role}")
-    with request.app.state.database.read() as session:
-        places.check(session, identity, request.path_params, lesser(role, "editor"))
+    named = {kind: value for kind, value in request.path_params.items() if kind in places.PROJECT_OF}
+    if named and not places.are_all_open(identity):  # else nothing is asked that the event loop would have to wait for
+        await run_in_threadpool(_check, request.app.state.database, identity, named, lesser(role, "editor"))
+
+
+def _check(database: Database, identity: Identity, named: Mapping[str, Any], needed: Role) -> None:
+    with database.read() as session:
+        places.check(session, identity, named, needed)
 
 
 def _is_local(scope: Scope) -> bool:

@@ -19,6 +19,7 @@ from backend.api.limits import LoginLimits
 from backend.api.measures import Measures
 from backend.api.readiness import Readiness
 from backend.api.routes import health
+from backend.api.scribe import Scribe
 from backend.api.strict import known_parameters
 from backend.api.v1 import v1
 from backend.database import Database
@@ -38,7 +39,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     bell, courier = Bell(database, celery, settings.sweep_seconds), Courier(database, settings)
     closing = Chore("closing silent runs", Silence(database, settings.silence_seconds).end, settings.sweep_seconds)
     chores: tuple[Chore, ...] = (bell, courier, closing)
-    measures = Measures(database, settings)
+    measures, scribe = Measures(database, settings), Scribe(database)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,11 +50,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         yield
         for chore in chores:
             chore.stop()
+        scribe.close()
         database.close()
 
     everywhere = [Depends(authorise), Depends(known_parameters)]
     app = _Api(title="Longtail", version=version("longtail"), lifespan=lifespan, dependencies=everywhere, docs_url=None, redoc_url=None)
-    app.state.settings, app.state.database, app.state.bell = settings, database, bell
+    app.state.settings, app.state.database, app.state.bell, app.state.scribe = settings, database, bell, scribe
     app.state.courier, app.state.measures, app.state.readiness = courier, measures, Readiness(database, celery, settings)
     app.state.store = open_store(settings)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)

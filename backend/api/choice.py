@@ -6,7 +6,6 @@ from fastapi import Depends, Query
 from pydantic import Field
 
 from backend.api.deps import IdentityDep, Reading
-from backend.models import Project
 from backend.schemas.base import Moment
 from backend.schemas.runs import RunState, Tag
 from backend.services import projects
@@ -41,15 +40,13 @@ def _choice(
     project: Annotated[RunId | None, Query(description="Id of a project; else all that are in sight and not archived")] = None,
     created_after: Annotated[Moment | None, Query(description="Submitted then or later")] = None,
     created_before: Annotated[Moment | None, Query(description="Submitted earlier")] = None,
+    deleted: Annotated[bool, Query(description="Those deleted, which can still be restored, instead of the others")] = False,
     sort: Annotated[
         str, Query(pattern=SORT, description="created, name, state, owner, duration or summary.KEY; with - before it, falling")
     ] = NEWEST,
 ) -> Choice:
-    if project is not None:
-        projects.find(session, identity, project)
-    seen = projects.in_sight(identity, archived=project is not None)
     return Choice(
-        projects=seen if project is None else seen.where(Project.id == project),
+        projects=projects.chosen(session, identity, project),
         runs=[run_id for run_id in run if "\0" not in run_id],
         states=state,
         tags=tag,
@@ -58,6 +55,7 @@ def _choice(
         where=where,
         created_after=created_after.timestamp() if created_after else None,
         created_before=created_before.timestamp() if created_before else None,
+        deleted=deleted,
         sort=sort,
     )
 

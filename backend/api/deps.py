@@ -11,11 +11,13 @@ from backend.api.courier import Courier
 from backend.api.limits import LoginLimits
 from backend.api.measures import Measures
 from backend.api.readiness import Readiness
+from backend.api.scribe import Scribe
 from backend.database import Database
 from backend.errors import ForbiddenError
 from backend.models import Run
 from backend.services import runs
 from backend.services.audit import AuditedDatabase
+from backend.services.telemetry import LAST_STEP, Stretch
 from backend.services.tokens import Identity
 from backend.settings import Settings
 from backend.store import Store
@@ -56,6 +58,11 @@ async def _readiness(request: Request) -> Readiness:
 async def _measures(request: Request) -> Measures:
     measures: Measures = request.app.state.measures
     return measures
+
+
+async def _scribe(request: Request) -> Scribe:
+    scribe: Scribe = request.app.state.scribe
+    return scribe
 
 
 async def _login_limits(request: Request) -> LoginLimits:
@@ -112,6 +119,7 @@ DatabaseDep = Annotated[AuditedDatabase, Depends(_audited)]
 IdentityDep = Annotated[Identity, Depends(_identity)]
 WholeIdentity = Annotated[Identity, Depends(_whole)]
 Address = Annotated[str, Depends(_address)]
+ScribeDep = Annotated[Scribe, Depends(_scribe)]
 LoginLimitsDep = Annotated[LoginLimits, Depends(_login_limits)]
 BellDep = Annotated[Bell, Depends(_bell)]
 CourierDep = Annotated[Courier, Depends(_courier)]
@@ -121,6 +129,15 @@ RunDep = Annotated[Run, Depends(_run)]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Cursor = Annotated[str | None, Query(max_length=200, description="next_cursor of the page before")]
 LongCursor = Annotated[str | None, Query(max_length=4000, description="next_cursor of the page before")]
-SinceStep = Annotated[int, Query(ge=-1, le=2**31 - 1, description="Only steps after this one; -1: all")]
+SinceStep = Annotated[int, Query(ge=-1, le=LAST_STEP, description="Only steps after this one; -1: all")]
+UntilStep = Annotated[int, Query(ge=0, le=LAST_STEP, description="Only steps up to this one")]
+Every = Annotated[int, Query(ge=1, le=2**20, description="Only steps that are multiples of it: enough to see a long run by")]
+
+
+async def _stretch(since_step: SinceStep = -1, until_step: UntilStep = LAST_STEP, every: Every = 1) -> Stretch:
+    return Stretch(since_step, until_step, every)
+
+
+StretchDep = Annotated[Stretch, Depends(_stretch)]
 LAST_LINE = 2**31 - 1
 LineId = Annotated[int, Query(ge=0, le=LAST_LINE, description="Only lines with a higher id")]

@@ -55,10 +55,8 @@ class Gate:
         link = parse_qs(scope["query_string"].decode("latin-1")).get("link") if scope["method"] == "GET" and not kind else None
         with self._database.read() as session:
             if link:
-                token = tokens.identify_link(session, link[0], scope["path"])
-            else:
-                token = tokens.identify(session, text.strip()) if kind.lower() == "bearer" else None
-            return Identity.of(token) if token else None
+                return tokens.identify_link(session, link[0], scope["path"])
+            return tokens.identify(session, text.strip()) if kind.lower() == "bearer" else None
 
     def _note_use(self, identity: Identity) -> None:
         with suppress(*NO_ANSWER), self._database.write() as session:  # a busy database has better things to do

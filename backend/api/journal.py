@@ -16,6 +16,7 @@ GOOD_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 SLOW_SECONDS = 1.0
 MOST_PATH = 200
+FREQUENT = "/api/v1/runs/{run_id}/batches"
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,9 @@ def template(scope: Scope) -> str:
 
 
 def _log(scope: Scope, method: str, status: int, duration: float) -> None:
-    """Reads that succeed at once are for the debug level: a dashboard makes several a second."""
+    """Reads, and points of tracked runs, that succeed at once are for the debug level: there are several a second."""
     identity = scope["state"].get("identity")
     facts = {"method": method, "route": template(scope), "path": scope["path"][:MOST_PATH], "status": status}
     facts |= {"duration": round(duration, 4), "user": identity.user_name if identity else None}
-    dull = method in ("GET", "HEAD") and status < 400 and duration < SLOW_SECONDS
+    dull = (method in ("GET", "HEAD") or facts["route"] == FREQUENT) and status < 400 and duration < SLOW_SECONDS
     logger.log(logging.DEBUG if dull else logging.INFO, "%s %s: %d", method, facts["route"], status, extra=facts)

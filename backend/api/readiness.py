@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from backend.database import Database
 from backend.migrate import at_head
 from backend.models import Worker
+from backend.services.queue import REAL
 from backend.settings import Settings
 
 WORKER_SEEN_SECONDS = 15.0
@@ -41,7 +42,7 @@ class Readiness:
             if not at_head(self._database):
                 return {"database": None, "migrations": "the database is not of this version; run: python -m backend.migrate"}
             with self._database.read() as session:
-                seen_at = session.scalar(select(func.max(Worker.seen_at)))
+                seen_at = session.scalar(select(func.max(Worker.seen_at)).where(REAL))
         except SQLAlchemyError as error:
             return {"database": f"the database does not answer ({type(error).__name__}); see that it runs, and LONGTAIL_DATABASE_URL"}
         return {"database": None, "migrations": None, "worker": self._worker(seen_at)}

@@ -4,9 +4,9 @@ import argparse
 import json
 from pathlib import Path
 
-from backend.bench import api, ingest, platform
+from backend.bench import api, ingest, pages, platform
 
-BENCHES = {"api": api.run, "ingest": ingest.run, "platform": platform.run}
+BENCHES = {"api": api.run, "ingest": ingest.run, "pages": pages.run, "platform": platform.run}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,29 +1,15 @@
 """``longtail bench api``, the charts: how long the browser's request for one takes, of a run of a million points."""
 
 import math
-import time
-from typing import Any
+from collections.abc import Iterator
 
-from backend.bench.server import Server, machine, missing_postgres, postgres, quantile, served
+from backend.bench.server import Server, quantiles
+from backend.client import Longtail
 from backend.database import Database
+from backend.schemas.telemetry import Series
 from backend.services import series
 
-POINTS, QUICK_POINTS = 1_000_000, 100_000
-REQUESTS, QUICK_REQUESTS = 200, 40
 AT_ONCE = 5_000
-
-
-def run(quick: bool) -> dict[str, Any]:
-    """On SQLite, and (null if it is missing) on PostgreSQL: a chart of one series of ten, and of one that has all points."""
-    points, requests = (QUICK_POINTS, QUICK_REQUESTS) if quick else (POINTS, REQUESTS)
-    result: dict[str, Any] = machine() | {"chart_run_points": points, "chart_requests": requests}
-    with served() as server:
-        result |= charts(server, points, requests)
-    result["postgres_missing"] = missing_postgres()
-    if not result["postgres_missing"]:
-        with postgres() as url, served(url) as server:
-            result |= {f"postgres_{name}": value for name, value in charts(server, points, requests).items()}
-    return result
 
 
 def charts(server: Server, points: int, requests: int) -> dict[str, float]:
@@ -33,14 +19,15 @@ def charts(server: Server, points: int, requests: int) -> dict[str, float]:
         with server.client() as client:
             run_id = client.begin(name).id
             fill(server.database, run_id, keys, points // keys)
-            taken = []
-            for number in range(requests):
-                began = time.monotonic()
-                answer = client.metrics(run_id, [f"metric/{number % keys}"])
-                taken.append(1000 * (time.monotonic() - began))
-                assert sum(len(one.steps) for one in answer.series.values()) > 100, "no chart"
-        found |= {f"{name}_p50_ms": round(quantile(taken, 0.5), 1), f"{name}_p99_ms": round(quantile(taken, 0.99), 1)}
+            found |= quantiles(name, _asked(client, run_id, keys, requests))
     return found
+
+
+def _asked(client: Longtail, run_id: str, keys: int, requests: int) -> Iterator[Series]:
+    for number in range(requests):
+        (line,) = client.metrics(run_id, [f"metric/{number % keys}"]).series.values()
+        assert len(line.steps) > 100, "no chart"
+        yield line
 
 
 def fill(database: Database, run_id: str, keys: int, steps: int) -> None:

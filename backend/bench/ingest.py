@@ -11,6 +11,7 @@ import sys
 from contextlib import ExitStack
 from typing import Any
 
+import psutil
 from sqlalchemy import select
 
 from backend.bench.server import Server, machine, missing_postgres, postgres, quantile, served
@@ -21,17 +22,19 @@ WRITERS = 8
 STEPS = 10
 KEYS = tuple(f"metric/{number}" for number in range(10))
 SECONDS, QUICK_SECONDS = 12.0, 3.0
+FIGURES = ("points_s", "p50_ms", "p99_ms", "api_cores", "writers_cores", "lost")
 
 
 def run(quick: bool) -> dict[str, Any]:
-    """Points a second and latency of a batch, on SQLite and (null if it is missing) on PostgreSQL; ``lost`` counts both."""
+    """Points a second and latency of a batch, on SQLite and (null if it is missing) on PostgreSQL; ``lost`` counts both. ``cores`` tell how
+    much of the machine the API has, and how much the writers take from it."""
     seconds = QUICK_SECONDS if quick else SECONDS
     result: dict[str, Any] = machine() | {"writers": WRITERS, "batch_points": STEPS * len(KEYS), "seconds": seconds}
     result |= _named("sqlite", measure("", seconds))
     result["postgres_missing"] = missing_postgres()
     with ExitStack() as stack:
         url = None if result["postgres_missing"] else stack.enter_context(postgres())
-        found = measure(url, seconds) if url else dict.fromkeys(("points_s", "p50_ms", "p99_ms", "lost"))
+        found = measure(url, seconds) if url else dict.fromkeys(FIGURES)
         result |= _named("postgres", found)
     return result | {"lost": sum(result[f"{name}_lost"] or 0 for name in ("sqlite", "postgres"))}
 
@@ -43,7 +46,9 @@ def value(key: str, step: int) -> float:
 
 def measure(database_url: str, seconds: float, writers: int = WRITERS) -> dict[str, Any]:
     with served(database_url) as server:
+        idle = busy_seconds(server.part.pid)
         told = _write(server, seconds, writers)
+        busy = busy_seconds(server.part.pid) - idle
         server.kill()
         server.start()
         lost = sum(_lost(server.database, one["run_id"], len(one["latencies"])) for one in told)
@@ -52,8 +57,16 @@ def measure(database_url: str, seconds: float, writers: int = WRITERS) -> dict[s
         "points_s": round(len(latencies) * STEPS * len(KEYS) / seconds),
         "p50_ms": round(1000 * quantile(latencies, 0.5), 1),
         "p99_ms": round(1000 * quantile(latencies, 0.99), 1),
+        "api_cores": round(busy / seconds, 2),
+        "writers_cores": round(sum(one["busy"] for one in told) / seconds, 2),
         "lost": lost,
     }
+
+
+def busy_seconds(pid: int) -> float:
+    """Processor time that the process has had."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def _write(server: Server, seconds: float, writers: int) -> list[dict[str, Any]]:

@@ -4,11 +4,12 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from backend.client import Longtail
 from backend.database import Database
@@ -87,6 +88,27 @@ def postgres() -> Iterator[str]:
             yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
         finally:
             server.cleanup()
+
+
+def on_each_database(measure: Callable[[Server], dict[str, Any]]) -> dict[str, Any]:
+    """What ``measure`` finds of a server on SQLite, and (if it is there) of one on PostgreSQL, with ``postgres_`` before each name."""
+    with served() as server:
+        found = measure(server)
+    found["postgres_missing"] = missing_postgres()
+    if not found["postgres_missing"]:
+        with postgres() as url, served(url) as server:
+            found |= {f"postgres_{name}": value for name, value in measure(server).items()}
+    return found
+
+
+def quantiles(name: str, answers: Iterator[Any]) -> dict[str, float]:
+    """Milliseconds until each of the answers came, but for the first."""
+    next(answers)
+    taken, began = [], time.monotonic()
+    for _ in answers:
+        taken.append(1000 * (time.monotonic() - began))
+        began = time.monotonic()
+    return {f"{name}_p50_ms": round(quantile(taken, 0.5), 1), f"{name}_p99_ms": round(quantile(taken, 0.99), 1)}
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -15,11 +15,12 @@ def main(seconds: float) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
         latencies: list[float] = []
-        until = time.monotonic() + seconds
+        until, busy = time.monotonic() + seconds, time.process_time()
         while (began := time.monotonic()) < until:
             client.ingest(run_id, _batch(len(latencies)))
             latencies.append(time.monotonic() - began)
-    print(json.dumps({"run_id": run_id, "latencies": latencies}))
+        busy = time.process_time() - busy
+    print(json.dumps({"run_id": run_id, "latencies": latencies, "busy": busy}))
 
 
 def _batch(number: int) -> NewBatch:

@@ -14,11 +14,10 @@ from backend.database import Database
 from backend.jobs.celery import ring
 from backend.models import Doorbell, Run
 from backend.services.lifecycle import affected
-from backend.services.queue import vacancies
+from backend.services.queue import SEEN_SECONDS, vacancies
 
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 60.0
-SEEN_SECONDS = 60.0
 
 
 def ring_due(database: Database, app: Celery) -> int:

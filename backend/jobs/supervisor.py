@@ -18,7 +18,7 @@ from sqlalchemy import select
 from backend.database import NO_ANSWER, Database
 from backend.ingest import Ingestor
 from backend.jobs.processes import mark, start_time, stop
-from backend.jobs.surroundings import surroundings
+from backend.jobs.surroundings import handed_down, surroundings
 from backend.models import Run
 from backend.schemas.runs import RunState
 from backend.services.attempts import Claim, LeaseLostError, Outcome, introduce, note, renew, settle
@@ -29,8 +29,6 @@ USER_ERROR = 2
 RESUMABLE = 75
 STOP = "stop"
 LOG_TAIL_LINES = 40
-SECRETS = frozenset({"LONGTAIL_DATABASE_URL", "LONGTAIL_BROKER_URL", "LONGTAIL_ARTIFACT_STORE", "LONGTAIL_TOKEN"})
-"""Not the engine's business: a user's reward function runs in it."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +69,7 @@ class Supervisor:
         resume = ["--resume"] if self._claim.resumes else []
         command = [*self._settings.engine_command, "run", str(config), "--out", str(self._folder), *resume]
         guarded = [sys.executable, "-m", "backend.jobs.guardian", str(self._lease_end), *command]
-        inherited = {name: value for name, value in os.environ.items() if name not in SECRETS}
-        environment = inherited | mark(self._claim.run_id, self._claim.attempt)
+        environment = handed_down(os.environ) | mark(self._claim.run_id, self._claim.attempt)
         with self._log.open("wb") as log:
             engine = subprocess.Popen(
                 guarded, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True

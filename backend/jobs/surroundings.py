@@ -21,6 +21,10 @@ RELEVANT = re.compile(
     r"|PYTHON\w+|LD_LIBRARY_PATH|LD_PRELOAD|LANG|TZ"
 )
 SECRET = re.compile(r"TOKEN(?!IZERS_)|KEY|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE|PRIVATE|DATABASE|BROKER|DSN", re.IGNORECASE)
+OURS = re.compile(
+    r"LONGTAIL_(DATABASE_URL|BROKER_URL|ARTIFACT_STORE|TOKEN)|PG(PASSWORD|PASSFILE|SERVICEFILE)"
+    r"|(AWS|AZURE|GOOGLE|GCLOUD|GCE|FSSPEC)_\w+"  # with what fsspec opens the artifact store
+)
 IN_A_URL = re.compile(r"(?<=://)[^/@\s]+@")
 LIKE_A_TOKEN = re.compile(r"\b(lt|hf|gh[pousr]|sk|pk|xox[abp])[_-][\w-]{16,}|\bAKIA[0-9A-Z]{16}\b")
 
@@ -46,6 +50,11 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Those that matter to a run; values of names that speak of secrets, and what looks like one in others, are starred out."""
     chosen = {name: value for name, value in sorted(environment.items()) if RELEVANT.fullmatch(name)}
     return {name: STARS if SECRET.search(name) else _redacted(value) for name, value in chosen.items()}
+
+
+def handed_down(environment: Mapping[str, str]) -> dict[str, str]:
+    """What an engine gets of its worker's: a user's reward function runs in it, so not what opens database, broker and artifact store."""
+    return {name: value for name, value in environment.items() if not OURS.fullmatch(name)}
 
 
 def gpus() -> list[Gpu]:

@@ -8,6 +8,7 @@ from backend.models.queue import Doorbell, IdempotencyKey, Worker
 from backend.models.run import Attempt, Run, RunValue
 from backend.models.telemetry import (
     Batch,
+    Decoding,
     DrafterSession,
     LogLine,
     Metric,
@@ -27,6 +28,7 @@ __all__ = [
     "AuditEntry",
     "Base",
     "Batch",
+    "Decoding",
     "Delivery",
     "Doorbell",
     "DrafterSession",

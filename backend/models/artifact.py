@@ -2,10 +2,11 @@
 
 import time
 
-from sqlalchemy import String, Text, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from backend.models.base import Base, BigInt, Id, RunReference, new_id
+from backend.models.run import Run
 
 
 class Artifact(Base):
@@ -16,7 +17,10 @@ class Artifact(Base):
     """
 
     __tablename__ = "artifacts"
-    __table_args__ = (UniqueConstraint("run_id", "name", "version", name="uq_artifacts_version"),)
+    __table_args__ = (
+        UniqueConstraint("run_id", "name", "version", name="uq_artifacts_version"),
+        Index("ix_artifacts_list", "created_at", "id"),
+    )
 
     id: Mapped[Id] = mapped_column(primary_key=True, default=new_id)
     run_id: Mapped[RunReference]
@@ -31,6 +35,19 @@ class Artifact(Base):
     created_at: Mapped[float] = mapped_column(default=time.time)
     stored_at: Mapped[float | None]
     missing_since: Mapped[float | None]
+    run: Mapped[Run] = relationship()
+
+    @property
+    def run_name(self) -> str:
+        return self.run.name
+
+    @property
+    def project_id(self) -> str:
+        return self.run.project_id
+
+    @property
+    def accept_length(self) -> float | None:
+        return self.run.summary.get("accept_length") if self.type == "drafter" else None
 
     @property
     def stored(self) -> bool:

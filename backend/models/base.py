@@ -31,6 +31,8 @@ class Base(DeclarativeBase):
         dict[str, str]: JSON(),
         dict[str, float | None]: JSON(),
         list[dict[str, Any]]: JSON(),
+        list[list[Any]]: JSON(),
+        list[Any]: JSON(),
         list[str]: JSON(),
         list[int]: JSON(),
     }

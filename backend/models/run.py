@@ -7,7 +7,17 @@ from sqlalchemy import Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from backend.models.base import ID_BYTES, Base, BigInt, Id, RunKey, new_id
+from backend.pairs import is_plain, likeness
 from backend.schemas.projects import DEFAULT_PROJECT
+
+GENERATED = "de30da7a"
+"""How the ids of runs end that never happened (backend.demo_data): no worker has them, or takes them."""
+
+
+def _given_config(context: Any) -> dict[str, Any]:
+    """Of the row that is being inserted."""
+    config: dict[str, Any] = context.get_current_parameters()["config"]
+    return config
 
 
 class Run(Base):
@@ -18,13 +28,15 @@ class Run(Base):
 
     ``needs`` names a worker label. ``owner`` is null where nobody has a name. ``queued_at`` and ``claimed_at`` are of the latest attempt.
     ``parent_id`` is the run that this one was copied from, ``resumed_step`` the checkpoint of it that it goes on from.
-    ``revision`` counts what users have changed of name, notes and tags. ``source`` is the git state where it was submitted.
+    ``revision`` counts what users have changed of name, notes, tags and priority. ``source`` is the git state where it was submitted.
     ``tidied_at``: when a finished run's folder was cleared of what nobody can use any more.
 
     ``losses`` counts lost attempts in a row without a new checkpoint: ``checkpoint_step`` is the newest there is, ``lost_step`` the newest
     there was at the last loss; -1: none.
 
     ``events_seq`` and ``events_offset`` say how far events.jsonl has been ingested.
+
+    ``plain`` and ``likeness`` follow from ``config``: runs of one likeness, of which one is plain, are a pair (backend.pairs).
 
     ``ix_runs_list`` holds every column that lists choose and sort by: the rows themselves are wide.
     """
@@ -33,6 +45,7 @@ class Run(Base):
     __table_args__ = (
         Index("ix_runs_list", "created_at", "id", "deleted_at", "project_id", "state", "owner", "started_at", "finished_at", "name"),
         Index("ix_runs_owner_claimed", "owner", "claimed_at"),
+        Index("ix_runs_pair", "likeness", "plain", "project_id", "created_at"),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True, default=new_id)
@@ -41,6 +54,8 @@ class Run(Base):
     state: Mapped[str] = mapped_column(String(16), index=True, default="queued")
     kind: Mapped[str] = mapped_column(String(16), default="engine")
     config: Mapped[dict[str, Any]]
+    plain: Mapped[bool] = mapped_column(default=lambda context: is_plain(_given_config(context)))
+    likeness: Mapped[str] = mapped_column(String(16), default=lambda context: likeness(_given_config(context)))
     seed: Mapped[int]
     tags: Mapped[list[str]] = mapped_column(default=list)
     notes: Mapped[str] = mapped_column(Text, default="")

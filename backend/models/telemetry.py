@@ -81,6 +81,18 @@ class Rollout(Stepped):
     max: Mapped[int]
 
 
+class Decoding(Stepped):
+    """``points`` are [time, running, strategy] and ``marks`` [time, what, number], see ``engine.events.Decoding``."""
+
+    __tablename__ = "decoding"
+
+    step: Mapped[int] = mapped_column(primary_key=True)
+    worker: Mapped[int] = mapped_column(primary_key=True)
+    start: Mapped[float]
+    points: Mapped[list[list[Any]]]
+    marks: Mapped[list[Any] | None]
+
+
 class Speculation(Stepped):
     __tablename__ = "speculation"
 
@@ -88,6 +100,8 @@ class Speculation(Stepped):
     arms: Mapped[list[dict[str, Any]]]
     drafted_by_position: Mapped[list[int]]
     accepted_by_position: Mapped[list[int]]
+    ngram_drafted_by_position: Mapped[list[int] | None]
+    ngram_accepted_by_position: Mapped[list[int] | None]
     untrained: Mapped[str | None] = mapped_column(Text)
 
 
@@ -116,6 +130,10 @@ class DrafterSession(Stepped):
     held_out_before: Mapped[float | None]
     held_out_after: Mapped[float | None]
     mix_distance: Mapped[float | None]
+    top1_before: Mapped[float | None]
+    top1_after: Mapped[float | None]
+    top3_before: Mapped[float | None]
+    top3_after: Mapped[float | None]
 
 
 class Sample(Stepped):
@@ -125,6 +143,7 @@ class Sample(Stepped):
     prompt: Mapped[str] = mapped_column(Text)
     response: Mapped[str] = mapped_column(Text)
     reward: Mapped[float | None]
+    pieces: Mapped[list[Any] | None]
 
 
 class LogLine(Base):

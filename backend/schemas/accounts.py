@@ -5,7 +5,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from backend.schemas.base import Schema
+from backend.schemas.base import Page, Schema
 
 Role = Literal["viewer", "editor", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "editor", "admin")
@@ -121,9 +121,8 @@ class NewToken(Token):
     token: str
 
 
-class TokenPage(Schema):
-    items: list[Token]
-    next_cursor: str | None
+class TokenPage(Page[Token]):
+    pass
 
 
 class UserRequest(Body):
@@ -151,9 +150,8 @@ class User(Schema):
     created_at: datetime
 
 
-class UserPage(Schema):
-    items: list[User]
-    next_cursor: str | None
+class UserPage(Page[User]):
+    pass
 
 
 class AuditEntry(Schema):
@@ -168,6 +166,5 @@ class AuditEntry(Schema):
     address: str
 
 
-class AuditPage(Schema):
-    items: list[AuditEntry]
-    next_cursor: str | None
+class AuditPage(Page[AuditEntry]):
+    pass

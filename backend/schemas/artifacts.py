@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, StringConstraints
 
-from backend.schemas.base import Schema
+from backend.schemas.base import Page, Schema
 
 ArtifactType = Literal["drafter", "policy", "checkpoint", "file"]
 FileName = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*$")]
@@ -41,6 +41,18 @@ class ArtifactCard(Artifact):
     """``card`` is the text of its model card (Markdown), where it has one."""
 
     card: str | None
+
+
+class ListedArtifact(Artifact):
+    """With where it comes from. ``accept_length`` of a drafter: that of its run's latest step, the target's own token included."""
+
+    run_name: str
+    project_id: str
+    accept_length: float | None
+
+
+class ArtifactPage(Page[ListedArtifact]):
+    pass
 
 
 def file_name(name: str) -> str:

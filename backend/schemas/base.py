@@ -1,7 +1,8 @@
 """What every schema is made of, and the one shape of an error."""
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
@@ -31,6 +32,22 @@ class Schema(BaseModel):
 
 class Items(Schema, Generic[T]):
     items: list[T]
+
+    @classmethod
+    def of(cls, found: Iterable[Any]) -> Self:
+        """Of rows, or whatever else has an item's attributes."""
+        return cls.model_validate({"items": found})
+
+
+class Page(Items[T], Generic[T]):
+    """``next_cursor`` asks for what comes after it; null: nothing does."""
+
+    next_cursor: str | None
+
+    @classmethod
+    def from_rows(cls, found: tuple[Sequence[Any], str | None]) -> Self:
+        items, next_cursor = found
+        return cls.model_validate({"items": items, "next_cursor": next_cursor})
 
 
 class FieldError(Schema):

@@ -1,5 +1,6 @@
 """Runs side by side."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -9,25 +10,37 @@ from backend.schemas.runs import Run
 from backend.schemas.telemetry import Series
 
 
-class ComparedRun(Schema):
-    """One run against the baseline, over the ``steps`` steps that both have.
+class Measures(Schema):
+    """A run against the baseline, over the ``steps`` steps from the later beginning of the two to the earlier end.
 
     ``rollout_share`` is this run's own; a speed-up is the baseline's seconds over this run's. ``reward_first`` and ``reward_last``
     are means over the first and the last quarter of those steps, ``accept_length`` over the last quarter, ``harvest`` is trained
     over idle worker seconds. null: not measured.
     """
 
-    run: Run
     steps: int
-    seconds_per_step: float | None
-    rollout_share: float | None
-    rollout_speedup: float | None
-    e2e_speedup: float | None
-    reward_first: float | None
-    reward_last: float | None
+    seconds_per_step: float | None = None
+    rollout_share: float | None = None
+    rollout_speedup: float | None = None
+    e2e_speedup: float | None = None
+    reward_first: float | None = None
+    reward_last: float | None = None
+    accept_length: float | None = None
+    harvest: float | None = None
+
+
+class ComparedRun(Measures):
+    run: Run
     reward: Series
-    accept_length: float | None
-    harvest: float | None
+
+
+def flat(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted field, value) of all that is no mapping, or an empty one. Lists count as one value."""
+    for key, value in section.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 class ConfigDifference(Schema):

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool
 
 from backend.schemas.accounts import Body, Role
-from backend.schemas.base import Schema
+from backend.schemas.base import Page, Schema
 
 DEFAULT_PROJECT = "0000000000000001"
 """The project that is there from the first start. Every new user is an editor of it, as far as their own role lets them."""
@@ -39,9 +39,8 @@ class Project(Schema):
     role: Role
 
 
-class ProjectPage(Schema):
-    items: list[Project]
-    next_cursor: str | None
+class ProjectPage(Page[Project]):
+    pass
 
 
 class MemberRequest(Body):

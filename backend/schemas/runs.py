@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 from backend.schemas.attempts import GitState
-from backend.schemas.base import FieldError, Moment, Schema, number
+from backend.schemas.base import Moment, Page, Schema, number
 from backend.schemas.projects import DEFAULT_PROJECT
 
 RunKind = Literal["engine", "tracked"]
@@ -59,7 +59,7 @@ class Submission(BaseModel):
 
 
 class Copy(BaseModel):
-    """A run made from another. What is left out is as in that one; ``config`` names only the fields that differ."""
+    """A run made from another. What is left out is as in that one, but for the notes; ``config`` names only the fields that differ."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -68,29 +68,18 @@ class Copy(BaseModel):
     priority: Priority | None = None
     needs: Label | None = None
     start_after: Moment | None = None
+    notes: Notes | None = None
 
 
 class RunChange(BaseModel):
-    """What users can change of a run at any time. What is left out stays."""
+    """What users can change of a run at any time. What is left out stays. A priority counts while the run is queued."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Name | None = None
     notes: Notes | None = None
     tags: list[Tag] | None = Field(None, max_length=32)
-
-
-class ConfigCheck(BaseModel):
-    """A configuration to check without submitting it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    config: dict[str, Any]
-
-
-class Validation(Schema):
-    valid: bool
-    errors: list[FieldError]
+    priority: Priority | None = None
 
 
 class Preset(Schema):
@@ -108,8 +97,8 @@ class Run(Schema):
     ``needs`` is the worker label it waits for, empty for any. ``parent_id`` is the run that it was made from, and ``resumed_step`` the
     step of that one after whose checkpoint it goes on. ``actions`` says what can be done with it now.
 
-    ``revision`` counts the changes of name, notes and tags: it is the ETag that a PATCH can name in If-Match. ``source`` is the git state
-    of the folder that it was submitted from.
+    ``revision`` counts the changes of name, notes, tags and priority: it is the ETag that a PATCH can name in If-Match. ``source`` is the
+    git state of the folder that it was submitted from.
 
     ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds).
     """
@@ -167,6 +156,5 @@ class Run(Schema):
         return wish or self.state
 
 
-class RunPage(Schema):
-    items: list[Run]
-    next_cursor: str | None
+class RunPage(Page[Run]):
+    pass

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.schemas.base import Schema
+from backend.schemas.base import Page, Schema
 
 Event = Literal["run.queued", "run.starting", "run.running", "run.paused", "run.succeeded", "run.failed", "run.cancelled", "run.alarm"]
 ENDINGS: tuple[Event, ...] = ("run.succeeded", "run.failed", "run.cancelled", "run.alarm")
@@ -35,9 +35,8 @@ class NewWebhook(Webhook):
     secret: str
 
 
-class WebhookPage(Schema):
-    items: list[Webhook]
-    next_cursor: str | None
+class WebhookPage(Page[Webhook]):
+    pass
 
 
 class Delivery(Schema):
@@ -53,6 +52,5 @@ class Delivery(Schema):
     finished_at: datetime | None
 
 
-class DeliveryPage(Schema):
-    items: list[Delivery]
-    next_cursor: str | None
+class DeliveryPage(Page[Delivery]):
+    pass

@@ -1,38 +1,74 @@
-"""Series of several runs at once: whole, or over the same steps in so many points as a chart can show."""
+"""Series of several runs over the same steps, from their points and roll-ups: however long the runs are, an answer takes about as long."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.models import Metric
+from backend.models import MetricKey
 from backend.schemas.comparison import AlignedMetric
-from backend.schemas.telemetry import Series
+from backend.services.metrics import bucket_steps
+from backend.services.rollups import parts
+from backend.services.series import BLOCK_STEPS
+
+MOST_STEPS = 16
+"""Of a span that is summed up from points; beyond that, from whole blocks."""
 
 
-def whole(session: Session, run_ids: Sequence[str], keys: Sequence[str]) -> dict[str, dict[str, Series]]:
-    """By run and key. A query for each: two columns of a range of the primary key cost less than four and their grouping."""
-    return {run_id: {key: line for key in keys if (line := _series(session, run_id, key)).steps} for run_id in run_ids}
+class Sum(NamedTuple):
+    """Of a series over a stretch of steps: of its ``numbers`` values that are there."""
+
+    total: float
+    numbers: int
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.numbers if self.numbers else None
 
 
-def _series(session: Session, run_id: str, key: str) -> Series:
-    query = select(Metric.step, Metric.value).where(Metric.run_id == run_id, Metric.key == key).order_by(Metric.step)
-    points = session.execute(query).all()
-    return Series(steps=[step for step, _ in points], values=[value for _, value in points])
+def ends(session: Session, run_ids: Collection[str], key: str) -> dict[str, tuple[int, int]]:
+    """First and last step of the series, by run."""
+    query = select(MetricKey.run_id, MetricKey.first_step, MetricKey.last_step).where(MetricKey.key == key, MetricKey.run_id.in_(run_ids))
+    return {run_id: (first, last) for run_id, first, last in session.execute(query)}
+
+
+def sums(session: Session, run_ids: Collection[str], keys: Collection[str], steps: range) -> dict[tuple[str, str], Sum]:
+    """By run and key, of what has a value in these steps, of which there is one at least."""
+    found = summed(session, run_ids, keys, steps[0], steps[-1], None)
+    return {(run_id, key): Sum(total, numbers) for run_id, key, _, total, numbers in found if numbers}
+
+
+def summed(session: Session, run_ids: Collection[str], keys: Collection[str], first: int, last: int, width: int | None) -> Sequence[Any]:
+    """(run, key, span, total, numbers), the steps from ``first`` to ``last`` cut into spans at the multiples of ``width``; None: whole."""
+    part = parts(run_ids, keys, first, last, width)
+    names = (part.c.run_id, part.c.key, part.c.span)
+    return session.execute(select(*names, func.sum(part.c.total), func.sum(part.c.numbers)).group_by(*names)).all()
 
 
 def aligned(session: Session, run_ids: Sequence[str], keys: Sequence[str], points: int) -> list[AlignedMetric]:
     """For each key that one of the runs has: means over equal spans of steps, at most ``points`` of them, the same for all runs."""
-    query = select(Metric.key, func.min(Metric.step), func.max(Metric.step)).where(Metric.run_id.in_(run_ids), Metric.key.in_(keys))
-    ends = {key: (first, last) for key, first, last in session.execute(query.group_by(Metric.key))}
-    return [_aligned(session, run_ids, key, *ends[key], points) for key in dict.fromkeys(keys) if key in ends]
+    query = select(MetricKey.key, func.min(MetricKey.first_step), func.max(MetricKey.last_step))
+    query = query.where(MetricKey.run_id.in_(run_ids), MetricKey.key.in_(keys)).group_by(MetricKey.key)
+    alike: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for key, first, last in session.execute(query):
+        alike[first, last].append(key)
+    found = {
+        metric.key: metric for (first, last), same in alike.items() for metric in _aligned(session, run_ids, same, first, last, points)
+    }
+    return [found[key] for key in dict.fromkeys(keys) if key in found]
 
 
-def _aligned(session: Session, run_ids: Sequence[str], key: str, first: int, last: int, points: int) -> AlignedMetric:
-    width = (last - first) // points + 1
-    span = ((Metric.step - first) // width).label("span")
-    query = select(Metric.run_id, span, func.avg(Metric.value)).where(Metric.run_id.in_(run_ids), Metric.key == key)
-    means = {(run_id, number): mean for run_id, number, mean in session.execute(query.group_by(Metric.run_id, span))}
-    numbers = sorted({number for _, number in means})
-    values = {run_id: [means.get((run_id, number)) for number in numbers] for run_id in run_ids}
-    return AlignedMetric(key=key, span=width, steps=[first + number * width for number in numbers], values=values)
+def _aligned(session: Session, run_ids: Sequence[str], keys: Sequence[str], first: int, last: int, points: int) -> list[AlignedMetric]:
+    width = bucket_steps(first, last, points)
+    width = width if width <= MOST_STEPS else max(width, BLOCK_STEPS)
+    means: dict[str, dict[str, dict[int, float | None]]] = {key: {run_id: {} for run_id in run_ids} for key in keys}
+    for run_id, key, span, total, numbers in summed(session, run_ids, keys, first, last, width):
+        means[key][run_id][span] = Sum(total, numbers).mean
+    metrics = []
+    for key, by_run in means.items():
+        spans = sorted({span for found in by_run.values() for span in found})
+        values = {run_id: [found.get(span) for span in spans] for run_id, found in by_run.items()}
+        metrics.append(AlignedMetric(key=key, span=width, steps=[max(span * width, first) for span in spans], values=values))
+    return metrics

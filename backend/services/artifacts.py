@@ -116,12 +116,11 @@ def content(session: Session, settings: Settings, store: Store, artifact_id: str
     about = artifact.name, artifact.bytes, artifact.sha256
     if artifact.stored_at is None:
         file = left_in_run_folder(settings, artifact.run_id, artifact.path)
-        if file is not None and file.stat().st_size == artifact.bytes:
-            return Content(*about, partial(chunks, file))
-    else:
-        stored = store.find(artifact.sha256)
-        if stored is not None and stored.bytes == artifact.bytes:
-            return Content(*about, partial(store.read, artifact.sha256))
+        if file is not None and _size(file) == artifact.bytes:
+            return Content(*about, partial(_read_moving, file, store, artifact.sha256))
+    stored = store.find(artifact.sha256)
+    if stored is not None and stored.bytes == artifact.bytes:
+        return Content(*about, partial(store.read, artifact.sha256))
     raise NotFoundError(f"the file of artifact {artifact_id} is gone, or not in the store yet")
 
 
@@ -132,6 +131,22 @@ def left_in_run_folder(settings: Settings, run_id: str, path: str | None) -> Pat
         return None
     file = (folder / path).resolve()
     return file if file.is_relative_to(folder) and file.is_file() else None
+
+
+def _size(file: Path) -> int:
+    """-1 if it has just been moved to the store."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return -1
+
+
+def _read_moving(file: Path, store: Store, sha256: str, start: int, end: int) -> Iterator[bytes]:
+    """Of a file that may be moved to the store until it is open; a file that is open can be read to its end."""
+    try:
+        yield from chunks(file, start, end)
+    except FileNotFoundError:
+        yield from store.read(sha256, start, end)
 
 
 def _latest(session: Session, run_id: str, name: str) -> Artifact | None:

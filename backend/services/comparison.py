@@ -1,58 +1,67 @@
-"""Runs against a baseline. Pure functions over metric series, so that the arithmetic can be checked by hand."""
+"""Runs against a baseline, over the steps that both have."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel
+from sqlalchemy.orm import Session
 
-from backend.schemas.comparison import ComparedRun, ConfigDifference
+from backend.schemas.comparison import ComparedRun, ConfigDifference, Measures, flat
 from backend.schemas.runs import Run
 from backend.schemas.telemetry import Series
-from backend.services.run_values import flat
+from backend.services.aligned import Sum, ends, sums
+from backend.services.metrics import envelopes
 
-KEYS = ("step_seconds", "phase/rollout", "reward_mean", "accept_length", "trained_seconds", "idle_seconds")
+SECONDS, ROLLOUT, TRAINED, IDLE = "step_seconds", "phase/rollout", "trained_seconds", "idle_seconds"
+REWARD, ACCEPT = "reward_mean", "accept_length"
 LABELS = frozenset({"name"})
 MISSING = object()
-
-SeriesByKey = Mapping[str, Series]
-
-
-class Measures(BaseModel):
-    """The numbers of a ComparedRun."""
-
-    steps: int
-    seconds_per_step: float | None
-    rollout_share: float | None
-    rollout_speedup: float | None
-    e2e_speedup: float | None
-    reward_first: float | None
-    reward_last: float | None
-    reward: Series
-    accept_length: float | None
-    harvest: float | None
+NONE = (0, -1)
 
 
-def compare(run: SeriesByKey, baseline: SeriesByKey) -> Measures:
-    """``run`` against ``baseline`` over the steps that both have; none is left out."""
-    steps = sorted(_steps(run) & _steps(baseline))
+def compared(session: Session, runs: Sequence[Run], points: int) -> list[ComparedRun]:
+    """Each against the first of them; rewards in at most ``points`` points."""
+    ids, baseline = [run.id for run in runs], runs[0].id
+    steps = ends(session, ids, SECONDS)
+    alike: dict[range, list[str]] = defaultdict(list)
+    for run_id in ids:
+        alike[_common(steps, run_id, baseline)].append(run_id)
+    measures = {run_id: found for both, same in alike.items() for run_id, found in _measures(session, same, baseline, both).items()}
+    told = ends(session, ids, REWARD).values()
+    first, last = min((begin for begin, _ in told), default=0), max((end for _, end in told), default=0)
+    rewards = envelopes(session, ids, [REWARD], first, last, points)
+    return [ComparedRun(run=run, reward=rewards.get((run.id, REWARD), Series()), **dict(measures[run.id])) for run in runs]
+
+
+def _common(steps: Mapping[str, tuple[int, int]], run_id: str, baseline: str) -> range:
+    """From the later beginning to the earlier end."""
+    (first, last), (begin, end) = steps.get(run_id, NONE), steps.get(baseline, NONE)
+    return range(max(first, begin), min(last, end) + 1)
+
+
+def _measures(session: Session, run_ids: Sequence[str], baseline: str, steps: range) -> dict[str, Measures]:
+    """By run, over these steps. One that lacks a value does not count for it."""
+    if not steps:
+        return {run_id: Measures(steps=0) for run_id in run_ids}
     quarter = max(len(steps) // 4, 1)
-    seconds, rollout = _total(run, "step_seconds", steps), _total(run, "phase/rollout", steps)
-    return Measures(
-        steps=len(steps),
-        seconds_per_step=_ratio(seconds, len(steps)),
-        rollout_share=_ratio(rollout, seconds),
-        rollout_speedup=_ratio(_total(baseline, "phase/rollout", steps), rollout),
-        e2e_speedup=_ratio(_total(baseline, "step_seconds", steps), seconds),
-        reward_first=_mean(run, "reward_mean", steps[:quarter]),
-        reward_last=_mean(run, "reward_mean", steps[-quarter:]),
-        reward=run.get("reward_mean", Series()),
-        accept_length=_mean(run, "accept_length", steps[-quarter:]),
-        harvest=_ratio(_total(run, "trained_seconds", steps), _total(run, "idle_seconds", steps)),
-    )
+    whole = sums(session, {*run_ids, baseline}, (SECONDS, ROLLOUT, TRAINED, IDLE), steps)
+    early, late = sums(session, run_ids, (REWARD,), steps[:quarter]), sums(session, run_ids, (REWARD, ACCEPT), steps[-quarter:])
 
+    def measured(run_id: str) -> Measures:
+        seconds, rollout = _mean(whole, run_id, SECONDS), _mean(whole, run_id, ROLLOUT)
+        return Measures(
+            steps=len(steps),
+            seconds_per_step=seconds,
+            rollout_share=_ratio(rollout, seconds),
+            rollout_speedup=_ratio(_mean(whole, baseline, ROLLOUT), rollout),
+            e2e_speedup=_ratio(_mean(whole, baseline, SECONDS), seconds),
+            reward_first=_mean(early, run_id, REWARD),
+            reward_last=_mean(late, run_id, REWARD),
+            accept_length=_mean(late, run_id, ACCEPT),
+            harvest=_ratio(_mean(whole, run_id, TRAINED), _mean(whole, run_id, IDLE)),
+        )
 
-def compared(run: Run, own: SeriesByKey, baseline: SeriesByKey) -> ComparedRun:
-    return ComparedRun(run=run, **dict(compare(own, baseline)))
+    return {run_id: measured(run_id) for run_id in run_ids}
 
 
 def config_diff(configs: Mapping[str, Mapping[str, Any]]) -> list[ConfigDifference]:
@@ -66,23 +75,8 @@ def config_diff(configs: Mapping[str, Mapping[str, Any]]) -> list[ConfigDifferen
     ]
 
 
-def _steps(run: SeriesByKey) -> set[int]:
-    return set(run["step_seconds"].steps) if "step_seconds" in run else set()
-
-
-def _values(run: SeriesByKey, key: str, steps: Sequence[int]) -> list[float]:
-    series, wanted = run.get(key, Series()), set(steps)
-    return [value for step, value in zip(series.steps, series.values, strict=True) if step in wanted and value is not None]
-
-
-def _total(run: SeriesByKey, key: str, steps: Sequence[int]) -> float | None:
-    values = _values(run, key, steps)
-    return sum(values) if values else None
-
-
-def _mean(run: SeriesByKey, key: str, steps: Sequence[int]) -> float | None:
-    values = _values(run, key, steps)
-    return sum(values) / len(values) if values else None
+def _mean(found: Mapping[tuple[str, str], Sum], run_id: str, key: str) -> float | None:
+    return found[run_id, key].mean if (run_id, key) in found else None
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:

@@ -24,14 +24,14 @@ EVENTS = "events.jsonl"
 CHECKPOINTS = "checkpoints"
 
 
-def clone(database: Database, settings: Settings, run_id: str, copy: Copy, key: str | None = None) -> tuple[RunReply, bool]:
-    """A new run with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new (see runs.submit)."""
+def clone(database: Database, settings: Settings, run_id: str, copy: Copy, owner: str, key: str | None = None) -> tuple[RunReply, bool]:
+    """A new run of ``owner`` with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new (see runs.submit)."""
     with database.read() as session:
         parent = find(session, run_id)
         demand(parent, "clone")
         config = usable(merged(parent.config | {"name": parent.name}, copy.config), settings)
-        digest = digest_of({"clone": run_id} | copy.model_dump(mode="json"))
-        run = described(config, _wishes(parent, copy))
+        digest = digest_of({"clone": run_id, "owner": owner} | copy.model_dump(mode="json"))
+        run = described(config, replace(_wishes(parent, copy), owner=owner))
     run.parent_id = run_id
     with database.write() as session:
         if key is not None and (earlier := repeated(session, key, digest)):
@@ -65,7 +65,7 @@ def retry(database: Database, settings: Settings, run_id: str, key: str | None =
 
 
 def _wishes(parent: Run, copy: Copy) -> Wishes:
-    given = {name: value for name in ("tags", "priority", "needs") if (value := getattr(copy, name)) is not None}
+    given = {name: value for name in ("tags", "priority", "needs", "notes") if (value := getattr(copy, name)) is not None}
     start_after = copy.start_after.timestamp() if copy.start_after else None
     same = Wishes(tuple(parent.tags), parent.priority, parent.needs, start_after, parent.owner, parent.project_id)
     return replace(same, **given)

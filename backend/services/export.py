@@ -3,14 +3,15 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import select, tuple_
 
 from backend.database import Database
 from backend.models import Metric, Run
+from backend.schemas.comparison import flat
 from backend.services.listing import Choice, listed
-from backend.services.run_values import flat
 from backend.services.tables import Column
 
 PAGE = 200
@@ -78,8 +79,8 @@ def _pages(database: Database, choice: Choice) -> Iterator[Sequence[Run]]:
             return
 
 
-def _leaves(run: Run) -> list[tuple[str, Any]]:
-    return flat({"summary": run.summary, "config": run.config})
+def _leaves(run: Run) -> Iterator[tuple[str, Any]]:
+    return chain(flat(run.summary, "summary."), flat(run.config, "config."))
 
 
 def _flattened(run: Run) -> Mapping[str, Any]:

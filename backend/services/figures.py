@@ -1,6 +1,5 @@
 """The state of the platform in numbers, for Prometheus. A handful of small queries; none touches the telemetry of runs."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, get_args
@@ -12,11 +11,10 @@ from sqlalchemy.orm import Session
 from backend.models import Attempt, Delivery, Run, Worker
 from backend.schemas.runs import RunState
 from backend.services.lifecycle import ACTIVE
-from backend.services.queue import vacancies
+from backend.services.queue import REAL, SEEN_SECONDS, slots
 from backend.settings import Settings
 
 Values = Mapping[tuple[str, ...], float]
-WORKER_SEEN_SECONDS = 60.0
 MOST_RUNS = 100
 ENGINE: Mapping[str, str] = {
     "tokens_per_second": "Generated tokens a second of rollout",
@@ -60,16 +58,14 @@ def _queue(session: Session, now: float) -> Iterator[Metric]:
 
 
 def _workers(session: Session, now: float) -> Iterator[Metric]:
-    seen = now - WORKER_SEEN_SECONDS
-    slots: Counter[tuple[str, ...]] = Counter()
-    workers = session.execute(select(Worker.labels, Worker.slots).where(Worker.seen_at >= seen)).all()
-    for labels, number in workers:
-        for label in ("", *labels):
-            slots[(label,)] += number
-    free = {(label,): float(number) for label, number in vacancies(session, seen).items()}
-    yield gauge("workers", "Workers seen in the last minute", {(): float(len(workers))})
-    yield gauge("worker_slots", "Runs that they carry at a time, by label; all under the empty one", slots, "label")
-    yield gauge("worker_slots_free", "Of these, free", dict.fromkeys(slots, 0.0) | free, "label")
+    seen = now - SEEN_SECONDS
+    workers = session.scalar(select(func.count()).select_from(Worker).where(Worker.seen_at >= seen, REAL)) or 0
+    known = slots(session, seen)
+    total: Values = {(label,): float(each.total) for label, each in known.items()}
+    free: Values = {(label,): float(each.free) for label, each in known.items()}
+    yield gauge("workers", "Workers seen in the last minute", {(): float(workers)})
+    yield gauge("worker_slots", "Runs that they carry at a time, by label; all under the empty one", total, "label")
+    yield gauge("worker_slots_free", "Of these, free", free, "label")
 
 
 def _active(session: Session, settings: Settings, now: float) -> Iterator[Metric]:

@@ -9,11 +9,12 @@ from sqlalchemy import CursorResult, and_, update
 from sqlalchemy.orm import Session
 
 from backend.models import Run
+from backend.models.run import GENERATED
 from backend.schemas.runs import TERMINAL_STATES, RunState
 from backend.services.announcements import announce
 
 ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
-CARRIED = and_(Run.state.in_(ACTIVE), Run.kind == "engine")
+CARRIED = and_(Run.state.in_(ACTIVE), Run.kind == "engine", ~Run.id.endswith(GENERATED))
 """With a worker."""
 PREDECESSORS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
     {

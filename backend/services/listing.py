@@ -52,6 +52,7 @@ class Choice:
     where: Sequence[str] = ()
     created_after: float | None = None
     created_before: float | None = None
+    deleted: bool = False
     sort: str = NEWEST
 
 
@@ -101,7 +102,8 @@ def _fits(values: list[Any], sort: str) -> bool:
 
 def _conditions(session: Session, choice: Choice) -> list[ColumnElement[bool]]:
     projects = session.scalars(choice.projects.with_only_columns(Project.id)).all()
-    conditions: list[ColumnElement[bool]] = [Run.deleted_at.is_(None), Run.project_id.in_(projects)]
+    there = Run.deleted_at.is_not(None) if choice.deleted else Run.deleted_at.is_(None)
+    conditions: list[ColumnElement[bool]] = [there, Run.project_id.in_(projects)]
     if choice.runs:
         conditions.append(Run.id.in_(choice.runs))
     if choice.states:

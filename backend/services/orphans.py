@@ -1,6 +1,7 @@
 """Collects orphans, both ways: content that no artifact refers to is freed, and an artifact whose content is gone says so."""
 
 import logging
+import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -60,13 +61,13 @@ def collect(database: Database, settings: Settings, store: Store, sure: bool = F
     if found.doubtful and not sure:
         logger.error("%d files of the artifact store belong to no run; is it this database's? longtail verify --repair", len(found.orphans))
     else:
-        found.freed = [sha256 for sha256 in found.orphans if _free(database, store, sha256, before)]
+        found.freed = [sha256 for sha256 in found.orphans if free(database, store, sha256, before)]
     _record(database, found)
     return found
 
 
-def _free(database: Database, store: Store, sha256: str, before: float) -> bool:
-    """Looks again while nobody can make it somebody's."""
+def free(database: Database, store: Store, sha256: str, before: float = math.inf) -> bool:
+    """Frees the content if no artifact refers to it, and it is older than ``before``. Looks again while nobody can make it somebody's."""
     with database.write() as session:
         one_at_a_time(session)
         stored = store.find(sha256)

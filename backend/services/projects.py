@@ -27,6 +27,14 @@ def in_sight(identity: Identity, archived: bool = True) -> Select[Any]:
     return query if archived else query.where(Project.archived_at.is_(None))
 
 
+def chosen(session: Session, identity: Identity, project_id: str | None) -> Select[Any]:
+    """The project of this id, NotFoundError if it is out of sight; or else all in sight that are not archived."""
+    if project_id is None:
+        return in_sight(identity, archived=False)
+    find(session, identity, project_id)
+    return in_sight(identity).where(Project.id == project_id)
+
+
 def projects(session: Session, identity: Identity, archived: bool, limit: int, cursor: str | None) -> tuple[Sequence[Project], str | None]:
     """Those in sight, newest first."""
     return page(session, in_sight(identity, archived), [Project.created_at, Project.id], limit, cursor)

@@ -8,14 +8,27 @@ in that order.
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from backend.models import Attempt, Run, Worker
+from backend.models.run import GENERATED
 from backend.services.lifecycle import CARRIED
 from backend.settings import Settings
+
+SEEN_SECONDS = 60.0
+"""A worker that has not shown itself for so long counts as gone."""
+REAL = ~Worker.id.endswith(GENERATED)
+"""Of workers: one that there is; those of demo data take nothing."""
+
+
+class Slots(NamedTuple):
+    """Runs that workers carry at a time, and how many more they could take now."""
+
+    total: int
+    free: int
 
 
 @dataclass(frozen=True)
@@ -65,18 +78,25 @@ def next_run(labels: Collection[str], limits: Limits, now: float) -> Select[Any]
 
 def waiting(labels: Collection[str], now: float) -> tuple[ColumnElement[bool], ...]:
     """Queued runs that a worker with ``labels`` may carry, and that may start."""
-    return Run.state == "queued", Run.needs.in_({"", *labels}), or_(Run.start_after.is_(None), Run.start_after <= now)
+    may_start = or_(Run.start_after.is_(None), Run.start_after <= now)
+    return Run.state == "queued", Run.needs.in_({"", *labels}), may_start, ~Run.id.endswith(GENERATED)
+
+
+def slots(session: Session, seen_since: float) -> dict[str, Slots]:
+    """Of the workers seen lately, by label; those of all of them under the empty one."""
+    busy = and_(Attempt.worker_id == Worker.id, Attempt.state == "running")
+    query = select(Worker.labels, Worker.slots, func.count(Attempt.number)).outerjoin(Attempt, busy)
+    found: dict[str, Slots] = {}
+    for labels, total, carried in session.execute(query.where(Worker.seen_at >= seen_since, REAL).group_by(Worker.id)):
+        for label in ("", *labels):
+            before = found.get(label, Slots(0, 0))
+            found[label] = Slots(before.total + total, before.free + max(total - carried, 0))
+    return found
 
 
 def vacancies(session: Session, seen_since: float) -> dict[str, int]:
-    """Free slots of the workers seen lately, by label; those of all of them under the empty one."""
-    busy = and_(Attempt.worker_id == Worker.id, Attempt.state == "running")
-    query = select(Worker.labels, Worker.slots, func.count(Attempt.number)).outerjoin(Attempt, busy)
-    free: dict[str, int] = {}
-    for labels, slots, carried in session.execute(query.where(Worker.seen_at >= seen_since).group_by(Worker.id)):
-        for label in ("", *labels):
-            free[label] = free.get(label, 0) + max(slots - carried, 0)
-    return {label: slots for label, slots in free.items() if slots}
+    """The free ones of ``slots``, where there are any."""
+    return {label: known.free for label, known in slots(session, seen_since).items() if known.free}
 
 
 def _floor(value: ColumnElement[Any]) -> ColumnElement[float]:

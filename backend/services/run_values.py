@@ -11,12 +11,13 @@ from sqlalchemy.orm import Session
 from backend.database import upsert
 from backend.models import Run, RunValue
 from backend.rollup import finite, text
+from backend.schemas.comparison import flat
 from backend.services.lifecycle import affected
 
 
 def describe(session: Session, run: Run) -> None:
     """Of a run that is new."""
-    _write(session, run.id, [*flat({"config": run.config}), *_labels(run)])
+    _write(session, run.id, [*flat(run.config, "config."), *_labels(run)])
 
 
 def describe_again(session: Session, run: Run) -> None:
@@ -28,15 +29,7 @@ def describe_again(session: Session, run: Run) -> None:
 
 def summarise(session: Session, run_id: str, summary: Mapping[str, float | None]) -> None:
     """Of a run that has come further."""
-    _write(session, run_id, flat({"summary": summary}))
-
-
-def flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """(dotted field, value) of every leaf. Lists count as one value."""
-    pairs: list[tuple[str, Any]] = []
-    for key, value in section.items():
-        pairs += flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(prefix + key, value)]
-    return pairs
+    _write(session, run_id, flat(summary, "summary."))
 
 
 def rows(run_id: str, pairs: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:

@@ -26,11 +26,17 @@ ROLL_UP = {
     "high": func.max(Metric.value),
     "total": func.sum(Metric.value),
 }
+ROWS = """
+INSERT INTO metrics (run_id, key, step, value) VALUES (?, ?, ?, ?) ON CONFLICT (run_id, key, step) DO UPDATE SET value = excluded.value
+"""
 ARRAYS = text("""
 INSERT INTO metrics (run_id, key, step, value)
 SELECT :run_id, * FROM unnest(CAST(:keys AS text[]), CAST(:steps AS integer[]), CAST(:values AS double precision[]))
 ON CONFLICT (run_id, key, step) DO UPDATE SET value = excluded.value
 """)
+ENDS = select(MetricKey.key, MetricKey.first_step, MetricKey.last_step, MetricKey.value).where(
+    MetricKey.run_id == RUN, MetricKey.key.in_(bindparam("keys", expanding=True))
+)
 Points = Mapping[int, float | None]
 
 
@@ -52,8 +58,7 @@ def add(session: Session, run_id: str, rows: Sequence[dict[str, Any]]) -> dict[s
     points: dict[str, dict[int, float | None]] = {}
     for row in rows:
         points.setdefault(row["key"], {})[row["step"]] = row["value"]
-    query = select(MetricKey.key, MetricKey.first_step, MetricKey.last_step, MetricKey.value)
-    found = session.connection().execute(query.where(MetricKey.run_id == run_id, MetricKey.key.in_(points)))
+    found = session.connection().execute(ENDS, {"of_run": run_id, "keys": [*points]})
     before = {key: End(first, last, value) for key, first, last, value in found}
     after = {key: before.get(key, End(min(new), max(new), new[max(new)])).grown(new) for key, new in points.items()}
     _write(session, run_id, points)
@@ -80,13 +85,14 @@ def _left(old: End | None, new: End, points: Points) -> set[int]:
 
 
 def _write(session: Session, run_id: str, points: Mapping[str, Points]) -> None:
-    """On PostgreSQL as arrays: it takes longer over a statement than over a row."""
+    """By the driver's own means, as this is most of what comes in: on PostgreSQL as arrays, as it takes longer over a statement than over
+    a row."""
     flat = [(key, step, value) for key, new in points.items() for step, value in new.items()]
     if session.get_bind().dialect.name == "postgresql":
         keys, steps, values = zip(*flat, strict=True)
         session.connection().execute(ARRAYS, {"run_id": run_id, "keys": [*keys], "steps": [*steps], "values": [*values]})
     else:
-        upsert(session, Metric, [{"run_id": run_id, "key": key, "step": step, "value": value} for key, step, value in flat])
+        session.connection().exec_driver_sql(ROWS, [(run_id, *point) for point in flat])
 
 
 def _roll_up(session: Session, run_id: str, blocks: Mapping[str, set[int]]) -> None:

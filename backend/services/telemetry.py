@@ -1,14 +1,24 @@
 """What a run has reported so far. ``since_step`` asks for later steps only."""
 
 from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
-from backend.models import Artifact, DrafterSession, LogLine, Metric, Rollout, Sample, Span, Speculation
+from backend.models import Artifact, LogLine, Metric, Sample, Stepped
 from backend.schemas.telemetry import Series
 
 LOG_LINES = 1000
+LAST_STEP = 2**31 - 1
+
+
+class Stretch(NamedTuple):
+    """Steps after ``since`` up to ``until``; of a long run, only those that are multiples of ``every``."""
+
+    since: int = -1
+    until: int = LAST_STEP
+    every: int = 1
 
 
 def series(session: Session, run_id: str, keys: Sequence[str] = (), since_step: int = -1) -> dict[str, Series]:
@@ -23,28 +33,21 @@ def series(session: Session, run_id: str, keys: Sequence[str] = (), since_step: 
     return found
 
 
-def lengths(session: Session, run_id: str, since_step: int) -> Sequence[Rollout]:
-    return session.scalars(select(Rollout).where(Rollout.run_id == run_id, Rollout.step > since_step).order_by(Rollout.step)).all()
+def stepped(session: Session, model: type[Stepped], run_id: str, stretch: Stretch) -> Sequence[Row[Any]]:
+    """The rows of ``model`` in the order of their steps."""
+    inside = (model.step > stretch.since, model.step <= stretch.until)
+    query = select(*model.__table__.columns).where(model.run_id == run_id, *inside)
+    if stretch.every > 1:
+        query = query.where(model.step % stretch.every == 0)
+    return session.execute(query.order_by(model.step, *model.__table__.primary_key)).all()
 
 
-def spans(session: Session, run_id: str, since_step: int) -> Sequence[Span]:
-    return session.scalars(select(Span).where(Span.run_id == run_id, Span.step > since_step).order_by(Span.seq)).all()
-
-
-def speculation(session: Session, run_id: str, since_step: int) -> Sequence[Speculation]:
-    query = select(Speculation).where(Speculation.run_id == run_id, Speculation.step > since_step)
-    return session.scalars(query.order_by(Speculation.step)).all()
-
-
-def drafters(session: Session, run_id: str, since_step: int) -> Sequence[DrafterSession]:
-    query = select(DrafterSession).where(DrafterSession.run_id == run_id, DrafterSession.step > since_step)
-    return session.scalars(query.order_by(DrafterSession.seq)).all()
-
-
-def samples(session: Session, run_id: str, since_step: int, limit: int) -> Sequence[Sample]:
-    """The latest ``limit``, oldest first."""
-    query = select(Sample).where(Sample.run_id == run_id, Sample.step > since_step).order_by(Sample.seq.desc()).limit(limit)
-    return session.scalars(query).all()[::-1]
+def samples(session: Session, run_id: str, since_step: int, limit: int, step: int | None = None) -> Sequence[Sample]:
+    """The latest ``limit``, oldest first; of one ``step`` only if that is given."""
+    query = select(Sample).where(Sample.run_id == run_id, Sample.step > since_step)
+    if step is not None:
+        query = query.where(Sample.step == step)
+    return session.scalars(query.order_by(Sample.seq.desc()).limit(limit)).all()[::-1]
 
 
 def logs(

@@ -4,9 +4,9 @@ import hmac
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import Row, bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from backend.credentials import Link, Secret
@@ -41,12 +41,20 @@ class Identity:
         return self.role == self.user_role and self.project_id is None
 
     @classmethod
-    def of(cls, token: Token) -> "Identity":
-        role = lesser(cast(Role, token.scope), cast(Role, token.user.role))
+    def of(cls, token: Row[Any]) -> "Identity":
+        role = lesser(token.scope, token.user_role)
         if token.project_id is not None:
             role = lesser(role, "editor")  # an admin rules over more than one project
-        root = token.root_id or token.id
-        return cls(token.user_id, token.user.name, role, cast(Role, token.user.role), token.id, root, token.last_used_at, token.project_id)
+        stem = token.root_id or token.id, token.last_used_at, token.project_id
+        return cls(token.user_id, token.user_name, role, token.user_role, token.id, *stem)
+
+
+OF_TOKEN = (
+    select(Token.__table__, User.name.label("user_name"), User.role.label("user_role"), User.disabled)
+    .join(User, Token.user_id == User.id)
+    .where(Token.id == bindparam("token_id"))
+)
+"""As a row, since every request asks for one: an object costs more than all else that it takes to find out who asks."""
 
 
 def issue(
@@ -72,22 +80,18 @@ def issue(
     return token, secret.text
 
 
-def identify(session: Session, text: str, kinds: Sequence[str] = USABLE) -> Token | None:
-    """The token whose secret ``text`` is, if it is of these kinds, neither revoked nor expired, and its user is not disabled."""
+def identify(session: Session, text: str, kinds: Sequence[str] = USABLE) -> Identity | None:
+    """Whose secret ``text`` is, if it is that of a token of these kinds, neither revoked nor expired, and its user is not disabled."""
     secret = Secret.parse(text)
-    token = session.get(Token, secret.id) if secret else None
-    if secret is None or token is None or not hmac.compare_digest(token.digest, secret.digest):
-        return None
-    return token if token.kind in kinds and _valid(token) else None
+    token = _valid(session, secret.id, kinds) if secret else None
+    return Identity.of(token) if secret and token and hmac.compare_digest(token.digest, secret.digest) else None
 
 
-def identify_link(session: Session, text: str, path: str) -> Token | None:
-    """The token that signed the link ``text`` for ``path``, if that still stands for its user."""
+def identify_link(session: Session, text: str, path: str) -> Identity | None:
+    """Who signed the link ``text`` for ``path``, if their token still stands for them."""
     link = Link.parse(text)
-    token = session.get(Token, link.id) if link else None
-    if link is None or token is None or not link.opens(path, token.digest, time.time()):
-        return None
-    return token if token.kind in USABLE and _valid(token) else None
+    token = _valid(session, link.id, USABLE) if link else None
+    return Identity.of(token) if link and token and link.opens(path, token.digest, time.time()) else None
 
 
 def open_session(session: Session, user: User, seconds: float, proof: Token | None = None) -> tuple[Token, str]:
@@ -137,5 +141,8 @@ def note_use(session: Session, token_id: str) -> None:
     affected(session, update(Token).where(Token.id == token_id).values(last_used_at=time.time()))
 
 
-def _valid(token: Token) -> bool:
-    return token.revoked_at is None and not token.user.disabled and (token.expires_at is None or token.expires_at > time.time())
+def _valid(session: Session, token_id: str, kinds: Sequence[str]) -> Row[Any] | None:
+    token = session.connection().execute(OF_TOKEN, {"token_id": token_id}).one_or_none()
+    if token is None or token.kind not in kinds or token.revoked_at is not None or token.disabled:
+        return None
+    return token if token.expires_at is None or token.expires_at > time.time() else None

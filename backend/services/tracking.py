@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from backend.errors import ConflictError, InvalidError, NotFoundError
@@ -22,6 +22,14 @@ from backend.services.series import End
 
 MOST_SERIES = 2000
 SUMMARY_KEYS = 100
+# Made once, not for every batch:
+HEARD = (
+    select(Run.kind, Run.state, Run.error, Run.cancel_requested, Run.step, Run.summary, Run.deleted_at)
+    .where(Run.id == bindparam("run_id"))
+    .with_for_update()
+)
+SENT = select(Batch.sha256).where(Batch.run_id == bindparam("run_id"), Batch.id == bindparam("batch_id"))
+PROGRESS = update(Run).where(Run.id == bindparam("of_run"))
 
 
 def begin(session: Session, body: Tracked, place: Project, owner: str, key: str | None, silence: float) -> tuple[Run, bool]:
@@ -49,22 +57,27 @@ def ingest(session: Session, run_id: str, batch: NewBatch, silence: float) -> Re
     run = _heard(session, run_id)
     digest = hashlib.sha256(batch.model_dump_json().encode()).hexdigest()
     connection = session.connection()
-    before = connection.scalar(select(Batch.sha256).where(Batch.run_id == run_id, Batch.id == batch.id))
+    before = connection.scalar(SENT, {"run_id": run_id, "batch_id": batch.id})
     if before is not None:
         if before != digest:
             raise ConflictError(f"another batch of run {run_id} had the id {batch.id}; each needs one of its own, such as a random one")
         return Receipt(repeated=True, cancel_requested=run.cancel_requested)
     if run.state != "running":
         raise ConflictError(f"run {run_id} is {run.state}: nothing can be added to it" + (f" ({run.error})" if run.error else ""))
-    ends = series.add(session, run_id, _rows(run_id, batch.series)) if batch.series else {}
-    _bounded(session, run_id, ends, run.summary)
-    if batch.lines:
-        connection.execute(insert(LogLine), [_line(run_id, line) for line in batch.lines])
+    progress = write(session, run_id, batch, run.step, run.summary)
     if batch.series or batch.lines:
         connection.execute(insert(Batch), {"run_id": run_id, "id": batch.id, "sha256": digest})
-    progress = {"step": max([run.step, *(end.last_step + 1 for end in ends.values())]), "summary": _summary(run.summary, ends)}
-    connection.execute(update(Run).where(Run.id == run_id).values(lease_expires_at=time.time() + silence, **progress))
+    connection.execute(PROGRESS, {"of_run": run_id, "lease_expires_at": time.time() + silence, **progress})
     return Receipt(repeated=False, cancel_requested=run.cancel_requested)
+
+
+def write(session: Session, run_id: str, batch: NewBatch, step: int, summary: dict[str, float | None]) -> dict[str, Any]:
+    """Points and lines of the batch; how far the run has come with it, and its summary, which were ``step`` and ``summary`` before."""
+    ends = series.add(session, run_id, _rows(run_id, batch.series)) if batch.series else {}
+    _bounded(session, run_id, ends, summary)
+    if batch.lines:
+        session.connection().execute(insert(LogLine), [_line(run_id, line) for line in batch.lines])
+    return {"step": max([step, *(end.last_step + 1 for end in ends.values())]), "summary": _summary(summary, ends)}
 
 
 def finish(session: Session, run_id: str, state: RunState, error: str | None) -> Run:
@@ -91,9 +104,7 @@ def close(session: Session, run_id: str, state: RunState, error: str | None, cod
 
 def _heard(session: Session, run_id: str) -> Any:
     """What a batch has to know of its run, which is locked."""
-    columns = (Run.kind, Run.state, Run.error, Run.cancel_requested, Run.step, Run.summary, Run.deleted_at)
-    query = select(*columns).where(Run.id == run_id).with_for_update()
-    run = session.connection().execute(query).one_or_none() if is_id(run_id) else None
+    run = session.connection().execute(HEARD, {"run_id": run_id}).one_or_none() if is_id(run_id) else None
     if run is None or run.deleted_at is not None:
         raise NotFoundError(f"there is no run {run_id}")
     if run.kind != "tracked":

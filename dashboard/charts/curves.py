@@ -8,28 +8,33 @@ from backend.schemas.telemetry import Series
 from dashboard.charts.series import band, finite, smoothed, thinned
 from dashboard.charts.theme import color, faded, figure, label
 
+SMALL = 210
+ALL = "all drafts"
+
 
 def rewards(runs: Mapping[str, Series], window: int = 5) -> go.Figure:
     """Mean reward; keys are the names in the legend, ``window`` is in steps."""
     return _curves(runs, "mean reward", "%{y:.3f}", window).update_yaxes(rangemode="normal")
 
 
-def step_times(runs: Mapping[str, Series], window: int = 5) -> go.Figure:
-    return _curves(runs, "seconds per step", "%{y:.2f} s", window)
-
-
 def accept_lengths(runs: Mapping[str, Series], window: int = 1) -> go.Figure:
     """Tokens that one pass of the target yields, its own included; a plain run is at 1 by definition."""
     chart = _curves(runs, "tokens per target pass", "%{y:.2f}", window)
+    chart.update_traces(line_dash="dash", selector={"name": ALL})  # it runs over the curve of who drafts nearly everything
     chart.add_hline(
         y=1, line={"dash": "dot", "width": 1, "color": "#999999"}, annotation_text="plain decoding", annotation_position="top right"
     )
     return chart
 
 
-def values(runs: Mapping[str, Series]) -> go.Figure:
-    """Any series side by side; keys are the names in the legend."""
-    return _curves(runs, "value", "%{y:.4g}", 1).update_yaxes(rangemode="normal")
+def values(runs: Mapping[str, Series], y: str = "value", *, from_zero: bool = False) -> go.Figure:
+    """Any series side by side; keys are the names in the legend, ``y`` is what they measure."""
+    return _curves(runs, y, "%{y:.4g}", 1).update_yaxes(rangemode="tozero" if from_zero else "normal")
+
+
+def small(series: Series, y: str) -> go.Figure:
+    """A series by itself, in a chart that has room beside others. With zero in it, what hardly moves is not seen to leap."""
+    return values({y: series}, y, from_zero=True).update_layout(height=SMALL).update_yaxes(exponentformat="e")
 
 
 def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.Figure:

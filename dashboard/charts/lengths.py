@@ -8,9 +8,10 @@ import plotly.graph_objects as go
 
 from backend.schemas.telemetry import Lengths, Series
 from dashboard.charts.series import finite, thinned
-from dashboard.charts.theme import BLUE, ORANGE, VERMILION, color, figure, label
+from dashboard.charts.theme import BLUE, ORANGE, SKY, VERMILION, figure, height, label, line
 
 BINS = 48
+BODY, TAIL = 300, 100
 
 
 def histogram(lengths: Sequence[int], limit: int) -> go.Figure:
@@ -39,9 +40,9 @@ def histogram(lengths: Sequence[int], limit: int) -> go.Figure:
 
 
 def percentiles(steps: Sequence[Lengths]) -> go.Figure:
-    """Median, 90th percentile and longest response of each step: the gap between them is the time that workers wait."""
+    """Percentiles and longest response of each step: the gap between them is the time that workers wait."""
     chart = figure("step", "response length (tokens)")
-    for name, field, shade in (("longest", "max", VERMILION), ("p90", "p90", ORANGE), ("p50", "p50", BLUE)):
+    for name, field, shade in (("longest", "max", VERMILION), ("p90", "p90", ORANGE), ("p75", "p75", SKY), ("p50", "p50", BLUE)):
         series = Series(steps=[item.step for item in steps], values=[float(getattr(item, field)) for item in steps])
         points = thinned(finite(series))
         chart.add_scatter(
@@ -55,14 +56,42 @@ def percentiles(steps: Sequence[Lengths]) -> go.Figure:
     return chart
 
 
+def survival(groups: Mapping[str, Sequence[int]], limit: int, log: bool = False) -> go.Figure:
+    """Share of responses that are longer than so many tokens, a curve for each of the ``groups``, whose keys are the names in the legend;
+    on a log axis a tail that thins out by a fixed factor is straight."""
+    chart = figure("response length (tokens)", "longer responses (%)", height(len(groups))).update_layout(hovermode="x")
+    for index, (name, lengths) in enumerate(groups.items()):
+        values, counts = np.unique(lengths, return_counts=True)
+        longer = 100 * (1 - np.cumsum(counts) / max(1, len(lengths)))
+        shown = _thinned(len(values))
+        points = [(0, 100.0), *zip(values[shown].tolist(), longer[shown].tolist(), strict=True)] if len(lengths) else []
+        chart.add_scatter(
+            x=[length for length, _ in points],
+            y=[share for _, share in points],
+            name=label(name),
+            mode="lines",
+            line=line(index) | {"shape": "hv"},
+            hovertemplate="%{y:.3g} %",
+        )
+    if log:
+        least = 100 / max([1, *map(len, groups.values())])
+        chart.update_yaxes(type="log", range=[np.log10(least) - 0.1, 2.05], dtick=1)
+    return chart.update_layout(showlegend=True).update_xaxes(range=[0, limit * 1.02])
+
+
+def _thinned(count: int) -> np.ndarray:
+    """Which of so many sorted values to draw: all of the tail, and of a long body some."""
+    return np.unique(np.concatenate([np.linspace(0, max(count - 1, 0), BODY, dtype=int), np.arange(max(count - TAIL, 0), count)]))[:count]
+
+
 def distributions(runs: Mapping[str, Sequence[int]], limit: int) -> go.Figure:
     """Share of responses by length, an outline for each run; keys are the names in the legend."""
-    chart = figure("response length (tokens)", "share of responses (%)").update_layout(hovermode="x")
+    chart = figure("response length (tokens)", "share of responses (%)", height(len(runs))).update_layout(hovermode="x")
     for index, (name, lengths) in enumerate(runs.items()):
         counts, edges = _binned(lengths, limit)
         shares = (100 * counts / max(1, len(lengths))).tolist()
-        line = {"color": color(index), "width": 2, "shape": "hv"}
-        chart.add_scatter(x=edges.tolist(), y=[*shares, shares[-1]], name=label(name), mode="lines", line=line, hovertemplate="%{y:.1f} %")
+        style = line(index) | {"shape": "hv"}
+        chart.add_scatter(x=edges.tolist(), y=[*shares, shares[-1]], name=label(name), mode="lines", line=style, hovertemplate="%{y:.1f} %")
     return chart.update_layout(showlegend=True).update_xaxes(range=[0, limit * 1.02])
 
 

@@ -23,12 +23,22 @@ class _Shape:
 
 
 def strategy_label(name: str) -> str:
-    """``eagle d6 k3 v12`` is "tree 6x3, verify 12", ``eagle d4 k1 v4`` "chain 4", ``ngram d8 k1 v6`` "n-gram 8, verify 6"."""
+    """``strategy_name``, as a chart shows it."""
+    return label(strategy_name(name))
+
+
+def strategy_name(name: str) -> str:
+    """``eagle d6 k3 v12`` is "tree 6x3, verify 12", ``eagle d4 k1 v4`` "chain 4", ``ngram d8 k1 v6`` "n-gram 8, verify 6", ``off``
+    "plain"."""
     shape = _shape(name)
     if not shape.depth:
-        return label(name)
+        return "plain" if shape.kind == "off" else name
     size = f"{shape.kind} {shape.depth}" + (f"x{shape.top_k}" if shape.kind == "tree" else "")
     return size if shape.kind != "tree" and shape.verify == shape.depth else f"{size}, verify {shape.verify}"
+
+
+def strategy_kind(name: str) -> Kind:
+    return _shape(name).kind
 
 
 def strategy_order(name: str) -> tuple[int, int, int, int, str]:

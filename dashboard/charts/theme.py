@@ -6,11 +6,14 @@ from types import MappingProxyType
 
 import plotly.graph_objects as go
 
-from dashboard.formats import short
+from dashboard.formats import short, visible
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 GREY = "#999999"
+YELLOW, WHITE, BLACK = "#F0E442", "#FFFFFF", "#000000"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
+DASHES = ("solid", "dash", "dot")
+SYMBOLS = ("circle", "diamond", "square", "cross", "x", "triangle-up", "star")
 
 WORKER_STATES: Mapping[str, str] = MappingProxyType(
     {"BUSY": BLUE, "IDLE": "#C8C8C8", "TRAINING": ORANGE, "UPDATE": GREEN, "EVALUATION": PURPLE}
@@ -20,12 +23,16 @@ PHASES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def figure(x: str, y: str, height: int = 280) -> go.Figure:
+HEIGHT, ROW, FEW = 280, 14, 2
+"""Of a chart, and of each row of its legend but the first few, in pixels."""
+
+
+def figure(x: str, y: str, height: int = HEIGHT) -> go.Figure:
     """An empty figure with titled axes and the legend above it."""
     chart = go.Figure()
     chart.update_layout(
         height=height,
-        margin={"l": 8, "r": 12, "t": 32, "b": 8},
+        margin={"l": 8, "r": 12, "t": 16, "b": 8},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "xanchor": "left", "x": 0, "title": None},
         hovermode="x unified",
         bargap=0.08,
@@ -35,8 +42,23 @@ def figure(x: str, y: str, height: int = 280) -> go.Figure:
     return chart
 
 
+def height(curves: int) -> int:
+    """Of a chart that has a legend for so many curves."""
+    return HEIGHT + ROW * max(curves - FEW, 0)
+
+
 def color(index: int) -> str:
     return PALETTE[index % len(PALETTE)]
+
+
+def dash(index: int) -> str:
+    """Tells lines of one colour apart, where there are more lines than colours."""
+    return DASHES[index // len(PALETTE) % len(DASHES)]
+
+
+def line(index: int) -> dict[str, object]:
+    """Of a curve among others. The first is seen beneath one that runs over it: runs of one seed can be the same to the last digit."""
+    return {"color": color(index), "width": 2 if index else 4.5, "dash": dash(index)}
 
 
 def faded(color: str, opacity: float) -> str:
@@ -46,4 +68,4 @@ def faded(color: str, opacity: float) -> str:
 
 def label(text: str) -> str:
     """Foreign text for a legend or a category: shortened, and shown as text, since plotly would render tags."""
-    return html.escape(short(text), quote=False)
+    return html.escape(short(visible(text)), quote=False)

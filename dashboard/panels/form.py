@@ -1,105 +1,129 @@
-"""The form of a run's main settings. What the API says about a field is shown under it."""
+"""The form of a run: its main settings on one page, and every setting section by section. What the API says of a field stands under it."""
 
-from collections.abc import Mapping, Sequence
-from math import floor, log10
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from itertools import cycle
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.fields import Config, Field, changed, field, value
-from dashboard.formats import plain
+from dashboard.fields import Config, field, paths, value
+from dashboard.panels.widgets import widget
 
-Entries = Sequence[tuple[str, str]]  # (field, label)
-TASK_FIELDS: Mapping[str, Entries] = {
-    "countdown": (("task.four_numbers", "Share of hard problems"),),
-    "math": (("task.path", "Data file"), ("task.question", "Question column"), ("task.answer", "Answer column")),
-    "choice": (
-        ("task.path", "Data file"),
-        ("task.question", "Question column"),
-        ("task.choices", "Choices column"),
-        ("task.answer", "Answer column"),
-    ),
-    "code": (("task.path", "Data file"), ("task.question", "Question column"), ("task.tests", "Tests column")),
-    "function": (("task.path", "Data file"), ("task.question", "Question column"), ("task.function", "Function")),
-}
-COLUMNS: Sequence[Mapping[str, Entries]] = (
+MAIN = "main settings"
+COLUMNS = 3
+Entries = Sequence[str]
+Slots = dict[str, DeltaGenerator]
+
+LABELS: Mapping[str, str] = MappingProxyType(
     {
-        "Run": (("name", "Name"), ("seed", "Seed"), ("model.path", "Model")),
-        "Task": (("task.name", "Task"),),
-    },
+        "model.path": "Model",
+        "task.name": "Task",
+        "task.four_numbers": "Share of hard problems",
+        "task.path": "Data file",
+        "task.question": "Question column",
+        "task.answer": "Answer column",
+        "task.choices": "Choices column",
+        "task.tests": "Tests column",
+        "algorithm.name": "Algorithm",
+        "algorithm.prompts_per_step": "Prompts a step",
+        "algorithm.group_size": "Responses for each prompt",
+        "cluster.threads_per_worker": "CPU threads a worker",
+        "speculation.enabled": "Speculative rollout",
+        "drafter.spot.enabled": "Train the drafter in idle time",
+        "speculation.threshold": "Speculate up to (requests)",
+        "speculation.hysteresis": "Margin before it stops",
+        "speculation.tuner.name": "Tuner",
+        "speculation.suffix.enabled": "Draft from sibling responses",
+        "speculation.tail_requests": "Last requests (tail mode)",
+        "rollout.engine": "Engine",
+        "rollout.max_new_tokens": "Longest response (tokens)",
+        "rollout.min_p": "Min-p",
+        "rollout.max_batch": "Largest batch",
+    }
+)
+"""Where the setting's own name says too little."""
+TASK_FIELDS: Mapping[str, Entries] = MappingProxyType(
     {
+        "countdown": ("task.four_numbers",),
+        "math": ("task.path", "task.question", "task.answer"),
+        "choice": ("task.path", "task.question", "task.choices", "task.answer"),
+        "code": ("task.path", "task.question", "task.tests"),
+        "function": ("task.path", "task.question", "task.function"),
+    }
+)
+GROUPS: Mapping[str, Entries] = MappingProxyType(
+    {
+        "Run": ("name", "seed", "model.path"),
         "Training": (
-            ("algorithm.name", "Algorithm"),
-            ("algorithm.steps", "Steps"),
-            ("algorithm.prompts_per_step", "Prompts a step"),
-            ("algorithm.group_size", "Responses for each prompt"),
-            ("algorithm.learning_rate", "Learning rate"),
+            "algorithm.name",
+            "algorithm.steps",
+            "algorithm.prompts_per_step",
+            "algorithm.group_size",
+            "algorithm.learning_rate",
         ),
-        "Machine": (("cluster.workers", "Workers"), ("cluster.threads_per_worker", "CPU threads a worker")),
-    },
-    {
         "Speculation": (
-            ("speculation.enabled", "Speculative rollout"),
-            ("drafter.spot.enabled", "Train the drafter in idle time"),
-            ("speculation.threshold", "Speculate up to (requests)"),
-            ("speculation.hysteresis", "Margin before it stops"),
-            ("speculation.tuner.name", "Tuner"),
-            ("speculation.suffix.enabled", "Draft from sibling responses"),
-            ("speculation.tail_requests", "Last requests (tail mode)"),
+            "speculation.enabled",
+            "drafter.spot.enabled",
+            "speculation.threshold",
+            "speculation.hysteresis",
+            "speculation.tuner.name",
+            "speculation.suffix.enabled",
+            "speculation.tail_requests",
         ),
-        "Rollout": (
-            ("rollout.engine", "Engine"),
-            ("rollout.max_new_tokens", "Longest response (tokens)"),
-            ("rollout.temperature", "Temperature"),
-            ("rollout.min_p", "Min-p"),
-            ("rollout.max_batch", "Largest batch"),
-        ),
-    },
+        "Task": ("task.name",),
+        "Machine": ("cluster.workers", "cluster.threads_per_worker", "rollout.engine"),
+        "Rollout": ("rollout.max_new_tokens", "rollout.temperature", "rollout.min_p", "rollout.max_batch"),
+    }
 )
 
 
-def form(schema: Mapping[str, Any], config: Config, edition: int) -> tuple[Config, dict[str, DeltaGenerator]]:
-    """Draws the form; gives ``config`` with what the user changed, and by field the place for what is wrong with it.
+def sections(schema: Mapping[str, Any]) -> list[str]:
+    """What there is to draw: the main settings, and each part of the configuration."""
+    return [MAIN, *dict.fromkeys(path.partition(".")[0] for path in paths(schema, {}) if "." in path)]
 
-    A new ``edition`` makes the widgets forget what was typed.
-    """
-    slots: dict[str, DeltaGenerator] = {}
-    for column, groups in zip(st.columns(len(COLUMNS)), COLUMNS, strict=True):
-        for title, entries in groups.items():
-            with column, st.container(border=True):
+
+@dataclass(frozen=True)
+class Form:
+    """Draws the fields of ``config``; ``tell`` hears of the user's changes (see widget). ``slots``: by field the place for what is wrong
+    with it."""
+
+    schema: Mapping[str, Any]
+    config: Config
+    tell: Callable[[str, Any], None]
+    slots: Slots = dataclass_field(default_factory=dict)
+
+    def draw(self, section: str) -> None:
+        """The main settings in columns of groups, another section in groups of columns."""
+        places = st.columns(COLUMNS) if section == MAIN else [st.container()]
+        for number, (title, entries) in enumerate(groups(self.schema, self.config, section).items()):
+            with places[number % len(places)].container(border=True):
                 st.markdown(f"**{title}**")
-                config = _edit(schema, config, entries, edition, slots)
-                if title == "Task":
-                    task = value(config, field(schema, "task.name", config))
-                    config = _edit(schema, config, TASK_FIELDS.get(task, ()), edition, slots)
-    return config, slots
+                columns = [st.container()] if section == MAIN else st.columns(COLUMNS)
+                for column, path in zip(cycle(columns), entries, strict=False):
+                    with column:
+                        self._draw(path)
+
+    def _draw(self, path: str) -> None:
+        spec = field(self.schema, path, self.config)
+        widget(spec, label(path), value(self.config, spec), self.tell)
+        self.slots[path] = st.empty()
 
 
-def _edit(schema: Mapping[str, Any], config: Config, entries: Entries, edition: int, slots: dict[str, DeltaGenerator]) -> Config:
-    for path, label in entries:
-        spec = field(schema, path, config)
-        before = value(config, spec)
-        after = _widget(spec, label, before, f"{path}-{edition}")
-        slots[path] = st.empty()
-        config = config if after == before else changed(config, spec, after)
-    return config
+def groups(schema: Mapping[str, Any], config: Config, section: str) -> Mapping[str, Entries]:
+    """The fields of a section under their titles."""
+    if section == MAIN:
+        task = value(config, field(schema, "task.name", config))
+        return {**GROUPS, "Task": (*GROUPS["Task"], *TASK_FIELDS.get(task, ()))}
+    found: dict[str, list[str]] = {}
+    for path in paths(schema, config):
+        if path.startswith(f"{section}."):
+            found.setdefault(path.rpartition(".")[0], []).append(path)
+    return found
 
 
-def _widget(spec: Field, label: str, before: Any, key: str) -> Any:
-    help = plain(spec.help) if spec.help else None
-    if spec.kind == "choice":
-        return st.selectbox(label, spec.options, spec.options.index(before) if before in spec.options else 0, key=key, help=help)
-    if spec.kind == "boolean":
-        return st.toggle(label, bool(before), key=key, help=help)
-    if spec.kind == "integer" and isinstance(before, int):
-        return st.number_input(label, value=before, step=1, key=key, help=help)
-    if spec.kind == "number" and isinstance(before, int | float):
-        return st.number_input(label, value=float(before), step=_step(spec.default), format="%g", key=key, help=help)
-    text = st.text_input(label, "" if before is None else str(before), key=key, help=help)
-    return text or (None if spec.nullable or before is None else "")
-
-
-def _step(default: Any) -> float:
-    """A tenth of the default's magnitude or less: 2e-4 moves by 1e-5."""
-    return float(10.0 ** floor(log10(default or 1.0) - 0.5))
+def label(path: str) -> str:
+    return LABELS.get(path) or path.rpartition(".")[2].replace("_", " ").capitalize()

@@ -24,6 +24,22 @@ CONTROL_HEIGHT = 44
 CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]}
 
 
+BLANK = go.Figure(layout={"height": 10, "margin": dict.fromkeys("lrtb", 0), "xaxis": {"visible": False}, "yaxis": {"visible": False}})
+
+
+@contextmanager
+def charts_ahead() -> Iterator[None]:
+    """A page with charts. The first one of a session has an invisible chart below it until the page is there: so that the browser loads
+    what draws charts while the script still asks the API."""
+    page, below = st.container(), st.empty()
+    if st.session_state.setdefault("charts_to_come", True):
+        below.plotly_chart(BLANK, key="ahead", config={"staticPlot": True})
+    with page:
+        yield
+    below.empty()
+    st.session_state["charts_to_come"] = False
+
+
 @contextmanager
 def panel(title: str, help: str | None = None) -> Iterator[DeltaGenerator]:
     """A frame; gives the right end of its title row, for a control."""

@@ -8,12 +8,12 @@ import streamlit as st
 from backend.schemas.runs import Run
 from backend.schemas.telemetry import Series
 from dashboard.charts.series import finite
-from dashboard.formats import ago, duration, number, plain, short
+from dashboard.formats import ago, duration, number, plain, short, times
 from dashboard.pairs import kind, speculates
 from dashboard.panels.actions import actions
 from dashboard.panels.frame import STATE_COLORS
 
-PACE_STEPS = 10
+PACE_STEPS, LONGEST_PARTNER = 10, 24
 
 
 def title(run: Run, partner: Run | None) -> bool:
@@ -24,7 +24,7 @@ def title(run: Run, partner: Run | None) -> bool:
         for tag in run.tags:
             st.badge(plain(tag), color="gray")
         st.space("stretch")
-        if partner is not None and st.button(f"Compare with {plain(short(partner.name))}"):
+        if partner is not None and st.button(f"Compare with {plain(short(partner.name, LONGEST_PARTNER))}", help=plain(partner.name)):
             first, second = (run, partner) if speculates(partner.config) else (partner, run)
             st.switch_page("views/compare.py", query_params={"runs": f"{first.id},{second.id}"})
         live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
@@ -54,14 +54,16 @@ def _origin(run: Run) -> str:
 
 def failure(run: Run) -> None:
     if run.state == "failed":
-        st.error(f"**This run failed** ({plain(run.error_code or 'error')}) at step {_step(run)}.", icon="❌")
+        st.error(f"**This run failed** ({plain(run.error_code or 'error')}) at step {_step(run)}.", icon="⚠️")
         st.code(run.error or "no reason was recorded", language=None, wrap_lines=True)
 
 
-def progress(run: Run, seconds: Series) -> None:
-    """State, step k of N, pace and time left."""
+def progress(run: Run, seconds: Series, speedup: float | None) -> None:
+    """State, step k of N, pace and time left; how many times as fast as its plain run, where there is one."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.badge(run.doing, color=STATE_COLORS[run.state])
+        if speedup is not None:
+            st.badge(f"{times(speedup)} as fast as plain", color="green" if speedup >= 1 else "orange")
         st.progress(run.share_done, text=f"step {_step(run)} · {_pace(run, seconds)}")
 
 

@@ -9,9 +9,15 @@ from backend.schemas.accounts import ROLES, Token, allows
 from dashboard.connection import client, me
 from dashboard.formats import ago, plain
 from dashboard.panels.frame import panel
+from dashboard.panels.refusals import refused
 
-WIDTHS = (3, 1, 1.2, 2, 2, 1.2)
+WIDTHS = (2.8, 1, 1.2, 2, 2, 1.4)
 SHORTEST_PASSWORD = 12
+ALL = "all my projects"
+WANTED = {
+    "name": "**What it is for**: 1 to 100 characters, such as laptop",
+    "new": f"**New password**: {SHORTEST_PASSWORD} to 256 characters",
+}
 
 
 def tokens() -> None:
@@ -28,13 +34,15 @@ def new_token() -> None:
         name = st.text_input("What it is for", max_chars=100, width=280)
         scope = st.selectbox("It may act as", [role for role in ROLES if allows(me().user_role, role)], width=160)
         days = st.number_input("Days until it expires", 1, 3650, 90, width=160)
+        projects = {project.id: project.name for project in client().projects(limit=200).items}
+        project = st.selectbox("It opens", [None, *projects], format_func=lambda each: projects.get(each, ALL), width=200)
         wanted = st.form_submit_button("Create token")
     if not wanted:
         return
     try:
-        made = client().create_token(name, scope, days)
+        made = client().create_token(name, scope, days, project_id=project)
     except ApiError as error:
-        st.error(plain(str(error)))
+        refused(error, WANTED)
     else:
         st.success("Copy the token now: it is not shown again.")
         st.code(made.token, language=None)
@@ -68,6 +76,6 @@ def password() -> None:
         try:
             client().set_password(new, current)
         except ApiError as error:
-            st.error(plain(str(error)))
+            refused(error, WANTED)
         else:
             st.success("The password is set.")

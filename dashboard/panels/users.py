@@ -5,10 +5,12 @@ import streamlit as st
 from backend.client import ApiError
 from backend.schemas.accounts import ROLES, NewToken, User
 from dashboard.connection import client
-from dashboard.formats import MISSING, plain
+from dashboard.formats import MISSING, plain, words
 from dashboard.panels.frame import panel
+from dashboard.panels.refusals import refused
 
 WIDTHS = (3, 1.5, 1.5, 2, 1.2)
+WANTED = {"name": "**Name**: up to 64 of a-z, 0-9, dot, underscore and hyphen, the first a letter or a digit, such as ada.l"}
 
 
 def users() -> None:
@@ -28,7 +30,7 @@ def new_user() -> None:
     try:
         made = added(name, role)
     except ApiError as error:
-        st.error(plain(str(error)))
+        refused(error, WANTED)
     else:
         st.success(f"{plain(made.user_name)} logs in with this token, and may then set a password. It is not shown again.")
         st.code(made.token, language=None)
@@ -63,7 +65,13 @@ def row(user: User) -> None:
 def audit() -> None:
     with panel("What was changed lately"):
         rows = [
-            {"time": entry.time, "user": entry.user_name or MISSING, "action": entry.action, "object": entry.object, "from": entry.address}
+            {
+                "time (UTC)": f"{entry.time:%Y-%m-%d %H:%M:%S}",
+                "user": entry.user_name or MISSING,
+                "action": words(entry.action),
+                "object": entry.object,
+                "from": entry.address,
+            }
             for entry in client().audit(limit=50).items
         ]
         st.dataframe(rows, hide_index=True, placeholder=MISSING)

@@ -1,82 +1,78 @@
-"""Runs side by side. The address holds the choice (``?runs=baseline,other``), so that it can be sent to someone."""
+"""Runs side by side. The address holds the whole choice, so that it can be sent to someone."""
+
+from collections.abc import Sequence
 
 import streamlit as st
 
 from backend.client import ApiError
 from backend.schemas.runs import Run
-from backend.schemas.telemetry import Lengths, Series
-from dashboard.charts import curves
-from dashboard.charts.lengths import distributions
-from dashboard.connection import answered, client, explain
-from dashboard.feed import LENGTH_STEPS
-from dashboard.pairs import length_limit
-from dashboard.panels.comparison import differences, headline, labels, table
-from dashboard.panels.frame import chart, panel
+from dashboard import significance
+from dashboard.compared import ALWAYS, Compared
+from dashboard.connection import answered, client, explain, me
+from dashboard.panels import compared_charts
+from dashboard.panels.compare_controls import chosen_runs, view
+from dashboard.panels.compare_export import export
+from dashboard.panels.comparison import configurations, headline, labels, rows
+from dashboard.panels.frame import charts_ahead, panel
+from dashboard.panels.tables import table
 
 REFRESH_SECONDS = 4
+LENGTH_STEPS = 100
+POINTS = 300
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def metric_keys(reader: str, run_id: str, attempt: int, step: int) -> list[str]:  # noqa: ARG001  (what the data depends on)
+    return [series.key for series in client().metric_keys(run_id)]
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def step_seconds(run_id: str, attempt: int, step: int) -> Series:  # noqa: ARG001  (attempt and step are what the data depends on)
-    return client().metrics(run_id, ["step_seconds"]).series.get("step_seconds", Series())
+def lengths(reader: str, run_id: str, attempt: int, step: int) -> list[int]:  # noqa: ARG001
+    return [length for item in client().lengths(run_id, max(-1, step - LENGTH_STEPS - 1)) for length in item.lengths]
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def lengths(run_id: str, attempt: int, step: int) -> list[Lengths]:  # noqa: ARG001
-    return client().lengths(run_id, max(-1, step - LENGTH_STEPS))
+def show(chosen: Sequence[Run]) -> None:
+    keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)})
+    metrics, how, place = view(keys)
+    ids = [run.id for run in chosen]
+    comparison = client().compare(ids[0], ids[1:], [*metrics, *ALWAYS], POINTS)
+    runs = [item.run for item in comparison.items]
+    names = labels(runs)
+    tails = {run.id: lengths(me().token_id, run.id, run.attempt, run.step) for run in runs}
+    compared = Compared(comparison, names, tails, metrics, how)
+    with place:
+        export(compared)
+    if len(runs) == 2:
+        headline(comparison.items[0], comparison.items[1], names[ids[1]])
+    with panel("Side by side", "Speed-ups are against the baseline, over the steps that both runs have."):
+        table(rows(comparison, names), ids)
+    compared_charts.curves(compared)
+    compared_charts.speed(compared)
+    compared_charts.lengths(compared)
+    with panel("Over seeds", "Runs of one configuration with several seeds count as one row."):
+        table(significance.rows(comparison.items, names))
+        st.caption(significance.remark(comparison.items))
+    with panel("Configuration") as head:
+        only = head.toggle("Only differences", True, key="differences", bind="query-params")
+        found = configurations(comparison, names, only)
+        if found:
+            table(found)
+        else:
+            st.caption("The runs have the same configuration.")
 
 
-def choose(runs: list[Run]) -> list[str]:
-    """The ids of the chosen runs, the baseline first; the address follows the choice."""
-    wanted = [run_id for run_id in st.query_params.get("runs", "").split(",") if run_id]
-    listed = {run.id: run for run in runs} | {run_id: client().run(run_id) for run_id in wanted if run_id not in {run.id for run in runs}}
-    names = labels(list(listed.values()))
-    chosen = st.multiselect(
-        "Runs; the first is the baseline",
-        list(listed),
-        wanted,
-        format_func=lambda run_id: names[run_id],
-        max_selections=6,
-        placeholder="Choose two runs or more",
-    )
-    st.query_params["runs"] = ",".join(chosen)
-    return chosen
-
-
-def show(chosen: list[str]) -> None:
+def follow(chosen: Sequence[Run]) -> None:
     try:
-        comparison = client().compare(chosen[0], chosen[1:])
-        runs = [item.run for item in comparison.items]
-        seconds = {run.id: step_seconds(run.id, run.attempt, run.step) for run in runs}
-        tails = {run.id: lengths(run.id, run.attempt, run.step) for run in runs}
+        show(chosen)
     except ApiError as error:
         explain(error)
-        return
-    names = labels(runs)
-    baseline, other = comparison.items[0], comparison.items[1]
-    headline(baseline, other, names[other.run.id])
-    with panel("Side by side", "Speed-ups are against the baseline, over the steps that both runs have."):
-        table(comparison, names)
-    left, right = st.columns(2)
-    with left, panel("Reward", "Mean reward of each step, and its mean over 5 steps."):
-        chart(curves.rewards({names[item.run.id]: item.reward for item in comparison.items}), "reward")
-    with right, panel("Time per step"):
-        chart(curves.step_times({names[run_id]: series for run_id, series in seconds.items()}), "seconds")
-    left, right = st.columns(2)
-    with left, panel("Response lengths", "Speculation is lossless: the same model has the same distribution with and without it."):
-        limit = max(length_limit(run.config) for run in runs)
-        chart(
-            distributions({names[run_id]: [n for item in items for n in item.lengths] for run_id, items in tails.items()}, limit), "lengths"
-        )
-    with right, panel("Configuration differences", "Only the fields that are not the same in all runs."):
-        differences(comparison.config_diff, names)
 
 
 st.header("Compare", anchor=False)
-with answered():
-    chosen = choose(client().runs(limit=100).items)
+with answered(), charts_ahead():
+    chosen = chosen_runs()
     if len(chosen) < 2:
-        st.info("Choose two runs or more. The first is the baseline that the others are measured by.", icon="⚖️")
+        st.info("Choose two runs or more. The first is the baseline that the others are measured by.")
     else:
-        live = any(not client().run(run_id).finished for run_id in chosen)
-        st.fragment(show, run_every=REFRESH_SECONDS if live else None)(chosen)
+        live = any(not run.finished for run in chosen)
+        st.fragment(follow, run_every=REFRESH_SECONDS if live else None)(chosen)

@@ -1,8 +1,8 @@
-"""Start a run: from a preset, by form or YAML. The API judges, at every change; what it says stands at the field."""
+"""Start a run: from a preset or another run, by form or YAML. The API judges at every change; what it says stands at the field."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -11,69 +11,50 @@ from streamlit.delta_generator import DeltaGenerator
 
 from backend.client import ApiError
 from backend.schemas.base import FieldError
+from backend.schemas.comparison import ConfigDifference
 from backend.schemas.runs import Preset, Run
 from dashboard.connection import answered, client, me
 from dashboard.fields import Config
 from dashboard.formats import plain
 from dashboard.pairs import plain_twin, speculates
-from dashboard.panels.form import form
-from dashboard.panels.yaml_editor import NotAConfigError, dump, editor, parse
+from dashboard.panels.costs import costs
+from dashboard.panels.draft import edit, offers, origin, title
+from dashboard.panels.form import Slots
+from dashboard.panels.wishes import WANTED, wishes
+from dashboard.panels.yaml_editor import NotAConfigError
 
-FORM, YAML = "Form", "YAML"
 INVALID = 422
 state = st.session_state
 
 
-@st.cache_data(ttl=60, show_spinner=False)
-def offers() -> tuple[dict[str, Any], list[Preset]]:
-    return client().schema(), client().presets()
+@st.cache_data(ttl=60, scope="session", show_spinner=False)
+def projects() -> dict[str, str]:
+    """Ids by name."""
+    return {project.name: project.id for project in client().projects(limit=200).items}
 
 
-def start_from(config: Config) -> None:
-    """Makes ``config`` the draft, in the form and as YAML."""
-    state["draft"], state["edition"], state["yaml"] = config, state.get("edition", 0) + 1, dump(config)
-
-
-def take_preset() -> None:
-    start_from(next(preset.config for preset in offers()[1] if preset.name == state["preset"]))
-
-
-def switch_editor() -> None:
-    """Carries the draft over to the editor chosen; text that cannot be read stays where it is."""
-    if state["editor"] == YAML:
-        state["yaml"] = dump(state["draft"])
-        return
-    try:
-        start_from(parse(state["yaml"]))
-    except NotAConfigError:
-        state["editor"] = YAML
-
-
-def edit(schema: Mapping[str, Any]) -> tuple[Config, dict[str, DeltaGenerator]]:
-    """The draft after the user's changes, and the places for faults by field; NotAConfigError while the YAML cannot be read."""
-    if state["editor"] == YAML:
-        return parse(editor("yaml")), {}
-    state["draft"], slots = form(schema, state["draft"], state["edition"])
-    return state["draft"], slots
-
-
-def submit(config: Config, tags: list[str], with_plain: bool) -> Run:
+def submit(config: Config, wanted: Mapping[str, Any], parent: Run | None, with_plain: bool) -> Run:
     """A click that is repeated after a failure submits nothing twice."""
-    body = json.dumps([config, tags], sort_keys=True)
+    body = json.dumps([config, wanted, parent and parent.id], sort_keys=True)
     key = hashlib.sha256((state.setdefault("nonce", uuid4().hex) + body).encode()).hexdigest()
-    run = client().submit(config, tags, key)
+
+    def send(config: Config, key: str) -> Run:
+        if parent is None:
+            return client().submit(config, idempotency_key=key, **wanted)
+        return client().clone(parent.id, config, idempotency_key=key, **wanted)
+
+    run = send(config, key)
     if with_plain:
-        client().submit(plain_twin(config), tags, f"{key}-plain")
-    del state["nonce"], state["draft"]
+        send(plain_twin(config), f"{key}-plain")
+    for name in ("nonce", "draft", "notes", "priority", "needs"):
+        state.pop(name, None)
     return run
 
 
-def judged(config: Config, tags: list[str], with_plain: bool, clicked: bool) -> list[FieldError]:
-    """The API's faults. An accepted submission goes to the new run's page."""
-    if not clicked:
-        return client().validate(config).errors
+def judged(config: Config, wanted: Mapping[str, Any], parent: Run | None, with_plain: bool) -> list[FieldError]:
+    """Submits it, and goes to the new run's page; or the API's faults."""
     try:
-        run = submit(config, tags, with_plain)
+        run = submit(config, wanted, parent, with_plain)
     except ApiError as error:
         if error.status != INVALID:
             raise
@@ -82,58 +63,66 @@ def judged(config: Config, tags: list[str], with_plain: bool, clicked: bool) -> 
         st.switch_page("views/run.py", query_params={"id": run.id})
 
 
-def show_faults(faults: Iterable[FieldError], slots: Mapping[str, DeltaGenerator], elsewhere: DeltaGenerator) -> None:
+def show_faults(faults: Iterable[FieldError], slots: Slots, elsewhere: DeltaGenerator) -> None:
     """Each fault under its field; those of no field in the form above it."""
+    others = []
     for fault in faults:
-        if fault.field in slots:
-            place = slots[fault.field].container(key=f"fault-{fault.field.replace('.', '-')}")
-            place.markdown(f":red[{plain(fault.message)}]")
-    others = [fault for fault in faults if fault.field not in slots]
+        message = plain(WANTED.get(fault.field) or fault.message)
+        slot = slots.get(fault.field) or slots.get(fault.field.partition(".")[0])
+        if slot is None:
+            others.append(fault)
+        else:
+            slot.container(key=f"fault-{fault.field.replace('.', '-')}").markdown(f":red[{message}]")
     if others:
         elsewhere.error("\n".join(f"- `{fault.field}`: {plain(fault.message)}" for fault in others), icon="⚠️")
 
 
-def page() -> None:
-    schema, presets = offers()
-    if "draft" not in state:
-        start_from(presets[0].config)
-    titles = {preset.name: preset for preset in presets}
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.selectbox(
-            "Start from",
-            titles,
-            format_func=lambda name: titles[name].title,
-            key="preset",
-            on_change=take_preset,
-            persist_state="session",
-            width=360,
-        )
-        st.segmented_control(
-            "Edit as", [FORM, YAML], default=FORM, required=True, key="editor", on_change=switch_editor, persist_state="session"
-        )
-    st.caption(plain(titles[state["preset"]].description))
-    elsewhere = st.empty()
-    try:
-        config, slots = edit(schema)
-    except NotAConfigError as error:
-        elsewhere.error(plain(str(error)), icon="⚠️")
-        return
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        tags = st.text_input("Tags", placeholder="comma, separated", key="tags", width=260)
+def show_differences(found: Sequence[ConfigDifference], name: str) -> None:
+    with st.container(border=True, key="differences"):
+        st.markdown(f"**Changed from {plain(name)}**")
+        for each in found:
+            before, now = (plain(json.dumps(each.values[side], ensure_ascii=False)) for side in ("base", "config"))
+            st.markdown(f"`{each.field}`  \n{before} → **{now}**")
+        if not found:
+            st.caption("Nothing yet.")
+
+
+def launch(config: Config, parent: Run | None) -> tuple[bool, bool, dict[str, Any], Slots]:
+    """Whether to start it, and its plain baseline, what else to say, and the places for faults of that."""
+    with st.container(border=True):
+        wanted, slots = wishes(projects(), parent)
         twin = st.toggle(
             "Also run the plain baseline",
             disabled=not speculates(config),
             key="twin",
             help="Submits the same run with speculation off: then the pages can say how much faster this one is.",
         )
-        st.space("stretch")
-        clicked = st.button("Start run", type="primary", key="start", disabled=not me().may_write)
-    labels = [tag.strip() for tag in tags.split(",") if tag.strip()]
-    show_faults(judged(config, labels, twin and speculates(config), clicked), slots, elsewhere)
+        clicked = st.button("Start run", type="primary", key="start", disabled=not me().may_write, width="stretch")
+    return clicked, twin and speculates(config), wanted, slots
+
+
+def page() -> None:
+    begun = origin()
+    parent = begun if isinstance(begun, Run) else None
+    st.caption(plain(begun.description) if isinstance(begun, Preset) else f"The configuration of run `{begun.id}`")
+    elsewhere = st.empty()
+    left, right = st.columns([3, 1], gap="medium")
+    try:
+        with left:
+            config, check, slots = edit(offers()[0], begun.config)
+    except NotAConfigError as error:
+        elsewhere.error(plain(str(error)), icon="⚠️")
+        return
+    with right:
+        clicked, twin, wanted, others = launch(config, parent)
+        if check.config is not None:
+            costs(check.config)
+            show_differences(check.differences, title(begun))
+    show_faults(judged(check.config or config, wanted, parent, twin) if clicked else check.errors, slots | others, elsewhere)
 
 
 st.header("New run", anchor=False)
 if not me().may_write:
-    st.info("Your account may look at runs, but not start any. Ask an admin for the role editor.", icon="👀")
+    st.info("Your account may look at runs, but not start any. Ask an admin for the role editor.")
 with answered():
     page()

@@ -7,17 +7,14 @@ from backend.schemas.comparison import Comparison
 from backend.schemas.runs import Run
 from dashboard.connection import answered, client, explain
 from dashboard.feed import Feed, refreshed
-from dashboard.pairs import partner, speculates
-from dashboard.panels import head, live
-from dashboard.panels.metrics import metrics
-from dashboard.panels.records import records
+from dashboard.glances import partner
+from dashboard.pairs import speculates
+from dashboard.panels import head, questions
+from dashboard.panels.frame import charts_ahead
+from dashboard.tabs import tabs_of
+from dashboard.tabs.tab import loop
 
 REFRESH_SECONDS = 2
-
-
-@st.cache_data(ttl=5, show_spinner=False)
-def recent_runs() -> list[Run]:
-    return client().runs(limit=100).items
 
 
 def compared(run: Run, other: Run | None) -> Comparison | None:
@@ -28,11 +25,17 @@ def compared(run: Run, other: Run | None) -> Comparison | None:
     return client().compare(baseline.id, [tlt.id])
 
 
+def speedup(run: Run, comparison: Comparison | None) -> float | None:
+    """Of a run that is compared with its baseline."""
+    items = comparison.items[1:] if comparison else []
+    return next((item.e2e_speedup for item in items if item.run.id == run.id), None)
+
+
 def chosen() -> Run:
     """The run that the address names, or else the newest."""
     if run_id := st.query_params.get("id"):
         return client().run(run_id)
-    runs = recent_runs()
+    runs = client().runs(limit=1).items
     if not runs:
         st.info("There is no run yet.")
         st.page_link("views/new.py", label="Start one")
@@ -41,42 +44,33 @@ def chosen() -> Run:
     return runs[0]
 
 
-def show(feed: Feed, comparison: Comparison | None) -> None:
-    head.failure(feed.run)
-    head.progress(feed.run, feed.series("step_seconds"))
-    if feed.run.kind == "tracked":
-        metrics(feed)
-    else:
-        _charts(feed, comparison)
-    records(feed)
-
-
-def _charts(feed: Feed, comparison: Comparison | None) -> None:
-    live.first_questions(feed, comparison)
-    live.training_charts(feed)
-    live.worker_timeline(feed)
-    live.length_charts(feed)
-    live.speculation_charts(feed)
-
-
 def follow(run: Run, following: bool) -> None:
     """The part of the page that a run changes. Held still, or while the API is away, it shows what was known last."""
     key = f"known-{run.id}"
-    if following or key not in st.session_state or run.finished:
+    head_place, tabs = st.container(), tabs_of(run)
+    opened = st.tabs([tab.name for tab in tabs], key="tab", bind="query-params")
+    tab, place = next(((tab, place) for tab, place in zip(tabs, opened, strict=True) if place.open), (tabs[0], opened[0]))
+    shown, feed, comparison = st.session_state.get(key, ((), Feed(run), None))
+    if following or tab.name not in shown or run.finished:
         try:
-            feed = refreshed(st.session_state[key][0] if key in st.session_state else Feed(run), client())
-            st.session_state[key] = feed, compared(feed.run, partner(feed.run, recent_runs()))
+            needs = tab.needs.and_(questions.NEEDS) if loop(run) else tab.needs
+            feed = refreshed(feed, client(), needs)
+            comparison = compared(feed.run, partner(feed.run))
+            st.session_state[key] = {*shown, tab.name}, feed, comparison
         except ApiError as error:
             explain(error)
-    if key not in st.session_state:
-        return
-    feed, comparison = st.session_state[key]
-    show(feed, comparison)
+    with head_place:
+        head.failure(feed.run)
+        head.progress(feed.run, feed.series("step_seconds"), speedup(feed.run, comparison))
+        if loop(run):
+            questions.questions(feed, comparison)
+    with place:
+        tab.show(feed)
     if following and (feed.run.state, feed.run.actions) != (run.state, run.actions):
         st.rerun()
 
 
-with answered():
+with answered(), charts_ahead():
     run = chosen()
-    following = head.title(run, partner(run, recent_runs()))
+    following = head.title(run, partner(run))
     st.fragment(follow, run_every=REFRESH_SECONDS if following else None)(run, following)

@@ -1,10 +1,17 @@
-"""One's own account; for admins the users and what they did."""
+"""One's own account and projects; for admins users, webhooks, and what was changed."""
+
+from collections.abc import Callable, Mapping
 
 import streamlit as st
 
 from dashboard.connection import answered, client, me
 from dashboard.formats import plain
 from dashboard.panels import own_account, users
+from dashboard.panels.projects import projects
+from dashboard.panels.roles import appearance, roles
+from dashboard.panels.webhooks import webhooks
+
+Draw = Callable[[], None]
 
 
 def heading() -> None:
@@ -18,8 +25,7 @@ def heading() -> None:
             st.rerun()
 
 
-with answered():
-    heading()
+def account() -> None:
     if me().role == me().user_role:
         own_account.tokens()
         own_account.password()
@@ -27,6 +33,20 @@ with answered():
         st.info(
             f"You have come with a token for the role {me().role} only. Log in with all rights of {plain(me().user)} to manage the account."
         )
-    if me().may_administer:
-        users.users()
-        users.audit()
+    roles()
+
+
+def tabs() -> Mapping[str, Draw]:
+    """By title; those of an admin only for admins."""
+    everybody: dict[str, Draw] = {"Account": account, "Projects": projects, "Appearance": appearance}
+    admins: dict[str, Draw] = {"Users": users.users, "Webhooks": webhooks, "Audit": users.audit}
+    return everybody | (admins if me().may_administer else {})
+
+
+with answered():
+    heading()
+    found = tabs()
+    for tab, draw in zip(st.tabs(list(found), key="tab", bind="query-params"), found.values(), strict=True):
+        if tab.open:
+            with tab:
+                draw()

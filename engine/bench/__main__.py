@@ -4,9 +4,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from engine.bench import algorithms, checkpoint, e2e, graphs, lossless, packing, recipes, rollout, spot, tuner
+from engine.bench import algorithms, checkpoint, e2e, graphs, learning, lossless, memory, packing, recipes, rollout, scheduling, spot, tuner
 from engine.errors import LongtailError
 
 BENCHES = {
@@ -19,21 +20,27 @@ BENCHES = {
     "recipes": (recipes.run, "tiny"),
     "spot": (spot.run, "tiny"),
     "e2e": (e2e.run, "all"),
-    "algorithms": (algorithms.run, "tiny"),
+    "memory": (memory.run, "0.5B"),
 }
+OF_RUNS = {
+    "algorithms": (algorithms.run, "tiny"),
+    "learning": (learning.run, "tiny"),
+    "scheduling": (scheduling.run, "tiny"),
+}
+"""Those whose runs a folder can keep."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="longtail bench", description="Measure what Longtail claims")
-    parser.add_argument("name", choices=sorted(BENCHES))
+    parser.add_argument("name", choices=sorted({**BENCHES, **OF_RUNS}))
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
+    parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
     try:
-        run, model = BENCHES[options.name]
-        result = run(options.quick, options.model or model)
+        result = _measured(options.name, options.quick, options.model, options.runs)
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return 2
@@ -42,6 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
         options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
     print(f"RESULT {json.dumps(result)}")
     return 0
+
+
+def _measured(name: str, quick: bool, model: str | None, runs: Path | None) -> dict[str, Any]:
+    if name in BENCHES:
+        run, usual = BENCHES[name]
+        return run(quick, model or usual)
+    of_runs, usual = OF_RUNS[name]
+    with TemporaryDirectory(prefix="longtail-bench-") as aside:
+        return of_runs(quick, model or usual, runs or Path(aside))
 
 
 def _table(result: dict[str, Any], indent: str = "") -> None:

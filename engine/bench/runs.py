@@ -1,5 +1,6 @@
 """Whole runs of the engine, for benchmarks: each in a process and a folder of its own, and what their events say."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,20 +10,40 @@ from typing import Any
 import yaml
 
 from engine.errors import LongtailError
-from engine.events import AnyEvent, DrafterTrained, StepFinished, read
+from engine.events import AnyEvent, DrafterTrained, RunFinished, StepFinished, read
+
+CONFIG = "config.yaml"
 
 
 def run_engine(folder: Path, config: Mapping[str, Any]) -> list[AnyEvent]:
-    """All events of a run of ``config`` in the new ``folder``; LongtailError with its last words if it fails."""
+    """All events of a run of ``config`` in ``folder``, which keeps them and the configuration. A run of the same that was finished there
+    before is not repeated. LongtailError with its last words if it fails."""
+    events = finished(folder, config)
+    if events:
+        return events
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
-    command = [sys.executable, "-m", "engine", "run", str(folder / "config.yaml"), "--out", str(folder)]
+    file = folder / CONFIG
+    file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+    command = [sys.executable, "-m", "engine", "run", str(file), "--out", str(folder)]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise LongtailError(f"the run in {folder.name} failed: {done.stderr[-2000:]}")
-    events = list(read(folder / "events.jsonl"))
+    for large in ("checkpoints", "artifacts"):
+        shutil.rmtree(folder / large)
+    events = finished(folder, config)
     print(f"{folder.name}: {[round(step.seconds, 2) for step in steps(events)]} s a step", flush=True)
     return events
+
+
+def finished(folder: Path, config: Mapping[str, Any]) -> list[AnyEvent]:
+    """All events of the run of ``config`` in ``folder``; none unless it has reached its end."""
+    file = folder / CONFIG
+    if not file.exists() or yaml.safe_load(file.read_text(encoding="utf-8")) != config:
+        return []
+    path = folder / "events.jsonl"
+    events = list(read(path)) if path.exists() else []
+    return events if events and isinstance(events[-1], RunFinished) else []
 
 
 def steps(events: Sequence[AnyEvent]) -> list[StepFinished]:
@@ -41,6 +62,6 @@ def harvest(finished: Sequence[StepFinished]) -> float:
     return round(sum(step.metrics["trained_seconds"] for step in finished) / idle, 4) if idle else 0.0
 
 
-def metric(events: Sequence[AnyEvent], name: str) -> list[float]:
+def metric(events: Sequence[AnyEvent], name: str, digits: int = 4) -> list[float]:
     """``name`` of each step."""
-    return [round(step.metrics[name], 4) for step in steps(events)]
+    return [round(step.metrics[name], digits) for step in steps(events)]

@@ -1,7 +1,8 @@
 """``bench spot``: what idle workers make of the tail, in real runs of two workers with a core and a thread each (TLT sections 3 and 4)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from engine.bench.runs import harvest, metric, run_engine, sessions, steps
 from engine.config import SpeculationConfig
 from engine.drafter.evaluate import CHAIN, Bench
 from engine.drafter.export import load_drafter_folder
-from engine.events import AnyEvent
+from engine.events import AnyEvent, DrafterTrained
 from engine.models.load import load_model
 from engine.rollout.base import Sampling
 
@@ -56,6 +57,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
             **_timed(runs, size),
             **_accept_lengths(Path(folder) / "adaptive", model, size),
             "accept_by_step": metric(adaptive, "accept_length"),
+            "recovered": recovered(sessions(adaptive)),
             "from_random_accept": metric(random, "accept_length"),
             "published": {
                 "adaptive": sum(session.published for session in sessions(adaptive)),
@@ -93,6 +95,16 @@ class _Runs:
             "drafter": {"spot": {"tokens_per_microbatch": 512}} | dict(drafter),
             "cluster": {"workers": 2},
         }
+
+
+def recovered(found: Sequence[DrafterTrained]) -> dict[str, list[float]]:
+    """For each session but the first, what the engines' drafter has of each accuracy after it, as a share of what it had after the one
+    before; newer held-out responses and an updated target are part of the difference."""
+    shares: dict[str, list[float]] = {}
+    for name in ("top1", "top3", "held_out"):
+        kept = [getattr(session, f"{name}_{'after' if session.published else 'before'}") for session in found]
+        shares[name] = [round(now / before, 3) for before, now in pairwise(kept)]
+    return shares
 
 
 def _timed(runs: _Runs, size: Size) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Recorder:
         self.chosen: list[Strategy] = []
         self.seconds = 0.0
         self._engine, speculator = engine, engine.speculator
-        for name in ("plan", "record", "extend"):
+        for name in ("plan", "record"):
             setattr(speculator, name, self._timed(speculator, name))
 
     def _timed(self, speculator: Speculator, name: str) -> Any:

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from engine.weights import local
+
 SAMPLED = 1024
 
 
 def sketch(weights: Mapping[str, Tensor]) -> Tensor:
-    """Evenly spaced values of each tensor, at most ``SAMPLED`` of each, on the host."""
-    return torch.cat([_sample(weight.detach()) for weight in weights.values()]).to("cpu", torch.float32)
+    """Evenly spaced values of each tensor, or of this worker's shard of it, at most ``SAMPLED`` of each, on the host."""
+    return torch.cat([_sample(local(weight.detach())) for weight in weights.values()]).to("cpu", torch.float32)
 
 
 def drift(before: Tensor, after: Tensor) -> float:

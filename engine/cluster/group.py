@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.cluster.coordinator import State
+from engine.cluster.learner_rank import LearnShare
 from engine.cluster.placement import places
 from engine.cluster.ray_session import lost, ray_session
+from engine.cluster.rendezvous import meeting_point
+from engine.cluster.shares import share_out
 from engine.cluster.tail import Rollout, Tail
 from engine.cluster.trigger import Decision, History, decide, moved, rolled_out, trained
 from engine.cluster.versions import DrafterVersions, Published, same
@@ -19,15 +22,18 @@ from engine.drafter.card import Card
 from engine.errors import SyncError
 from engine.policy.batch import Inferred, Row, balance
 from engine.rollout.base import Completion, Request, Sampling
+from engine.scheduling.marks import marks
+from engine.scheduling.schedule import Schedule
 
 TRIGGER = "trigger.json"
+SCHEDULE = "schedule.json"
 WORTH = 2.0
 """Set-ups that a tail must be predicted to last for: then at least half of it is spent on training."""
 
 
 @dataclass(frozen=True)
 class Learning:
-    """Global training metrics, and the slowest worker's seconds of the update."""
+    """Global training metrics, those of the weight sync included, and the slowest worker's seconds of the update."""
 
     metrics: dict[str, float]
     update_seconds: float
@@ -36,39 +42,63 @@ class Learning:
 @contextmanager
 def worker_group(config: RunConfig, checkpoints: Path) -> Iterator["WorkerGroup"]:
     """Starts Ray and the workers; both are gone after the block. ``checkpoints``: see ``Worker``."""
-    with ray_session(config.cluster), tempfile.TemporaryDirectory(prefix="longtail-") as folder:
-        yield WorkerGroup(config, f"file://{folder}/rendezvous", checkpoints.absolute())
+    with ray_session(config.cluster, config.rollout.gpus), tempfile.TemporaryDirectory(prefix="longtail-") as folder:
+        yield WorkerGroup(config, Path(folder), checkpoints.absolute())
 
 
 class WorkerGroup:
-    """A call returns when every worker has done its part."""
+    """A call returns when every worker has done its part, and where the policy is concerned every rank of the learner. ``schedule`` is
+    what one step hands on to the next."""
 
-    def __init__(self, config: RunConfig, rendezvous: str, checkpoints: Path) -> None:
+    def __init__(self, config: RunConfig, folder: Path, checkpoints: Path) -> None:
+        """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``."""
         import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
+        from engine.cluster.partner import Partner
         from engine.cluster.worker import Worker
 
         ray: Any = untyped_ray
-        self._config = config
+        options = places(config, ray)
+        config = self._config = config.with_workers(len(options))
+        rendezvous = meeting_point(ray, options[0], config.cluster.ray_address is not None, folder)
         self._ray = ray
         self._spot = config.drafter.spot
-        actor = ray.remote(concurrency_groups={"control": 1})(Worker)
-        options = places(config, ray)
-        self._actors = [actor.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
+        worker, partner = (ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(kind) for kind in (Worker, Partner))
+        self._actors = [worker.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
+        self._ranks: list[Any] = []
+        for place, actor in zip(options, self._actors, strict=True):
+            own = len(self._ranks)
+            others = range(own + 1, own + config.rollout.gpus)
+            self._ranks += [actor, *(partner.options(**place).remote(rank, config, rendezvous) for rank in others)]
         self._versions = DrafterVersions(self._all)
         self._history = History()
+        self.schedule = Schedule(config)
         self._set_up = self._spot.first_set_up
-        self.facts: dict[str, str] = ray.get([actor.facts.remote() for actor in self._actors])[0]
+        self._staged: dict[str, dict[str, Any]] = {}
+        self.facts: dict[str, str] = self._all("facts")[0]
+        self._every("freeze")
 
     def rollout(
-        self, step: int, requests: Sequence[Request], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]
+        self,
+        step: int,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_share: Callable[[Sequence[Completion]], None],
+        expected: Sequence[float] | None = None,
+        quota: int | None = None,
     ) -> Rollout:
-        """Generates all responses, each group on one worker; ``on_share`` sees a worker's when they are done. Idle workers train."""
+        """Generates all responses, each group on one worker; ``on_share`` sees a worker's when they are done. Idle workers train.
+
+        ``expected``: tokens that each request is predicted to need (see ``share_out``); ``quota``: groups after which the rest is aborted.
+        """
         decision = self._decision(step)
-        rollout = Tail(step, self._actors, self._conditions(decision)).run(self._shares(requests), sampling, on_share)
+        shares = share_out(requests, len(self._actors), expected)
+        rollout = Tail(step, self._actors, self._conditions(decision), quota).run(shares, sampling, on_share)
         if not decision.train:
             rollout = replace(rollout, untrained=decision.reason)
         statistics = rollout.statistics
+        predicted = dict(zip((request.id for request in requests), expected or (), strict=False))
+        statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
         faded = 0.9 * self._set_up  # else one slow set-up could keep all later tails from being used
@@ -77,60 +107,75 @@ class WorkerGroup:
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         """Responses in the order of ``requests``, each group on one worker, outside of training: nothing of them is kept."""
-        shares = zip(self._actors, self._shares(requests), strict=True)
-        found = self._get([actor.answer.remote(share, sampling) for actor, share in shares])
+        parts = zip(self._actors, share_out(requests, len(self._actors)), strict=True)
+        found = self._get([actor.answer.remote(part, sampling) for actor, part in parts])
         return sorted((completion for share in found for completion in share), key=lambda completion: completion.request.id)
 
     def infer(self, rows: Sequence[Row]) -> list[Inferred] | None:
         """What ``Learner.infer`` says of all rows, in their order; None if nobody needs it."""
         if not self._config.algorithm.needs_inference:
             return None
-        parts = balance([len(row.tokens) for row in rows], len(self._actors))
-        calls = [actor.infer.remote([rows[index] for index in part]) for actor, part in zip(self._actors, parts, strict=True)]
+        parts = balance([len(row.tokens) for row in rows], len(self._ranks))
+        calls = [actor.infer.remote([rows[index] for index in part]) for actor, part in zip(self._ranks, parts, strict=True)]
         shares = [dict(zip(part, share, strict=True)) for part, share in zip(parts, self._get(calls), strict=True)]
         found: dict[int, Inferred] = {index: inferred for share in shares for index, inferred in share.items()}
         return [found[index] for index in range(len(rows))]
 
     def learn(self, step: int, rows: Sequence[Row], inferred: Sequence[Inferred] | None) -> Learning:
-        """Policy update, and the new weights into every engine. SyncError if the workers' weights come apart."""
-        parts = balance([self._work(row) for row in rows], len(self._actors))
+        """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart."""
+        parts = balance([self._work(row) for row in rows], len(self._ranks))
         calls = [
             actor.learn.remote([rows[index] for index in part], inferred and [inferred[index] for index in part], step)
-            for actor, part in zip(self._actors, parts, strict=True)
+            for actor, part in zip(self._ranks, parts, strict=True)
         ]
-        shares = self._get(calls)
+        shares: list[LearnShare] = self._get(calls)
+        synced = [share for share in shares if share.holding]
         if len({share.checksum for share in shares}) > 1:
-            raise SyncError(f"step {step}: the workers hold different policy weights after the update; resume from the last checkpoint")
-        same([share.holding for share in shares])
+            raise SyncError(f"step {step}: the ranks hold different policy weights after the update; resume from the last checkpoint")
+        same([share.holding for share in synced if share.holding])
         self._history = moved(self._history, shares[0].drift)
         metrics = shares[0].metrics | ({"target_drift": shares[0].drift} if self._config.speculation.enabled else {})
+        metrics["sync_seconds"] = max(share.sync_seconds for share in synced)
+        metrics["sync_bytes"] = float(sum(share.sync_bytes for share in synced))
         return Learning(metrics, max(share.update_seconds for share in shares))
 
     def publish(self, step: int, rollout: Rollout) -> Published | None:
         """Settles which drafter all engines hold after ``step``; None if nothing was trained in its tail. See DrafterVersions."""
         published = self._versions.publish(rollout.sessions, rollout.statistics)
         if published and published.report.microsteps:
-            gain = published.report.held_out_after - published.report.held_out_before
-            self._history = trained(self._history, step, gain, self._spot.trigger)
+            self._history = trained(self._history, step, published.report.gain, self._spot.trigger)
         elif published:
             self._history = History()  # an older version is back: there is something to learn again
         return published
 
-    def save(self, folder: Path) -> None:
-        """Writes every worker's part of the resume unit, and what decides when to train, into ``folder``."""
+    def usage(self) -> dict[str, float]:
+        """How busy the machines were since the last call, as metrics: system/HOST/cpu_percent and so on."""
+        return {f"system/{host}/{name}": value for host, figures in self._every("usage") for name, value in figures.items()}
+
+    def stage(self) -> None:
+        """Copies every rank's part of the resume unit, what decides when to train, and the schedule, for ``write``."""
+        self._every("stage")
+        self._staged = {TRIGGER: asdict(self._history), SCHEDULE: self.schedule.state()}
+
+    def write(self, folder: Path) -> None:
+        """Writes what was staged into ``folder``. Called from another thread, while the workers may be at the next step."""
         folder.mkdir()
-        self._all("save", folder.absolute())
-        (folder / TRIGGER).write_text(json.dumps(asdict(self._history)), encoding="utf-8")
+        for name, state in self._staged.items():
+            (folder / name).write_text(json.dumps(state), encoding="utf-8")
+        calls = [actor.write.options(concurrency_group="checkpoint").remote(folder.absolute()) for actor in self._ranks]
+        self._get(calls)
 
     def load(self, folder: Path) -> None:
-        """Every worker goes on from its part of ``folder``."""
-        self._versions.resumed(max(self._all("load", folder.absolute())))
+        """Every rank goes on from its part of ``folder``."""
+        self._versions.resumed(max(self._every("load", folder.absolute())))
         path = folder / TRIGGER  # checkpoints of earlier versions have none
         self._history = History(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else History()
+        if (folder / SCHEDULE).exists():
+            self.schedule.load_state(json.loads((folder / SCHEDULE).read_text(encoding="utf-8")))
 
     def export(self, folder: Path, card: Card) -> list[Path]:
         """Writes the policy, and the drafter if there is one, as folders into ``folder``; returns those."""
-        folders: list[Path] = self._get(self._actors[0].export.remote(folder.absolute(), card))
+        folders: list[Path] = self._every("export", folder.absolute(), card)[0]
         return folders
 
     def _work(self, row: Row) -> int:
@@ -140,6 +185,11 @@ class WorkerGroup:
     def _all(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]:
         chosen = range(len(self._actors)) if workers is None else workers
         results: list[Any] = self._get([getattr(self._actors[worker], method).remote(*arguments) for worker in chosen])
+        return results
+
+    def _every(self, method: str, *arguments: Any) -> list[Any]:
+        """Of all ranks, workers or not."""
+        results: list[Any] = self._get([getattr(rank, method).remote(*arguments) for rank in self._ranks])
         return results
 
     def _get(self, references: Any) -> Any:
@@ -155,8 +205,3 @@ class WorkerGroup:
         """When idle workers train: more of them than there are if nobody shall."""
         nobody = len(self._actors) + 1
         return State(self._spot.min_idle_workers if decision.train else nobody, WORTH * self._set_up)
-
-    def _shares(self, requests: Sequence[Request]) -> list[list[Request]]:
-        groups = sorted({request.group for request in requests})
-        owner = {group: index % len(self._actors) for index, group in enumerate(groups)}
-        return [[request for request in requests if owner[request.group] == rank] for rank in range(len(self._actors))]

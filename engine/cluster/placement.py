@@ -1,39 +1,81 @@
 """Places for the workers in the Ray cluster, all at once: a run that does not fit says so instead of waiting with half of its workers."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from engine.config import RunConfig
+from engine.config import ClusterConfig, RunConfig
 from engine.errors import ConfigError
 
-PATIENCE = 300.0
-"""Seconds that a cluster may take to make room, such as by starting machines."""
+LOOK_SECONDS = 3.0
+"""What a placement may take that should fit."""
+Resources = dict[str, float]
 
 
-def places(config: RunConfig, ray: Any, patience: float = PATIENCE) -> list[dict[str, Any]]:
-    """The options of each worker's actor. A worker's GPUs are on one machine; workers fill one machine after the other.
+def places(config: RunConfig, ray: Any) -> list[dict[str, Any]]:
+    """For each worker the options that its actors share, which are as many as it has ranks of the learner: all are on one machine.
+    Workers fill one machine after the other, or ``cluster.nodes`` of them evenly.
 
-    ConfigError if the cluster has no room for all of them.
+    Fewer than ``cluster.workers`` if the cluster has had no room for all for ``cluster.patience`` seconds, but at least
+    ``cluster.min_workers``; ConfigError if there is no room for those.
     """
+    cluster = config.cluster
+    rank, ranks = _needs(config, ray), config.rollout.gpus
+    needs = {name: amount * ranks for name, amount in rank.items()}
+    found = _reserved(ray, cluster.workers, cluster.nodes, needs, cluster.patience)
+    machines = _machines(ray)
+    able = [machine for machine in machines if room([machine], needs)]
+    nodes = cluster.nodes and min(cluster.nodes, len(able))
+    for workers in range(min(cluster.workers - 1, room(able, needs)), cluster.least_workers - 1, -1):
+        found = found or _reserved(ray, workers, nodes, needs, LOOK_SECONDS)
+    if not found:
+        raise ConfigError(_no_room(cluster, needs, machines))
+    return [{"num_cpus": rank["CPU"], "num_gpus": rank.get("GPU", 0), "scheduling_strategy": place} for place in found]
+
+
+def room(machines: Iterable[Resources], needs: Resources) -> int:
+    """How many workers the machines can hold if nobody else uses them."""
+    return sum(int(min(machine.get(name, 0.0) / amount for name, amount in needs.items())) for machine in machines)
+
+
+def _needs(config: RunConfig, ray: Any) -> Resources:
+    """Of one rank. A GPU only where there are any."""
+    there = config.cluster.device != "cpu" and ray.cluster_resources().get("GPU")
+    return {"CPU": float(config.cluster.threads_per_worker)} | ({"GPU": 1.0} if there else {})
+
+
+def _machines(ray: Any) -> list[Resources]:
+    """What each living machine of the cluster has."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _reserved(ray: Any, workers: int, nodes: int | None, needs: Resources, patience: float) -> list[Any]:
+    """Where so many workers are to be, or nothing if there is no room for them within ``patience`` seconds."""
     from ray.util.placement_group import placement_group, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    cpus = config.cluster.threads_per_worker
-    gpus = config.rollout.gpus if config.cluster.device != "cpu" and ray.cluster_resources().get("GPU") else 0
-    bundle = {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
-    workers = range(config.cluster.workers)
-    group = placement_group([bundle] * len(workers), strategy="PACK")
-    ready, _ = ray.wait([group.ready()], timeout=patience)
-    if not ready:
+    bundles = list(_bundles(workers, nodes))
+    strategy = "STRICT_SPREAD" if nodes else "PACK"
+    group = placement_group([{name: amount * count for name, amount in needs.items()} for count in bundles], strategy=strategy)
+    if not ray.wait([group.ready()], timeout=patience)[0]:
         remove_placement_group(group)
-        raise ConfigError(
-            f"cluster.workers: the Ray cluster ({ray.cluster_resources()}) has no room for {len(workers)} workers with {bundle} each; "
-            "lower cluster.workers, cluster.threads_per_worker or rollout.sglang.tensor_parallel, or add machines"
-        )
-    return [
-        {
-            "num_cpus": cpus,
-            "num_gpus": gpus,
-            "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
-        }
-        for rank in workers
-    ]
+        return []
+    shares = [PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index) for index in range(len(bundles))]
+    return [share for share, count in zip(shares, bundles, strict=True) for _ in range(count)]
+
+
+def _bundles(workers: int, nodes: int | None) -> Iterator[int]:
+    """How many workers each reserved bundle of resources is for: one, or a machine's share."""
+    parts = min(nodes or workers, workers)
+    for index in range(parts):
+        yield workers // parts + (index < workers % parts)
+
+
+def _no_room(cluster: ClusterConfig, needs: Resources, machines: list[Resources]) -> str:
+    spread = f", on {cluster.nodes} machines" if cluster.nodes else ""
+    there = "; ".join(", ".join(f"{machine.get(name, 0):g} {name}" for name in needs) for machine in machines)
+    wanted = ", ".join(f"{amount:g} {name}" for name, amount in needs.items())
+    return (
+        f"cluster.workers: {cluster.workers} workers with {wanted} each were asked for{spread}; the Ray cluster has {len(machines)} "
+        f"machines with {there}, and had no room for {cluster.least_workers} within {cluster.patience:g} s. Lower cluster.workers, "
+        "cluster.nodes, cluster.threads_per_worker or rollout.sglang.tensor_parallel, add machines, or wait until others have finished"
+    )

@@ -6,10 +6,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from engine.config import ClusterConfig
-from engine.errors import WorkerLostError
+from engine.errors import ConfigError, WorkerLostError
 
 PREFIX = "longtail-ray-"
 OBJECT_STORE_BYTES = 512 * 2**20
@@ -18,8 +19,9 @@ TOKEN = secrets.token_hex(32)
 
 
 @contextmanager
-def ray_session(cluster: ClusterConfig) -> Iterator[None]:
-    """Ray is up inside the block and gone after it, with its temporary folder. Never touches another Ray on this machine."""
+def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
+    """Ray is up inside the block and gone after it, with its temporary folder. Never touches another Ray on this machine. ``ranks``:
+    processes of a worker."""
     folder: Path | None = None
     if cluster.ray_address is None:
         _sweep()
@@ -27,11 +29,11 @@ def ray_session(cluster: ClusterConfig) -> Iterator[None]:
         _isolate()
     import ray
 
-    if folder is None:
-        ray.init(address=cluster.ray_address, log_to_driver=False)
+    if cluster.ray_address is not None:
+        _attach(cluster.ray_address)
     else:
         ray.init(
-            num_cpus=cluster.workers * cluster.threads_per_worker,
+            num_cpus=cluster.workers * ranks * cluster.threads_per_worker,
             include_dashboard=False,
             object_store_memory=OBJECT_STORE_BYTES,
             log_to_driver=False,
@@ -45,14 +47,32 @@ def ray_session(cluster: ClusterConfig) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _attach(address: str) -> None:
+    """Connects to a cluster that is there; ConfigError if there is none."""
+    import ray
+
+    if address.startswith("ray://") and find_spec("grpc") is None:
+        raise ConfigError(
+            f"cluster.ray_address: {address} needs the package ray[client]; install it, or start the run on a machine of the cluster with "
+            "HOST:PORT of its head"
+        )
+    try:
+        ray.init(address=address, log_to_driver=False)
+    except (ConnectionError, RuntimeError) as error:
+        raise ConfigError(f"cluster.ray_address: no Ray cluster to work with at {address} ({str(error).strip().splitlines()[0]})") from None
+
+
 @contextmanager
 def lost(where: str) -> Iterator[None]:
     """Whatever tells inside the block that a worker is gone becomes a WorkerLostError."""
-    from ray.exceptions import OutOfMemoryError, RayActorError, WorkerCrashedError
+    from ray import exceptions as ray
 
+    gone = (ray.RayActorError, ray.WorkerCrashedError, ray.OutOfMemoryError, ray.NodeDiedError, ray.ObjectLostError, ray.RaySystemError)
     try:
         yield
-    except (RayActorError, WorkerCrashedError, OutOfMemoryError) as error:
+    except gone as error:
+        if getattr(error, "actor_init_failed", False):  # it says itself why
+            raise
         reason = str(error).strip().splitlines()[0]
         raise WorkerLostError(f"a worker died {where}; resume from the last checkpoint ({reason})") from None
 

@@ -20,11 +20,14 @@ from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.segments import BufferFiles
-from engine.drafter.trainer import JUDGED_FIRST, SpotTrainer, TrainingReport
+from engine.drafter.trainer import JUDGED_FIRST, Judged, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.rollout.base import Completion
+from engine.weights import whole
 
 Weights = dict[str, Tensor]
+WORTH_A_FILE = 8 * 2**20
+"""Bytes of the buffer that are written at once: to flush a small file takes a worker's time and wins nothing before a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,14 @@ class Spot:
     """``published`` are the weights that every engine holds: each session starts from them. ``good`` are those of the last version
     that drafted well in a rollout, to roll back to."""
 
-    def __init__(self, config: RunConfig, target: PreTrainedModel, rank: int, checkpoints: Path | None = None) -> None:
-        """``checkpoints``: the run's folder for them. What is large or soon outdated is written there on the way: the buffer, and
-        snapshots of sessions. None for neither."""
+    def __init__(
+        self, config: RunConfig, target: PreTrainedModel, rank: int, device: torch.device, checkpoints: Path | None = None
+    ) -> None:
+        """The drafter is trained on ``device``. ``checkpoints``: the run's folder for them. What is large or soon outdated is written
+        there on the way: the buffer, and snapshots of sessions. None for neither."""
         torch.manual_seed(config.seed)  # a drafter that starts from nothing is the same on every worker
         recipe = configured_recipe(config.drafter)
-        drafter = first_drafter(recipe.kind, target)
+        drafter = first_drafter(recipe.kind, target).to(device)
         folder = resolve_drafter(config.drafter.path, config.model.path, recipe.kind)
         if folder is not None:
             drafter.load_state_dict(load_drafter_folder(folder, target.config, recipe.kind))
@@ -65,7 +70,8 @@ class Spot:
     def follow(self) -> None:
         """Takes the target's embedding and head as they are now."""
         target: Any = self._target
-        self._trainer.set_target(target.get_input_embeddings().weight, target.get_output_embeddings().weight)
+        embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings().weight
+        self._trainer.set_target(whole(embedding), whole(head))
 
     def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
         """Keeps the responses of ``step`` with their ``features`` (by request id), for this step's session and later ones."""
@@ -73,7 +79,7 @@ class Spot:
             request = completion.request
             self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
         if self._files:
-            self._files.write_new()
+            self._files.write_new(WORTH_A_FILE)
 
     def train(self, should_stop: Callable[[], bool], progress: Progress) -> Trained | None:
         """A session; the first one after a resume goes on where the killed run's newest left off. None if there is nothing to train on
@@ -104,17 +110,17 @@ class Spot:
         if self._checkpoints and progress.microsteps % self._interval == 0:
             self._checkpoints.put(Snapshot(progress, self._trainer.state_dict()))
 
-    def judge(self, candidate: Weights | None) -> tuple[float, float]:
-        """The published weights and ``candidate`` (the good ones if None), by ``Evaluation.accepted`` under the target as it is now.
+    def judge(self, candidate: Weights | None) -> tuple[Judged, Judged]:
+        """The published weights and ``candidate`` (the good ones if None), under the target as it is now.
 
         The trainer is left with the published weights.
         """
-        after = self._accepted(self.good if candidate is None else candidate)
-        return self._accepted(self.published), after
+        after = self._judged(self.good if candidate is None else candidate)
+        return self._judged(self.published), after
 
-    def _accepted(self, weights: Weights) -> float:
+    def _judged(self, weights: Weights) -> Judged:
         self._trainer.drafter.load_state_dict(weights)
-        return self._trainer.evaluate().accepted
+        return self._trainer.evaluate().judged
 
     def weights(self) -> Weights:
         """What the last session made of the published weights."""
@@ -133,15 +139,16 @@ class Spot:
         self.published = self.good
         self._trainer.reset(self.good)
 
-    def save(self, path: Path) -> None:
-        """Writes trainer and index of the buffer beside each other, under names that start with ``path``'s."""
-        torch.save(self._trainer.state_dict(), path.with_suffix(".trainer.pt"))
-        if self._files:
-            path.with_suffix(".buffer.json").write_text(json.dumps(self._files.index()), encoding="utf-8")
+    def stage(self, name: str) -> dict[str, Any]:
+        """A copy of the trainer in host memory, and a Future of the buffer's index: parts of a checkpoint, by names that start with
+        ``name``."""
+        index = {f"{name}.buffer.json": self._files.index()} if self._files else {}
+        return {f"{name}.trainer.pt": self._trainer.state_dict()} | index
 
     def load(self, path: Path) -> None:
-        """Goes on from what ``save`` wrote; the next session also from the newest snapshot, if that is of the same RL step or a
-        later one, which is to be done again: what it learnt counts if held-out responses say so."""
+        """Goes on from what was staged and then written under names that start with ``path``; the next session also from the newest
+        snapshot, if that is of the same RL step or a later one, which is to be done again: what it learnt counts if held-out
+        responses say so."""
         index = path.with_suffix(".buffer.json")
         if self._files and index.exists():  # checkpoints of earlier versions have none
             self._files.load(json.loads(index.read_text(encoding="utf-8")))

@@ -12,6 +12,7 @@ from typing import Any
 
 from engine.cluster import coordinator
 from engine.cluster.coordinator import Command, Span, StartTraining, State
+from engine.cluster.early_stop import EarlyStop
 from engine.cluster.ray_session import lost
 from engine.cluster.reasons import Refusal, untrained
 from engine.cluster.spot import Trained
@@ -26,7 +27,7 @@ REMIND_EVERY = 1.0
 
 @dataclass(frozen=True)
 class Rollout:
-    """Completions in the order of the requests. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
+    """Completions in the order of the requests' ids. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
     worker was done; ``stopped``: when nobody trained any more. ``untrained``: why nobody did at all, None if somebody did."""
 
     completions: list[Completion]
@@ -60,9 +61,10 @@ def joined(rollouts: Sequence[Rollout]) -> Rollout:
 
 
 class Tail:
-    """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``."""
+    """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``. It is cut short once ``quota`` groups are
+    complete."""
 
-    def __init__(self, step: int, actors: Sequence[Any], state: State) -> None:
+    def __init__(self, step: int, actors: Sequence[Any], state: State, quota: int | None = None) -> None:
         self._step = step
         self._actors = actors
         self._state = state
@@ -70,6 +72,7 @@ class Tail:
         self._training: dict[Any, int] = {}
         self._asked: dict[Any, int] = {}
         self._told = 0.0
+        self._stop = None if quota is None else EarlyStop(step, actors, quota, _control)
         self._sessions: dict[int, Trained] = {}
         self._refusals: list[Refusal] = []
         self._completions: list[Completion] = []
@@ -103,19 +106,24 @@ class Tail:
         import ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
         self._remind()
-        quiet = ASK_EVERY if self._state.doubtful else REMIND_EVERY if self._state.complete else None
-        ready, _ = ray.wait([*self._generating, *self._training, *self._asked], num_returns=1, timeout=quiet)
+        counted = self._stop.asked if self._stop else {}
+        quiet = ASK_EVERY if self._asking else REMIND_EVERY if self._state.complete else None
+        ready, _ = ray.wait([*self._generating, *self._training, *self._asked, *counted], num_returns=1, timeout=quiet)
         for reference in ready:
             if reference in self._generating:
                 return self._finished(self._generating.pop(reference), reference)
             if reference in self._training:
                 self._trained(self._training.pop(reference), reference)
+            elif self._stop and reference in counted:
+                self._stop.answered(reference, self._get(counted[reference], reference))
             else:
                 self._forecast(self._asked.pop(reference), reference)
         return ()
 
     def _finished(self, worker: int, reference: Any) -> Sequence[Completion]:
         share = self._get(worker, reference)
+        if self._stop:
+            self._stop.done(worker, share.completions)
         self._post(coordinator.WorkerDone(self._step, worker))
         self._ended = time.time()
         self._statistics.add(share.statistics)
@@ -149,10 +157,16 @@ class Tail:
         with lost(f"in the rollout of step {self._step}: worker {worker}"):
             return ray.get(reference)
 
+    @property
+    def _asking(self) -> bool:
+        return bool(self._state.doubtful or (self._stop and self._generating))
+
     def _remind(self) -> None:
-        """Asks for forecasts that training waits for, and repeats halts, each after a while."""
+        """Asks for forecasts that training waits for and for what is complete, and repeats halts, each after a while."""
         now = time.monotonic()
-        if self._state.doubtful and now >= self._told + ASK_EVERY:
+        if self._asking and now >= self._told + ASK_EVERY:
+            if self._stop:
+                self._stop.remind(self._generating.values())
             for worker in set(self._state.doubtful) - set(self._asked.values()):
                 self._asked[_control(self._actors[worker].forecast).remote()] = worker
             self._told = now

@@ -9,11 +9,10 @@ large-batch step; with more steps, or AdamW, it is an approximation, which the h
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, Protocol
 
 from engine.cluster.spot import Trained, Weights
-from engine.drafter.trainer import TrainingReport, merge
+from engine.drafter.trainer import Judged, TrainingReport, merge
 from engine.errors import SyncError
 from engine.rollout.base import Holding, RolloutStatistics
 
@@ -88,7 +87,7 @@ class DrafterVersions:
         return merge([(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()])
 
     def _roll_back(self) -> Published:
-        before, after = (fmean(values) for values in zip(*self._call("judge", None), strict=True))
+        before, after = (mean(judged, [1] * len(judged)) for judged in zip(*self._call("judge", None), strict=True))
         self.version += 1
         same(self._call("roll_back", self.version))
         reason = f"acceptance collapsed: version {self.good} again"
@@ -108,30 +107,35 @@ def same(holdings: Sequence[Holding]) -> None:
         raise SyncError(f"the engines differ after a sync; resume from the last checkpoint: {told}")
 
 
-def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[float, float]]) -> TrainingReport:
-    """Sums of micro-steps and tokens; means, weighted by micro-steps, of losses and of held-out acceptance (before, after)."""
-    steps = sum(report.microsteps for report in reports)
-
-    def mean(values: Iterable[float]) -> float:
-        return sum(value * report.microsteps for value, report in zip(values, reports, strict=True)) / steps
-
-    before, after = zip(*judgements, strict=True)
+def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[Judged, Judged]]) -> TrainingReport:
+    """Sums of micro-steps and tokens; means, weighted by micro-steps, of losses and of judgements (before, after)."""
+    steps = [report.microsteps for report in reports]
+    before, after = (mean(judged, steps) for judged in zip(*judgements, strict=True))
     tokens = sum(report.tokens for report in reports)
-    loss, mix = (mean(getattr(report, field) for report in reports) for field in ("loss", "mix_distance"))
-    return TrainingReport(steps, tokens, loss, mean(before), mean(after), mix)
+    loss, mix = (_mean([getattr(report, field) for report in reports], steps) for field in ("loss", "mix_distance"))
+    return TrainingReport(sum(steps), tokens, loss, before, after, mix)
+
+
+def mean(judged: Sequence[Judged], weights: Sequence[int]) -> Judged:
+    """Of each figure."""
+    return Judged(*(_mean(values, weights) for values in zip(*judged, strict=True)))
+
+
+def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
 def after(first: Trained | None, then: Trained) -> Trained:
     """Two sessions of one worker and step as one: the second went on from what the first had made."""
     if first is None or not first.report.microsteps:
         return then
-    judged = (first.report.held_out_before, then.report.held_out_after if then.report.microsteps else first.report.held_out_after)
+    judged = (first.report.before, then.report.after if then.report.microsteps else first.report.after)
     return Trained(total([first.report, then.report], [judged, judged]), max(first.set_up, then.set_up))
 
 
 def _better(report: TrainingReport) -> bool:
-    return report.held_out_after > report.held_out_before
+    return report.after.accepted > report.before.accepted
 
 
 def _acceptance(report: TrainingReport) -> str:
-    return f"held-out acceptance {report.held_out_before:.3f} -> {report.held_out_after:.3f}"
+    return f"held-out acceptance {report.before.accepted:.3f} -> {report.after.accepted:.3f}"

@@ -1,106 +1,94 @@
 """One worker: its rollout engine, its share of the learner, and its spot trainer. Plain Python; ``group.py`` makes it a Ray actor."""
 
+import copy
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from engine.cluster.drift import drift, sketch
+from engine import checkpoint
+from engine.cluster.cutter import Cutter
+from engine.cluster.drift import sketch
 from engine.cluster.forecast import Forecaster
+from engine.cluster.learner_rank import LearnerRank
 from engine.cluster.spot import Spot, Trained
 from engine.config import RunConfig
 from engine.drafter.card import Card
 from engine.drafter.checkpoint import Progress
 from engine.drafter.export import write_drafter_folder
-from engine.models.load import load_model, load_tokenizer, resolve
-from engine.policy.batch import Inferred, Row
-from engine.policy.learner import Learner
+from engine.drafter.trainer import Judged
+from engine.models.load import load_tokenizer, resolve
+from engine.policy.batch import Row
 from engine.rollout.base import Completion, Holding, Request, RolloutStatistics, Sampling
 from engine.rollout.build import build_engine
 from engine.rollout.sglang.engine import SGLangEngine
+from engine.weights import base_weights
 
 
 @dataclass(frozen=True)
 class RolloutShare:
-    """What one worker generated, until ``ended`` (seconds since the epoch)."""
+    """What one worker generated, some of it perhaps aborted, until ``ended`` (seconds since the epoch)."""
 
     completions: list[Completion]
     statistics: RolloutStatistics
     ended: float
 
 
-@dataclass(frozen=True)
-class LearnShare:
-    """The training metrics (global, so equal on every worker), this worker's seconds of it, the checksum of the policy's weights, what the
-    engine holds after the sync, and how far the target has moved since the drafter was last trained (see ``drift``)."""
-
-    metrics: dict[str, float]
-    update_seconds: float
-    checksum: str
-    holding: Holding
-    drift: float
-
-
-class Worker:
-    """Created once per run and rank. ``rendezvous`` is a torch.distributed init method that all ranks share; ``checkpoints``, the
-    run's folder for them, gets snapshots of the drafter while it trains."""
+class Worker(LearnerRank):
+    """Created once per run and ``rank``, which counts workers; it is the first rank of the learner on its GPUs, the others are
+    ``Partner``s. ``checkpoints``, the run's folder for them, gets snapshots of the drafter while it trains."""
 
     def __init__(self, rank: int, config: RunConfig, rendezvous: str, checkpoints: Path | None = None) -> None:
-        torch.set_num_threads(config.cluster.threads_per_worker)
-        torch.set_flush_denormal(True)  # denormals are slow on CPUs; every worker must round alike
+        super().__init__(rank * config.rollout.gpus, config, rendezvous)
         self.rank = rank
-        self.device = _device(config)
-        workers = config.cluster.workers
-        if workers > 1:
-            backend = "nccl" if self.device.type == "cuda" else "gloo"
-            dist.init_process_group(backend, init_method=rendezvous, rank=rank, world_size=workers)
-        folder = resolve(config.model.path)
-        model = load_model(folder, torch.float32)
+        self._workers = config.cluster.workers
+        folder, model = resolve(config.model.path), self.policy.model
         self._model_config = model.config
         self._tokenizer = load_tokenizer(folder)
-        self.learner = Learner(
-            model,
-            config.algorithm,
-            config.rollout.temperature,
-            config.rollout.max_new_tokens,
-            self.device,
-            dist.group.WORLD if workers > 1 else None,
-        )
-        self.spot = Spot(config, model, rank, checkpoints) if config.speculation.enabled else None
+        self.spot = Spot(config, model, rank, self.device, checkpoints) if config.speculation.enabled else None
         published = self.spot.published if self.spot else None
-        self.engine = build_engine(config, rank, folder, model, self._tokenizer, self.device, self.learner.weights(), published)
+        self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published)
         # Then the engine's checksum of the target is the policy's.
         self._copies_exactly = config.rollout.engine == "native" and config.model.dtype == "float32"
         self._lends_memory = config.rollout.engine == "sglang" and config.rollout.sglang.release_memory
-        self._target_version = self._drafter_version = 0
+        self._drafter_version = 0
+        self._unread: list[Completion] = []
+        self._staged: dict[str, Any] = {}
         self._max_batch = config.rollout.max_batch
         self._step = -1
         self._halt = threading.Event()
+        self._cutter = Cutter(self.engine.abort)
         self._forecaster = Forecaster(time.monotonic(), self._max_batch)
-        self._sketch = sketch(self.learner.weights())
 
     def facts(self) -> dict[str, str]:
-        """Parameters and device of the policy, and what SGLang, if it is there, says of its CUDA graphs."""
-        parameters = sum(weight.numel() for weight in self.learner.weights().values())
+        """Parameters and device of the policy, the number of workers, and what SGLang, if it is there, says of its CUDA graphs."""
+        parameters = sum(weight.numel() for weight in base_weights(self.policy.model).values())
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         graphs = {"graphs": self.engine.describe_graphs()} if isinstance(self.engine, SGLangEngine) else {}
-        return {"parameters": str(parameters), "device": name} | graphs
+        return {"parameters": str(parameters), "device": name, "workers": str(self._workers)} | graphs
 
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
         """Generates this worker's share of ``step``."""
         self._step = step
         self._halt.clear()
         self._forecaster = Forecaster(time.monotonic(), self._max_batch)
-        completions = self._generate(requests, sampling)
+        with self._cutter.rollout(step, requests):
+            completions = self._generate(requests, sampling, self._cutter.finished)
+        finished = [completion for completion in completions if completion.finish != "abort"]
         if self.spot and (features := self.engine.take_features()):
-            self.spot.remember(step, completions, features)
-        return RolloutShare(completions, self.engine.take_statistics(), time.time())
+            self.spot.remember(step, finished, features)
+        elif self._reads_late:
+            self._unread += finished
+        statistics = self.engine.take_statistics()
+        statistics.moments = {self.rank: statistics.moments[0]}
+        return RolloutShare(completions, statistics, time.time())
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         """Generates outside of training: neither the drafter nor the statistics learn of it."""
@@ -109,10 +97,12 @@ class Worker:
         self.engine.take_statistics()
         return completions
 
-    def _generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+    def _generate(
+        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+    ) -> list[Completion]:
         if self._lends_memory:
             self.engine.resume()
-        completions = self.engine.generate(requests, sampling)
+        completions = self.engine.generate(requests, sampling, on_finish)
         if self._lends_memory:
             self.engine.release()  # until the next rollout: the drafter's training and the update use it
         return completions
@@ -120,6 +110,14 @@ class Worker:
     def forecast(self) -> float | None:
         """Seconds until the share is done, as predicted; None if nothing can be said yet. Called from another thread."""
         return self._forecaster.seconds(self.engine.progress(time.monotonic()))
+
+    def complete_groups(self, step: int) -> int:
+        """How many groups of its share of ``step`` it has generated by now. Called from another thread, as ``cut`` is."""
+        return self._cutter.complete(step)
+
+    def cut(self, step: int) -> None:
+        """Ends its share of ``step`` as it is."""
+        self._cutter.cut(step)
 
     def train_drafter(self, step: int) -> Trained | None:
         """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or it is too late."""
@@ -132,44 +130,23 @@ class Worker:
         if step == self._step:
             self._halt.set()
 
-    def infer(self, rows: Sequence[Row]) -> list[Inferred] | None:
-        """Log-probs under the policy, before its update, and under the reference; None if nobody needs them."""
-        return self.learner.infer(rows)
-
-    def learn(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
-        """Policy update with all other workers, and new weights into the rollout engine. ``inferred``: what ``infer`` said of the rows."""
-        began = time.perf_counter()
-        metrics = self.learner.update(rows, inferred, step)
-        seconds = time.perf_counter() - began
-        self._load_target(step + 1)
-        if self.spot:
-            self.spot.follow()
-        holding = self.engine.holding()
-        return LearnShare(
-            metrics,
-            seconds,
-            holding.target if self._copies_exactly else self.learner.checksum(),
-            holding,
-            drift(self._sketch, sketch(self.learner.weights())),
-        )
-
-    def save(self, folder: Path) -> None:
-        """Writes this worker's part of the resume unit; the policy, equal everywhere, is rank 0's to write."""
-        if self.rank == 0:
-            torch.save(self.learner.state(), folder / "policy.pt")
+    def stage(self) -> None:
+        super().stage()
         learnt = self.engine.speculator.state() if self.engine.speculator else None
-        versions = {"target": self._target_version, "drafter": self._drafter_version, "speculation": learnt}
-        (folder / f"engine_{self.rank}.json").write_text(json.dumps(versions), encoding="utf-8")
-        if self.spot:
-            self.spot.save(folder / f"spot_{self.rank}")
+        versions = {"target": self._target_version, "drafter": self._drafter_version, "speculation": copy.deepcopy(learnt)}
+        self._staged = {f"engine_{self.rank}.json": versions} | (self.spot.stage(f"spot_{self.rank}") if self.spot else {})
+
+    def write(self, folder: Path) -> None:
+        for name, part in self._staged.items():
+            checkpoint.write(part.result() if isinstance(part, Future) else part, folder / name)
+        super().write(folder)
 
     def load(self, folder: Path) -> int:
-        """Goes on from ``folder``; returns the drafter's version. A worker that is new to the run takes over rank 0's drafter."""
-        self.learner.load_state(torch.load(folder / "policy.pt", map_location=self.device, weights_only=True))
-        self._sketch = sketch(self.learner.weights())
+        """See LearnerRank. A worker that is new to the run takes over rank 0's drafter."""
         rank = self.rank if (folder / f"engine_{self.rank}.json").exists() else 0
         versions = json.loads((folder / f"engine_{rank}.json").read_text(encoding="utf-8"))
-        self._load_target(versions["target"])
+        self._target_version = versions["target"]
+        super().load(folder)
         if self.spot:
             self.spot.load(folder / f"spot_{rank}")
             self._load_drafter(self.spot.published, versions["drafter"])
@@ -178,9 +155,12 @@ class Worker:
         return self._drafter_version
 
     def export(self, folder: Path, card: Card) -> list[Path]:
-        """Writes the policy, and the drafter if there is one, as Hugging Face folders; returns those."""
+        """Writes the policy, and the drafter if there is one, as Hugging Face folders; returns those. One worker writes, all take part."""
+        own = self.rank == 0
         folder.mkdir(parents=True, exist_ok=True)
-        self.learner.export(folder / "policy")
+        self.policy.export(folder / "policy" if own else None)
+        if not own:
+            return []
         self._tokenizer.save_pretrained(folder / "policy")
         if not self.spot:
             return [folder / "policy"]
@@ -191,8 +171,8 @@ class Worker:
         """The spot trainer's current weights."""
         return self._require_spot().weights()
 
-    def judge(self, candidate: dict[str, Tensor] | None) -> tuple[float, float]:
-        """Held-out acceptance of the published drafter and of ``candidate``, by default the last good one."""
+    def judge(self, candidate: dict[str, Tensor] | None) -> tuple[Judged, Judged]:
+        """The published drafter and ``candidate``, by default the last good one, on held-out responses."""
         return self._require_spot().judge(candidate)
 
     def publish(self, weights: Mapping[str, Tensor], version: int, proven: bool) -> Holding:
@@ -213,7 +193,7 @@ class Worker:
         if proven:
             spot.good = spot.published
         spot.adopt(weights)
-        self._sketch = sketch(self.learner.weights())
+        self._sketch = sketch(self.policy.weights())
 
     def roll_back(self, version: int) -> Holding:
         """Takes the last good drafter again, as ``version``; returns what the engine holds now."""
@@ -222,8 +202,25 @@ class Worker:
         self._load_drafter(spot.published, version)
         return self.engine.holding()
 
+    def _read(self) -> None:
+        read, self._unread = self._unread, []
+        rows = [Row((*each.request.prompt, *each.tokens), len(each.request.prompt), 0.0, each.logprobs) for each in read]
+        features = self.learner.features(rows, self._kind)
+        kept = {each.request.id: found[:-1].to("cpu", torch.bfloat16, copy=True) for each, found in zip(read, features, strict=True)}
+        self._require_spot().remember(self._step, read, kept)
+
+    def _holding(self) -> Holding:
+        return self.engine.holding()
+
+    def _checksum(self, holding: Holding | None) -> str:
+        return holding.target if holding and self._copies_exactly else super()._checksum(holding)
+
+    def _follow(self) -> None:
+        if self.spot:
+            self.spot.follow()
+
     def _load_target(self, version: int) -> None:
-        self.engine.load_target(self.learner.weights(), version)
+        self.engine.load_target(self.policy.weights(), version)
         self._target_version = version
 
     def _load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
@@ -233,9 +230,3 @@ class Worker:
     def _require_spot(self) -> Spot:
         assert self.spot is not None, "the plain baseline has no drafter"
         return self.spot
-
-
-def _device(config: RunConfig) -> torch.device:
-    if config.cluster.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(config.cluster.device)

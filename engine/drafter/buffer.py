@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -63,7 +64,8 @@ class DataBuffer:
         return self._entries[0].id if self._entries else self._next
 
     def add(self, step: int, tokens: Sequence[int], prompt: int, features: Tensor) -> None:
-        """Keeps a copy of one response of RL step ``step``; steps must not fall. ``features`` is [T - 1, W] for T tokens.
+        """Keeps one response of RL step ``step``; steps must not fall. ``features`` is [T - 1, W] for T tokens, and a copy of it is kept
+        unless it is bf16 in host memory: then it is the buffer's from now on, and should share its memory with nothing.
 
         A response of one token is left out: serving would never draft any of it.
         """
@@ -73,7 +75,8 @@ class DataBuffer:
             return
         if tuple(tokens[:prompt]) != self._prompt:
             self._group, self._prompt = self._group + 1, tuple(tokens[:prompt])
-        self._append(Entry(self._next, self._group, step, torch.tensor(tokens, dtype=torch.int64), prompt, _host(features)))
+        kept = features.detach().to("cpu", torch.bfloat16)
+        self._append(Entry(self._next, self._group, step, torch.tensor(tokens, dtype=torch.int64), prompt, kept))
 
     def _append(self, entry: Entry) -> None:
         self._next = entry.id + 1
@@ -121,7 +124,7 @@ class DataBuffer:
 
     def since(self, number: int) -> list[Entry]:
         """The entries with ids from ``number`` on."""
-        return [entry for entry in self._entries if entry.id >= number]
+        return [*takewhile(lambda entry: entry.id >= number, reversed(self._entries))][::-1]
 
     def counters(self) -> dict[str, int]:
         """With the entries, all that ``restore`` needs."""
@@ -143,7 +146,3 @@ def length_distance(one: Iterable[int], other: Iterable[int]) -> float:
     if not first or not second:
         return float(bool(first or second))
     return sum(abs(first[size] / first.total() - second[size] / second.total()) for size in first | second) / 2
-
-
-def _host(features: Tensor) -> Tensor:
-    return features.detach().to("cpu", torch.bfloat16, copy=True)

@@ -10,6 +10,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMS
 from engine.drafter.attention import SEGMENTS, History, Mask
 from engine.drafter.kind import Kind
 from engine.drafter.model import Drafter, layer_config
+from engine.weights import base_weights, whole
 
 
 class Eagle3Drafter(Drafter):
@@ -85,11 +86,10 @@ def first_drafter(kind: Kind, target: PreTrainedModel) -> Drafter:
     """What training starts from where there is no drafter yet, on ``target``'s device: an EAGLE drafter's layer is the target's last
     one, which made the features that it is to predict; EAGLE-3's norm is the target's, which its head is used to. The rest is random."""
     drafter = make_drafter(kind, target.config)
-    model: Any = target.base_model
+    weights = base_weights(target)
     if isinstance(drafter, Eagle3Drafter):
-        drafter.norm.weight.copy_(model.norm.weight)
+        drafter.norm.weight.copy_(whole(weights["model.norm.weight"]))
     else:
-        layer = drafter.layers[0]
-        last = model.layers[-1].state_dict()
-        layer.load_state_dict({name: last[name] for name in layer.state_dict()})
+        layer, last = drafter.layers[0], f"model.layers.{target.config.num_hidden_layers - 1}."
+        layer.load_state_dict({name: whole(weights[last + name]) for name in layer.state_dict()})
     return drafter.to(target.device)

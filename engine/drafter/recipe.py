@@ -54,9 +54,12 @@ def configured_recipe(config: DrafterConfig) -> Recipe:
     return replace(RECIPES[config.recipe], reverse_kl_weight=config.reverse_kl)
 
 
-def top1_agreement(predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:
-    """For each of N positions: do drafter and target have the same most likely token (what greedy acceptance counts)? [N]"""
-    return linear(predicted, head).argmax(-1) == linear(features, head).argmax(-1)
+def ranks(predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:
+    """For each of N positions: how many tokens the drafter takes to be more likely than the target's most likely one. At 0 a greedy draft
+    is accepted. [N]"""
+    drafted = linear(predicted, head)
+    wanted = linear(features, head).argmax(-1, keepdim=True)
+    return (drafted > drafted.gather(-1, wanted)).sum(-1)
 
 
 def acceptance(predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:

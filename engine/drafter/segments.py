@@ -30,7 +30,7 @@ class Segment:
 
 
 class BufferFiles:
-    """Keeps the entries of ``buffer`` below ``folder`` / ``name``. Errors of the background thread surface in ``index``."""
+    """Keeps the entries of ``buffer`` below ``folder`` / ``name``. Errors of the background thread surface in what ``index`` gives."""
 
     def __init__(self, folder: Path, name: str, buffer: DataBuffer) -> None:
         self._folder, self._name, self._buffer = folder, name, buffer
@@ -40,20 +40,18 @@ class BufferFiles:
         self._named: set[str] = set()
         self._next = 0
 
-    def write_new(self) -> None:
-        """Has the entries that came since the last call written, and returns at once."""
-        if entries := self._buffer.since(self._next):
+    def write_new(self, least: int = 1) -> None:
+        """Has the entries that are not written yet written, if they take at least so many bytes, and returns at once."""
+        entries = self._buffer.since(self._next)
+        if sum(entry.bytes for entry in entries) >= least:
             self._next = entries[-1].id + 1
             self._writes.append(self._thread.submit(self._write, entries))
 
-    def index(self) -> dict[str, Any]:
-        """What ``load`` takes (plain values), once everything is on disk. OSError if it could not be written."""
+    def index(self) -> "Future[dict[str, Any]]":
+        """What ``load`` takes (plain values), of the buffer as it is now, once that is on disk; OSError if it could not be written."""
         self.write_new()
-        self._segments += [write.result() for write in self._writes]
-        self._writes.clear()
-        self._segments = [segment for segment in self._segments if segment.last >= self._buffer.oldest]
-        self._sweep()
-        return self._buffer.counters() | {"segments": [asdict(segment) for segment in self._segments]}
+        writes, self._writes = self._writes, []
+        return self._thread.submit(self._index, writes, self._buffer.counters())
 
     def load(self, index: dict[str, Any]) -> None:
         """Fills the buffer as it was. Entries whose file is missing or damaged are left out: training does without them."""
@@ -64,6 +62,12 @@ class BufferFiles:
         self._segments = whole if ours else []
         self._next = index["next"] if ours else 0  # another worker's entries are written again, as this one's
         self._named = {Path(segment.path).name for segment in self._segments}
+
+    def _index(self, written: Sequence[Future[Segment]], counters: dict[str, int]) -> dict[str, Any]:
+        self._segments += [write.result() for write in written]
+        self._segments = [segment for segment in self._segments if segment.last >= counters["oldest"]]
+        self._sweep()
+        return counters | {"segments": [asdict(segment) for segment in self._segments]}
 
     def _write(self, entries: Sequence[Entry]) -> Segment:
         path = self._folder / self._name / f"{entries[0].id:09d}.safetensors"

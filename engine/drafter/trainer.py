@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import inf
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from engine.drafter.buffer import DataBuffer, Entry
 from engine.drafter.checkpoint import host_copy
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
-from engine.drafter.recipe import Recipe, chain_acceptance, top1_agreement
+from engine.drafter.recipe import Recipe, chain_acceptance, ranks
 from engine.drafter.unroll import unrolled
 
 EVALUATED_TOKENS = 1024
@@ -29,33 +29,55 @@ JUDGED_FIRST, JUDGED_EVERY = (2, 4), 8
 SLOWER = 0.7
 
 
+class Judged(NamedTuple):
+    """A drafter on held-out responses, by ``Evaluation.accepted``, ``agreement`` and ``top3``."""
+
+    accepted: float
+    top1: float = 0.0
+    top3: float = 0.0
+
+
+UNJUDGED = Judged(-inf)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Means over ``positions`` held-out response positions, 0 if there are none.
 
-    ``agreement``: share where drafter and target have the same top token; ``acceptance``: probability that a drafted token is
-    accepted when sampling at temperature 1; ``loss``: the recipe's. ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from
-    each position, the share that is expected to be accepted when sampling at temperature 1, each only if those before it were.
+    ``agreement``: share where drafter and target have the same top token, and ``top3`` where the target's is among the drafter's three
+    best; ``acceptance``: probability that a drafted token is accepted when sampling at temperature 1; ``loss``: the recipe's.
+    ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from each position, the share that is expected to be accepted when
+    sampling at temperature 1, each only if those before it were.
     """
 
     agreement: float
+    top3: float
     acceptance: float
     loss: float
     accepted: float
     positions: int
 
+    @property
+    def judged(self) -> Judged:
+        return Judged(self.accepted, self.agreement, self.top3)
+
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """One session. ``loss`` is its mean; ``held_out_*`` are ``Evaluation.accepted`` on the same held-out entries; ``mix_distance`` is
-    that of ``DataBuffer``, at the start."""
+    """One session. ``loss`` is its mean; ``before`` and ``after`` are of the same held-out entries; ``mix_distance`` is that of
+    ``DataBuffer``, at the start."""
 
     microsteps: int
     tokens: int
     loss: float
-    held_out_before: float
-    held_out_after: float
+    before: Judged
+    after: Judged
     mix_distance: float
+
+    @property
+    def gain(self) -> float:
+        """Of what is accepted."""
+        return self.after.accepted - self.before.accepted
 
 
 class SpotTrainer:
@@ -117,13 +139,13 @@ class SpotTrainer:
         distance = self.buffer.mix_distance()
 
         @cache
-        def before() -> float:
+        def before() -> Judged:
             return self._judged(first)
 
         if resumed is not None:
             self.load_state_dict(resumed)
         average = [weight.detach().clone() for weight in self.drafter.parameters()]
-        best, after = first, -inf
+        best, after = first, UNJUDGED
         losses: list[float] = []
         tokens = 0
         stopped = False
@@ -136,26 +158,26 @@ class SpotTrainer:
                 break
             if len(losses) in JUDGED_FIRST or len(losses) % JUDGED_EVERY == 0:
                 before()
-                accepted = self._judged(average)
-                if not accepted <= after:  # NaN, too: the loss tells of it
-                    best, after = [weight.clone() for weight in average], accepted
-        unhurried = not stopped or after == -inf
-        if losses and unhurried and (accepted := self._judged(average)) > after:
-            best, after = average, accepted
+                judged = self._judged(average)
+                if not judged.accepted <= after.accepted:  # NaN, too: the loss tells of it
+                    best, after = [weight.clone() for weight in average], judged
+        unhurried = not stopped or after is UNJUDGED
+        if losses and unhurried and (judged := self._judged(average)).accepted > after.accepted:
+            best, after = average, judged
         torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], best)
         loss = sum(losses) / max(1, len(losses))
         return TrainingReport(len(losses), tokens, loss, before(), after if losses else before(), distance)
 
-    def _judged(self, weights: Sequence[Tensor]) -> float:
-        """What is accepted of the drafts of ``weights`` on held-out responses; the drafter's own are left as they are."""
+    def _judged(self, weights: Sequence[Tensor]) -> Judged:
+        """The drafter with ``weights`` on held-out responses; its own are left as they are."""
         own = [weight.detach() for weight in self.drafter.parameters()]
         saved = [weight.clone() for weight in own]
         torch._foreach_copy_(own, list(weights))
-        accepted = self.evaluate().accepted
+        judged = self.evaluate().judged
         torch._foreach_copy_(own, saved)
-        return accepted
+        return judged
 
-    def _batches(self, before: Callable[[], float]) -> Iterator[MicroBatch]:
+    def _batches(self, before: Callable[[], Judged]) -> Iterator[MicroBatch]:
         """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses,
         ``before()`` at first, by ``least_gain``: a drafter that knows little learns more of the same responses before it has them by
         heart."""
@@ -163,7 +185,7 @@ class SpotTrainer:
         while True:
             while self._fresh(passes):
                 yield from self.one_pass(passes)
-            best = max(best, before())
+            best = max(best, before().accepted)
             accepted = self.evaluate().accepted
             if not accepted - best >= self.config.trigger.least_gain:  # nor if training has gone astray: NaN
                 return
@@ -220,21 +242,21 @@ class SpotTrainer:
     @torch.no_grad()
     def evaluate(self, entries: Sequence[Entry] | None = None) -> Evaluation:
         """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them."""
-        sums, positions, drafts = torch.zeros(4), 0, 0
+        sums, positions, drafts = torch.zeros(5), 0, 0
         held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
         segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
         for row in rows(segments, EVALUATED_TOKENS):
             passes = list(self._predict(pack(row), LOOK_AHEAD))
             predicted, features, _ = passes[0]
             chains = list(chain_acceptance(passes, self._head))
-            agreed = top1_agreement(predicted, features, self._head).sum()
+            rank = ranks(predicted, features, self._head)
             loss = self.recipe.loss(predicted, features, self._head) * len(predicted)
             kept = torch.stack([kept.sum() for kept, _ in chains])
-            sums += torch.stack([agreed, kept[0], loss, kept.sum()]).cpu()
+            sums += torch.stack([(rank < 1).sum(), (rank < 3).sum(), kept[0], loss, kept.sum()]).cpu()
             positions += len(predicted)
             drafts += sum(int(possible.sum()) for _, possible in chains)
-        agreement, accept, loss_mean = (sums[:3] / max(1, positions)).tolist()
-        return Evaluation(agreement, accept, loss_mean, (sums[3] / max(1, drafts)).item(), positions)
+        agreement, top3, accept, loss_mean = (sums[:4] / max(1, positions)).tolist()
+        return Evaluation(agreement, top3, accept, loss_mean, (sums[4] / max(1, drafts)).item(), positions)
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the trainable tensors on the host."""

@@ -1,8 +1,9 @@
-"""Training rows, how they are shared out over workers, and the padded micro-batches they are computed in."""
+"""Training rows, how they are shared out over workers, and the micro-batches they are computed in."""
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -49,17 +50,22 @@ class Inferred:
 
 @dataclass(frozen=True)
 class Microbatch:
-    """Right-padded rows. Under causal attention no real position sees the padding, so there is no mask.
+    """Rows one below the other, right-padded: under causal attention no real position sees the padding, so there is no mask. Or, with
+    ``lengths`` and ``positions``, packed: a single line of rows end to end, kept apart by attention.
 
-    ``rows`` [B]: indices of the rows; ``responses`` [B]: their response lengths, N in all; ``tokens`` [B, T]; ``predictors`` [N]:
-    indices into the B*T positions whose hidden states predict the response tokens ``labels`` [N], row after row.
+    ``rows`` [R]: indices of the rows; ``responses`` [R]: their response lengths, N in all; ``tokens`` [B, T]; ``starts`` [R]: where each
+    row begins among the B*T positions; ``predictors`` [N]: which of these have the hidden states that predict the response tokens
+    ``labels`` [N], row after row. Packed, ``lengths`` [R] of the rows add up to T, and ``positions`` [1, T] count from 0 in each.
     """
 
     rows: tuple[int, ...]
     responses: tuple[int, ...]
+    starts: tuple[int, ...]
     tokens: Tensor
     predictors: Tensor
     labels: Tensor
+    lengths: tuple[int, ...] | None = None
+    positions: Tensor | None = None
 
     def join(self, values: Sequence[Tensor]) -> Tensor:
         """[N] on the batch's device, from the response tokens' values of all rows."""
@@ -70,9 +76,33 @@ class Microbatch:
         return torch.split(values.cpu(), list(self.responses))
 
 
-def microbatches(rows: Sequence[Row], padded_tokens: int, device: torch.device) -> list[Microbatch]:
-    """``rows`` in micro-batches of at most ``padded_tokens`` (a longer row stands alone), longest first."""
-    return [_padded(rows, members, device) for members in group_by_length([len(row.tokens) for row in rows], padded_tokens)]
+def microbatches(rows: Sequence[Row], tokens: int, device: torch.device, packed: bool = False) -> list[Microbatch]:
+    """``rows`` in micro-batches of at most ``tokens``, padding included (a longer row stands alone), longest first."""
+    lengths = [len(row.tokens) for row in rows]
+    if packed:
+        return [_packed(rows, members, device) for members in fill(lengths, tokens)]
+    return [_padded(rows, members, device) for members in group_by_length(lengths, tokens)]
+
+
+def idle(device: torch.device) -> Microbatch:
+    """One without any rows, for a worker that has none left while others have: its gradient is zero."""
+    nothing = torch.zeros(0, dtype=torch.long, device=device)
+    return Microbatch((), (), (), torch.zeros(1, 1, dtype=torch.long, device=device), nothing, nothing)
+
+
+def fill(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Indices of ``lengths`` in groups of at most ``tokens`` in all (a longer one stands alone): first fit, the longest first, which
+    needs at most 11/9 of the fewest groups possible, and one more (Johnson 1973)."""
+    groups: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        place = next((place for place, free in enumerate(room) if lengths[index] <= free), len(groups))
+        if place == len(groups):
+            groups.append([])
+            room.append(tokens)
+        groups[place].append(index)
+        room[place] -= lengths[index]
+    return groups
 
 
 def group_by_length(lengths: Sequence[int], padded_tokens: int) -> list[list[int]]:
@@ -116,16 +146,28 @@ def balance(lengths: Sequence[int], parts: int) -> list[list[int]]:
 def _padded(rows: Sequence[Row], members: list[int], device: torch.device) -> Microbatch:
     width = max(len(rows[index].tokens) for index in members)
     tokens = torch.zeros(len(members), width, dtype=torch.long)
-    predictors, labels = [], []
     for line, index in enumerate(members):
-        row, length = rows[index], len(rows[index].tokens)
-        tokens[line, :length] = torch.tensor(row.tokens)
-        predictors.append(torch.arange(row.prompt_length - 1, length - 1) + line * width)
-        labels.append(tokens[line, row.prompt_length : length])
+        tokens[line, : len(rows[index].tokens)] = torch.tensor(rows[index].tokens)
+    return _microbatch(rows, members, tokens.to(device), range(0, len(members) * width, width))
+
+
+def _packed(rows: Sequence[Row], members: list[int], device: torch.device) -> Microbatch:
+    lengths = tuple(len(rows[index].tokens) for index in members)
+    tokens = torch.tensor([[token for index in members for token in rows[index].tokens]], device=device)
+    positions = torch.cat([torch.arange(length) for length in lengths])[None].to(device)
+    return replace(_microbatch(rows, members, tokens, accumulate(lengths[:-1], initial=0)), lengths=lengths, positions=positions)
+
+
+def _microbatch(rows: Sequence[Row], members: list[int], tokens: Tensor, starts: Iterable[int]) -> Microbatch:
+    places = tuple(starts)
+    chosen = [rows[index] for index in members]
+    predictors = [torch.arange(row.prompt_length - 1, len(row.tokens) - 1) + start for row, start in zip(chosen, places, strict=True)]
+    labels = [token for row in chosen for token in row.tokens[row.prompt_length :]]
     return Microbatch(
         rows=tuple(members),
-        responses=tuple(rows[index].response_length for index in members),
-        tokens=tokens.to(device),
-        predictors=torch.cat(predictors).to(device),
-        labels=torch.cat(labels).to(device),
+        responses=tuple(row.response_length for row in chosen),
+        starts=places,
+        tokens=tokens,
+        predictors=torch.cat(predictors).to(tokens.device),
+        labels=torch.tensor(labels, dtype=torch.long, device=tokens.device),
     )

@@ -1,4 +1,4 @@
-"""What can be set of an algorithm."""
+"""What can be set of an algorithm, and of the learner that carries it out."""
 
 from typing import Any, Literal
 
@@ -8,6 +8,8 @@ from engine.section import ImportPath, Section
 
 AdvantageName = Literal["group_normalised", "group_centred", "leave_one_out", "batch_normalised", "group_centred_batch_normalised"]
 LossName = Literal["clipped_ratio", "sequence_ratio", "clipped_weight", "score_function"]
+LinearName = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+LINEAR: tuple[LinearName, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "grpo": {},
@@ -41,17 +43,20 @@ class AlgorithmConfig(Section):
     )
     steps: int = Field(100, ge=1, le=1_000_000, description="RL steps")
     prompts_per_step: int = Field(8, ge=1, le=65_536, description="Prompts in a step, shared out over the workers")
-    group_size: int = Field(8, ge=2, le=1024, description="Responses for each prompt")
+    group_size: int = Field(8, ge=2, le=1024, description="Responses for each prompt; a step takes prompts times this many")
     refills: int = Field(
         0,
         ge=0,
         le=16,
         description="Dynamic sampling (DAPO): further rollouts of a step at most, while groups whose rewards are all equal leave it short",
     )
-    learning_rate: float = Field(2e-5, gt=0, le=1)
+    learning_rate: float = Field(2e-5, gt=0, le=1, description="Of the policy")
     warmup_steps: int = Field(2, ge=0, description="Steps over which the learning rate rises to its value")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="The learning rate from then on: constant, or falling to 0 behind the last step"
+    )
     clip_low: float = Field(0.2, gt=0, le=1, description="The ratio is clipped to [1 - clip_low, 1 + clip_high]")
-    clip_high: float = Field(0.2, gt=0, le=10)
+    clip_high: float = Field(0.2, gt=0, le=10, description="The upper end of that; above clip_low it lets rare tokens grow (DAPO)")
     kl_coefficient: float = Field(0.001, ge=0, le=10, description="Weight of the KL term; 0 skips the reference model")
     kl: Literal["k1", "k2", "k3"] = Field("k3", description="Estimator of the KL to the start policy")
     kl_in: Literal["loss", "reward"] = Field(
@@ -68,7 +73,7 @@ class AlgorithmConfig(Section):
         True,
         description="Learn nothing from a response cut at the length limit (DAPO's overlong filtering); its reward still counts",
     )
-    max_gradient_norm: float = Field(1.0, gt=0)
+    max_gradient_norm: float = Field(1.0, gt=0, description="Longer gradients are scaled down to it")
     tokens_per_microbatch: int = Field(2048, ge=1, description="Padded tokens in one forward and backward pass of a worker")
 
     @model_validator(mode="before")
@@ -88,3 +93,35 @@ class AlgorithmConfig(Section):
     def needs_inference(self) -> bool:
         """Whether an update looks up log-probs of before: the reference's, or the policy's own when it is not the first of its step."""
         return self.kl_coefficient > 0 or self.updates_per_step > 1
+
+
+class LoraConfig(Section):
+    """Low-rank adapters (arXiv 2106.09685): they alone are trained; engines and exports get them added into the weights."""
+
+    rank: int = Field(16, ge=1, le=1024, description="Rank of the two matrices that each adapted layer gets")
+    alpha: int = Field(32, ge=1, le=10_000, description="Their product counts alpha / rank times")
+    targets: tuple[LinearName, ...] = Field(LINEAR, min_length=1, description="Linear layers that are adapted, in every layer of the model")
+
+
+class LearnerConfig(Section):
+    """How the policy's update uses the workers' devices."""
+
+    parallel: Literal["ddp", "fsdp"] = Field(
+        "ddp",
+        description="ddp: every GPU holds the whole policy; fsdp: weights, gradients and optimizer are shared out over all (FSDP2)",
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Data type of forward and backward passes; weights, gradient sums and optimizer stay float32"
+    )
+    packed: bool = Field(False, description="Micro-batches are responses end to end, which do not see each other, instead of padded rows")
+    activation_checkpointing: bool = Field(
+        False, description="Keep only each layer's input for the backward pass: less memory, about a third more computation"
+    )
+    cpu_offload: bool = Field(False, description="Weights and optimizer in host memory (parallel=fsdp only)")
+    lora: LoraConfig | None = Field(None, description="Train low-rank adapters instead of all weights (the extra lora)")
+
+    @model_validator(mode="after")
+    def _shards_can_be_offloaded(self) -> "LearnerConfig":
+        if self.cpu_offload and self.parallel != "fsdp":
+            raise ValueError("cpu_offload=True needs parallel=fsdp; set that, or cpu_offload to false")
+        return self

@@ -1,57 +1,40 @@
-"""The learner of one worker: log-probs of finished responses, and data-parallel policy updates."""
+"""The learner of one worker: log-probs of finished responses, and policy updates that all workers make together."""
 
-import copy
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from engine.checksum import checksum
-from engine.errors import CheckpointError
-from engine.policy.batch import Inferred, Microbatch, Row, balance, microbatches
+from engine.drafter.kind import Kind, captured_layers
+from engine.policy.batch import Inferred, Microbatch, Row, balance, idle, microbatches
 from engine.policy.config import AlgorithmConfig
-from engine.policy.gradients import FlatGradients
-from engine.policy.logprobs import label_logprobs
 from engine.policy.losses import Tokens
 from engine.policy.objective import Objective
+from engine.policy.policy import Policy
+from engine.policy.schedule import learning_rate
 
 LOSS_METRICS = ("loss", "kl", "clip_share")
 LAW_METRICS = ("entropy", "logprob_gap")
 
 
 class Learner:
-    """Trains ``model``, in place, with ``config``; every worker of ``group`` has one and calls ``update`` equally often.
+    """Trains ``policy`` with ``config``; every worker of its group has one, and all call ``infer``, ``features`` and ``update`` equally
+    often.
 
-    Log-probs are of the full law at the sampling temperature (1 if that is 0, greedy); top-p and top-k are not applied, and the
-    metric ``logprob_gap`` shows how much they matter. ``limit`` is the greatest length of a response in tokens. The reference is a
-    frozen copy of ``model`` as given: to resume, construct from the start policy and then ``load_state``.
+    Log-probs are of the full law at the sampling temperature; top-p and top-k are not applied, and the metric ``logprob_gap`` shows how
+    much they matter. ``limit`` is the greatest length of a response in tokens. The reference is the policy as given: to resume, start
+    from it and then read a checkpoint into ``state``.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        config: AlgorithmConfig,
-        temperature: float,
-        limit: int,
-        device: torch.device | str,
-        group: dist.ProcessGroup | None,
-    ) -> None:
-        self._device = torch.device(device)
-        self._model = model.to(self._device).eval()  # type: ignore[arg-type]
-        self._model.requires_grad_(True)
-        self._reference = copy.deepcopy(self._model).requires_grad_(False) if config.kl_coefficient > 0 else None
-        self._config = config
+    def __init__(self, policy: Policy, config: AlgorithmConfig, limit: int) -> None:
+        self.policy, self._config = policy, config
+        self._device, self._group = policy.device, policy.group
         self._objective = Objective(config, limit)
-        self._temperature = temperature or 1.0
-        self._group = group
-        self._gradients = FlatGradients(self._model.parameters())
-        self._optimizer = torch.optim.AdamW(
-            self._model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
-        )
+        trained = policy.trained().values()
+        self._optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+        self._start_optimizer()
 
     @torch.no_grad()
     def infer(self, rows: Sequence[Row]) -> list[Inferred] | None:
@@ -63,9 +46,19 @@ class Learner:
             return None
         found: dict[int, Inferred] = {}
         for batch in self._microbatches(rows):
-            logprobs = batch.split(self._forward(self._model, batch)[0])
-            references = batch.split(self._forward(self._reference, batch)[0]) if self._reference else [None] * len(batch.rows)
-            found |= {index: Inferred(*law) for index, law in zip(batch.rows, zip(logprobs, references, strict=True), strict=True)}
+            logprobs, reference = self.policy.law(batch)[0], self.policy.reference_law(batch)
+            references = batch.split(reference[0]) if reference else [None] * len(batch.rows)
+            laws = zip(batch.split(logprobs), references, strict=True)
+            found |= {index: Inferred(*law) for index, law in zip(batch.rows, laws, strict=True)}
+        return [found[index] for index in range(len(rows))]
+
+    def features(self, rows: Sequence[Row], kind: Kind) -> list[Tensor]:
+        """The current policy's features [T, W] of all T tokens of each row, as ``drafter.offline.hidden_states`` has them."""
+        layers = captured_layers(kind, self.policy.model.config.num_hidden_layers)
+        found: dict[int, Tensor] = {}
+        for batch in self._microbatches(rows):
+            flat = self.policy.features(batch, layers).flatten(0, 1)
+            found |= {index: flat[start : start + len(rows[index].tokens)] for index, start in zip(batch.rows, batch.starts, strict=True)}
         return [found[index] for index in range(len(rows))]
 
     def update(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, step: int) -> dict[str, float]:
@@ -73,10 +66,10 @@ class Learner:
 
         The loss is over the rows of all workers that are not masked (see ``Objective``). Rows without a gradient cost nothing. Returns
         loss, the mean over updates weighted by their size; means over the tokens of all workers: kl (0 without a reference) and
-        clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to the rollout's); and gradient_norm before
-        clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not finite.
+        clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to the rollout's); gradient_norm before
+        clipping, the mean over updates; and learning_rate. FloatingPointError, on every worker, if a gradient is not finite.
         """
-        self._set_learning_rate(step)
+        rate = self._set_learning_rate(step)
         parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
         lengths = [[rows[index].response_length for index in part if not rows[index].masked] for part in parts]
         *counts, tokens = self._sum([*(sum(map(self._objective.counts, part)) for part in lengths), sum(map(sum, lengths))])
@@ -85,49 +78,24 @@ class Learner:
             if count > 0:  # on all workers, so that every one makes the same optimizer steps
                 taught = [index for index in part if rows[index].teaches(self._config.kl_in_loss)]
                 totals += self._backward([rows[index] for index in taught], inferred and [inferred[index] for index in taught], count)
-                norms.append(self._step())
+                norms.append(self.policy.clip_gradients(self._config.max_gradient_norm))
+                self._optimizer.step()
         *sums, taught_tokens = self._sum(totals.tolist())
         sizes = (sum(counts), tokens, tokens)
         metrics = {name: total / max(1.0, size) for name, total, size in zip(LOSS_METRICS, sums, sizes, strict=False)}
         if taught_tokens:
             metrics |= {name: total / taught_tokens for name, total in zip(LAW_METRICS, sums[len(LOSS_METRICS) :], strict=True)}
-        return metrics | {"gradient_norm": sum(norms) / max(1, len(norms))}
-
-    def weights(self) -> dict[str, Tensor]:
-        """The policy's weights by Hugging Face name, without a copy; a tied weight has one entry, as in a saved folder."""
-        return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
-
-    def export(self, folder: Path) -> None:
-        """Writes the policy as a Hugging Face folder, without a tokenizer."""
-        self._model.save_pretrained(folder)
+        return metrics | {"gradient_norm": sum(norms) / max(1, len(norms)), "learning_rate": rate}
 
     def state(self) -> dict[str, Any]:
-        """``model`` (weights, without a copy) and ``optimizer`` (tensors and plain values)."""
-        return {"model": self.weights(), "optimizer": self._optimizer.state_dict()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from ``state``; CheckpointError if its weights are those of another model. The reference stays."""
-        weights = self.weights()
-        saved: Mapping[str, Tensor] = state["model"]
-        if {name: weight.shape for name, weight in weights.items()} != {name: weight.shape for name, weight in saved.items()}:
-            raise CheckpointError("the checkpoint holds the weights of another model; start a new run, or give the model it came from")
-        for name, weight in weights.items():
-            weight.copy_(saved[name])
-        self._optimizer.load_state_dict(state["optimizer"])
-
-    def checksum(self) -> str:
-        """Of the policy's weights: equal on all workers after each update."""
-        return checksum(self.weights().values())
+        """What training changes, without a copy: ``model``, the trained weights by name, and ``optimizer``, tensors by the weight's number.
+        Both may be shards. See ``engine.policy.store``."""
+        model = {name: weight.detach() for name, weight in self.policy.trained().items()}
+        return {"model": model, "optimizer": self._optimizer.state_dict()["state"]}
 
     def _microbatches(self, rows: Sequence[Row]) -> list[Microbatch]:
-        return microbatches(rows, self._config.tokens_per_microbatch, self._device)
-
-    def _forward(self, model: PreTrainedModel, batch: Microbatch) -> tuple[Tensor, Tensor]:
-        """Log-probs [N] and entropies [N]."""
-        hidden: Tensor = model.base_model(input_ids=batch.tokens, use_cache=False).last_hidden_state
-        states = hidden.flatten(0, 1).index_select(0, batch.predictors)
-        head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        return label_logprobs(states, head, batch.labels, self._temperature)
+        batches = microbatches(rows, self._config.tokens_per_microbatch, self._device, self.policy.packed)
+        return batches + [idle(self._device)] * (self.policy.rounds(len(batches)) - len(batches))
 
     def _no_sums(self) -> Tensor:
         return torch.zeros(len(LOSS_METRICS) + len(LAW_METRICS) + 1, dtype=torch.float64, device=self._device)
@@ -135,15 +103,18 @@ class Learner:
     def _backward(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, count: float) -> Tensor:
         """Leaves the gradient of this worker's loss, whose global denominator is ``count``; returns the sums of LOSS_METRICS and
         LAW_METRICS, and the number of tokens."""
-        self._gradients.zero()
+        self.policy.zero_gradients()
         sums = self._no_sums()
         rollout = [torch.tensor(row.rollout_logprobs) for row in rows]
         advantages = [torch.full((row.response_length,), row.advantage) for row in rows]
         references = [found.reference_logprobs for found in inferred or () if found.reference_logprobs is not None]
         for batch in self._microbatches(rows):
-            logprobs, entropies = self._forward(self._model, batch)
+            logprobs, entropies = self.policy.law(batch)
+            if not batch.rows:
+                torch.autograd.backward(logprobs.sum())
+                continue
             old = logprobs.detach() if inferred is None else batch.join([found.logprobs for found in inferred])
-            reference = batch.join(references) if self._reference else None
+            reference = batch.join(references) if self.policy.has_reference else None
             generated = batch.join(rollout)
             result = self._objective(Tokens(logprobs, old, batch.join(advantages), batch.responses), generated, reference)
             torch.autograd.backward(result.loss.sum() / count)
@@ -152,16 +123,17 @@ class Learner:
             sums += values.sum(dim=1, dtype=torch.float64)
         return sums
 
-    def _step(self) -> float:
-        if self._group is not None:
-            self._gradients.reduce(self._group)
-        norm = self._gradients.clip(self._config.max_gradient_norm)
-        self._optimizer.step()
-        return norm.item()
-
-    def _set_learning_rate(self, step: int) -> None:
+    def _set_learning_rate(self, step: int) -> float:
+        rate = learning_rate(self._config, step)
         for parameters in self._optimizer.param_groups:
-            parameters["lr"] = self._config.learning_rate * min(1.0, (step + 1) / (self._config.warmup_steps + 1))
+            parameters["lr"] = rate
+        return rate
+
+    def _start_optimizer(self) -> None:
+        """Gives every weight its moments: a checkpoint is read into them."""
+        for weight in self.policy.trained().values():
+            step = torch.zeros((), dtype=torch.float32, device=weight.device)
+            self._optimizer.state[weight] = {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     def _sum(self, values: Sequence[float]) -> list[float]:
         """Element-wise sums over all workers."""

@@ -1,14 +1,18 @@
 """The contract between the training loop and a rollout engine."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from torch import Tensor
 
 from engine.errors import DataError
-from engine.events import ArmStatistics
+from engine.events import ArmStatistics, Handling, Source
+from engine.rollout.trail import Moment
+
+Finish = Literal["stop", "length", "abort"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,26 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """The start of a response, by earlier rollouts: ``tokens`` with their ``logprobs``; ``spans`` are (version of the target, number of
+    tokens by it), in their order."""
+
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+NOTHING = Begun()
+
+
+@dataclass(frozen=True)
 class Request:
-    """One response to generate. Requests of one ``group`` have the same prompt."""
+    """One response to generate, or to go on with where it has ``begun``. Requests of one ``group`` have the same prompt."""
 
     id: int
     group: int
     prompt: tuple[int, ...]
+    begun: Begun = NOTHING
 
 
 def longest_prompt(requests: Sequence[Request], limit: int) -> int:
@@ -44,20 +62,43 @@ def longest_prompt(requests: Sequence[Request], limit: int) -> int:
 
 @dataclass(frozen=True)
 class Completion:
-    """A finished response. ``tokens`` ends with the end token if it was generated; ``logprobs`` are the target's, of the law
-    that was sampled (temperature, top-p and top-k applied; at temperature 0 the law at temperature 1), one per token."""
+    """A finished response, or with finish ``abort`` one that was ended on the way. ``tokens``, those begun with included, ends with the end
+    token if it was generated; ``logprobs`` are the target's, of the law that was sampled (temperature, top-p and top-k applied; at
+    temperature 0 the law at temperature 1), one per token. The versions are those of the end. ``sources`` tell what made the last
+    tokens, as places in SOURCES, one per token; none of an engine that does not know."""
 
     request: Request
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
-    finish: Literal["stop", "length"]
+    finish: Finish
     target_version: int
     drafter_version: int
+    sources: bytes = b""
+
+    @property
+    def fresh(self) -> int:
+        """Tokens that were not there when the rollout began."""
+        return len(self.tokens) - len(self.request.begun.tokens)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """As of ``Begun``."""
+        return (*self.request.begun.spans, (self.target_version, self.fresh)) if self.fresh else self.request.begun.spans
+
+
+class Mark(NamedTuple):
+    """What was done about the tail at ``time`` (seconds since the epoch), and to how much; see ``engine.events.Decoding``."""
+
+    time: float
+    what: Handling
+    number: int
 
 
 @dataclass
 class RolloutStatistics:
-    """Totals since the last ``take_statistics``. Lists are indexed by draft position; ``alarms`` are (code, message)."""
+    """Totals since the last ``take_statistics``. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted;
+    ``alarms`` are (code, message); ``moments`` are by worker, and an engine takes itself for worker 0. ``marks``, by worker, are not the
+    engine's: who shares the requests out makes them."""
 
     seconds: float = 0.0
     decode_steps: int = 0
@@ -66,8 +107,12 @@ class RolloutStatistics:
     speculative_tokens: int = 0
     drafted_by_position: list[int] = field(default_factory=list)
     accepted_by_position: list[int] = field(default_factory=list)
+    ngram_drafted_by_position: list[int] = field(default_factory=list)
+    ngram_accepted_by_position: list[int] = field(default_factory=list)
     arms: list[ArmStatistics] = field(default_factory=list)
     alarms: list[tuple[str, str]] = field(default_factory=list)
+    moments: dict[int, list[Moment]] = field(default_factory=dict)
+    marks: dict[int, list[Mark]] = field(default_factory=dict)
 
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
@@ -78,7 +123,11 @@ class RolloutStatistics:
         self.speculative_tokens += other.speculative_tokens
         self.drafted_by_position = _sums(self.drafted_by_position, other.drafted_by_position)
         self.accepted_by_position = _sums(self.accepted_by_position, other.accepted_by_position)
+        self.ngram_drafted_by_position = _sums(self.ngram_drafted_by_position, other.ngram_drafted_by_position)
+        self.ngram_accepted_by_position = _sums(self.ngram_accepted_by_position, other.ngram_accepted_by_position)
         self.alarms += other.alarms
+        self.moments |= {worker: self.moments.get(worker, []) + moments for worker, moments in other.moments.items()}
+        self.marks |= {worker: self.marks.get(worker, []) + marks for worker, marks in other.marks.items()}
         arms = {(arm.bucket, arm.strategy): arm for arm in self.arms}
         for arm in other.arms:
             mine = arms.get((arm.bucket, arm.strategy))
@@ -116,9 +165,21 @@ class RolloutEngine(Protocol):
     def generate(
         self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
     ) -> list[Completion]:
-        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes. An error in it ends the generation, and
-        nothing of that goes on."""
+        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes, but none that is aborted. An error in it
+        ends the generation, and nothing of that goes on."""
         ...
+
+    def abort(self, requests: Collection[int] | None = None) -> None:
+        """Ends responses of the running generation as they are: those of ``requests`` (ids), all by default. Returns at once; of what is
+        not running it is no error. This, ``pause`` and ``proceed`` are for other threads."""
+        ...
+
+    def pause(self) -> None:
+        """Generations stand still, after at most one more step, until ``proceed``. What is aborted meanwhile may end only then. No weights
+        may be loaded."""
+        ...
+
+    def proceed(self) -> None: ...
 
     def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Replaces the target's weights (Hugging Face names). Between generations only."""

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
 from engine.drafter.offline import hidden_states
 from engine.models.folder import home
 from engine.models.load import end_tokens
+from engine.policy.policy import Policy
 from engine.rollout.base import Completion
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
@@ -23,13 +24,13 @@ def build_engine(
     config: RunConfig,
     rank: int,
     folder: Path,
-    model: PreTrainedModel,
+    policy: Policy,
     tokenizer: PreTrainedTokenizerBase,
     device: torch.device,
-    weights: Mapping[str, Tensor],
     drafter: Mapping[str, Tensor] | None,
 ) -> Engine:
-    """Holds ``weights``, and ``drafter`` if there is one. ``folder`` is where ``model`` came from, the worker's own copy of the target."""
+    """Holds the weights of ``policy``, and ``drafter`` if there is one. ``folder`` is where the policy came from."""
+    model, weights = policy.model, policy.weights()
     keep_features = config.speculation.enabled and config.drafter.spot.enabled
     kind = RECIPE_KINDS[config.drafter.recipe]
 
@@ -54,7 +55,7 @@ def build_engine(
             drafter_weights=drafter,
             dtype=getattr(torch, config.model.dtype),
             seed=config.seed + rank,
-            features=features if keep_features else None,
+            features=features if keep_features and not policy.sharded else None,
             decode=decode,
             drafter_kind=kind,
         )

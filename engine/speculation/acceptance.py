@@ -18,8 +18,8 @@ PRIOR = 2.0
 """Drafts that a guess from elsewhere counts as."""
 RECENT = 32
 """Drafts after which an observation counts 1/e in the short memory, which notices a change."""
-STALE = 300
-"""Decode steps after which a rate that is not observed any more counts 1/e."""
+STALE, SLIGHT = 300, 32
+"""Decode steps after which a rate that is not observed any more counts 1/e; up to so many change too little to be worth a thought."""
 KEPT = 32.0
 """Drafts that the evidence counts as at most, once the weights have changed."""
 CHANGED = 8.0
@@ -44,24 +44,26 @@ class Acceptance:
         self._drafted = np.array([[position < levels for position in range(self._positions)] for _, levels in self._arms.values()])
         self._memories = (config.memory, min(RECENT, config.memory))
         self._widen = config.widen
-        self._belief: tuple[Array, Array] | None = None
+        self._belief: tuple[Array, Array, Array] | None = None
+        self._age = 0
         # [shape, long or short memory, accepted or rejected, position]
         self._counts: Array = np.zeros((len(shapes), 2, 2, self._positions))
 
     def record(self, strategy: Strategy, accepted: Sequence[int], steps: int) -> None:
         """``accepted`` of each draft, all from ``steps`` decode steps of ``strategy``; what it does not draft only ages."""
         shape, levels = self._arms[strategy]
-        aged = math.exp(-steps / STALE)
-        self._counts *= aged
-        self._belief = None
+        self._age += steps
         if not levels or not accepted:
+            if self._age > SLIGHT:
+                self._grow_old()
             return
+        self._grow_old()
         ends = np.bincount(accepted, minlength=levels + 1)
         reached = ends[::-1].cumsum()[::-1]
         seen = np.array([reached[1 : levels + 1], ends[:levels]])
         for memory, counts in zip(self._memories, self._counts[shape, :, :, :levels], strict=True):
             kept = math.exp(-len(accepted) / memory)
-            counts *= kept / aged
+            counts *= kept * math.exp(steps / STALE)  # these steps were no absence
             counts += memory * (1 - kept) / len(accepted) * seen
         self._notice_change(shape)
 
@@ -76,13 +78,15 @@ class Acceptance:
         """Mean accepted tokens of a draft; 0 for plain decoding."""
         return float(self.belief()[0][list(self._arms).index(strategy)])
 
-    def belief(self) -> tuple[Array, Array]:
-        """Mean accepted tokens [A] of all strategies, and the covariance [A, A] of the logs of accepted + 1 (delta method)."""
+    def belief(self) -> tuple[Array, Array, Array]:
+        """Of all strategies: mean accepted tokens [A] and their variance [A] from draft to draft; and how certain the means are: the
+        covariance [A, A] of the logs of accepted + 1 (delta method)."""
         if self._belief is None:
             self._belief = self._moments()
         return self._belief
 
     def state(self) -> dict[str, Any]:
+        self._grow_old()
         return {name: counts.tolist() for name, counts in zip(self._names, self._counts, strict=True)}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -93,15 +97,21 @@ class Acceptance:
                 saved = np.asarray(state[name])[:, :, : self._positions]
                 counts[:, :, : saved.shape[-1]] = saved
 
-    def _moments(self) -> tuple[Array, Array]:
+    def _grow_old(self) -> None:
+        """By the steps since the last time."""
+        self._counts *= math.exp(-self._age / STALE)
+        self._age, self._belief = 0, None
+
+    def _moments(self) -> tuple[Array, Array, Array]:
         mean, variance = self._rates()
         rates = np.where(self._drafted, mean[self._shape_of], 0.0)
         reached = rates.cumprod(1)
         beyond = reached[:, ::-1].cumsum(1)[:, ::-1]
         expected = reached.sum(1)
+        scatter = reached @ (2 * np.arange(self._positions) + 1) - expected**2
         slopes = np.where(self._drafted, beyond / mean[self._shape_of], 0.0) / (1 + expected)[:, None]
         same = self._shape_of[:, None] == self._shape_of
-        return expected, np.where(same, (slopes * variance[self._shape_of]) @ slopes.T, 0.0)
+        return expected, scatter, np.where(same, (slopes * variance[self._shape_of]) @ slopes.T, 0.0)
 
     def _rates(self) -> tuple[Array, Array]:
         """Mean and variance of each rate, both [S, P]; the mean is never 0 or 1."""

@@ -17,6 +17,7 @@ from engine.speculation.arms import ArmCounts
 from engine.speculation.correction import Array, Correction
 from engine.speculation.cost import CostTable, assumed_catch_up, assumed_seconds, draft_levels
 from engine.speculation.exploration import TRIAL, Decision, Exploration
+from engine.speculation.luck import lag
 from engine.speculation.strategy import OFF, Context, Strategy
 
 MEASURED, ASSUMED = 0.15, 0.3
@@ -25,8 +26,8 @@ LEAST_GAIN = math.log(1.05)
 """What drafting must promise over plain decoding, for what is believed of it is never exact."""
 LAST = 1.0
 """Steps of drafting that bring a request nothing: the last one goes beyond its end, and not all requests of a batch end at once."""
-WORTH_TRYING = 0.3
-"""Share of what is still to be generated that a trial may take: what it teaches is for the rest."""
+WORTH_TRYING, WORTH_LOSING = 0.45, 0.05
+"""Shares of what is still to be generated that a trial may take, and that it may be expected to lose: what it teaches is for the rest."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
 """Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
 so many of them are remembered."""
@@ -119,9 +120,9 @@ class GoodputTuner:
 
     def best(self, context: Context) -> Strategy:
         """The arm of highest mean value; explores nothing, changes nothing."""
-        tokens, seconds, _ = self._belief(context)
-        late = self._late(context, seconds)
-        return self._arms[max(self._eligible(context), key=self._score(context, tokens, seconds, late).__getitem__)]
+        tokens, seconds, scatter, _ = self._belief(context)
+        score = self._score(context, tokens, seconds, self._late(context, seconds), scatter)
+        return self._arms[max(self._eligible(context), key=score.__getitem__)]
 
     def take_arms(self) -> list[ArmStatistics]:
         return self._counts.take()
@@ -153,25 +154,28 @@ class GoodputTuner:
         self._run = Run(-1, 0, Context(1))
 
     def _decide(self, context: Context, last: Decision | None) -> Decision:
-        tokens, seconds, covariance = self._belief(context)
+        tokens, seconds, scatter, covariance = self._belief(context)
         late, eligible = self._late(context, seconds), self._eligible(context)
-        score, potential = (self._score(context, most, seconds, late) for most in (tokens, self._most))
+        score = self._score(context, tokens, seconds, late, scatter)
+        potential = self._score(context, self._most, seconds, late, np.zeros(len(self._arms)))
         best = max(eligible, key=score.__getitem__)
-        losses = TRIAL * (np.exp(score[best] + seconds) - np.exp(tokens)) + late * np.exp(score[best])
-        if TRIAL * np.exp(tokens[best]) > WORTH_TRYING * context.horizon:
-            eligible = [arm for arm in eligible if arm in (best, self._index[OFF])]
+        lags = lag(context, np.full(len(self._arms), TRIAL), scatter)
+        losses = TRIAL * (np.exp(score[best] + seconds) - np.exp(tokens)) + late * np.exp(score[best]) + lags
+        pays = (TRIAL * np.exp(tokens) <= WORTH_TRYING * context.horizon) & (losses <= WORTH_LOSING * context.horizon)
+        eligible = [arm for arm in eligible if pays[arm] or arm in (best, self._index[OFF])]
         chosen = self._exploration.choose(eligible, score, losses, potential, covariance)
         if chosen != best:
+            self._exploration.charge(float(lags[chosen]))
             return Decision(chosen, TRIAL, context, math.exp(tokens[best] - seconds[best]))
         settled = last is not None and last.arm == best and last.suits(context)
         return Decision(best, self._interval if settled else TRIAL, context)
 
-    def _belief(self, context: Context) -> tuple[Array, Array, Array]:
-        """Of all arms: log tokens [A] that a step brings each request, its log seconds [A], and the covariance [A, A] of their
-        difference."""
-        expected, of_tokens = self._acceptance.belief()
+    def _belief(self, context: Context) -> tuple[Array, Array, Array, Array]:
+        """Of all arms: log tokens [A] that a step brings each request, its log seconds [A], the variance [A] of its tokens from draft to
+        draft, and the covariance [A, A] of the difference of the logs."""
+        expected, scatter, of_tokens = self._acceptance.belief()
         correction, of_seconds = self._correction.belief(context.batch.bit_length())
-        return np.log1p(expected), self._log_predicted(context) + correction, of_tokens + of_seconds
+        return np.log1p(expected), self._log_predicted(context) + correction, scatter, of_tokens + of_seconds
 
     def _late(self, context: Context, seconds: Array) -> Array:
         """Seconds [A] in which the drafter catches up, before it can draft."""
@@ -181,10 +185,11 @@ class GoodputTuner:
         late: Array = np.where(self._learned, slower * self._catch_up(context), 0.0)
         return late
 
-    def _score(self, context: Context, tokens: Array, seconds: Array, late: Array) -> Array:
+    def _score(self, context: Context, tokens: Array, seconds: Array, late: Array, scatter: Array) -> Array:
         """Log tokens a second [A] up to the horizon: steps that bring ``tokens`` (log), and what drafting costs once."""
-        once = np.where(self._drafting, LAST, 0.0) + late * np.exp(-seconds)
-        score: Array = tokens - seconds - np.log1p(once * np.exp(tokens) / context.horizon)
+        gain = np.exp(tokens)
+        once = (np.where(self._drafting, LAST, 0.0) + late * np.exp(-seconds)) * gain
+        score: Array = tokens - seconds - np.log1p((once + lag(context, context.horizon / gain, scatter)) / context.horizon)
         score[self._index[OFF]] += LEAST_GAIN
         return score
 

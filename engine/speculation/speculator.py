@@ -56,6 +56,10 @@ class Plan:
     limits: Sequence[int] | None = None
     suffixes: Sequence[Draft | None] = ()
 
+    def drafter(self, place: int) -> Literal["eagle", "ngram"]:
+        """Whose drafts the batch's request at ``place`` has, if any."""
+        return "ngram" if self.given and self.given[place] else "eagle"
+
 
 class Speculator:
     """``tuner`` may be replaced. Knows requests from ``admit`` to ``finish``."""
@@ -87,15 +91,11 @@ class Speculator:
         self._lengths.new_step()
         self._limit = limit
 
-    def admit(self, request: int, prompt: Sequence[int]) -> None:
+    def admit(self, request: int, prompt: Sequence[int], written: Sequence[int]) -> None:
+        """``written`` grows as the request's tokens are generated."""
         self._wait[request], self._patience[request] = 0, PATIENCE
         if self._store:
-            self._store.begin(request, prompt)
-
-    def extend(self, request: int, tokens: Sequence[int]) -> None:
-        """``tokens`` were generated."""
-        if self._store:
-            self._store.extend(request, tokens)
+            self._store.begin(request, prompt, written)
 
     def finish(self, request: Running) -> None:
         self._forget(request.id)
@@ -170,10 +170,13 @@ class Speculator:
                 drafters.add("ngram")
             if "eagle" in drafters and self._watchdog.trying and len(batch).bit_length() in self._proving:
                 drafters = {"eagle"}  # it was in use before the load: let it show whether it still works
-        length, generated = (sum(each) / len(batch) for each in zip(*((one.length, one.generated) for one in batch), strict=True))
+        lengths = [request.length for request in batch]
+        generated = sum(request.generated for request in batch) / len(batch)
         horizon = self._lengths.outlook(generated, self._limit)
-        behind = max(request.length - request.drafted for request in batch)
-        return Context(len(batch), length, self._versions["target"], self._versions["drafter"], frozenset(drafters), horizon, behind)
+        spread = self._lengths.spread(generated, self._limit)
+        behind = max(length - request.drafted for length, request in zip(lengths, batch, strict=True))
+        length, versions = sum(lengths) / len(batch), self._versions
+        return Context(len(batch), length, versions["target"], versions["drafter"], frozenset(drafters), horizon, spread, behind)
 
     def _ngrams(self, bucket: int) -> bool:
         """Whether n-gram drafts may pay now; they may at other costs, that is, in another ``bucket`` of batch sizes."""

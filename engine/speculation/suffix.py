@@ -32,18 +32,28 @@ class Draft:
 
 
 class _Text:
-    """``order`` tells when a token was written; NOWHERE for the separator in front and for the end of the prompt, which is no place of
-    this text."""
+    """What a request writes; ``written`` may grow, and is read when somebody looks. ``order`` tells when a token was read; NOWHERE for the
+    separator in front and for the end of the prompt, which is no place of this text."""
 
-    __slots__ = ("order", "tokens")
+    __slots__ = ("_read", "_written", "order", "tokens")
 
-    def __init__(self, known: "array[int]") -> None:
+    def __init__(self, known: "array[int]", written: Sequence[int]) -> None:
         self.tokens = array("i", (NOWHERE, *known))
         self.order = array("i", (NOWHERE,)) * len(self.tokens)
+        self._written, self._read = written, 0
 
-    def extend(self, tokens: Sequence[int], written: int) -> None:
-        self.tokens.extend(tokens)
-        self.order.extend(range(written, written + len(tokens)))
+    def read(self, order: int) -> int:
+        """Takes over what is new, the first token as number ``order``; returns how many there are."""
+        new = len(self._written) - self._read
+        if new:
+            self.tokens.extend(self._written[self._read :])
+            self.order.extend(range(order, order + new))
+            self._read += new
+        return new
+
+    def close(self) -> None:
+        """It grows no more."""
+        self._written, self._read = (), 0
 
     @property
     def context(self) -> "array[int]":
@@ -57,26 +67,22 @@ class _Group:
     def __init__(self, prompt: "array[int]", number: int) -> None:
         self.key = prompt.tobytes()
         self.texts: dict[int, _Text] = {}
-        self.running: set[int] = set()
+        self.running: dict[int, _Text] = {}
         self.finished: list[int] = []  # in order of their ends
-        self.length = self._written = 0
+        self.length = self._order = 0
         self.bytes = _GROUP_BYTES + len(self.key)
         self._end_of_prompt = prompt[-LONGEST:]
         self._joined: Joined | None = None
-        self._add(number, array("i"))
-        self.extend(number, prompt)
+        self.running[number] = self._add(number, array("i"), prompt)
+        self._read()
+        self.running.pop(number).close()
 
-    def begin(self, number: int) -> None:
-        self.running.add(number)
-        self._add(number, self._end_of_prompt)
-
-    def extend(self, number: int, tokens: Sequence[int]) -> None:
-        self.texts[number].extend(tokens, self._written)
-        self._written += len(tokens)
-        self._grow(len(tokens))
+    def begin(self, number: int, written: Sequence[int]) -> None:
+        self.running[number] = self._add(number, self._end_of_prompt, written)
 
     def end(self, number: int) -> None:
-        self.running.remove(number)
+        self._read()
+        self.running.pop(number).close()
         self.finished.append(number)
         self._grow(0)  # what is joined may not be needed for long
         while self.length > MOST_TOKENS and len(self.finished) > 1:
@@ -87,6 +93,7 @@ class _Group:
         self.bytes -= _TEXT_BYTES
 
     def draft(self, number: int, limit: int) -> Draft:
+        self._read()
         if self._joined is None:
             texts = self.texts.values()
             self._joined = Joined([text.tokens for text in texts], [text.order for text in texts])
@@ -97,10 +104,20 @@ class _Group:
         tokens, confidence = _vote(self._joined.following(places, limit), limit)
         return Draft(tokens, match, confidence) if tokens else Draft()
 
-    def _add(self, number: int, known: "array[int]") -> None:
-        text = self.texts[number] = _Text(known)
+    def _read(self) -> None:
+        """What the running requests have written since the last time."""
+        new = 0
+        for text in self.running.values():
+            new += text.read(self._order + new)
+        if new:
+            self._order += new
+            self._grow(new)
+
+    def _add(self, number: int, known: "array[int]", written: Sequence[int]) -> _Text:
+        text = self.texts[number] = _Text(known, written)
         self.bytes += _TEXT_BYTES
         self._grow(len(text.tokens))
+        return text
 
     def _grow(self, tokens: int) -> None:
         """By so many; what is joined is out of date."""
@@ -115,8 +132,8 @@ class SuffixStore:
     """What was written to each prompt, by running requests and by finished ones, also of earlier steps.
 
     Beyond ``memory_bytes`` prompts without a running request go, least recently used first, then the finished texts of the
-    others, oldest first. Running requests stay, even if they alone exceed it. There is no index: what is written costs next to nothing,
-    and a look-up reads all texts of its prompt, at some gigabytes a second.
+    others, oldest first. Running requests stay, even if they alone exceed it. There is no index: what is written costs nothing until it
+    is read, and a look-up reads all texts of its prompt, at some gigabytes a second.
     """
 
     def __init__(self, memory_bytes: int) -> None:
@@ -133,11 +150,11 @@ class SuffixStore:
 
     @property
     def bytes(self) -> int:
-        """Memory in use, index included."""
+        """Memory in use, but for what nobody has read yet."""
         return self._bytes
 
-    def begin(self, request: int, prompt: Sequence[int]) -> None:
-        """ValueError if a request of this number is running."""
+    def begin(self, request: int, prompt: Sequence[int], written: Sequence[int]) -> None:
+        """``written`` is what the request generates; it is read as it grows. ValueError if a request of this number is running."""
         if request in self._requests:
             raise ValueError(f"request {request} is running already")
         tokens = array("i", prompt)
@@ -150,14 +167,7 @@ class SuffixStore:
         number = next(self._numbers)
         self._requests[request] = group, number
         before = group.bytes
-        group.begin(number)
-        self._changed(group, before)
-
-    def extend(self, request: int, tokens: Sequence[int]) -> None:
-        """``tokens`` were generated."""
-        group, number = self._requests[request]
-        before = group.bytes
-        group.extend(number, tokens)
+        group.begin(number, written)
         self._changed(group, before)
 
     def end(self, request: int) -> None:

@@ -1,7 +1,7 @@
 """The tail of a rollout: when few requests are left, each gets its own draft so that the last one finishes first."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cache
 from typing import Protocol
 
 from engine.speculation.goodput import GoodputTuner
@@ -10,7 +10,7 @@ from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tail import plan_tail
 from engine.speculation.tuner import Tuner
 
-STEPS = 16
+STEPS = 32
 """Decode steps for which a plan holds, while the same requests run."""
 WORTH_IT = 1.2
 """How much sooner the last request must be predicted to finish: predictions of lengths are often wrong, and slow all the others."""
@@ -49,14 +49,7 @@ class TailMode:
     def _plan(self, batch: Sequence[Progress], context: Context, tuner: GoodputTuner, limit: int) -> tuple[Strategy, ...] | None:
         remaining = [self._lengths.remaining(request.group, request.generated, limit) for request in batch]
         arms = [arm for arm in self._arms if arm.drafter in context.drafters]
-        times: dict[tuple[Strategy, float], float] = {}
-
-        def seconds(plan: Sequence[Strategy]) -> float:
-            shape = max(plan, key=lambda strategy: (strategy.drafter == "eagle", strategy.verify))
-            mean = sum(strategy.verify for strategy in plan) / len(plan)
-            if (shape, mean) not in times:
-                times[shape, mean] = mixed_seconds(tuner, shape, mean, context)
-            return times[shape, mean]
+        seconds = MixedSteps(tuner, context)
 
         def finish(plan: Sequence[Strategy]) -> float:
             paces = [1.0 if strategy == OFF else 1.0 + tuner.expected(strategy) for strategy in plan]
@@ -67,13 +60,21 @@ class TailMode:
         return plan if finish(plan) * WORTH_IT < uniform else None
 
 
-def mixed_seconds(tuner: GoodputTuner, shape: Strategy, verify: float, context: Context) -> float:
-    """A step that drafts in ``shape``, but verifies ``verify`` tokens a request on average: the target's part is for those."""
+class MixedSteps:
+    """Seconds of a step in which each request has a strategy of its own."""
 
-    def target(tokens: int) -> float:
-        return tuner.predicted(replace(shape, drafter="ngram", verify=tokens), context)
+    def __init__(self, tuner: GoodputTuner, context: Context) -> None:
+        self._target = cache(lambda tokens: tuner.predicted(Strategy("ngram", tokens, 1, tokens), context))
+        self._uniform = cache(lambda shape: (tuner.predicted(shape, context), tuner.seconds(shape, context)))
+        self._mixed = cache(self._of)
 
-    fewer, share = int(verify), verify % 1
-    saved = target(shape.verify) - (1 - share) * target(fewer) - (share * target(fewer + 1) if share else 0.0)
-    uniform = tuner.predicted(shape, context)
-    return tuner.seconds(shape, context) * (uniform - saved) / uniform
+    def __call__(self, plan: Sequence[Strategy]) -> float:
+        shape = max(plan, key=lambda strategy: (strategy.drafter == "eagle", strategy.verify))
+        return self._mixed(shape, sum(strategy.verify for strategy in plan) / len(plan))
+
+    def _of(self, shape: Strategy, verify: float) -> float:
+        """A step that drafts in ``shape``, but verifies ``verify`` tokens a request on average: the target's part is for those."""
+        fewer, share = int(verify), verify % 1
+        mixed = (1 - share) * self._target(fewer) + (share * self._target(fewer + 1) if share else 0.0)
+        predicted, seconds = self._uniform(shape)
+        return seconds * (predicted - self._target(shape.verify) + mixed) / predicted

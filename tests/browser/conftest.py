@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
-import telemetry
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
 from backend.client import Longtail
+from backend.demo_data import telemetry
 from backend.schemas.runs import Run
 from backend.settings import Settings
 from backend.stack import Stack
@@ -80,7 +80,7 @@ def submit(api: Longtail, random_model: Path) -> Submit:
 @pytest.fixture(scope="session")
 def pair(api: Longtail, submit: Submit) -> tuple[Run, Run]:
     """A plain and a TLT run of the same seed, both finished."""
-    plain, tlt = submit(False, tags=("pair",)), submit(True, tags=("pair",))
+    plain, tlt = (submit(speculation, tags=("pair",), evaluation={"every": 10}) for speculation in (False, True))
     return finished(api, plain), finished(api, tlt)
 
 
@@ -95,6 +95,12 @@ def until(look: Callable[[], T], good: Callable[[T], bool], seconds: float = PAT
         assert time.monotonic() < deadline, f"still {seen}"
         time.sleep(0.1)
     return seen
+
+
+def drawn(plot: Locator, expression: str) -> Any:
+    """What ``expression``, a function of a chart with its ``data`` and ``layout``, gives of the newest drawing; None in the midst of it."""
+    looks = f"charts => charts.map(chart => {{ try {{ return ({expression})(chart) }} catch {{ return null }} }})"
+    return (plot.evaluate_all(looks) or [None])[-1]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""``python tests/browser/screenshots.py URL FOLDER`` photographs every page of a served dashboard, light and dark.
+"""``python tests/browser/screenshots.py URL FOLDER`` photographs every page of a served dashboard and every tab, light and dark.
 
 Without ids it takes the newest TLT run that finished and its plain partner.
 """
@@ -7,12 +7,13 @@ import argparse
 import os
 import shutil
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page, sync_playwright
 
-from backend.accounts import entrance
 from backend.client import Longtail
-from dashboard.pairs import partner, speculates
+from backend.client.accounts import entrance
+from dashboard.tabs import tabs_of
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SETTLE_MS, PATIENCE_MS = 1500, 300_000
@@ -35,15 +36,32 @@ def grow(page: Page) -> None:
     page.wait_for_timeout(SETTLE_MS)
 
 
+def addresses(client: Longtail, run: str, baseline: str) -> dict[str, str]:
+    """Every page by the name of its photograph."""
+    drafters = client.all_artifacts(["drafter"], run=run).items
+    tabs = [tab.name for tab in tabs_of(client.run(run))]
+    return {
+        "runs": "/",
+        "new": "/new",
+        "run": f"/run?id={run}",
+        **{f"run-{name.lower().replace(' ', '-')}": f"/run?{urlencode({'id': run, 'tab': name})}" for name in tabs},
+        "plain": f"/run?id={baseline}",
+        "compare": f"/compare?runs={baseline},{run}",
+        "artifacts": "/artifacts",
+        **({"artifact": f"/artifacts?id={drafters[0].id}"} if drafters else {}),
+        "workers": "/workers",
+        "settings": "/settings",
+        **{f"settings-{tab.lower()}": f"/settings?tab={tab}" for tab in ("Projects", "Users", "Webhooks")},
+    }
+
+
 def chosen(client: Longtail, run: str | None, baseline: str | None) -> tuple[str, str]:
     if run and baseline:
         return run, baseline
-    runs = client.runs(limit=100).items
-    for candidate in runs:
-        if candidate.id in (run, *([] if run else [candidate.id])) and speculates(candidate.config) and candidate.finished:
-            other = partner(candidate, runs)
-            if other is not None:
-                return candidate.id, other.id
+    tlt = client.runs("succeeded", limit=100, run=run, where="config.speculation.enabled=true").items
+    for glance in client.glances([candidate.id for candidate in tlt]):
+        if glance.partner_id is not None:
+            return glance.run_id, glance.partner_id
     raise SystemExit("no finished TLT run with a plain partner: name them with --run and --baseline")
 
 
@@ -54,19 +72,12 @@ def main() -> None:
     parser.add_argument("--api", default=None, help="address of the API; default as for the client")
     parser.add_argument("--run")
     parser.add_argument("--baseline")
-    parser.add_argument("--only", nargs="*", default=(), help="pages to photograph, such as run compare")
+    parser.add_argument("--only", nargs="*", default=(), help="pages to photograph, such as run-timeline compare")
     options = parser.parse_args()
     with Longtail(options.api) as client:
         run, baseline = chosen(client, options.run, options.baseline)
         entrances = [entrance(client, options.url) for _ in SCHEMES]
-    paths = {
-        "runs": "/",
-        "new": "/new",
-        "run": f"/run?id={run}",
-        "plain": f"/run?id={baseline}",
-        "settings": "/settings",
-        "compare": f"/compare?runs={baseline},{run}",
-    }
+        paths = addresses(client, run, baseline)
     options.folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM") or shutil.which("chromium"), args=FLAGS)

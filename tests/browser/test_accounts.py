@@ -7,8 +7,8 @@ import pytest
 from conftest import Submit, guarded, until
 from playwright.sync_api import Browser, Page, expect
 
-from backend.accounts import entrance
 from backend.client import ApiError, Longtail
+from backend.client.accounts import entrance
 from backend.stack import Stack
 
 LONG = "correct horse battery"
@@ -43,7 +43,7 @@ def test_a_stranger_logs_in_where_they_wanted_to_go_and_stays_logged_in(stranger
         stranger.get_by_role("button", name="Log in").click()
     assert wrong.value.status == 401
     expect(stranger.get_by_role("alert")).to_contain_text("the user or the password is wrong")
-    stranger.get_by_label("User").fill("grace")
+    expect(stranger.get_by_label("User")).to_have_value("grace")
     stranger.get_by_label("Password or token").fill(LONG)
     stranger.get_by_role("button", name="Log in").click()
     expect(stranger.get_by_role("heading", name="New run")).to_be_visible()
@@ -77,16 +77,28 @@ def test_a_viewer_looks_and_starts_nothing(as_role: As, api: Longtail, submit: S
     tab.goto("/new")
     expect(tab.get_by_text("not start any")).to_be_visible()
     expect(tab.get_by_role("button", name="Start run")).to_be_disabled()
+    tab.goto("/")
+    expect(tab.get_by_role("button", name="Open run")).to_be_visible()
+    for action in ("Clone", "Cancel", "Tag", "Delete"):
+        expect(tab.get_by_role("button", name=action, exact=True)).to_have_count(0)
     tab.goto(f"/run?id={run.id}")
     expect(tab.get_by_role("heading", name="stuck for viewers")).to_be_visible()
     expect(tab.get_by_role("button", name="Cancel run")).to_have_count(0)
+    tab.goto("/workers")
+    expect(tab.get_by_role("link", name="stuck for viewers")).to_be_visible()
+    tab.goto("/settings?tab=Users")
+    expect(tab.get_by_text("viewer (you)")).to_be_visible()
+    for admins in ("Users", "Webhooks", "Audit"):
+        expect(tab.get_by_role("tab", name=admins)).to_have_count(0)
+    tab.get_by_role("tab", name="Projects").click()
+    expect(tab.get_by_text("You are its viewer")).to_be_visible()
+    expect(tab.get_by_role("button", name=re.compile("Create project|Remove|Save"))).to_have_count(0)
     api.cancel(run.id)
 
 
 def test_a_token_is_made_shown_once_and_revoked(as_role: As, stack: Stack) -> None:
     tab = as_role("editor")
     tab.goto("/settings")
-    expect(tab.get_by_text("Users", exact=True)).to_have_count(0)
     tab.get_by_label("What it is for").fill("<b>laptop</b>")
     tab.get_by_role("button", name="Create token").click()
     shown = tab.locator("code").filter(has_text=re.compile("^lt_"))
@@ -109,8 +121,13 @@ def refused(client: Longtail) -> bool:
 
 
 def test_an_admin_adds_a_user_and_shuts_them_out(page: Page, api: Longtail, stack: Stack) -> None:
-    page.goto("/settings")
-    page.get_by_label("Name", exact=True).fill("linus")
+    page.goto("/settings?tab=Users")
+    name = page.get_by_label("Name", exact=True)
+    name.fill("Linus T.")
+    page.get_by_role("button", name="Add user").click()
+    expect(page.get_by_role("alert")).to_contain_text("Name: up to 64 of a-z, 0-9")
+    expect(name).to_have_value("Linus T.")
+    name.fill("linus")
     page.get_by_role("button", name="Add user").click()
     shown = page.locator("code").filter(has_text=re.compile("^lt_"))
     expect(shown).to_be_visible()
@@ -120,3 +137,39 @@ def test_an_admin_adds_a_user_and_shuts_them_out(page: Page, api: Longtail, stac
         page.locator(f".st-key-disable-{user.id} button").click()
         until(lambda: refused(linus), bool)
     assert "add_user" in [entry.action for entry in api.audit().items]
+
+
+def test_a_project_and_its_members(page: Page, api: Longtail) -> None:
+    api.add_user("noether", "editor")
+    page.goto("/settings?tab=Projects")
+    page.get_by_label("Name of a new project").fill("<b>rings</b>")
+    page.get_by_role("button", name="Create project").click()
+    made = until(lambda: [each for each in api.projects().items if each.name == "<b>rings</b>"], bool)[0]
+    page.reload()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("<b>rings</b>")
+    page.get_by_label("User to let in").fill("noether")
+    page.get_by_role("button", name="Add member").click()
+    until(lambda: {member.user: member.role for member in api.members(made.id)}.get("noether"), lambda role: role == "editor")
+    page.locator(f".st-key-expel-{made.id}-noether button").click()
+    until(lambda: [member.user for member in api.members(made.id)], lambda names: "noether" not in names)
+
+
+def test_a_webhook_is_made_tested_and_removed(page: Page, api: Longtail) -> None:
+    page.goto("/settings?tab=Webhooks")
+    address = page.get_by_label("Address")
+    address.fill("example.org")
+    page.get_by_role("button", name="Add webhook").click()
+    expect(page.get_by_role("alert")).to_contain_text("such as https://example.org/longtail")
+    expect(address).to_have_value("example.org")
+    address.fill("https://127.0.0.1:9/<b>hook</b>")
+    page.get_by_role("button", name="Add webhook").click()
+    expect(page.locator("code").filter(has_text=re.compile("^whsec_"))).to_be_visible()
+    page.get_by_role("button", name="Send a test").click()
+    expect(page.get_by_role("cell", name="failed", exact=True)).to_be_visible()
+    (webhook,) = api.webhooks().items
+    (delivery,) = api.deliveries(webhook.id).items
+    assert delivery.error is not None
+    expect(page.get_by_role("cell", name=delivery.error)).to_be_visible()
+    page.locator(f".st-key-remove-{webhook.id} button").click()
+    page.get_by_role("button", name="Remove the webhook").click()
+    until(lambda: api.webhooks().items, lambda items: not items)

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from backend.database import Database
 from backend.migrate import upgrade
+from backend.models import Token
 from backend.parts import Part, answers
 from backend.ports import Port
 from backend.services.first_admin import ensure_admin
@@ -39,8 +40,9 @@ def login(settings: Settings) -> str:
     upgrade(database)
     ensure_admin(database, settings)
     with database.write() as session:
-        token = identify(session, settings.token_file.read_text())
-        assert token is not None
+        identity = identify(session, settings.token_file.read_text())
+        assert identity is not None
+        token = session.get_one(Token, identity.token_id)
         secret = open_session(session, token.user, 3600, token)[1]
     database.close()
     return secret

@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
-from conftest import until
+from conftest import finished, until
 from playwright.sync_api import Page, expect
 
 from backend.client import Longtail
+from backend.schemas.runs import Run
+from engine.config import merged
 
 
 def fill(page: Page, label: str, text: str) -> None:
@@ -15,11 +17,17 @@ def fill(page: Page, label: str, text: str) -> None:
     box.press("Tab")
 
 
+def pill(page: Page, name: str) -> None:
+    page.get_by_test_id("stButtonGroup").get_by_text(name, exact=True).click()
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    page.get_by_label(label, exact=True).click()
+    page.get_by_role("option", name=option, exact=True).click()
+
+
 def start(page: Page) -> None:
-    """While the page is drawn anew, the old button is still there beside the new one."""
-    button = page.get_by_role("button", name="Start run")
-    expect(button).to_have_count(1)
-    button.click()
+    page.get_by_role("button", name="Start run").click()
 
 
 def test_the_form_submits_a_run_and_its_plain_baseline(page: Page, api: Longtail, random_model: Path) -> None:
@@ -38,26 +46,98 @@ def test_the_form_submits_a_run_and_its_plain_baseline(page: Page, api: Longtail
     assert tlt.config["speculation"]["enabled"]
     assert plain.config == tlt.config | {"name": plain.name, "speculation": tlt.config["speculation"] | {"enabled": False}}
     assert page.url.endswith(tlt.id)
+    assert finished(api, tlt).state == finished(api, plain).state == "succeeded"
+    expect(page.get_by_text("succeeded", exact=True).first).to_be_visible()
+
+
+WRONG = (
+    ("Name", "name", ""),
+    ("Seed", "seed", -1),
+    ("Model", "model.path", ""),
+    ("Steps", "algorithm.steps", 0),
+    ("Prompts a step", "algorithm.prompts_per_step", 0),
+    ("Responses for each prompt", "algorithm.group_size", 1),
+    ("Learning rate", "algorithm.learning_rate", 2.5),
+    ("Speculate up to (requests)", "speculation.threshold", 0),
+    ("Margin before it stops", "speculation.hysteresis", 11.5),
+    ("Last requests (tail mode)", "speculation.tail_requests", -1),
+    ("Share of hard problems", "task.four_numbers", 1.5),
+    ("Workers", "cluster.workers", 5000),
+    ("CPU threads a worker", "cluster.threads_per_worker", 0),
+    ("Longest response (tokens)", "rollout.max_new_tokens", 0),
+    ("Temperature", "rollout.temperature", -0.5),
+    ("Min-p", "rollout.min_p", 1.5),
+    ("Largest batch", "rollout.max_batch", 0),
+)
+
+
+def nested(path: str, value: object) -> dict[str, object]:
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
 
 
 def test_a_wrong_value_is_explained_at_its_field_and_kept(page: Page, api: Longtail) -> None:
     config = api.presets()[0].config
-    message = api.validate(config | {"algorithm": config["algorithm"] | {"steps": 0}}).errors[0].message
     page.goto("/new")
-    fill(page, "Name", "never accepted")
-    fill(page, "Steps", "0")
-    expect(page.locator(".st-key-fault-algorithm-steps")).to_contain_text(message)
+    for label, path, value in WRONG:
+        fill(page, label, str(value))
+        config = merged(config, nested(path, value))
+    messages = {error.field: error.message for error in api.validate(config).errors}
+    assert set(messages) == {path for _, path, _ in WRONG}
+    for clicked in (False, True):
+        if clicked:
+            start(page)
+        for label, path, value in WRONG:
+            expect(page.locator(f".st-key-fault-{path.replace('.', '-')}")).to_contain_text(messages[path])
+            expect(page.get_by_label(label, exact=True)).to_have_value(str(value))
+    assert api.runs(where="config.rollout.max_batch=0").items == []
+
+
+def test_every_setting_is_in_a_section_and_judged_there(page: Page, api: Longtail) -> None:
+    page.goto("/new")
+    pill(page, "drafter")
+    fill(page, "Patience", "0")
+    expect(page.locator(".st-key-fault-drafter-spot-trigger-patience")).to_contain_text("greater than or equal to 1")
+    pill(page, "main settings")
+    expect(page.get_by_role("alert").filter(has_text="drafter.spot.trigger.patience")).to_be_visible()
+    pill(page, "drafter")
+    fill(page, "Patience", "5")
+    pill(page, "algorithm")
+    choose(page, "Algorithm", "dapo")
+    boxes = page.get_by_label("Clip high", exact=True)  # another takes its place
+    until(lambda: boxes.evaluate_all("boxes => boxes.map(box => box.value)"), lambda values: values == ["0.28"])
+    changes = page.locator(".st-key-differences")
+    for field in ("drafter.spot.trigger.patience", "algorithm.name", "algorithm.clip_high"):
+        expect(changes).to_contain_text(field)
+    fill(page, "Tags", "x" * 65)
     start(page)
-    expect(page.locator(".st-key-fault-algorithm-steps")).to_contain_text(message)
-    expect(page.get_by_label("Name", exact=True)).to_have_value("never accepted")
-    expect(page.get_by_label("Steps", exact=True)).to_have_value("0")
-    assert api.runs(q="never accepted").items == []
+    expect(page.locator(".st-key-fault-tags-0")).to_contain_text("at most 64 characters")
+    assert api.runs(tag="x" * 64).items == []
+
+
+def test_a_run_is_the_start_of_another(page: Page, api: Longtail, pair: tuple[Run, Run]) -> None:
+    parent = pair[1]
+    page.goto(f"/new?from={parent.id}")
+    expect(page.get_by_label("Name", exact=True)).to_have_value(parent.name)
+    expect(page.get_by_label("Tags", exact=True)).to_have_value("pair")
+    expect(page.locator(".st-key-costs")).to_contain_text(f"{parent.name} took")
+    expect(page.locator(".st-key-differences")).to_contain_text("Nothing yet")
+    fill(page, "Tags", "offspring")
+    fill(page, "Steps", "2")
+    expect(page.locator(".st-key-differences")).to_contain_text("30 → 2")
+    start(page)
+    expect(page).to_have_url(re.compile(r"/run\?id="))
+    (child,) = api.runs(tag="offspring").items
+    assert (child.parent_id, child.steps) == (parent.id, 2)
+    assert child.config == merged(parent.config, nested("algorithm.steps", 2))
 
 
 def test_settings_of_speculation_are_explained_and_judged(page: Page, api: Longtail) -> None:
     page.goto("/new")
-    page.get_by_label("Tuner", exact=True).click()
-    page.get_by_role("option", name="beg").click()
+    choose(page, "Tuner", "beg")
+    expect(page.get_by_text("speculation.tuner.epsilon")).to_be_visible()
     fill(page, "Min-p", "1")
     expect(page.locator(".st-key-fault-rollout-min_p")).to_contain_text("less than 1")
     fill(page, "Min-p", "0.1")
@@ -78,8 +158,7 @@ def test_a_fault_between_fields_stands_above_the_form(page: Page) -> None:
 def test_another_task_shows_its_own_fields(page: Page) -> None:
     page.goto("/new")
     expect(page.get_by_label("Share of hard problems", exact=True)).to_be_visible()
-    page.get_by_label("Task", exact=True).click()
-    page.get_by_role("option", name="math").click()
+    choose(page, "Task", "math")
     fill(page, "Data file", "missing.jsonl")
     expect(page.locator(".st-key-fault-task-path")).to_contain_text("missing.jsonl")
     expect(page.get_by_label("Share of hard problems", exact=True)).to_have_count(0)
@@ -129,7 +208,13 @@ def test_an_uploaded_file_is_the_configuration(page: Page, tmp_path: Path) -> No
     page.goto("/new")
     page.get_by_role("radio", name="YAML").or_(page.get_by_role("button", name="YAML")).first.click()
     page.locator("input[type=file]").set_input_files(file)
-    expect(page.get_by_label("Configuration", exact=True)).to_have_value("name: uploaded\nseed: 7\n")
+    text = page.get_by_label("Configuration", exact=True)
+    expect(text).to_have_value("name: uploaded\nseed: 7\n")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    page.locator("input[type=file]").set_input_files(binary)
+    expect(page.get_by_role("alert")).to_contain_text("binary.yaml is no text in UTF-8")
+    expect(text).to_have_value("name: uploaded\nseed: 7\n")
 
 
 def test_text_that_is_no_yaml_is_explained(page: Page) -> None:
@@ -139,3 +224,28 @@ def test_text_that_is_no_yaml_is_explained(page: Page) -> None:
     text.fill("name: [unclosed")
     text.press("Control+Enter")
     expect(page.get_by_role("alert")).to_contain_text("not readable as YAML")
+
+
+def test_what_is_typed_before_the_page_is_drawn_anew_is_kept(page: Page) -> None:
+    """Nothing here waits for what the choice before it brings."""
+    page.goto("/new")
+    name = page.get_by_label("Name", exact=True)
+    choose(page, "Tuner", "beg")
+    name.fill("")
+    name.press_sequentially("typed meanwhile", delay=40)
+    choose(page, "Algorithm", "dapo")
+    fill(page, "Steps", "7")
+    pill(page, "drafter")
+    fill(page, "Patience", "9")
+    pill(page, "main settings")
+    for field in ("drafter.spot.trigger.patience", "speculation.tuner.name", "algorithm.name"):
+        expect(page.locator(".st-key-differences")).to_contain_text(field)
+    for label, value in (("Name", "typed meanwhile"), ("Steps", "7")):
+        expect(page.get_by_label(label, exact=True)).to_have_value(value)
+    choose(page, "Start from a preset, or from a run", "Countdown, 100 steps")
+    until(lambda: name.evaluate_all("boxes => boxes.map(box => box.value)"), lambda values: values == ["countdown-100"])
+    fill(page, "Name", "after the preset")
+    fill(page, "Seed", "11")
+    expect(page.locator(".st-key-differences")).not_to_contain_text("drafter.spot.trigger.patience")
+    for label, value in (("Name", "after the preset"), ("Steps", "100"), ("Seed", "11")):
+        expect(page.get_by_label(label, exact=True)).to_have_value(value)

@@ -4,9 +4,10 @@ import hashlib
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
-from conftest import Submit, until
+from conftest import Submit, drawn, until
 from playwright.sync_api import Locator, Page, expect
 
 from backend.client import Longtail
@@ -15,11 +16,6 @@ from backend.schemas.runs import Run
 Pair = tuple[Run, Run]
 SETTLE_MS = 5_000
 HOSTILE = "<img src=x onerror=alert(1)> **bold** ![i](http://evil.example/x.png) :material/home: :smile: $x^2$ www.evil.example"
-
-
-def row(page: Page, run: Run) -> Locator:
-    """The link of a run in the list."""
-    return page.locator(f"a[href*='id={run.id}']")
 
 
 def chart(page: Page, title: str) -> Locator:
@@ -32,55 +28,92 @@ def text_of(page: Page) -> str:
     return page.locator("[data-testid=stMain]").inner_text().replace("\u2060", "")
 
 
-def test_the_list_shows_runs_and_opens_one(page: Page, pair: Pair) -> None:
-    page.goto("/")
-    for run in pair:
-        expect(row(page, run)).to_contain_text(run.name)
-    expect(page.get_by_text("30 / 30").first).to_be_visible()
-    row(page, pair[1]).click()
-    expect(page).to_have_url(re.compile(f"/run\\?id={pair[1].id}"))
-    expect(page.get_by_role("heading", name=pair[1].name)).to_be_visible()
-
-
-def test_the_list_finds_runs_by_name_and_state(page: Page, pair: Pair) -> None:
-    page.goto("/?q=no+such+run")
-    expect(page.get_by_text("No run matches")).to_be_visible()
-    page.goto("/?state=succeeded")
-    expect(row(page, pair[0])).to_be_visible()
-
-
 def test_the_run_page_answers_the_first_questions(page: Page, pair: Pair) -> None:
     page.goto(f"/run?id={pair[1].id}")
     expect(page.get_by_text("Is it training?")).to_be_visible()
     expect(page.get_by_role("heading", name=re.compile(r"\d\.\d\d× end to end"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^\d\.\d\d× as fast as plain$"))).to_be_visible()
     expect(page.get_by_role("heading", name=re.compile(r"\d\.\d\d tokens a pass"))).to_be_visible()
 
 
 @pytest.mark.parametrize(
-    "title",
+    ("tab", "titles"),
     [
-        "Reward",
-        "Time per step",
-        "Workers",
-        "Response lengths",
-        "Lengths over steps",
-        "Accept length",
-        "Acceptance by position",
-        "Strategies",
-        "Drafter versions",
+        ("Overview", ("Reward", "Time per step", "Lengths over steps")),
+        ("Long tail", ("Response lengths", "Longer than", "Lengths over steps", "Idle in rollout")),
+        ("Timeline", ("Workers",)),
+        ("Speculation", ("Accept length", "Acceptance by position", "Strategies", "Choices", "Regret")),
+        ("Training", ("Evaluation", "Loss", "KL", "Gradient norm", "Entropy", "Clip share", "Engine and trainer", "Learning rate")),
+        ("System", ("CPU", "Memory", "GPU", "GPU memory")),
+        ("Drafter", ("Held-out accuracy", "Dips at target updates")),
     ],
 )
-def test_every_chart_is_drawn(page: Page, pair: Pair, title: str) -> None:
-    page.goto(f"/run?id={pair[1].id}")
-    expect(chart(page, title).locator("svg.main-svg").first).to_be_visible()
-    assert chart(page, title).evaluate("chart => chart.data.some(trace => (trace.x || []).length > 0)")
+def test_every_chart_is_drawn(page: Page, pair: Pair, tab: str, titles: tuple[str, ...]) -> None:
+    page.goto(f"/run?id={pair[1].id}&{urlencode({'tab': tab})}")
+    expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+    for title in titles:
+        expect(chart(page, title).locator("svg.main-svg").first).to_be_visible()
+        plot = chart(page, title)
+        until(lambda plot=plot: drawn(plot, "chart => chart.data.some(trace => (trace.x || []).length > 0)"), bool)
+
+
+def test_the_overview_tells_alarms_and_what_to_do(page: Page, api: Longtail, submit: Submit) -> None:
+    run = submit(name="cut short", algorithm={"steps": 4}, rollout={"max_new_tokens": 64})
+    until(lambda: api.run(run.id), lambda run: run.finished)
+    page.goto(f"/run?id={run.id}")
+    expect(page.get_by_text(re.compile(r"truncated, 4 times, last at step 3: \d+ of 64 responses stopped"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"\d\d % of the responses are cut at the limit\. Raise rollout\.max_new_tokens"))).to_be_visible()
+
+
+@pytest.mark.parametrize(("tab", "title"), [("Timeline", "Workers"), ("Long tail", "Longer than")])
+def test_any_step_can_be_chosen_and_stays_zoomed_while_the_run_goes_on(
+    page: Page, api: Longtail, submit: Submit, tab: str, title: str
+) -> None:
+    run = submit(name=f"slow, with steps to choose in {tab}", algorithm={"steps": 300})
+    until(lambda: api.run(run.id), lambda run: run.step >= 3)
+    page.goto(f"/run?id={run.id}&{urlencode({'tab': tab})}")
+    plot = chart(page, title)
+    choose_step(page, 1)
+    until(lambda: drawn(plot, STEPS_DRAWN), lambda found: found == [1])
+    zoomed, step = zoom(page, plot), api.run(run.id).step
+    until(lambda: api.run(run.id), lambda run: run.step > step + 6)
+    assert until(lambda: drawn(plot, "chart => chart.layout.xaxis.range"), bool) == pytest.approx(zoomed)
+    api.cancel(run.id)
+
+
+STEPS_DRAWN = """chart => [...new Set(chart.data.flatMap(
+    trace => trace.base ? trace.customdata.map(about => about[0]) : trace.name === 'step 1' ? [1] : []
+))]"""
+"""The steps that lanes are of, or a curve."""
+
+
+def choose_step(page: Page, step: int) -> None:
+    page.get_by_role("radio", name="a step", exact=True).click()
+    page.get_by_label("Step", exact=True).fill(str(step))
+    page.get_by_label("Step", exact=True).press("Enter")
+
+
+def test_a_step_that_is_not_there_is_explained(page: Page, pair: Pair) -> None:
+    page.goto(f"/run?id={pair[1].id}&tab=Timeline")
+    choose_step(page, 999)
+    expect(page.get_by_text("The run has no such step yet.")).to_be_visible()
+
+
+def test_the_survival_curve_has_a_log_axis(page: Page, pair: Pair) -> None:
+    page.goto(f"/run?id={pair[1].id}&{urlencode({'tab': 'Long tail'})}")
+    page.get_by_text("log axis").click()
+    until(
+        lambda: drawn(chart(page, "Longer than"), "chart => chart.layout.yaxis.type"),
+        lambda found: found == "log",
+    )
 
 
 def test_a_plain_run_has_no_drafter_charts(page: Page, pair: Pair) -> None:
     page.goto(f"/run?id={pair[0].id}")
     expect(page.get_by_role("heading", name="Plain baseline")).to_be_visible()
-    expect(chart(page, "Workers").locator("svg.main-svg").first).to_be_visible()
-    expect(page.get_by_text("Acceptance by position")).to_have_count(0)
+    expect(chart(page, "Reward").locator("svg.main-svg").first).to_be_visible()
+    for tab in ("Speculation", "Drafter"):
+        expect(page.get_by_role("tab", name=tab)).to_have_count(0)
 
 
 def test_a_running_run_grows_without_a_reload(page: Page, api: Longtail, submit: Submit) -> None:
@@ -104,7 +137,7 @@ def test_a_page_that_holds_still_keeps_its_data_and_zoom(page: Page, api: Longta
     step = api.run(run.id).step
     until(lambda: api.run(run.id), lambda run: run.step > step + 8)
     assert points(plot) == held
-    assert plot.evaluate("chart => chart.layout.xaxis.range") == pytest.approx(zoomed)
+    assert until(lambda: drawn(plot, "chart => chart.layout.xaxis.range"), bool) == pytest.approx(zoomed)
     page.get_by_text("Live", exact=True).click()
     until(lambda: points(plot), lambda count: count > held)
 
@@ -126,7 +159,7 @@ def zoom(page: Page, plot: Locator) -> Any:
     page.mouse.move(box["x"] + 0.5 * box["width"], middle, steps=8)
     page.mouse.up()
     return until(
-        lambda: plot.evaluate("chart => chart.layout.xaxis.autorange ? null : chart.layout.xaxis.range"),
+        lambda: drawn(plot, "chart => chart.layout.xaxis.autorange ? null : chart.layout.xaxis.range"),
         lambda found: found is not None,
     )
 
@@ -168,16 +201,12 @@ def test_a_failed_run_says_why_at_the_top(page: Page, api: Longtail, submit: Sub
     expect(page.get_by_text("line 7 is not JSON").first).to_be_visible()
 
 
-def test_ticked_runs_are_compared_and_the_address_holds_them(page: Page, pair: Pair) -> None:
-    page.goto("/")
-    for run in pair:
-        page.locator(f".st-key-tick-{run.id} label").click()
-    page.get_by_role("button", name="Compare 2 runs").click()
-    expect(page).to_have_url(re.compile(f"/compare\\?runs={pair[0].id}(,|%2C){pair[1].id}"))
+def test_the_address_holds_the_runs_compared(page: Page, pair: Pair) -> None:
+    page.goto(f"/compare?runs={pair[0].id},{pair[1].id}")
     for _ in range(2):
         expect(page.get_by_text("End-to-end speed-up")).to_be_visible()
         expect(page.get_by_role("cell", name=re.compile(r"speculation\.enabled"))).to_be_visible()
-        for title in ("Reward", "Time per step", "Response lengths"):
+        for title in ("Mean reward", "Time per phase", "Response lengths"):
             expect(chart(page, title).locator("svg.main-svg").first).to_be_visible()
         page.reload()
 
@@ -207,11 +236,10 @@ def test_the_drafter_is_downloaded_whole(page: Page, api: Longtail, pair: Pair, 
 def test_foreign_text_is_shown_as_text(page: Page, submit: Submit, api: Longtail) -> None:
     run = submit(name=HOSTILE, tags=("<i>tag</i>", ":smile:"))
     until(lambda: api.run(run.id), lambda run: run.finished)
-    for address in ("/", f"/run?id={run.id}"):
-        page.goto(address)
-        expect(page.get_by_text("<i>tag</i>").first).to_be_visible()
-        until(lambda: text_of(page), lambda text: HOSTILE in text)
-        assert page.locator("[data-testid=stMain] :is(img[src^='http'], a[href*=evil], b:has-text('bold'), .katex)").count() == 0
+    page.goto(f"/run?id={run.id}")
+    expect(page.get_by_text("<i>tag</i>").first).to_be_visible()
+    until(lambda: text_of(page), lambda text: HOSTILE in text)
+    assert page.locator("[data-testid=stMain] :is(img[src^='http'], a[href*=evil], b:has-text('bold'), .katex)").count() == 0
     page.get_by_role("tab", name="Samples").click()
     expect(page.get_by_text("<b>ok</b>").first).to_be_visible()
 

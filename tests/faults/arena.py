@@ -35,7 +35,7 @@ from backend.services.first_admin import ensure_admin
 from backend.settings import Settings
 
 ENGINE = Path(__file__).with_name("fault_engine.py")
-LEASE = 2.0
+LEASE = 3.0
 PACE = {"SWEEP": 0.2, "POLL": 0.05, "LEASE": LEASE, "GRACE": 0.5, "HANDOVER": 1.0}
 SECONDS = 30.0
 NOWHERE = "https://127.0.0.1:9"

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from backend.database import Database
 from backend.models import Artifact, Attempt, Delivery, Doorbell, LogLine, Metric, Run
 from backend.schemas.runs import TERMINAL_STATES
+from backend.services.artifacts import content
 from backend.services.lifecycle import PREDECESSORS
 from backend.settings import Settings
 from backend.store import open_store
@@ -45,7 +46,7 @@ def check(database: Database, settings: Settings, run_id: str) -> None:
         _attempts(run, list(attempts))
         _told(session, run, [after for _, after, _ in changes])
         _series(run, {(key, step): value for key, step, value in session.execute(_points(run_id))})
-        _artifacts(settings, run, list(session.scalars(select(Artifact).where(Artifact.run_id == run_id))))
+        _artifacts(session, settings, run, list(session.scalars(select(Artifact).where(Artifact.run_id == run_id))))
     assert alarms == []
     _events(settings, run)
 
@@ -104,16 +105,12 @@ def _events(settings: Settings, run: Run) -> None:
         assert len(lines) == len(events)
 
 
-def _artifacts(settings: Settings, run: Run, artifacts: list[Artifact]) -> None:
+def _artifacts(session: Session, settings: Settings, run: Run, artifacts: list[Artifact]) -> None:
     assert len(artifacts) <= 1
     assert run.state != "succeeded" or artifacts
     for artifact in artifacts:
-        if artifact.stored:
-            content = b"".join(open_store(settings).read(artifact.sha256))
-        else:
-            assert artifact.path is not None
-            content = (settings.run_folder(run.id) / artifact.path).read_bytes()
-        assert hashlib.sha256(content).hexdigest() == artifact.sha256
+        found = content(session, settings, open_store(settings), artifact.id)
+        assert hashlib.sha256(b"".join(found.read(0, found.size))).hexdigest() == artifact.sha256
 
 
 def story(database: Database, settings: Settings, run_id: str) -> str:

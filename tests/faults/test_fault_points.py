@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 
 import history
 import pytest
@@ -11,7 +12,7 @@ from arena import LEASE, Arena, in_background
 from sqlalchemy import select
 
 from backend.jobs.processes import start_time
-from backend.models import LogLine, Run
+from backend.models import LogLine, Run, Worker
 
 BOTH = pytest.mark.parametrize("arena", ["sqlite", "postgresql"], indirect=True)
 WORKER_POINTS = {
@@ -40,6 +41,27 @@ def until_step(arena: Arena, run_id: str, step: int) -> None:
     arena.until(there)
 
 
+def await_another_worker(arena: Arena, **environment: str) -> None:
+    """Until it keeps house: how long a process takes to start is not what is timed here."""
+    pid = arena.start_worker(**environment)
+
+    def seen_at() -> float | None:
+        with arena.database.read() as session:
+            return session.scalar(select(Worker.seen_at).where(Worker.pid == pid))
+
+    arena.until(lambda: seen_at() is not None)
+    first = seen_at()
+    arena.until(lambda: seen_at() != first)
+
+
+def until_noticed(arena: Arena, run_id: str, crashed: float) -> None:
+    """That the run's first attempt is over, within two leases of ``crashed`` on the monotonic clock."""
+    arena.until(lambda: arena.attempts(run_id)[0] != "running")
+    seconds = time.monotonic() - crashed
+    print(f"noticed after {seconds:.1f} s")
+    assert seconds < 2 * LEASE
+
+
 @BOTH
 @pytest.mark.parametrize("point", WORKER_POINTS)
 def test_a_worker_killed_at_a_named_point(arena: Arena, point: str) -> None:
@@ -47,11 +69,11 @@ def test_a_worker_killed_at_a_named_point(arena: Arena, point: str) -> None:
     run_id = arena.submit()
     worker = arena.start_worker(point)
     arena.until(lambda: start_time(worker) is None)
-    began = time.monotonic()
+    crashed = time.monotonic()
     arena.start_worker()
+    until_noticed(arena, run_id, crashed)
     finish(arena)
     assert arena.attempts(run_id) == WORKER_POINTS[point]
-    assert time.monotonic() - began < 2 * LEASE, "a crash is noticed within two leases"
 
 
 @pytest.mark.parametrize("point", ["mid-checkpoint", "mid-event", "between-artifact-and-row"])
@@ -95,28 +117,26 @@ def test_the_broker_folder_may_vanish_and_messages_come_twice(arena: Arena) -> N
 def test_a_worker_frozen_past_its_lease_writes_nothing_more(arena: Arena) -> None:
     arena.start_api()
     frozen = arena.start_worker(FAULT_STEP_SECONDS="0.3")
-    run_id = arena.submit(steps=12)
+    run_id = arena.submit(steps=24)
     until_step(arena, run_id, 2)
+    await_another_worker(arena, FAULT_STEP_SECONDS="0.1")
     with arena.frozen(frozen):
-        arena.start_worker(FAULT_STEP_SECONDS="0.1")
-        began = time.monotonic()
+        until_noticed(arena, run_id, time.monotonic())
         arena.until(lambda: len(arena.attempts(run_id)) == 2)
-        assert time.monotonic() - began < 2 * LEASE
-        until_step(arena, run_id, 6)
+        until_step(arena, run_id, 18)
     finish(arena)
     assert arena.attempts(run_id) == ["lost", "succeeded"]
 
 
 @BOTH
 def test_a_stall_of_the_database_shorter_than_the_lease_kills_no_run(arena: Arena) -> None:
-    """Half a lease here is the same to the code as 30 s of the 60 s of the default."""
+    """Half a lease here is the same to the code as 30 s of the 60 s of the default. A sixth of it is left for a slow machine."""
+    lease = 3 * LEASE
     arena.start_api()
-    arena.start_worker(FAULT_STEP_SECONDS="0.1")
-    run_id = arena.submit(steps=40)
+    arena.start_worker(FAULT_STEP_SECONDS="0.1", LONGTAIL_LEASE_SECONDS=str(lease))
+    run_id = arena.submit(steps=60)
     until_step(arena, run_id, 2)
-    for _ in range(2):
-        arena.lock_database(LEASE / 2)
-        time.sleep(LEASE / 2)
+    arena.lock_database(lease / 2)
     finish(arena)
     assert arena.attempts(run_id) == ["succeeded"]
 
@@ -155,7 +175,7 @@ def test_a_jump_of_the_clock_is_not_noticed(arena: Arena, seconds: float) -> Non
 def test_everything_may_be_killed_and_started_again(arena: Arena) -> None:
     arena.start_api()
     arena.start_worker(FAULT_STEP_SECONDS="0.1")
-    runs = [arena.submit(steps=15) for _ in range(3)]
+    runs = [arena.submit(steps=40) for _ in range(3)]
     until_step(arena, runs[0], 2)
     arena.kill_all()
     arena.start_api()
@@ -196,7 +216,7 @@ def test_a_worker_without_space_takes_no_run(arena: Arena) -> None:
 
 def test_the_whole_session_of_an_engine_goes_with_its_guardian(arena: Arena) -> None:
     arena.start_api()
-    arena.start_worker()
+    arena.start_worker(FAULT_STEP_SECONDS="0.1")
     run_id = arena.submit(steps=30)
     until_step(arena, run_id, 2)
     with arena.database.read() as session:
@@ -234,7 +254,8 @@ def test_a_long_run_may_be_lost_as_often_as_it_comes_further(arena: Arena) -> No
         arena.until(lambda saved=saved: checkpoint(arena, run_id) > saved + 1)
         saved = checkpoint(arena, run_id)
         for engine in arena.engines():
-            os.kill(engine, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # the guardian's end may have taken it along
+                os.kill(engine, signal.SIGKILL)
         arena.until(lambda number=number: len(arena.attempts(run_id)) == number + 2)
     finish(arena)
     assert arena.attempts(run_id) == ["lost"] * losses + ["succeeded"]
@@ -252,12 +273,11 @@ def test_a_host_that_vanishes_loses_its_runs_to_another(arena: Arena) -> None:
     gone = arena.start_worker(FAULT_MACHINE="first", FAULT_STEP_SECONDS="0.2")
     run_id = arena.submit(steps=30)
     until_step(arena, run_id, 2)
-    arena.start_worker(FAULT_MACHINE="second")
+    await_another_worker(arena, FAULT_MACHINE="second")
+    crashed = time.monotonic()
     arena.kill_worker(gone)
-    began = time.monotonic()
     arena.until(lambda: not arena.engines(), LEASE)
-    arena.until(lambda: arena.attempts(run_id)[0] == "lost")
-    assert time.monotonic() - began < 2 * LEASE
+    until_noticed(arena, run_id, crashed)
     finish(arena)
     assert arena.attempts(run_id) == ["lost", "succeeded"]
 

@@ -28,7 +28,7 @@ from backend.settings import Settings
 POINTS: dict[str, Callable[[Callable[[], NoReturn]], None]] = {
     "after-claim": lambda die: _before(Supervisor, "run", die),
     "before-the-engine-is-known": lambda die: _before(Supervisor, "_introduce", die),
-    "mid-ingest": lambda die: _before(backend.ingest._Writer, "close", die),
+    "mid-ingest": lambda die: _before(backend.ingest.Writer, "close", die),
     "before-settling": lambda die: _before(Supervisor, "_settle", die),
     "mid-settling": lambda die: _before(backend.jobs.supervisor, "settle", die, after=True),
     "before-ack": lambda die: _before(Supervisor, "run", die, after=True),

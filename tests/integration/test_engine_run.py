@@ -7,15 +7,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
-from engine.events import AnyEvent, ArtifactSaved, DrafterTrained, RolloutFinished, Speculation, StepFinished, WorkerSpan, read
+from engine.events import (
+    AnyEvent,
+    ArtifactSaved,
+    Decoding,
+    DrafterTrained,
+    RolloutFinished,
+    Sample,
+    Speculation,
+    StepFinished,
+    WorkerSpan,
+    read,
+)
 from engine.speculation.cost import CostTable
 
 STRATEGIES = [{"depth": 3, "verify": 3}, {"depth": 3, "top_k": 2, "verify": 6}, {"drafter": "ngram", "depth": 4, "verify": 4}]
@@ -55,6 +68,10 @@ def steps(events: list[AnyEvent]) -> list[StepFinished]:
 
 def lengths(events: list[AnyEvent]) -> list[list[int]]:
     return [event.lengths for event in events if isinstance(event, RolloutFinished)]
+
+
+def prompts(events: list[AnyEvent]) -> list[str]:
+    return [event.prompt for event in events if isinstance(event, Sample)]
 
 
 def policy(out: Path) -> bytes:
@@ -110,6 +127,13 @@ def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
         assert found[0].state == "BUSY"
         assert found[-1].state == "UPDATE"
         assert all(before.end == pytest.approx(after.start, abs=0.02) for before, after in pairwise(found))
+    told = {(event.step, event.worker): event for event in events if isinstance(event, Decoding)}
+    assert set(told) == set(spans)
+    for key, event in told.items():
+        busy = spans[key][0]
+        assert event.points[-1][1:] == (0, "off")
+        assert busy.start - 0.02 <= event.start <= event.start + event.points[-1][0] <= busy.end + 0.02
+        assert max(running for _, running, _ in event.points) == 8
 
 
 def test_the_default_tuner_measures_the_machine_once_and_uses_it(tlt: Path) -> None:
@@ -167,6 +191,52 @@ def test_a_run_asked_to_stop_does_so_at_a_step_boundary_and_goes_on_to_the_same_
     events = run(wanted, tmp_path, "--resume")
     assert [event.step for event in steps(events)] == [0, 1, 2]
     assert policy(tmp_path) == policy(plain)
+
+
+def test_steps_stopped_early_go_on_with_what_they_had(config: Config, tmp_path: Path) -> None:
+    """All that scheduling can do at once; what it changes is told by each step and on the timeline, and what is open is part of the
+    checkpoint."""
+    # many prompts, few at once: on a busy machine the wish to stop comes late
+    scheduling = {"longest_first": True, "over_sampling": 3, "partial": True}
+    rollout = {"max_prompt_tokens": 64, "max_new_tokens": 600, "max_batch": 4, "scheduling": scheduling}
+    events = run(config | {"rollout": rollout, "speculation": {"enabled": False}}, tmp_path)
+    found = steps(events)
+    assert [event.step for event in found] == [0, 1, 2]
+    metrics = [event.metrics for event in found]
+    assert any(each["stopped_responses"] > 0 for each in metrics)
+    assert metrics[0]["stale_share"] == 0
+    assert any(0 < each["stale_share"] <= 1 for each in metrics[1:])
+    assert all(-1 <= each["forecast_correlation"] <= 1 for each in metrics)
+    marked: Counter[tuple[int, str]] = Counter()
+    for event in events:
+        if isinstance(event, Decoding):
+            marked.update({(event.step, what): number for _, what, number in event.marks})
+    assert [marked[step, "stopped"] for step in range(3)] == [each["stopped_responses"] for each in metrics]
+    carried = [0.0, *(each["carried_responses"] for each in metrics)]  # some of them are at their end, and come only to be learned from
+    assert all(marked[step, "carried"] <= carried[step] for step in range(3))
+    assert all(marked[step, "longest_first"] > 0 for step in range(3))
+    assert all(len(step) == 16 for step in lengths(list(read(tmp_path / "events.jsonl"))))
+    backlog = json.loads((tmp_path / "checkpoints/step_000002/workers/schedule.json").read_text())["backlog"]
+    assert len(backlog["groups"]) == 8
+    assert backlog["position"] == 3 * 4 + 8
+
+
+def test_a_run_goes_on_with_other_numbers_of_workers(config: Config, plain: Path, tmp_path: Path) -> None:
+    """A step with two, one with one, one with three, all with shards of the policy: the responses and the policy of two with replicas."""
+    for workers in (2, 1, 3):
+        cluster = {"workers": workers, "learner": {"parallel": "fsdp"}}
+        wanted = config | {"speculation": {"enabled": False}, "cluster": cluster}
+        if workers != 3:
+            (tmp_path / "stop").touch()
+        code, errors = finish(start(wanted, tmp_path, *([] if workers == 2 else ["--resume"])))
+        assert code == (0 if workers == 3 else 75), errors[-2000:]
+    events, expected = (list(read(out / "events.jsonl")) for out in (tmp_path, plain))
+    assert lengths(events) == lengths(expected)
+    assert [event.prompt for event in events if isinstance(event, Sample)] == [
+        event.prompt for event in expected if isinstance(event, Sample)
+    ]
+    found, wanted_weights = (load_file(out / "artifacts/policy/model.safetensors") for out in (tmp_path, plain))
+    torch.testing.assert_close(found, wanted_weights, atol=1e-5, rtol=0)
 
 
 def test_gsm8k_with_a_model_never_seen_before(config: Config, tmp_path: Path) -> None:

@@ -1,32 +1,59 @@
-"""The learner over real processes: data-parallel updates and resume from disk."""
+"""The learner over real processes: replicas and shards of the policy, and checkpoints that any number of workers can go on from."""
 
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM
 
-from engine import checkpoint
+from engine.cluster.devices import show_gpus
+from engine.drafter.kind import Kind
+from engine.drafter.offline import hidden_states
+from engine.models.load import load_model
+from engine.policy import store
 from engine.policy.batch import Row
-from engine.policy.config import AlgorithmConfig
+from engine.policy.config import AlgorithmConfig, LearnerConfig
 from engine.policy.learner import Learner
+from engine.policy.policy import Policy
+from engine.policy.replica import Replica
+from engine.policy.shards import Shards
+from engine.rollout.sglang.weights import fill, gather, plan
+from engine.weights import whole
 
-VOCABULARY, STEPS = 259, 3
+VOCABULARY, STEPS, SAVED = 259, 5, 2
+CPU = torch.device("cpu")
+ALL = slice(0, 7), slice(7, 10)
+NONE = slice(0, 10), slice(0, 0)
+FSDP: dict[str, Any] = {"parallel": "fsdp"}
+EVERYTHING: dict[str, Any] = FSDP | {"packed": True, "activation_checkpointing": True, "cpu_offload": True}
 
-# The rows that each of two workers has, and what differs in the configuration.
-SCENARIOS: dict[str, tuple[tuple[slice, slice], dict[str, Any]]] = {
-    "uneven": ((slice(0, 7), slice(7, 10)), {}),
-    "one without rows": ((slice(0, 10), slice(0, 0)), {}),
-    "more updates than rows": ((slice(0, 9), slice(9, 10)), {"updates_per_step": 4}),
+# The rows that each of two workers has, and what differs in the configuration of algorithm and learner.
+Scenario = tuple[tuple[slice, slice], dict[str, Any], dict[str, Any]]
+SCENARIOS: dict[str, Scenario] = {
+    "uneven": (ALL, {}, {}),
+    "one without rows": (NONE, {}, {}),
+    "more updates than rows": ((slice(0, 9), slice(9, 10)), {"updates_per_step": 4}, {}),
+    "shards": (ALL, {}, FSDP),
+    "shards, one without rows": (NONE, {}, FSDP),
+    "shards, with everything": (ALL, {}, EVERYTHING),
+    "shards, bfloat16": (ALL, {}, FSDP | {"precision": "bfloat16"}),
 }
+EXACT = [name for name in SCENARIOS if name not in ("more updates than rows", "shards, bfloat16")]
 
 
-def make_learner(model: Path, group: dist.ProcessGroup | None = None, **config: Any) -> Learner:
+def make_learner(model: Path, group: dist.ProcessGroup | None = None, how: dict[str, Any] | None = None, **config: Any) -> Learner:
     defaults: dict[str, Any] = {"learning_rate": 1e-3, "warmup_steps": 1, "kl_coefficient": 0.1, "tokens_per_microbatch": 150}
-    policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, attn_implementation="sdpa")
-    return Learner(policy, AlgorithmConfig(**defaults | config), 1.0, 64, "cpu", group)
+    learner = LearnerConfig(**how or {})
+    policy: Policy
+    if learner.parallel == "fsdp":
+        assert group is not None
+        policy = Shards(model, learner, 1.0, CPU, group, True)
+    else:
+        policy = Replica(load_model(model, torch.float32), learner, 1.0, CPU, group, True)
+    return Learner(policy, AlgorithmConfig(**defaults | config), 64)
 
 
 def rows_of(step: int) -> list[Row]:
@@ -47,33 +74,84 @@ def train(learner: Learner, steps: range, share: slice = slice(None)) -> list[di
     return metrics
 
 
-def worker(rank: int, model: Path, folder: Path) -> None:
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return {name: whole(weight).clone() for name, weight in learner.policy.weights().items()}
+
+
+def sent(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What SGLang finds in the buckets."""
+    found = {}
+    for bucket in plan(weights, torch.bfloat16, size=2**16):
+        memory = torch.zeros(bucket.bytes, dtype=torch.uint8)
+        fill(bucket, weights, memory)
+        found |= {span.name: memory[span.start : span.end].view(span.dtype).view(span.shape) for span in bucket.tensors}
+    return found
+
+
+def join(rank: int, workers: int, folder: Path) -> dist.ProcessGroup:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store{workers}", rank=rank, world_size=workers)
+    assert dist.group.WORLD
+    return dist.group.WORLD
+
+
+def pair(rank: int, model: Path, folder: Path) -> None:
+    """One of two workers, in every scenario; checkpoints after step SAVED."""
+    group = join(rank, 2, folder)
     results = {}
-    for name, (shares, config) in SCENARIOS.items():
-        learner = make_learner(model, dist.group.WORLD, **config)
-        metrics = train(learner, range(STEPS), shares[rank])
-        results[name] = {"weights": learner.weights(), "checksum": learner.checksum(), "metrics": metrics}
+    for name, (shares, config, how) in SCENARIOS.items():
+        learner = make_learner(model, group, how, **config)
+        metrics = train(learner, range(SAVED + 1), shares[rank])
+        if learner.policy.saves:
+            store.write(learner.state(), folder / name, learner.policy.saving_group)
+        metrics += train(learner, range(SAVED + 1, STEPS), shares[rank])
+        results[name] = {"weights": weights(learner), "checksum": learner.policy.checksum(), "metrics": metrics}
+    shards = make_learner(model, group, FSDP).policy.weights()
+    if rank == 0:  # as a worker
+        results["sent"] = {"weights": sent(shards)}
+    else:  # as its partner
+        gather(shards, torch.bfloat16)
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(6 + rank)  # as Ray has it
+    show_gpus(2, rank, torch.device("cuda"))
+    results["gpus"] = {"of a worker of two": os.environ["CUDA_VISIBLE_DEVICES"]}
     torch.save(results, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def workers(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of two workers found in every scenario."""
+def folder(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where two workers have left what they found."""
     folder = tmp_path_factory.mktemp("workers")
-    torch.multiprocessing.spawn(worker, args=(random_model, folder), nprocs=2)
+    torch.multiprocessing.spawn(pair, args=(random_model, folder), nprocs=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def workers(folder: Path) -> list[dict[str, Any]]:
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-@pytest.mark.parametrize("scenario", ["uneven", "one without rows"])
-def test_workers_together_learn_what_one_learns_alone(random_model: Path, workers: list[dict[str, Any]], scenario: str) -> None:
-    alone = make_learner(random_model)
-    expected = train(alone, range(STEPS))
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[dist.ProcessGroup]:
+    """A group of this process only."""
+    yield join(0, 1, tmp_path)
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(random_model: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
+    """What one worker with the whole policy learns."""
+    learner = make_learner(random_model)
+    metrics = train(learner, range(STEPS))
+    return weights(learner), metrics
+
+
+@pytest.mark.parametrize("scenario", EXACT)
+def test_workers_together_learn_what_one_learns_alone(undisturbed: Any, workers: list[dict[str, Any]], scenario: str) -> None:
+    expected, metrics = undisturbed
     for results in workers:
-        torch.testing.assert_close(results[scenario]["weights"], alone.weights(), atol=1e-5, rtol=0)
-        for mine, one in zip(results[scenario]["metrics"], expected, strict=True):
+        torch.testing.assert_close(results[scenario]["weights"], expected, atol=1e-5, rtol=0)
+        for mine, one in zip(results[scenario]["metrics"], metrics, strict=True):
             assert mine == pytest.approx(one, rel=1e-3, abs=1e-5)
 
 
@@ -82,17 +160,56 @@ def test_all_workers_hold_the_same_bits(workers: list[dict[str, Any]], scenario:
     first, second = (results[scenario] for results in workers)
     assert first["checksum"] == second["checksum"]
     assert first["metrics"] == second["metrics"]
+    torch.testing.assert_close(first["weights"], second["weights"], atol=0, rtol=0)
 
 
-def test_a_run_resumed_from_disk_is_the_uninterrupted_run(random_model: Path, tmp_path: Path) -> None:
-    straight = make_learner(random_model)
-    train(straight, range(2))
-    state = straight.state()
-    checkpoint.save(tmp_path, 1, {"policy.safetensors": state["model"], "optimizer.pt": state["optimizer"]})
-    expected = train(straight, range(2, 5))
-    found = checkpoint.latest(tmp_path)
-    assert found is not None
-    resumed = make_learner(random_model)
-    resumed.load_state({"model": found.read("policy.safetensors"), "optimizer": found.read("optimizer.pt")})
-    assert train(resumed, range(found.step + 1, 5)) == expected
-    assert resumed.checksum() == straight.checksum()
+def test_shards_of_two_learn_what_the_shard_of_one_does(
+    random_model: Path, alone: dist.ProcessGroup, workers: list[dict[str, Any]]
+) -> None:
+    learner = make_learner(random_model, alone, FSDP)
+    metrics = train(learner, range(STEPS))
+    torch.testing.assert_close(workers[0]["shards"]["weights"], weights(learner), atol=1e-5, rtol=0)
+    for two, one in zip(workers[0]["shards"]["metrics"], metrics, strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], abs=1e-5)
+
+
+def test_bfloat16_shards_learn_nearly_the_same_with_float32_weights(undisturbed: Any, workers: list[dict[str, Any]]) -> None:
+    expected, metrics = undisturbed
+    found = workers[0]["shards, bfloat16"]
+    assert {weight.dtype for weight in found["weights"].values()} == {torch.float32}
+    assert not torch.equal(found["weights"]["model.norm.weight"], expected["model.norm.weight"])
+    torch.testing.assert_close(found["weights"], expected, atol=2 * STEPS * 1e-3, rtol=0)  # what Adam can move a weight
+    assert found["metrics"][0]["loss"] == pytest.approx(metrics[0]["loss"], abs=0.01)
+
+
+@pytest.mark.parametrize("how", [{}, FSDP], ids=["whole", "shards"])
+@pytest.mark.parametrize("saved", ["uneven", "shards"])
+def test_one_worker_goes_on_where_two_left_off(
+    random_model: Path, folder: Path, alone: dist.ProcessGroup, undisturbed: Any, saved: str, how: dict[str, Any]
+) -> None:
+    expected, metrics = undisturbed
+    learner = make_learner(random_model, alone if how else None, how)
+    store.read(learner.state(), folder / saved, learner.policy.saving_group)
+    for mine, one in zip(train(learner, range(SAVED + 1, STEPS)), metrics[SAVED + 1 :], strict=True):
+        assert mine == pytest.approx(one, rel=1e-3, abs=1e-5)
+    torch.testing.assert_close(weights(learner), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_shards_read_responses_for_the_drafter(random_model: Path, alone: dist.ProcessGroup, kind: Kind) -> None:
+    rows = rows_of(0)
+    expected = hidden_states(load_model(random_model, torch.float32), [list(row.tokens) for row in rows], kind)
+    for found, states in zip(make_learner(random_model, alone, EVERYTHING).features(rows, kind), expected, strict=True):
+        torch.testing.assert_close(found, states, atol=1e-5, rtol=1e-4)
+
+
+def test_shards_reach_sglang_whole(random_model: Path, workers: list[dict[str, Any]]) -> None:
+    """A worker's engine has no part of another rank's, which helps to put them together."""
+    model = load_model(random_model, torch.float32)
+    found = workers[0]["sent"]["weights"]
+    assert set(found) == {name for name, _ in model.named_parameters()}
+    assert all(torch.equal(weight, model.get_parameter(name).to(torch.bfloat16)) for name, weight in found.items())
+
+
+def test_what_a_worker_starts_sees_the_gpus_of_all_its_ranks(workers: list[dict[str, Any]]) -> None:
+    assert [results["gpus"]["of a worker of two"] for results in workers] == ["6,7", "6,7"]

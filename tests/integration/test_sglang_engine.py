@@ -85,6 +85,8 @@ def test_plain_greedy_is_native_token_for_token(
         statistics = engine.take_statistics()
         assert statistics.tokens == sum(len(completion.tokens) for completion in expected)
         assert (statistics.speculative_tokens, statistics.arms) == (0, [])
+        running = [moment.running for moment in statistics.moments[0]]
+        assert running == [*range(min(len(requests), ROLLOUT.max_batch), -1, -1)]
 
 
 def test_speculative_greedy_is_native_token_for_token(tuned: SGLangEngine, requests: list[Request], expected: list[Completion]) -> None:
@@ -100,6 +102,10 @@ def test_speculative_greedy_is_native_token_for_token(tuned: SGLangEngine, reque
     statistics = tuned.take_statistics()
     assert {arm.strategy for arm in statistics.arms} == {"off", *(f"eagle d{depth} k1 v{depth}" for depth in ARMS)}
     assert sum(arm.pulls for arm in statistics.arms) == statistics.decode_steps
+    moments = statistics.moments[0]
+    assert [moment.time for moment in moments] == sorted(moment.time for moment in moments)
+    assert moments[-1][1:] == (0, "off")
+    assert {moment.strategy for moment in moments} <= {arm.strategy for arm in statistics.arms}
     assert statistics.drafted_by_position[0] > statistics.drafted_by_position[5] > 0
     assert statistics.accepted_by_position == sorted(statistics.accepted_by_position, reverse=True)
     assert statistics.accepted_by_position[0] > 0

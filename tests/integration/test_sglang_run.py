@@ -1,4 +1,4 @@
-"""A whole run with rollout.engine=sglang, in real processes: two workers, each with an SGLang of its own."""
+"""Whole runs with rollout.engine=sglang, in real processes: each worker has an SGLang of its own, over one device or several."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from sglang_cases import STAND_IN, needs_sglang
+from sglang_cases import needs_sglang, on_the_cpu
 
 from engine.events import AnyEvent, DrafterTrained, Log, Speculation, StepFinished, read
 
@@ -25,11 +25,12 @@ RUN: dict[str, Any] = {
 }
 
 
-def run(config: dict[str, Any], out: Path) -> list[AnyEvent]:
+def run(config: dict[str, Any], out: Path, ranks: int = 1) -> list[AnyEvent]:
     (out / "config.yaml").write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
-    environment = os.environ | STAND_IN | {"LONGTAIL_HOME": str(out / "home")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, start_new_session=True, check=False)
+    with on_the_cpu(ranks):
+        environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, start_new_session=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return list(read(out / "events.jsonl"))
 
@@ -46,3 +47,21 @@ def test_three_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:
     assert sum(event.microsteps for event in events if isinstance(event, DrafterTrained)) > 0
     assert any(isinstance(event, Log) and event.message == "SGLang recorded no CUDA graphs" for event in events)
     assert events[-1].kind == "run_finished"
+
+
+def test_the_learner_has_a_rank_on_each_device_of_a_worker(tmp_path: Path) -> None:
+    """One worker over two: the shards of both reach its SGLang whole, or what it generates would not be the policy's."""
+    changes: dict[str, Any] = {
+        "algorithm": {"steps": 2, "prompts_per_step": 2, "group_size": 2, "learning_rate": 1e-4},
+        "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 32, "max_batch": 4, "sglang": {"tensor_parallel": 2}},
+        "speculation": {"strategies": [{"depth": 3, "verify": 3}], "tuner": {"name": "fixed"}},
+        "cluster": {"device": "cpu", "workers": 1, "learner": {"parallel": "fsdp"}},
+    }
+    events = run(RUN | changes, tmp_path, ranks=2)
+    steps = [event for event in events if isinstance(event, StepFinished)]
+    assert [event.step for event in steps] == [0, 1]
+    assert all(event.metrics["logprob_gap"] < 1e-3 for event in steps)
+    assert all(event.metrics["accept_length"] > 1.2 for event in steps)
+    assert events[-1].kind == "run_finished"
+    policy = tmp_path / "checkpoints/step_000001/workers/policy"
+    assert sorted(path.name for path in policy.glob("*.distcp")) == ["__0_0.distcp", "__1_0.distcp"]

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from bare_model import make_bare_model
 
-from backend.accounts import shown_address
 from backend.client import ApiError, Longtail
+from backend.client.accounts import shown_address
 from backend.database import Database
 from backend.home import announced
 from backend.models import Run

@@ -48,14 +48,18 @@ class Cluster:
     actors: list[Any]
     scored: list[float] = field(default_factory=list)
 
-    def run(self, step: int, state: State) -> Any:
+    def run(self, step: int, state: State, sampling: Sampling = SAMPLING, count: int = 4, quota: int | None = None) -> Any:
         self.scored.clear()
-        shares = [[Request(100 * step + 10 * rank + index, index, (3 + index, 5, 7)) for index in range(4)] for rank in range(2)]
-        return Tail(step, self.actors, state).run(shares, SAMPLING, self.score)
+        shares = [[request(step, rank * count + index) for index in range(count)] for rank in range(2)]
+        return Tail(step, self.actors, state, quota).run(shares, sampling, self.score)
 
     def score(self, completions: Sequence[Completion]) -> None:
         time.sleep(0.5)  # such as a checker that thinks: nobody may wait for it
         self.scored.extend([time.time()] * len(completions))
+
+
+def request(step: int, number: int) -> Request:
+    return Request(1000 * step + number, number, (3 + number, 5, 7))
 
 
 def config(model: Path) -> RunConfig:
@@ -112,6 +116,16 @@ def test_a_training_that_fails_costs_the_rollout_nothing(cluster: Cluster) -> No
     assert "worker 0" in message
     assert "no memory for the optimizer" in message
     assert cluster.run(4, State()).sessions[0].report.microsteps > 0, "the next tail trains again"
+
+
+def test_a_rollout_ends_once_its_quota_of_groups_is_complete(cluster: Cluster) -> None:
+    """A sixth of the responses, which are the first of each worker: it still has most of its share before it."""
+    rollout = cluster.run(5, State(), Sampling(max_new_tokens=1000, seed=1), count=30, quota=10)
+    finishes = [completion.finish for completion in rollout.completions]
+    assert len(finishes) == 60
+    assert 10 <= 60 - finishes.count("abort") < 60
+    assert len(cluster.scored) == 60
+    assert "abort" not in {completion.finish for completion in cluster.run(6, State()).completions}
 
 
 def test_a_worker_that_dies_ends_the_attempt_in_a_way_that_can_be_resumed(cluster: Cluster) -> None:

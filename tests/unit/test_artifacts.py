@@ -1,9 +1,13 @@
-"""The drafter's model card, from a run's events."""
+"""The model cards of drafter and policy, from a run's events."""
 
+from hashlib import sha256
 from pathlib import Path
+
+import yaml
 
 from engine import artifacts
 from engine.config import RunConfig
+from engine.drafter.card import Card
 from engine.events import DrafterTrained, EventWriter, Speculation, StepFinished
 
 
@@ -44,3 +48,31 @@ def test_a_run_without_steps(tmp_path: Path) -> None:
     write(tmp_path, [])
     card = artifacts._card(RunConfig(), tmp_path)
     assert (card.accept_length, card.acceptance, card.history) == (None, (), ())
+
+
+def test_the_policys_card_tells_what_came_of_it(tmp_path: Path) -> None:
+    events = EventWriter(tmp_path / "events.jsonl")
+    for step in (0, 1, 2, 2):  # the last one was done again
+        metrics = {"accept_length": 1.0, "reward_mean": step / 4} | ({"eval/reward": 0.6, "eval/pass_at_4": 0.9} if step == 2 else {})
+        events.write(StepFinished(step=step, seconds=1, phases={}, metrics=metrics))
+    events.close()
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "model.safetensors").write_bytes(b"weights")
+    artifacts._describe_policy(policy, RunConfig(), tmp_path)
+    _, front, card = (policy / "README.md").read_text().split("---\n")
+    assert yaml.safe_load(front)["base_model"] == "tiny"
+    assert "| steps | 3 |" in card
+    assert "| mean reward, first 1 and last 1 steps | 0.000, 0.500 |" in card
+    assert "| reward on validation prompts | 0.600 |" in card
+    assert f"| SHA-256 of model.safetensors | `{sha256(b'weights').hexdigest()}` |" in card
+
+
+def test_a_zip_says_what_is_in_it(tmp_path: Path) -> None:
+    card = Card("tiny", "countdown", 4, 2.2)
+    for name in ("drafter", "policy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    drafter, policy = (artifacts._zipped(tmp_path / name, tmp_path, RunConfig(), card) for name in ("drafter", "policy"))
+    assert policy.metadata == {"base_model": "tiny", "task": "countdown", "steps": "100"}
+    assert drafter.metadata == policy.metadata | {"recipe": "eagle", "drafter_version": "4", "accept_length": "2.200"}

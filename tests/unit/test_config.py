@@ -34,6 +34,7 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
             strategy(depth=3, top_k=2, verify=11),
             "speculation.strategies.0: verify=11 exceeds the 10 tokens that depth=3 and top_k=2 draft; lower it, or raise one of those",
         ),
+        ({"cluster": {"workers": 2, "nodes": 3}}, "cluster: nodes=3 exceeds workers=2: a machine would have nothing to do; lower it"),
         (strategy(depth=4, verify=5), "speculation.strategies.0: verify=5 exceeds the 4 tokens that depth=4 and top_k=1 draft"),
         (
             strategy(drafter="ngram", depth=8, top_k=2, verify=8),

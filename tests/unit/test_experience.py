@@ -1,40 +1,32 @@
 """Gathering a step's responses, with rollouts that answer at once."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from answering import SEED, Answering
 
-from engine.cluster.coordinator import Span
 from engine.cluster.spot import Trained
-from engine.cluster.tail import Rollout
 from engine.config import RunConfig
-from engine.drafter.trainer import TrainingReport
+from engine.drafter.trainer import Judged, TrainingReport
 from engine.experience import Experience, gather
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer
-from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
+from engine.rollout.base import Completion, Request
 from engine.tasks.base import Prompt
 
 
-class Answers:
-    """A worker group whose responses are the request's own number, so that the task's rewards decide everything."""
+class Answers(Answering):
+    """Responses are the request's own number, so that the task's rewards decide everything. Each rollout has trained the drafter."""
 
-    def __init__(self) -> None:
-        self.asked: list[list[Request]] = []
+    def answers(self, step: int, requests: Sequence[Request], quota: int | None) -> list[Completion]:
+        assert quota is None
+        return [Completion(request, (request.id % 7 + 1,), (-1.0,), "stop", step, 0) for request in requests]
 
-    def rollout(
-        self, step: int, requests: Sequence[Request], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]
-    ) -> Rollout:
-        assert sampling.seed == 3
-        self.asked.append(list(requests))
-        completions = [Completion(request, (request.id % 7 + 1,), (-1.0,), "stop", step, 0) for request in requests]
-        on_share(completions)
-        now = float(len(self.asked))
-        session = Trained(TrainingReport(10, 100, now, 0.1 * now, 0.1 * now + 0.05, 0.0), now)
-        return Rollout(completions, RolloutStatistics(tokens=len(completions)), (Span(0, "BUSY", now, now + 1),), {0: session}, now, now)
+    def sessions(self, now: float) -> dict[int, Trained]:
+        return {0: Trained(TrainingReport(10, 100, now, Judged(0.1 * now), Judged(0.1 * now + 0.05), 0.0), now)}
 
 
 class Numbers:
@@ -60,8 +52,8 @@ def tokenizer() -> Any:
 
 
 def gathered(tokenizer: Any, refills: int, teaching: Container[tuple[int, int]], step: int = 0) -> tuple[Experience, Answers]:
-    config = RunConfig.model_validate({"seed": 3, "algorithm": {"prompts_per_step": 4, "group_size": 2, "refills": refills}})
-    workers: Any = Answers()
+    config = RunConfig.model_validate({"seed": SEED, "algorithm": {"prompts_per_step": 4, "group_size": 2, "refills": refills}})
+    workers: Any = Answers(config)
     return gather(config, workers, Numbers(teaching), tokenizer, step), workers  # type: ignore[arg-type]
 
 
@@ -110,5 +102,5 @@ def test_rollouts_of_a_step_count_as_one(tokenizer: Any) -> None:
     assert rollout.ended == 2.0
     report = rollout.sessions[0].report
     assert SimpleNamespace(**vars(report)) == SimpleNamespace(
-        microsteps=20, tokens=200, loss=1.5, held_out_before=0.1, held_out_after=0.25, mix_distance=0.0
+        microsteps=20, tokens=200, loss=1.5, before=Judged(0.1), after=Judged(0.25), mix_distance=0.0
     )

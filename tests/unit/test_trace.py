@@ -7,10 +7,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-import telemetry
 
+from backend.demo_data import telemetry
 from engine.__main__ import main
-from engine.events import Alarm, AnyEvent, EventWriter, WorkerSpan
+from engine.events import Alarm, AnyEvent, Decoding, EventWriter, WorkerSpan
 from engine.trace import Entry, chrome_trace
 
 STEPS = 4
@@ -49,6 +49,12 @@ def test_every_span_is_a_slice_of_its_worker(events: list[AnyEvent]) -> None:
             (span.state, span.step, pytest.approx((span.start - first) * 1e6), pytest.approx((span.end - span.start) * 1e6))
             for span in sorted(spans, key=lambda span: span.start)
         ]
+
+
+def test_what_was_done_about_a_tail_is_in_the_worker_s_row() -> None:
+    decoding = Decoding(step=3, worker=1, start=20.0, points=[(0.0, 2, "off"), (1.5, 0, "off")], marks=[(1.5, "stopped", 4)])
+    *_, entry = chrome_trace([WorkerSpan(step=3, worker=1, state="BUSY", start=20.0, end=21.5), decoding])
+    assert (entry["name"], entry["tid"], entry["ts"], entry["args"]) == ("stopped", 2, 1.5e6, {"step": 3, "number": 4})
 
 
 def test_phases_fill_their_step(events: list[AnyEvent]) -> None:

@@ -4,17 +4,19 @@ import shutil
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from backend.api import ranges
-from backend.api.deps import DatabaseDep, PlainDatabase, Reading, SettingsDep, StoreDep
+from backend.api.choice import RunId, Text
+from backend.api.deps import Cursor, DatabaseDep, IdentityDep, Limit, PlainDatabase, Reading, SettingsDep, StoreDep
 from backend.api.problems import Responses, documented
 from backend.errors import RequestError, StorageFullError
-from backend.schemas.artifacts import Artifact, ArtifactCard, ArtifactType, FileName
-from backend.services import artifacts, runs
+from backend.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType, FileName
+from backend.services import artifacts, projects, runs
+from backend.services.artifact_lists import Wanted, listed
 from backend.settings import Settings
 from backend.staging import CHUNK, Staged, staging
 from backend.store import Store
@@ -23,9 +25,26 @@ router = APIRouter(tags=["artifacts"])
 
 FILE: Responses = {200: {"content": {"application/octet-stream": {}}}, 206: {"description": "The range asked for"}}
 KNOWN: Responses = {200: {"model": Artifact, "description": "The run has this content under this name already"}}
+SEARCHED = "A part of its name, of its run's name or of the base model; or the beginning of the run's id or of the checksum"
 BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 }
+
+
+@router.get("/artifacts", responses=documented(404))
+def list_artifacts(
+    identity: IdentityDep,
+    session: Reading,
+    type: Annotated[list[ArtifactType], Query(default_factory=list, max_length=4, description="Of one of these types")],
+    run: Annotated[str | None, Query(pattern=r"^[0-9a-f]{16}$", description="Of the run with this id")] = None,
+    project: Annotated[RunId | None, Query(description="Id of a project; else all that are in sight and not archived")] = None,
+    q: Annotated[Text | None, Query(description=SEARCHED)] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> ArtifactPage:
+    """Those of all runs in sight, newest first."""
+    wanted = Wanted(projects.chosen(session, identity, project), type, run, q)
+    return ArtifactPage.from_rows(listed(session, wanted, limit, cursor))
 
 
 @router.get("/artifacts/{artifact_id}", responses=documented(404))

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from backend.api.deps import Cursor, Limit, Reading
-from backend.schemas.accounts import AuditEntry, AuditPage
+from backend.schemas.accounts import AuditPage
 from backend.services.audit import entries
 
 router = APIRouter(prefix="/audit", tags=["users"])
@@ -19,5 +19,4 @@ def audit(
     cursor: Cursor = None,
 ) -> AuditPage:
     """Every write, newest first: who, what, when, to what, from where."""
-    found, next_cursor = entries(session, user, limit, cursor)
-    return AuditPage(items=[AuditEntry.model_validate(entry) for entry in found], next_cursor=next_cursor)
+    return AuditPage.from_rows(entries(session, user, limit, cursor))

@@ -11,8 +11,8 @@ from backend.schemas.base import FieldError
 from backend.schemas.comparison import Comparison
 from backend.schemas.runs import Run
 from backend.services import places, runs
-from backend.services.aligned import aligned, whole
-from backend.services.comparison import KEYS, compared, config_diff
+from backend.services.aligned import aligned
+from backend.services.comparison import compared, config_diff
 
 MOST_RUNS = 10
 MOST_KEYS = 20
@@ -40,10 +40,9 @@ def compare(
     for run_id in ids:
         places.check(session, identity, {"run_id": run_id}, "viewer")
     chosen = [Run.model_validate(runs.find(session, run_id)) for run_id in ids]
-    measured = whole(session, ids, KEYS)
     return Comparison(
         baseline=baseline,
-        items=[compared(one, measured[one.id], measured[baseline]) for one in chosen],
+        items=compared(session, chosen, points),
         config_diff=config_diff({one.id: one.config for one in chosen}),
         metrics=aligned(session, ids, wanted, points) if wanted else [],
     )

@@ -28,7 +28,7 @@ def list_projects(
     """Those that one may see, newest first."""
     found, next_cursor = projects.projects(session, identity, archived, limit, cursor)
     roles = {project.id: projects.role_in(session, identity, project.id) for project in found}
-    return ProjectPage(items=[_shown(project, roles[project.id]) for project in found], next_cursor=next_cursor)
+    return ProjectPage.from_rows(([_shown(project, roles[project.id]) for project in found], next_cursor))
 
 
 @router.post("", status_code=201, responses=documented(409))
@@ -57,7 +57,7 @@ def change_project(project_id: str, body: ProjectChange, identity: IdentityDep, 
 def list_members(project_id: str, identity: IdentityDep, session: Reading) -> Items[Member]:
     """By name. Global admins are in every project without being members."""
     found = projects.members(session, projects.find(session, identity, project_id))
-    return Items(items=[Member.model_validate({"user": name, "role": role}) for name, role in found])
+    return Items[Member].of({"user": name, "role": role} for name, role in found)
 
 
 @router.put("/{project_id}/members/{user_name}", responses=documented(404))

@@ -13,8 +13,10 @@ from backend.api.problems import Responses, documented
 from backend.errors import InvalidError
 from backend.schemas.attempts import Attempt
 from backend.schemas.base import Items
-from backend.schemas.runs import ConfigCheck, Copy, Run, RunChange, RunPage, Submission, Validation
+from backend.schemas.checks import ConfigCheck, Validation
+from backend.schemas.runs import Copy, Run, RunChange, RunPage, Submission
 from backend.services import attempts, control, copies, projects, runs
+from backend.services.comparison import config_diff
 from backend.services.listing import listed
 from backend.services.validation import usable
 
@@ -57,19 +59,19 @@ def submit(
 
 @router.post("/validate")
 def validate(body: ConfigCheck, settings: SettingsDep) -> Validation:
-    """Checks a configuration, its model folder and its data without submitting it."""
+    """Checks a configuration, its model folder and its data without submitting it; of a valid one all defaults, and what it changes."""
     try:
-        usable(body.config, settings)
+        config = usable(body.config, settings).model_dump(mode="json")
     except InvalidError as error:
         return Validation(valid=False, errors=error.errors)
-    return Validation(valid=True, errors=[])
+    differences = [] if body.base is None else config_diff({"base": body.base, "config": config})
+    return Validation(valid=True, errors=[], config=config, differences=differences)
 
 
 @router.get("", responses=documented(404))
 def list_runs(session: Reading, choice: ChoiceDep, limit: Limit = 50, cursor: LongCursor = None) -> RunPage:
     """Those chosen, newest first unless ``sort`` says otherwise; runs without a value to sort by come last."""
-    found, next_cursor = listed(session, choice, limit, cursor)
-    return RunPage(items=[Run.model_validate(run) for run in found], next_cursor=next_cursor)
+    return RunPage.from_rows(listed(session, choice, limit, cursor))
 
 
 @router.get("/{run_id}", responses=documented(404))
@@ -80,7 +82,7 @@ def get_run(run: RunDep, response: Response) -> Run:
 
 @router.patch("/{run_id}", responses=documented(404, 412))
 def change_run(run_id: str, body: RunChange, response: Response, database: DatabaseDep, if_match: IfMatch = None) -> Run:
-    """Changes name, notes or tags; with If-Match only if nobody else has done so since, or else it is refused with 412."""
+    """Changes name, notes, tags or priority; with If-Match only if nobody else has done so since, or else it is refused with 412."""
     with database.write() as session:
         return _tagged(response, Run.model_validate(runs.change(session, run_id, body, if_match)))
 
@@ -88,7 +90,7 @@ def change_run(run_id: str, body: RunChange, response: Response, database: Datab
 @router.get("/{run_id}/attempts", responses=documented(404))
 def list_attempts(run: RunDep, session: Reading) -> Items[Attempt]:
     """Each try to carry the run, first to last: by which worker, how it ended, and in what it ran."""
-    return Items(items=[Attempt.model_validate(attempt) for attempt in attempts.attempts(session, run.id)])
+    return Items[Attempt].of(attempts.attempts(session, run.id))
 
 
 @router.post("/{run_id}/cancel", responses=ACTION)
@@ -130,10 +132,11 @@ def clone(
     database: DatabaseDep,
     settings: SettingsDep,
     bell: BellDep,
+    identity: IdentityDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
-    """A new run with the same configuration, but for the fields that ``config`` names, from the beginning."""
-    return accepted(response, bell, lambda: copies.clone(database, settings, run_id, body, idempotency_key))
+    """A new run of one's own with the same configuration, but for the fields that ``config`` names, from the beginning."""
+    return accepted(response, bell, lambda: copies.clone(database, settings, run_id, body, identity.user_name, idempotency_key))
 
 
 @router.delete("/{run_id}", status_code=204, responses=ACTION)

@@ -73,7 +73,8 @@ def _proven(session: Session, body: Login) -> tuple[User, Token | None] | None:
         user = users.by_password(session, body.user, body.password.get_secret_value())
         return (user, None) if user else None
     secret, kind = (body.token, "token") if isinstance(body, TokenLogin) else (body.ticket, "ticket")
-    token = tokens.identify(session, secret.get_secret_value(), [kind])
+    identity = tokens.identify(session, secret.get_secret_value(), [kind])
+    token = session.get_one(Token, identity.token_id) if identity else None
     return (token.user, token) if token else None
 
 

@@ -29,8 +29,7 @@ def list_tokens(
     """One's own tokens and sessions, newest first, also those that are over."""
     if everyone and not allows(identity.role, "admin"):
         raise ForbiddenError("only an admin sees the tokens of others")
-    found, next_cursor = tokens.tokens(session, None if everyone else identity.user_id, limit, cursor)
-    return TokenPage(items=[Token.model_validate(token) for token in found], next_cursor=next_cursor)
+    return TokenPage.from_rows(tokens.tokens(session, None if everyone else identity.user_id, limit, cursor))
 
 
 @router.post("", status_code=201, responses=documented(404))

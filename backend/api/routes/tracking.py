@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from backend.api.deps import BellDep, DatabaseDep, IdentityDep, PlainDatabase, SettingsDep
+from backend.api.deps import BellDep, DatabaseDep, IdentityDep, ScribeDep, SettingsDep
 from backend.api.routes.runs import ACTION, REPEATED, IdempotencyKey, accepted
 from backend.schemas.runs import Run
 from backend.schemas.tracking import Finish, NewBatch, Receipt, Tracked
@@ -33,10 +33,9 @@ def track(
 
 
 @router.post("/{run_id}/batches", responses=ACTION)
-def ingest(run_id: str, body: NewBatch, database: PlainDatabase, settings: SettingsDep) -> Receipt:
+async def ingest(run_id: str, body: NewBatch, scribe: ScribeDep, settings: SettingsDep) -> Receipt:
     """Adds points and log lines to a tracked run, all or none. Sent again, the same batch changes nothing."""
-    with database.write() as session:
-        return tracking.ingest(session, run_id, body, settings.silence_seconds)
+    return await scribe.write(run_id, lambda session: tracking.ingest(session, run_id, body, settings.silence_seconds))
 
 
 @router.post("/{run_id}/finish", responses=ACTION)

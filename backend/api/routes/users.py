@@ -15,8 +15,7 @@ router = APIRouter(prefix="/users", tags=["users"])
 @router.get("")
 def list_users(session: Reading, limit: Limit = 50, cursor: Cursor = None) -> UserPage:
     """Newest first."""
-    found, next_cursor = users.users(session, limit, cursor)
-    return UserPage(items=[User.model_validate(user) for user in found], next_cursor=next_cursor)
+    return UserPage.from_rows(users.users(session, limit, cursor))
 
 
 @router.post("", status_code=201, responses=documented(409))

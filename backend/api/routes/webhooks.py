@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from backend.api.deps import CourierDep, Cursor, DatabaseDep, Limit, Reading
 from backend.api.problems import documented
-from backend.schemas.webhooks import Delivery, DeliveryPage, NewWebhook, Webhook, WebhookPage, WebhookRequest
+from backend.schemas.webhooks import Delivery, DeliveryPage, NewWebhook, WebhookPage, WebhookRequest
 from backend.services import webhooks
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
@@ -13,8 +13,7 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 @router.get("")
 def list_webhooks(session: Reading, limit: Limit = 50, cursor: Cursor = None) -> WebhookPage:
     """Newest first."""
-    found, next_cursor = webhooks.webhooks(session, limit, cursor)
-    return WebhookPage(items=[Webhook.model_validate(webhook) for webhook in found], next_cursor=next_cursor)
+    return WebhookPage.from_rows(webhooks.webhooks(session, limit, cursor))
 
 
 @router.post("", status_code=201, responses=documented(409))
@@ -43,5 +42,4 @@ def test_webhook(webhook_id: str, database: DatabaseDep, courier: CourierDep) ->
 @router.get("/{webhook_id}/deliveries", responses=documented(404))
 def list_deliveries(webhook_id: str, session: Reading, limit: Limit = 50, cursor: Cursor = None) -> DeliveryPage:
     """What was sent to it, or is to be sent, in the last 30 days, newest first."""
-    found, next_cursor = webhooks.deliveries(session, webhooks.find(session, webhook_id), limit, cursor)
-    return DeliveryPage(items=[Delivery.model_validate(delivery) for delivery in found], next_cursor=next_cursor)
+    return DeliveryPage.from_rows(webhooks.deliveries(session, webhooks.find(session, webhook_id), limit, cursor))

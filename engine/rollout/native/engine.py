@@ -1,7 +1,7 @@
 """The native rollout engine: continuous batching and lossless speculative decoding in plain PyTorch, on a CPU or a GPU."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from engine.drafter.kind import Kind
 from engine.errors import ModelError
 from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.native.architecture import Architecture
+from engine.rollout.native.control import Control
 from engine.rollout.native.costs import cost_table
 from engine.rollout.native.drafting import scratch
 from engine.rollout.native.graphs.plan import GraphPlan
@@ -23,11 +24,14 @@ from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.runner import Drawn, Runner
 from engine.rollout.native.sampling import Law
 from engine.rollout.native.scheduler import Ends, Response, Scheduler
+from engine.rollout.trail import Trail
 from engine.speculation.cost import CostTable
 from engine.speculation.speculator import Plan, Speculator
 from engine.speculation.strategy import OFF, Context, Strategy
 
 PLAIN = Plan(Context(0))
+MIXED = "mixed"
+"""Each request has a strategy of its own."""
 
 
 class NativeEngine:
@@ -79,7 +83,8 @@ class NativeEngine:
         self._drafter_loaded = False
         self._drafter_version = 0
         self._scheduler = Scheduler([], 0)
-        self._statistics = self._no_statistics()
+        self._control = Control()
+        self._statistics, self._trail = self._no_statistics(), Trail()
         self.load_target(target_weights, 0)
         if speculation:
             self.speculator = Speculator(speculation, seed, self._costs(config, speculation, costs) if costs else None)
@@ -106,17 +111,28 @@ class NativeEngine:
         ends = Ends(self._end_tokens, sampling.stop, self._decode_tokens)
         responses = [Response(request) for request in requests]
         self._scheduler = Scheduler(responses, self._rollout.max_batch)
+        self._control.begin()
         self._runner.reserve(min(self._rollout.max_batch, len(requests)), longest + sampling.max_new_tokens + self._scratch)
         if self.speculator:
             self.speculator.begin(sampling.max_new_tokens)
         law = Law(sampling, self._vocabulary, self._device)
-        while self._scheduler.unfinished:
+        while self._continues():
             self._admit()
             for response in self._step(law, ends, sampling.max_new_tokens):
                 if on_finish:
                     on_finish(self._completion(response))
+        self._trail.add(0, str(OFF))
         self._statistics.seconds += self._clock() - began
         return [self._completion(response) for response in responses]
+
+    def abort(self, requests: Collection[int] | None = None) -> None:
+        self._control.abort(requests)
+
+    def pause(self) -> None:
+        self._control.pause()
+
+    def proceed(self) -> None:
+        self._control.proceed()
 
     def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
         """See RolloutEngine. ModelError, and nothing changed, if the weights do not fit."""
@@ -164,6 +180,7 @@ class NativeEngine:
     def take_statistics(self) -> RolloutStatistics:
         """See RolloutEngine. Draft positions count verified drafts; tokens and arms count what was kept (none after an end token)."""
         taken, self._statistics = self._statistics, self._no_statistics()
+        taken.moments = {0: self._trail.take()}
         if self.speculator:
             taken.arms = self.speculator.tuner.take_arms()
             taken.alarms = [(notice.code, notice.message) for notice in self.speculator.take_alarms()]
@@ -176,32 +193,47 @@ class NativeEngine:
         planned = passes.plan.captures if passes.plan else 0
         return {"planned": planned, "recorded": passes.pool.graphs, "bytes": passes.pool.bytes, "eager": dict(passes.pool.eager)}
 
+    def _continues(self) -> bool:
+        """Stands still while paused, and ends what is aborted; whether there is more to generate."""
+        unwanted = self._control.take()
+        if unwanted is None or unwanted:
+            self._move(self._scheduler.abort(unwanted))
+        return self._scheduler.unfinished > 0
+
+    def _move(self, moves: Iterable[tuple[int, int]]) -> None:
+        for source, target in moves:
+            self._runner.cache.copy(source, target, self._scheduler.running[target].length)
+
     def _admit(self) -> None:
         slots, copies = self._scheduler.admit()
         running = self._scheduler.running
-        self._runner.prefill(slots, [response.request.prompt for response in running[slots.start : slots.stop]])
+        begun = slots.start + sum(not response.request.begun.tokens for response in running[slots.start : slots.stop])
+        for part in (range(slots.start, begun), range(begun, slots.stop)):  # each is padded, and those that go on are long
+            self._runner.prefill(part, [response.known for response in running[part.start : part.stop]])
         for source, target in copies:
             prompt = len(running[target].request.prompt)
             self._runner.cache.copy(source, target, prompt)
             running[target].drafted = max(0, min(running[source].drafted, prompt - 2))
         if self.speculator:
             for response in running[slots.start : slots.stop + len(copies)]:
-                self.speculator.admit(response.id, response.request.prompt)
+                self.speculator.admit(response.id, response.request.prompt, response.tokens)
 
     def _step(self, law: Law, ends: Ends, limit: int) -> list[Response]:
         """Decodes one step of every running request; returns those that finished."""
         batch, began = list(self._scheduler.running), self._clock()
         plan = self.speculator.plan(batch, self._can_draft(batch)) if self.speculator else PLAIN
+        self._trail.add(len(batch), str(plan.strategy or MIXED))
         drawn = self._runner.decode(batch, law, plan)
         kept = [response.extend(new.tokens, new.logprobs, ends, limit) for response, new in zip(batch, drawn, strict=True)]
+        for place, (response, new, tokens) in enumerate(zip(batch, drawn, kept, strict=True)):
+            response.made(tokens, min(new.accepted, tokens), plan.drafter(place))
         self._count(plan, drawn, kept)
         finished = [(slot, response) for slot, response in enumerate(batch) if response.finish]
         if self._keep_features:
             self._features |= {
                 response.request.id: self._runner.cache.features_of(slot, response.length - 1) for slot, response in finished
             }
-        for source, target in self._scheduler.retire():
-            self._runner.cache.copy(source, target, self._scheduler.running[target].length)
+        self._move(self._scheduler.retire())
         if self.speculator:
             self._report(self.speculator, plan, batch, drawn, kept, self._clock() - began)
         return [response for _, response in finished]
@@ -210,8 +242,7 @@ class NativeEngine:
         self, speculator: Speculator, plan: Plan, batch: list[Response], drawn: list[Drawn], kept: list[int], elapsed: float
     ) -> None:
         speculator.record(plan, [new.accepted for new in drawn], kept, elapsed)
-        for response, new, tokens in zip(batch, drawn, kept, strict=True):
-            speculator.extend(response.id, new.tokens[:tokens])
+        for response in batch:
             if response.finish:
                 speculator.finish(response)
 
@@ -229,9 +260,17 @@ class NativeEngine:
         counts.speculative_tokens += sum(kept)
         _add_reached(counts.drafted_by_position, [new.drafted for new in drawn])
         _add_reached(counts.accepted_by_position, [new.accepted for new in drawn])
+        ngrams = [new for place, new in enumerate(drawn) if plan.drafter(place) == "ngram"]
+        _add_reached(counts.ngram_drafted_by_position, [new.drafted for new in ngrams])
+        _add_reached(counts.ngram_accepted_by_position, [new.accepted for new in ngrams])
 
     def _no_statistics(self) -> RolloutStatistics:
-        return RolloutStatistics(drafted_by_position=[0] * self._deepest, accepted_by_position=[0] * self._deepest)
+        return RolloutStatistics(
+            drafted_by_position=[0] * self._deepest,
+            accepted_by_position=[0] * self._deepest,
+            ngram_drafted_by_position=[0] * self._deepest,
+            ngram_accepted_by_position=[0] * self._deepest,
+        )
 
     def _costs(self, config: PretrainedConfig, speculation: SpeculationConfig, folder: Path) -> CostTable | None:
         if not isinstance(speculation.tuner, GoodputConfig):
@@ -248,6 +287,7 @@ class NativeEngine:
             response.finish,
             self._target_version,
             self._drafter_version,
+            bytes(response.sources),
         )
 
 

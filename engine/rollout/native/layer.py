@@ -42,14 +42,14 @@ class Pass:
 class Linear:
     """A matrix kept as [in, out], which a CPU multiplies faster than [out, in] when there are few rows.
 
-    A CPU with bfloat16 instructions needs its own layout for them to pay off with few rows; ``pack`` makes that copy.
+    A CPU with bfloat16 instructions needs its own layout for them to pay off with few rows; ``pack`` makes that copy, fastest of [out, in].
     """
 
     def __init__(self, inputs: int, outputs: int, like: Tensor, bias: bool = False) -> None:
         """Empty weights on ``like``'s device, in its data type."""
-        self.weight = like.new_empty(inputs, outputs)
-        self.bias = like.new_empty(outputs) if bias else None
         self._packs = like.dtype == torch.bfloat16 and like.device.type == "cpu" and packing_pays()
+        self.weight = like.new_empty(outputs, inputs).t() if self._packs else like.new_empty(inputs, outputs)
+        self.bias = like.new_empty(outputs) if bias else None
         self._packed: Tensor | None = None
 
     def pack(self) -> None:

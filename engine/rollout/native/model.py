@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from engine.errors import ModelError
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.layer import DecoderLayer, Linear, Pass, RMSNorm
+from engine.weights import whole
 
 
 class Target:
@@ -108,4 +109,12 @@ def copy_weights(what: str, weights: Mapping[str, Tensor], views: Mapping[str, T
         if weights[name].shape != view.shape:
             raise ModelError(f"{what} weight {name} has shape {list(weights[name].shape)}, the model needs {list(view.shape)}")
     for name, view in views.items():
-        view.copy_(weights[name])
+        _copy(view, whole(weights[name], view.dtype))
+
+
+def _copy(view: Tensor, weight: Tensor) -> None:
+    """A transposed matrix in two steps: torch transposes fast only into memory of its own."""
+    if view.dim() == 2 and view.stride(0) == 1:
+        view.t().copy_(weight.t().contiguous())
+    else:
+        view.copy_(weight)

@@ -78,8 +78,11 @@ class Runner:
         self.passes = Passes(self.target, self.drafter, self.cache, plan, self._recorder)
 
     def reserve(self, slots: int, capacity: int) -> None:
-        """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large."""
-        slots = self.passes.batch(slots)
+        """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large.
+
+        The number of positions is odd: were slots a power of two apart, they would fall on the same lines of a processor's cache.
+        """
+        slots, capacity = self.passes.batch(slots), capacity | 1
         if slots > self.cache.slots or capacity > self.cache.capacity:
             self._size = max(slots, self._size[0]), max(capacity, self._size[1])
             self.resume()
@@ -103,7 +106,7 @@ class Runner:
         self.release()
 
     def prefill(self, slots: range, prompts: list[tuple[int, ...]]) -> None:
-        """Writes prompts into their slots and runs all but their last token through the target, padded to the longest."""
+        """Writes prompts, or whatever is known, into their slots; all but the last token go through the target, padded to the longest."""
         for slot, prompt in zip(slots, prompts, strict=True):
             self.cache.write(slot, prompt)
         length = max(map(len, prompts), default=1) - 1
@@ -112,7 +115,7 @@ class Runner:
             for start in range(0, length, TOKENS_PER_PASS):
                 stop = min(length, start + TOKENS_PER_PASS)
                 positions = self.cache.positions[start:stop].expand(min(requests, slots.stop - first), -1)
-                tokens = self.cache.tokens[self.cache.index(positions, first)].flatten()
+                tokens = self.cache.tokens[self.cache.index(positions, first)].flatten().clamp_min_(0)  # a tree leaves -1 behind
                 self.passes.prefill(tokens, self.cache.plan(positions, stop, first))
 
     def decode(self, batch: Sequence[Response], law: Law, plan: Plan) -> list[Drawn]:

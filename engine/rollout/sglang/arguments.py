@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from engine.config import RolloutConfig, SpeculationConfig
+from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
 from engine.drafter.kind import Kind
 from engine.rollout.base import Request, Sampling
-from engine.rollout.sglang.drafts import chain_steps
+from engine.rollout.sglang.drafts import Drafting, chain_steps
 
 STREAMED = 16
 """Tokens between two signs of life of a response; with stop strings each token is looked at."""
@@ -62,6 +62,15 @@ def engine_arguments(
     return arguments | ({} if flash else {"attention_backend": "triton"}) | {"enable_memory_saver": settings.release_memory}
 
 
+def draft_arguments(speculation: SpeculationConfig, drafting: Drafting, settings: SGLangConfig, kind: Kind, folder: Path) -> dict[str, Any]:
+    """Of who drafts: the learned drafter in ``folder``/drafter, or what is there in its place. ``folder`` gets a file of SGLang's."""
+    if drafting == "ngram":
+        return ngram_arguments(speculation)
+    if drafting == "standalone":
+        return speculative_arguments(speculation, "STANDALONE", Path(settings.draft_model or ""), folder)
+    return speculative_arguments(speculation, ALGORITHMS[kind], folder / "drafter", folder)
+
+
 def speculative_arguments(speculation: SpeculationConfig, algorithm: str, drafter: Path, folder: Path) -> dict[str, Any]:
     """Chains of the model in the folder ``drafter``; ``folder`` gets SGLang's file of their lengths."""
     steps = chain_steps(speculation)
@@ -95,7 +104,7 @@ def sampling_arguments(request: Request, sampling: Sampling, end_tokens: Set[int
         "top_p": sampling.top_p,
         "top_k": sampling.top_k or -1,
         "min_p": sampling.min_p,
-        "max_new_tokens": sampling.max_new_tokens,
+        "max_new_tokens": sampling.max_new_tokens - len(request.begun.tokens),
         "stop_token_ids": sorted(end_tokens),
         "ignore_eos": not end_tokens,
         "sampling_seed": seed_of(request.id, sampling.seed),

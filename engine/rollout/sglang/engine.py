@@ -1,13 +1,15 @@
 """The SGLang rollout engine: an SGLang of its own in processes of its own, behind the contract of every engine."""
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from transformers import PretrainedConfig
 
 from engine.config import RolloutConfig, SpeculationConfig
@@ -18,13 +20,17 @@ from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
 from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.native.scheduler import Ends, Response
-from engine.rollout.sglang.arguments import ALGORITHMS, engine_arguments, environment, ngram_arguments, speculative_arguments
+from engine.rollout.sglang.arguments import draft_arguments, engine_arguments, environment
 from engine.rollout.sglang.drafts import chain_speculation, chain_steps, drafting
 from engine.rollout.sglang.generation import Generation
 from engine.rollout.sglang.job import Job
+from engine.rollout.sglang.learnt import LearntSpeculation
+from engine.rollout.sglang.messages import Pause, Stop
 from engine.rollout.sglang.process import HostLostError, HostProcess, new_folder, sweep
 from engine.rollout.sglang.weights import through
+from engine.rollout.trail import Moment, Trail
 from engine.speculation.lengths import LengthPredictor
+from engine.speculation.strategy import OFF
 
 ATTEMPTS = 3
 """Times that SGLang may die in one generation without a response finished in between."""
@@ -73,10 +79,11 @@ class SGLangEngine:
         self._target: tuple[Weights, int] = (target_weights, 0)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
         self._lengths = LengthPredictor()
-        self._responses: Sequence[Response] = ()
-        self._statistics = RolloutStatistics()
+        self._generation: Generation | None = None
+        self._still = False
+        self._statistics, self._trail = RolloutStatistics(), Trail()
         self._decoded = 0  # tokens since the last statistics, without those that prompts gave
-        self.speculator = LearntSpeculation(self) if self._drafting not in (None, "ngram") else None
+        self.speculator = LearntSpeculation(lambda: self.host) if self._drafting not in (None, "ngram") else None
         sweep()
         self._start()
 
@@ -98,31 +105,50 @@ class SGLangEngine:
         self._lengths.new_step()
         done: dict[int, Completion] = {}
 
-        def finished(response: Response) -> None:
+        def ended(response: Response) -> None:
             completion = done[response.id] = self._completion(response)
+            self._count(len(requests) - len(done))
+            if completion.finish == "abort":
+                return
             self._lengths.finished(response.group, response.generated)
             if on_finish:
                 on_finish(completion)
 
+        self._count(len(requests))
         attempts = 0
         while len(done) < len(requests):
             before = len(done)
-            generation = Generation([request for request in requests if request.id not in done], sampling, ends, self._end_tokens, finished)
-            self._responses = generation.responses
+            left = [request for request in requests if request.id not in done]
+            generation = self._generation = Generation(left, sampling, ends, self._end_tokens, ended)
             try:
                 self._begin(sampling.max_new_tokens)
                 generation.run(self.host)
             except HostLostError as error:
+                generation.give_up()
                 attempts = 1 if len(done) > before else attempts + 1
                 self._lost(error, attempts)
+        self._generation = None
         completions = [done[request.id] for request in requests]
         self._statistics.seconds += time.perf_counter() - began
-        tokens = sum(len(completion.tokens) for completion in completions)
+        tokens = sum(completion.fresh for completion in completions)
         self._statistics.tokens += tokens
-        self._decoded += tokens - len(completions)
+        self._decoded += tokens - sum(completion.fresh > 0 for completion in completions)
         if self._features:
-            self._finished += completions
+            self._finished += [completion for completion in completions if completion.finish != "abort"]
         return completions
+
+    def abort(self, requests: Collection[int] | None = None) -> None:
+        """See RolloutEngine."""
+        generation = self._generation
+        for key in generation.unwanted(requests) if generation else ():
+            self._tell_host(Stop(key))
+
+    def pause(self, still: bool = True) -> None:
+        self._still = still
+        self._tell_host(Pause(still))
+
+    def proceed(self) -> None:
+        self.pause(False)
 
     def load_target(self, weights: Weights, version: int) -> None:
         """See RolloutEngine. SyncError if SGLang does not take them, or its drafter changes with them."""
@@ -145,7 +171,8 @@ class SGLangEngine:
 
     def progress(self, now: float) -> Progress:
         """How far the generation is at ``now``. May be called from another thread while it runs."""
-        unfinished = [response for response in list(self._responses) if not response.finish]
+        generation = self._generation
+        unfinished = [response for response in generation.responses if not response.finish] if generation else []
         limit = self._rollout.max_new_tokens
         remaining = {response.id: self._lengths.remaining(response.group, response.generated, limit) for response in unfinished}
         return Progress(now, {response.id: response.generated for response in unfinished if response.generated}, remaining)
@@ -166,14 +193,20 @@ class SGLangEngine:
         """See RolloutEngine. Draft positions and arms count tokens behind an end token, too; without speculation no steps are counted."""
         taken, self._statistics = self._statistics, RolloutStatistics()
         decoded, self._decoded = self._decoded, 0
+        moments = self._trail.take()
         if self._speculation:
             counts = self.host.plugin("statistics")[0]
             kept = max(0, decoded - counts.pop("plain_tokens"))
             counts["speculative_tokens"] = min(counts["speculative_tokens"], kept)  # without those behind an end token
             taken.arms = [ArmStatistics(**arm) for arm in counts.pop("arms")]
             taken.alarms += [(code, message) for code, message in counts.pop("alarms")]
+            moments = sorted([Moment(*each) for each in counts.pop("moments")] + moments)
             for name, value in counts.items():
                 setattr(taken, name, value)
+            if self._drafting == "ngram":
+                taken.ngram_drafted_by_position = taken.drafted_by_position
+                taken.ngram_accepted_by_position = taken.accepted_by_position
+        taken.moments = {0: moments}
         return taken
 
     def graph_report(self) -> dict[str, float]:
@@ -201,31 +234,39 @@ class SGLangEngine:
         deepest = chain_steps(self._speculation)[-1] if self._speculation else 0
         head = getattr(self._config, "head_dim", None) or self._config.hidden_size // self._config.num_attention_heads
         arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, deepest, head)
-        arguments |= self._speculative_arguments(folder)
+        if self._speculation and self._drafting and self._drafter:
+            if self._drafting == "eagle":
+                write_drafter_folder(folder / "drafter", dict(self._drafter[0]), self._config, Card(str(self._model), "", self._drafter[1]))
+            arguments |= draft_arguments(self._speculation, self._drafting, self._rollout.sglang, self._kind, folder)
         speculation = self._speculation.model_dump(mode="json") if self._speculation else None
         job = Job(str(folder), arguments, speculation, self._drafting, self._seed, self._rollout.max_batch)
         self._host = HostProcess(job, environment())
+        if self._still:
+            self.pause()
         self._send_target()
         self._tell("target", self._target[1])
         if self._drafter:
             self._tell("drafter", self._drafter[1])
 
-    def _speculative_arguments(self, folder: Path) -> dict[str, Any]:
-        if self._speculation is None or self._drafter is None:
-            return {}
-        if self._drafting == "ngram":
-            return ngram_arguments(self._speculation)
-        if self._drafting == "standalone":
-            return speculative_arguments(self._speculation, "STANDALONE", Path(self._rollout.sglang.draft_model or ""), folder)
-        write_drafter_folder(folder / "drafter", dict(self._drafter[0]), self._config, Card(str(self._model), "", self._drafter[1]))
-        return speculative_arguments(self._speculation, ALGORITHMS[self._kind], folder / "drafter", folder)
+    def _tell_host(self, message: Any) -> None:
+        """If there is one; who generates notices that it is gone."""
+        if self._host:
+            with contextlib.suppress(HostLostError):
+                self._host.send(message)
 
     def _lost(self, error: HostLostError, attempts: int) -> None:
         """Gives SGLang up; it is started anew when it is needed."""
         self.close()
+        if any(isinstance(weight, DTensor) for weight in self._target[0].values()):
+            raise WorkerLostError(f"SGLang died, and the policy is shared out over the workers; resume from the last checkpoint: {error}")
         if attempts > ATTEMPTS:
             raise WorkerLostError(f"SGLang died {attempts} times in a row; resume from the last checkpoint: {error}")
         self._statistics.alarms.append(("engine_restarted", f"SGLang died and is started anew, its unfinished responses redone: {error}"))
+
+    def _count(self, left: int) -> None:
+        """With speculation the plugin counts what runs, all but the end of it."""
+        if not (left and self._speculation):
+            self._trail.add(min(left, self._rollout.max_batch), str(OFF))
 
     def _begin(self, limit: int) -> None:
         if self._speculation:
@@ -277,17 +318,3 @@ class SGLangEngine:
         assert response.finish
         drafter = self._drafter[1] if self._drafter else 0
         return Completion(response.request, tuple(response.tokens), tuple(response.logprobs), response.finish, self._target[1], drafter)
-
-
-class LearntSpeculation:
-    """What the tuner inside SGLang has learnt, for a checkpoint."""
-
-    def __init__(self, engine: SGLangEngine) -> None:
-        self._engine = engine
-
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._engine.host.plugin("state")[0]
-        return state
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self._engine.host.plugin("load_state", state=state)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from engine.rollout.sglang.job import Job
-from engine.rollout.sglang.messages import Ask, Begin, Bucket, Ended, Failed, Grown, Ready, Result, Stop
+from engine.rollout.sglang.messages import Ask, Begin, Bucket, Ended, Failed, Grown, Pause, Ready, Result, Stop
 
 JOB = "job.json"
 IDLE_SECONDS = 60.0
@@ -31,6 +31,7 @@ class Host:
         self._job, self._engine, self._socket, self._bucket = job, engine, socket, bucket
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         self._running: set[asyncio.Task[None]] = set()
+        self._stopped: set[str] = set()
         self._released = False
 
     async def serve(self) -> None:
@@ -44,7 +45,10 @@ class Host:
                     self._running.add(task)
                     task.add_done_callback(self._running.discard)
                 case Stop():
+                    self._stopped.add(message.key)
                     self._engine.tokenizer_manager.abort_request(rid=message.key)
+                case Pause():
+                    await self._pause(message.still)
                 case Ask():
                     self._socket.send(await self._answer(message))
 
@@ -62,13 +66,27 @@ class Host:
                 input_ids=message.prompt, sampling_params=message.sampling, return_logprob=True, stream=True, rid=message.key
             )
             async for chunk in stream:
+                if message.key in self._stopped:  # SGLang forgets an abort of what it does not know yet
+                    self._engine.tokenizer_manager.abort_request(rid=message.key)
                 meta = chunk["meta_info"]
                 logprobs = [entry[0] for entry in meta.get("output_token_logprobs", ())]
-                self._socket.send(Grown(message.key, chunk["output_ids"], logprobs))
-                reason = (meta["finish_reason"] or {}).get("type", reason)
+                end = (meta["finish_reason"] or {}).get("type")
+                reason = end or reason
+                if end != "abort":  # its tokens may be repeated ones
+                    self._socket.send(Grown(message.key, chunk["output_ids"], logprobs))
         except Exception as error:  # whatever it was, the engine waits for an end
             reason = f"{type(error).__name__}: {error}"
+        self._stopped.discard(message.key)
         self._socket.send(Ended(message.key, reason))
+
+    async def _pause(self, still: bool) -> None:
+        from sglang.srt.managers.io_struct import ContinueGenerationReqInput, PauseGenerationReqInput
+
+        manager = self._engine.tokenizer_manager
+        if still:
+            await manager.pause_generation(PauseGenerationReqInput(mode="in_place"))
+        else:
+            await manager.continue_generation(ContinueGenerationReqInput())
 
     async def _answer(self, ask: Ask) -> Result:
         try:
@@ -112,6 +130,7 @@ class Host:
 
     async def do_flush(self) -> None:
         """Forgets all cached prefixes, once SGLang is idle: its last step may end after its last response."""
+        self._stopped.clear()
         flushed = await self._engine.tokenizer_manager.flush_cache(timeout_s=IDLE_SECONDS)
         if not flushed.success:
             raise RuntimeError(f"SGLang did not become idle within {IDLE_SECONDS} s")

@@ -37,9 +37,16 @@ class Begin:
 
 @dataclass(frozen=True)
 class Stop:
-    """End a response that has all it needs."""
+    """End a response as it is."""
 
     key: str
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Stand still, or go on."""
+
+    still: bool
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.config import SpeculationConfig
 from engine.rollout.sglang.counts import Counts
+from engine.rollout.trail import Trail
 from engine.speculation.fixed import FixedTuner
 from engine.speculation.strategy import Context, Strategy
 
@@ -17,7 +18,7 @@ class NgramPolicy:
         self._strategy = Strategy.of(config.strategies[0])
         self._tuner = FixedTuner(self._strategy)
         self._clock = clock
-        self._counts = Counts()
+        self._counts, self._trail = Counts(), Trail()
         self._ended = clock()
 
     @property
@@ -34,8 +35,10 @@ class NgramPolicy:
         now = self._clock()
         elapsed, self._ended = now - self._ended, now
         self._counts.add(self._strategy.verify, num_correct_drafts_per_req)
+        self._trail.add(len(num_correct_drafts_per_req), str(self._strategy))
         self._tuner.record(self._strategy, Context(len(num_correct_drafts_per_req)), num_correct_drafts_per_req, elapsed)
 
     def take_statistics(self) -> dict[str, Any]:
         """As ``DraftPolicy.take_statistics``."""
-        return self._counts.take() | {"arms": [arm.model_dump() for arm in self._tuner.take_arms()], "alarms": []}
+        arms = [arm.model_dump() for arm in self._tuner.take_arms()]
+        return self._counts.take() | {"arms": arms, "alarms": [], "moments": self._trail.take()}

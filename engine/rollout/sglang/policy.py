@@ -9,7 +9,9 @@ from typing import Any
 from engine.config import SpeculationConfig
 from engine.rollout.sglang.counts import Counts
 from engine.rollout.sglang.drafts import chain_steps, length
+from engine.rollout.trail import Trail
 from engine.speculation.speculator import Plan, Speculator
+from engine.speculation.strategy import OFF
 
 UNLIMITED = 2**20
 Agree = Callable[[int], int]
@@ -60,7 +62,7 @@ class DraftPolicy:
         self._admitted = 0
         self._ended = 0.0
         self._graph_sizes: list[int] | None = None
-        self._counts = Counts()
+        self._counts, self._trail = Counts(), Trail()
 
     def set_cuda_graph_bs(self, cuda_graph_bs: list[int] | None) -> None:
         self._graph_sizes = sorted(cuda_graph_bs) if cuda_graph_bs else None
@@ -85,6 +87,7 @@ class DraftPolicy:
         plan = self.speculator.plan(batch, learned=True)
         steps = self._agree(length(plan.shape))
         self._begun.append(Step(plan, steps, batch_size, self._clock()))
+        self._trail.add(batch_size, str(plan.shape or OFF))
         return steps
 
     def on_verify_complete(self, num_correct_drafts_per_req: Sequence[int], batch_size: int) -> None:  # noqa: ARG002
@@ -101,14 +104,15 @@ class DraftPolicy:
             self.speculator.record(step.plan, num_correct_drafts_per_req, kept, elapsed)
 
     def take_statistics(self) -> dict[str, Any]:
-        """See ``Counts.take``, with arms and alarms, since the last call; plain JSON values."""
+        """See ``Counts.take``, with arms, alarms and moments, since the last call; plain JSON values."""
         return self._counts.take() | {
             "arms": [arm.model_dump() for arm in self.speculator.tuner.take_arms()],
             "alarms": [[notice.code, notice.message] for notice in self.speculator.take_alarms()],
+            "moments": self._trail.take(),
         }
 
     def _batch(self, size: int) -> list[Slot]:
         for slot in self._slots[self._admitted : size]:
-            self.speculator.admit(slot.id, ())
+            self.speculator.admit(slot.id, (), ())
         self._admitted = max(self._admitted, size)
         return self._slots[:size]

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,6 +56,7 @@ class HostProcess:
             )
         theirs.close()
         self._socket = Connection(ours.detach())
+        self._sending = threading.Lock()
         self._asked = 0
         try:
             self.ready = self._await_ready()
@@ -68,9 +70,10 @@ class HostProcess:
         return self._process.pid
 
     def send(self, message: Any) -> None:
-        """HostLostError if the host is gone."""
+        """From any thread. HostLostError if the host is gone."""
         try:
-            self._socket.send(message)
+            with self._sending:
+                self._socket.send(message)
         except OSError:
             raise self._lost() from None
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.rollout.sglang.messages import Bucket, Span
+from engine.weights import whole
 
 BUCKET_BYTES = 256 * 2**20
 ALIGNMENT = 16
@@ -27,9 +28,16 @@ def plan(weights: Mapping[str, Tensor], dtype: torch.dtype, size: int = BUCKET_B
 
 
 def fill(bucket: Bucket, weights: Mapping[str, Tensor], memory: Tensor) -> None:
-    """Copies the bucket's tensors into ``memory``, bytes on the host."""
+    """Copies the bucket's tensors into ``memory``, bytes on the host. Shards are gathered one at a time, in the bucket's data type."""
     for span in bucket.tensors:
-        memory[span.start : span.end].view(span.dtype).view(span.shape).copy_(weights[span.name])
+        memory[span.start : span.end].view(span.dtype).view(span.shape).copy_(whole(weights[span.name].to(span.dtype)))
+
+
+def gather(weights: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    """This rank's part in another's ``through``: all that hold shards put them together at once."""
+    for bucket in plan(weights, dtype):
+        for span in bucket.tensors:
+            whole(weights[span.name].to(span.dtype))
 
 
 def through(memory: int, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[tuple[Bucket, bool]]:

@@ -193,14 +193,14 @@ def test_a_pause_taken_back_in_time_does_no_harm(platform: Platform) -> None:
 
 def test_a_cancelled_run_is_retried_as_a_new_one(platform: Platform) -> None:
     platform.worker(step_seconds=0.2)
-    old = platform.submit(steps=8)
+    old = platform.submit(steps=14)
     platform.until_step(old.id, 3)
     platform.client.cancel(old.id)
     platform.until_state(old.id, "cancelled")
     new = platform.client.retry(old.id)
     assert new.parent_id == old.id
     assert platform.until_state(new.id, "succeeded", "failed").state == "succeeded"
-    assert platform.client.metrics(new.id).series["reward_mean"].steps == list(range(8))
+    assert platform.client.metrics(new.id).series["reward_mean"].steps == list(range(14))
     assert platform.client.run(old.id).state == "cancelled"
 
 

@@ -18,6 +18,7 @@ def test_what_was_acknowledged_outlives_the_server(kind: str) -> None:
     assert found["lost"] == 0
     assert found["points_s"] > STEPS * len(KEYS)
     assert 0 < found["p50_ms"] <= found["p99_ms"]
+    assert min(found["api_cores"], found["writers_cores"]) > 0
 
 
 def test_charts_of_a_long_run_are_timed() -> None:

@@ -6,7 +6,7 @@ from backend.bench.server import served
 
 def test_lists_and_comparisons_are_measured_over_http() -> None:
     with served() as server:
-        result = measured(server, runs=120, requests=24)
+        result = measured(server, runs=240, requests=24)
     assert {name for name, value in result.items() if value > 0} == {
         *("start_s", "idle_mb", "busy_mb"),
         *("list_p50_ms", "list_p99_ms", "compare_p50_ms", "compare_p99_ms"),

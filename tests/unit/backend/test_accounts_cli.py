@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from backend import cli
 from backend.client import ApiError, Longtail
-from backend.logins import discover, token_for
+from backend.client.logins import discover, token_for
 from backend.settings import Settings
 
 LONG = "correct horse battery"

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import insert
 
 from backend.database import Database
-from backend.models import Metric
-from backend.schemas.telemetry import Series
-from backend.services.aligned import aligned, whole
+from backend.services import series
+from backend.services.aligned import aligned
 
 
 @pytest.fixture
@@ -19,8 +17,9 @@ def pair(api: TestClient, config: dict[str, Any]) -> list[str]:
 
 
 def write(database: Database, run_id: str, key: str, values: Mapping[int, float | None]) -> None:
+    rows = [{"run_id": run_id, "key": key, "step": step, "value": value} for step, value in values.items()]
     with database.write() as session:
-        session.execute(insert(Metric), [{"run_id": run_id, "key": key, "step": step, "value": value} for step, value in values.items()])
+        series.add(session, run_id, rows)
 
 
 def values_of(database: Database, runs: Sequence[str], key: str, points: int) -> tuple[int, list[int], list[list[float | None]]]:
@@ -37,11 +36,22 @@ def test_few_steps_are_shown_as_they_are(database: Database, pair: list[str]) ->
 
 def test_many_steps_are_means_over_the_same_spans(database: Database, pair: list[str]) -> None:
     write(database, pair[0], "loss", {step: float(step) for step in range(10, 110)})
-    write(database, pair[1], "loss", dict.fromkeys(range(60, 80), 1.0))
+    write(database, pair[1], "loss", dict.fromkeys(range(48, 80), 1.0))
     span, steps, (first, second) = values_of(database, pair, "loss", 10)
-    assert (span, steps) == (10, list(range(10, 110, 10)))
-    assert first == [step + 4.5 for step in steps]
-    assert second == [None] * 5 + [1.0, 1.0] + [None] * 3
+    assert (span, steps) == (16, [10, *range(16, 110, 16)])
+    assert first == [12.5, *(step + 7.5 for step in range(16, 96, 16)), 102.5]
+    assert second == [None] * 3 + [1.0, 1.0] + [None] * 2
+
+
+def test_very_many_are_means_over_whole_blocks_but_for_what_still_grows(database: Database, pair: list[str]) -> None:
+    """The second run ends within a block that the first one has left behind."""
+    write(database, pair[0], "loss", {step: float(step) for step in range(5000)})
+    write(database, pair[1], "loss", dict.fromkeys(range(70), 1.0))
+    write(database, pair[1], "loss", dict.fromkeys(range(60, 700), 2.0))
+    span, steps, (first, second) = values_of(database, pair, "loss", 100)
+    assert (span, steps) == (64, list(range(0, 5000, 64)))
+    assert first == [*(step + 31.5 for step in steps[:-1]), pytest.approx((steps[-1] + 4999) / 2)]
+    assert second == [pytest.approx((60 + 2 * 4) / 64), *[2.0] * 10, *[None] * (len(steps) - 11)]
 
 
 @pytest.mark.parametrize("points", [1, 3, 7, 99, 100, 101, 2000])
@@ -50,13 +60,6 @@ def test_there_are_never_more_points_than_asked_for(database: Database, pair: li
     _, steps, _ = values_of(database, pair, "loss", points)
     assert len(steps) <= points
     assert len(steps) > min(points, 100) / 2
-
-
-def test_whole_series_by_run_and_key(database: Database, pair: list[str]) -> None:
-    write(database, pair[1], "loss", {0: 1.0, 2: None})
-    write(database, pair[1], "other", {0: 1.0})
-    with database.read() as session:
-        assert whole(session, pair, ["loss"]) == {pair[0]: {}, pair[1]: {"loss": Series(steps=[0, 2], values=[1.0, None])}}
 
 
 def test_a_comparison_has_the_metrics_asked_for(api: TestClient, database: Database, pair: list[str]) -> None:

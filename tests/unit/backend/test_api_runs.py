@@ -9,6 +9,7 @@ from backend.models import Doorbell, Run
 from backend.services.attempts import claim
 from backend.services.validation import usable
 from backend.settings import Settings
+from engine.config import RunConfig
 
 
 def submit(api: TestClient, config: Any, key: str | None = None, **body: Any) -> Any:
@@ -84,7 +85,8 @@ def test_each_fault_of_a_configuration_is_named(
     assert [error["field"] for error in reply.json()["errors"]] == [field]
     assert message in reply.json()["errors"][0]["message"]
     checked = api.post("/api/v1/runs/validate", json={"config": config | change})
-    assert (checked.status_code, checked.json()) == (200, {"valid": False, "errors": reply.json()["errors"]})
+    said = {"valid": False, "errors": reply.json()["errors"], "config": None, "differences": []}
+    assert (checked.status_code, checked.json()) == (200, said)
     assert count(database, Run) == 0, "no run is left behind"
 
 
@@ -134,7 +136,18 @@ def test_programs_in_the_sandbox_need_no_leave(api: TestClient, config: dict[str
 
 
 def test_a_good_configuration_is_valid(api: TestClient, config: dict[str, Any]) -> None:
-    assert api.post("/api/v1/runs/validate", json={"config": config}).json() == {"valid": True, "errors": []}
+    full = RunConfig.model_validate(config).model_dump(mode="json")
+    checked = api.post("/api/v1/runs/validate", json={"config": config}).json()
+    assert checked == {"valid": True, "errors": [], "config": full, "differences": []}
+
+
+def test_a_configuration_is_told_from_another_by_its_settings_in_full(api: TestClient, config: dict[str, Any]) -> None:
+    base = RunConfig.model_validate(config | {"name": "base"}).model_dump(mode="json")
+    body = {"config": config | {"algorithm": {"name": "dapo", "steps": 7}}, "base": base}
+    found = {each["field"]: each["values"] for each in api.post("/api/v1/runs/validate", json=body).json()["differences"]}
+    assert found["algorithm.steps"] == {"base": 100, "config": 7}
+    assert found["algorithm.clip_high"] == {"base": 0.2, "config": 0.28}, "what dapo stands for"
+    assert "name" not in found
 
 
 def test_pages_follow_each_other_newest_first(api: TestClient, config: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import tarfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,7 +120,7 @@ def test_a_backup_of_a_busy_database_is_of_one_moment(
     database: Database, settings: Settings, run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pairs of rows in two tables are written all the while: each pair is in the backup whole, or not at all."""
-    stop, monkeyed = threading.Event(), backup_rows.dump
+    stop, written, dump = threading.Event(), threading.Event(), backup_rows.dump
 
     def write() -> None:
         for step in range(100_000):
@@ -130,16 +129,21 @@ def test_a_backup_of_a_busy_database_is_of_one_moment(
             with database.write() as session:
                 session.add(Metric(run_id=run_id, key="pair", step=step, value=0.0))
                 note(session, run_id, "info", "pair", str(step))
+            written.set()
 
     def slowly(connection):  # type: ignore[no-untyped-def]
-        for part in monkeyed(connection):
-            time.sleep(0.05)
+        for part in dump(connection):
+            await_pair()
             yield part
+
+    def await_pair() -> None:
+        written.clear()
+        assert written.wait(60)
 
     monkeypatch.setattr("backend.backup.make.dump", slowly)
     writer = threading.Thread(target=write)
     writer.start()
-    time.sleep(0.2)
+    await_pair()
     path, facts = make(settings, tmp_path / "backup.tar")
     stop.set()
     writer.join()

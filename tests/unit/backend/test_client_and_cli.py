@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from backend import cli
 from backend.client import ApiError, Longtail
+from backend.client.logins import discover
 from backend.database import Database
-from backend.logins import discover
 from backend.models import Artifact, Run
 from backend.settings import Settings
 
@@ -56,7 +56,16 @@ def test_every_answer_has_its_type(client: Longtail, config: dict[str, Any]) -> 
     assert client.validate({"seed": -1}).errors[0].field == "seed"
     assert client.metrics(run.id).series == {}
     assert client.metric_keys(run.id) == []
-    for ask in (client.lengths, client.spans, client.speculation, client.drafters, client.samples, client.logs, client.artifacts):
+    for ask in (
+        client.lengths,
+        client.spans,
+        client.decoding,
+        client.speculation,
+        client.drafters,
+        client.samples,
+        client.logs,
+        client.artifacts,
+    ):
         assert ask(run.id) == []
     comparison = client.compare(run.id, [run.id])
     assert (comparison.baseline, [item.run for item in comparison.items], comparison.config_diff) == (run.id, [run], [])
@@ -69,6 +78,13 @@ def test_a_refusal_says_everything(client: Longtail) -> None:
     assert (refusal.value.status, refusal.value.title) == (422, "Invalid request")
     assert [error.field for error in refusal.value.errors] == ["seed", "colour"]
     assert "colour: unknown key" in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["../workers", "..", "?limit=1", "%2e%2e/workers", "a b", "\x00", "é", "", "x" * 300])
+def test_what_cannot_be_an_id_leads_nowhere_else(client: Longtail, name: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        client.run(name)
+    assert (refusal.value.status, refusal.value.title) == (404, "Not found")
 
 
 def test_nobody_answers(tmp_path: Path) -> None:

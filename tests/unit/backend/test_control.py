@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 from fastapi.testclient import TestClient
+from new_token import NewToken
 from sqlalchemy import delete, select, update
 
 from backend.database import Database
@@ -135,13 +136,28 @@ def test_retry_without_a_checkpoint_says_that_it_begins_anew(
 
 def test_clone_changes_what_it_is_told_to(api: TestClient, config: dict[str, Any], submit: Submit) -> None:
     old = submit(tags=["x"], needs="gpu")
-    body = {"config": {"seed": 7, "algorithm": {"steps": 3}}, "tags": ["y"]}
+    body = {"config": {"seed": 7, "algorithm": {"steps": 3}}, "tags": ["y"], "notes": "again"}
     run = api.post(f"/api/v1/runs/{old}/clone", json=body).json()
+    assert run["notes"] == "again"
     assert (run["seed"], run["steps"], run["tags"], run["needs"], run["parent_id"]) == (7, 3, ["y"], "gpu", old)
     assert run["config"]["model"]["path"] == config["model"]["path"]
     assert run["resumed_step"] is None
     refused = api.post(f"/api/v1/runs/{old}/clone", json={"config": {"seed": -1}})
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "seed")
+
+
+@pytest.mark.parametrize(("action", "owner"), [("clone", "anna"), ("retry", "editor")])
+def test_a_clone_is_of_who_makes_it_and_a_retry_of_whose_run_it_is(
+    api: TestClient, database: Database, new_token: NewToken, submit: Submit, action: str, owner: str
+) -> None:
+    old = submit()
+    put(database, old, state="failed")
+    anna = {"Authorization": f"Bearer {new_token('editor', 'anna')}"}
+    key = {"Idempotency-Key": "one"}
+    assert api.get(f"/api/v1/runs/{old}").json()["owner"] == "editor"
+    assert api.post(f"/api/v1/runs/{old}/{action}", json={}, headers=anna | key).json()["owner"] == owner
+    again = api.post(f"/api/v1/runs/{old}/{action}", json={}, headers=key).status_code
+    assert again == (409 if action == "clone" else 200), "another's key is not for a run of one's own"
 
 
 @pytest.mark.parametrize("action", ["retry", "clone"])

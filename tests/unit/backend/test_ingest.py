@@ -6,12 +6,15 @@ from sqlalchemy import select
 
 from backend.database import Database
 from backend.ingest import Ingestor, rebuild
-from backend.models import Artifact, Base, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, new_id
+from backend.models import Artifact, Base, Decoding, LogLine, Metric, Rollout, Run, Sample, Span, Speculation, new_id
+from backend.services import telemetry
 from backend.services.attempts import LeaseLostError, claim
+from backend.services.telemetry import Stretch
 from engine import events
 from engine.events import AnyEvent, EventWriter
 
 STEPS = 3
+PIECES = [events.Piece("eagle", 2, 2), events.Piece("target", 1, 1)]
 
 
 @pytest.fixture
@@ -46,16 +49,25 @@ def step(number: int, reward: float = 0.5) -> list[AnyEvent]:
     arm = events.ArmStatistics(bucket=1, strategy="7x1x7", pulls=3, requests=3, accepted=9, seconds=0.1)
     return [
         events.WorkerSpan(step=number, worker=0, state="BUSY", start=10.0, end=11.0),
+        events.Decoding(
+            step=number, worker=0, start=10.0, points=[(0.0, 4, "off"), (0.75, 1, "mixed"), (1.0, 0, "off")], marks=[(1.0, "stopped", 3)]
+        ),
         events.RolloutFinished(step=number, lengths=[4, 2, 8, 6], truncated=1),
         events.Speculation(
-            step=number, arms=[arm], drafted_by_position=[3, 3], accepted_by_position=[2, 1], untrained="no worker was idle"
+            step=number,
+            arms=[arm],
+            drafted_by_position=[3, 3],
+            accepted_by_position=[2, 1],
+            ngram_drafted_by_position=[1, 0],
+            ngram_accepted_by_position=[1, 0],
+            untrained="no worker was idle",
         ),
-        events.Sample(step=number, prompt="1 2 3", response="a\0b", reward=reward),
+        events.Sample(step=number, prompt="1 2 3", response="a\0b", reward=reward, pieces=PIECES),
         events.StepFinished(
             step=number,
             seconds=2.0,
             phases={"rollout": 1.0},
-            metrics={"reward_mean": reward, "loss": float("nan"), "idle_seconds": 4.0, "trained_seconds": 3.0},
+            metrics={"reward_mean": reward, "loss": float("nan"), "idle_seconds": 4.0, "trained_seconds": 3.0, "system/a/cpu_percent": 9.0},
         ),
     ]
 
@@ -63,7 +75,7 @@ def step(number: int, reward: float = 0.5) -> list[AnyEvent]:
 def everything(database: Database) -> dict[str, list[Any]]:
     """All telemetry, without the ids that each ingestion gives anew."""
     with database.read() as session:
-        tables: list[type[Base]] = [Metric, Rollout, Span, Speculation, Sample, LogLine, Artifact]
+        tables: list[type[Base]] = [Metric, Rollout, Span, Decoding, Speculation, Sample, LogLine, Artifact]
         return {
             table.__tablename__: sorted(
                 repr([getattr(row, column.name) for column in table.__table__.columns if column.name != "id"])
@@ -83,12 +95,28 @@ def test_events_become_rows(database: Database, run_id: str, path: Path, ingesto
         assert run.summary["rollout_share"] == 0.5
         assert run.summary["harvest"] == 0.75
         assert run.summary["loss"] is None, "not a number is told as null"
+        assert not any(name.startswith("system/") for name in run.summary)
+        decoding = session.get_one(Decoding, (run_id, 1, 0))
+        assert decoding.points == [[0.0, 4, "off"], [0.75, 1, "mixed"], [1.0, 0, "off"]]
+        assert decoding.marks == [[1.0, "stopped", 3]]
         assert session.scalars(select(Metric.value).where(Metric.key == "reward_mean").order_by(Metric.step)).all() == [0.5, 0.75]
         rollout = session.get_one(Rollout, (run_id, 1))
         assert (rollout.lengths, rollout.truncated, rollout.p50, rollout.p75, rollout.p90, rollout.max) == ([4, 2, 8, 6], 1, 4, 6, 8, 8)
         speculation = session.get_one(Speculation, (run_id, 0))
         assert (speculation.arms[0]["accepted"], speculation.untrained) == (9, "no worker was idle")
+        assert (speculation.ngram_drafted_by_position, speculation.ngram_accepted_by_position) == ([1, 0], [1, 0])
         assert session.scalars(select(Sample.response)).all() == ["a␀b", "a␀b"]
+        assert session.scalars(select(Sample.pieces)).all() == [[["eagle", 2, 2], ["target", 1, 1]]] * 2
+
+
+def test_what_was_told_can_be_asked_for_by_step(database: Database, run_id: str, path: Path, ingestor: Ingestor) -> None:
+    write(path, started(), *step(0), *step(1), *step(2))
+    ingestor.drain()
+    with database.read() as session:
+        for model in (Rollout, Span, Decoding, Speculation):
+            assert [row.step for row in telemetry.stepped(session, model, run_id, Stretch(since=0))] == [1, 2]
+            assert [row.step for row in telemetry.stepped(session, model, run_id, Stretch(since=0, until=1))] == [1]
+            assert [row.step for row in telemetry.stepped(session, model, run_id, Stretch(every=2))] == [0, 2]
 
 
 def test_ingesting_again_changes_nothing(database: Database, run_id: str, path: Path, ingestor: Ingestor) -> None:
@@ -144,7 +172,7 @@ def test_a_resumed_attempt_takes_back_the_steps_that_it_does_again(database: Dat
     ingestor.drain()
     with database.read() as session:
         assert session.get_one(Run, run_id).step == 1
-        for table in (Metric, Rollout, Span, Speculation, Sample):
+        for table in (Metric, Rollout, Span, Decoding, Speculation, Sample):
             assert set(session.scalars(select(table.step))) == {0}
     write(path, *step(1, reward=0.9))
     ingestor.drain()

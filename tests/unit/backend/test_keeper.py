@@ -18,6 +18,7 @@ from backend.database import Database
 from backend.jobs.keeper import keep
 from backend.models import Artifact, LogLine, Run
 from backend.remote_store import RemoteStore
+from backend.services import artifacts
 from backend.services.artifacts import announce
 from backend.services.orphans import FEW, collect
 from backend.settings import Settings
@@ -69,6 +70,18 @@ def age(store: Store, hours: float, *contents: bytes) -> None:
         else:
             assert isinstance(store, RemoteStore)
             MemoryFileSystem.store[store._path(digest)].created = datetime.fromtimestamp(time.time() - hours * HOUR, UTC)
+
+
+def test_a_reader_follows_a_file_that_is_moved_into_the_store(database: Database, settings: Settings, store: Store, run_id: str) -> None:
+    file = leave(database, settings, run_id, b"weights")
+    with database.read() as session:
+        before = session.get_one(Artifact, rows(database)[0].id)
+        found = artifacts.content(session, settings, store, before.id)
+        finish(database, run_id)
+        keep(database, settings, store)
+        assert (before.stored, file.exists()) == (False, False), "this reader has the row as it was"
+        again = artifacts.content(session, settings, store, before.id)
+    assert [b"".join(each.read(2, found.size)) for each in (found, again)] == [b"ights"] * 2
 
 
 def test_a_file_moves_into_the_store_when_its_run_is_over(database: Database, settings: Settings, store: Store, run_id: str) -> None:

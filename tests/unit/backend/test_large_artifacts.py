@@ -163,25 +163,23 @@ def test_a_kill_in_mid_upload_leaves_no_half_artifact(
 ) -> None:
     store = open_store(settings)
 
-    def until_half_is_there() -> None:
+    def until_much_is_there() -> None:
         deadline = time.monotonic() + SECONDS
         while not any(part.stat().st_size > 20 * MIB for part in store.incoming.glob("*.part")):
             assert time.monotonic() < deadline
-            time.sleep(0.002)
-        server.kill()
+            time.sleep(0.01)
 
-    def slowly() -> Iterator[bytes]:
+    def content() -> Iterator[bytes]:
         with large.open("rb") as file:
             while chunk := file.read(MIB):
+                if file.tell() == 48 * MIB:
+                    until_much_is_there()
+                    server.kill()
                 yield chunk
-                time.sleep(0.005)
 
-    killer = threading.Thread(target=until_half_is_there)
-    killer.start()
     where, headers = f"{server.url}/api/v1/runs/{run_id}/artifacts?name=a.safetensors", {"Authorization": f"Bearer {server.token}"}
     with pytest.raises(httpx.TransportError):
-        httpx.post(where, content=slowly(), headers=headers)
-    killer.join()
+        httpx.post(where, content=content(), headers=headers)
     with database.read() as session:
         assert session.query(Artifact).all() == []
     assert list(store.objects()) == []

@@ -136,3 +136,13 @@ def test_the_api_gives_series_and_their_keys(api: TestClient, database: Database
         {"key": "loss", "first_step": 0, "last_step": 2999, "value": 2999.0, "points": 3000},
     ]
     assert api.get(f"/api/v1/runs/{run_id}/metrics?points=0").status_code == 422
+
+
+def test_the_api_gives_series_whose_keys_begin_alike(api: TestClient, database: Database, run_id: str) -> None:
+    """The wildcards of SQL are letters like any other."""
+    for key in ("system/a/cpu", "system/b/cpu", "systems", "loss", "50%_x", "500_x"):
+        add(database, run_id, key, {0: 1.0})
+    for prefix, keys in (("system/", {"system/a/cpu", "system/b/cpu"}), ("50%_", {"50%_x"}), ("_", set())):
+        assert api.get(f"/api/v1/runs/{run_id}/metrics", params={"prefix": prefix}).json()["series"].keys() == keys
+    asked = api.get(f"/api/v1/runs/{run_id}/metrics", params={"prefix": "system", "keys": "loss,systems"}).json()
+    assert set(asked["series"]) == {"systems"}

@@ -2,7 +2,8 @@ from sqlalchemy import inspect, select, text
 
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
-from backend.models import Artifact, Base, Delivery, Membership, MetricBlock, Project, Run, RunValue, Webhook
+from backend.models import Artifact, Base, Delivery, Membership, MetricBlock, Project, Run, RunValue, Sample, Webhook
+from backend.pairs import likeness
 from backend.schemas.projects import DEFAULT_PROJECT
 from backend.services.metrics import overview
 
@@ -17,6 +18,9 @@ VALUES ('aaaaaaaaaaaaaaaa', 'loss', 3, 2.5), ('aaaaaaaaaaaaaaaa', 'loss', 63, nu
 """
 INSERT_ATTEMPT = """
 INSERT INTO attempts (run_id, number, worker_id, state, started_at) VALUES ('aaaaaaaaaaaaaaaa', 1, 'bbbbbbbbbbbbbbbb', 'running', 6.0)
+"""
+INSERT_SAMPLE = """
+INSERT INTO samples (run_id, seq, step, prompt, response, reward) VALUES ('aaaaaaaaaaaaaaaa', 7, 3, '1 + 1', '2', 1.0)
 """
 INSERT_USER = "INSERT INTO users (id, name, role, disabled, created_at) VALUES ('cccccccccccccccc', 'anna', 'editor', false, 7.0)"
 INSERT_ARTIFACT = """
@@ -52,6 +56,7 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
         for number in (2, 1):
             session.execute(text(INSERT_ARTIFACT), {"id": f"{number:016d}", "path": f"{number}.zip", "created_at": number})
         session.execute(text(INSERT_METRICS))
+        session.execute(text(INSERT_SAMPLE))
     for revision in ("0003", "head", "0001", "head"):
         (upgrade if revision != "0001" else downgrade)(database, revision)
         with database.read() as session:
@@ -65,6 +70,9 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
         block = session.get_one(MetricBlock, (run.id, "loss", 0))
         assert (block.first_step, block.points, block.numbers, block.low, block.high, block.total) == (3, 2, 1, 2.5, 2.5, 2.5)
         assert (run.checkpoint_step, run.lost_step) == (-1, -1)
+        assert (run.plain, run.likeness) == (False, likeness({}))
+        sample = session.get_one(Sample, (run.id, 7))
+        assert (sample.response, sample.pieces) == ("2", None)
         found = session.scalars(select(Artifact).order_by(Artifact.version)).all()
         assert [(row.id[-1], row.version, row.stored, row.missing) for row in found] == [("1", 1, False, False), ("2", 2, False, False)]
 

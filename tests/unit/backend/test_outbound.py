@@ -1,6 +1,5 @@
 """Requests to where users say: what is refused, and that nothing can change the target after it has been judged."""
 
-import asyncio
 import socket
 import ssl
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from awaiting import awaited
 from receiver import Receiver
 
 from backend import outbound
@@ -67,7 +67,7 @@ def test_what_the_operator_allows_is_allowed_and_no_more() -> None:
 
 
 def send(url: str, allowed: tuple[Any, ...] = LOCAL) -> int:
-    return asyncio.run(post(url, b"{}", {"x-a": "b"}, allowed))
+    return awaited(post(url, b"{}", {"x-a": "b"}, allowed))
 
 
 @pytest.mark.parametrize(

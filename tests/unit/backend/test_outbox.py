@@ -1,3 +1,4 @@
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,15 +57,15 @@ def test_a_new_worker_does_not_wait_for_the_pause(database: Database, app: Celer
     assert ring_due(database, app) == 1
 
 
-def test_pauses_grow_up_to_a_limit(database: Database, app: Celery, run_id: str) -> None:
+def test_pauses_grow_up_to_a_limit(database: Database, app: Celery, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     pauses = []
     for _ in range(6):
         hurry(database)
-        with database.read() as session:
-            before = session.get_one(Doorbell, run_id).next_ring_at
         ring_due(database, app)
         with database.read() as session:
-            pauses.append(round(session.get_one(Doorbell, run_id).next_ring_at - before))
+            pauses.append(round(session.get_one(Doorbell, run_id).next_ring_at - now, 3))
     assert pauses == [5, 10, 20, 40, 60, 60]
 
 

@@ -145,6 +145,7 @@ def test_a_deleted_run_leaves_the_list_with_its_values(api: TestClient, database
     with database.write() as session:
         session.execute(update(Run).where(Run.id == some[0]).values(deleted_at=1.0))
     assert found(api, where="config.seed=0") == []
+    assert found(api, deleted=True) == [0]
     with database.write() as session:
         session.execute(text("DELETE FROM runs WHERE id = :id"), {"id": some[0]})
         assert session.scalar(text("SELECT count(*) FROM run_values WHERE run_id = :id").bindparams(id=some[0])) == 0

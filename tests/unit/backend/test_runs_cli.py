@@ -45,7 +45,7 @@ def test_lists(two: list[str]) -> None:
     assert listed("--tag", "new", "--state", "queued", "--state", "running", "--owner", "admin") == [tlt]
     assert listed("--where", "config.seed=1", "--project", "default") == [plain]
     assert listed("-q", "tl", "--since", "2020-01-01") == [tlt]
-    assert listed("--until", "2020-01-01") == []
+    assert listed("--until", "2020-01-01") == listed("--deleted") == []
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Logging in: by password, token or ticket; how often one may fail; what is written down."""
 
+from functools import partial
+
 import pytest
 from fastapi.testclient import TestClient
 from new_token import NewToken
 
 from backend.api import create_app
+from backend.api.limits import RateLimit
 from backend.database import Database
 from backend.models import AuditEntry, Token
 from backend.services import users
@@ -98,7 +101,8 @@ def test_right_logins_are_not_limited(settings: Settings, database: Database, ad
         open_by(client, user=ada, password=LONG)
 
 
-def test_one_token_is_limited_and_others_are_not(settings: Settings, new_token: NewToken) -> None:
+def test_one_token_is_limited_and_others_are_not(settings: Settings, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backend.api.gate.RateLimit", partial(RateLimit, clock=lambda: 0.0))
     client = TestClient(create_app(settings.model_copy(update={"requests_per_second": 2.0})), base_url="http://localhost")
     busy, other = new_token("viewer"), new_token("editor")
     assert [me(client, busy) for _ in range(5)] == [200] * 4 + [429]

@@ -1,7 +1,6 @@
 """Clients that dribble, or send too much: they get an answer or are hung up on, and nobody else waits."""
 
 import socket
-import time
 from urllib.parse import urlsplit
 
 import httpx
@@ -26,25 +25,26 @@ def connection(server: str) -> socket.socket:
 
 
 def status(connection: socket.socket) -> bytes:
-    """The first line of the answer; empty if the server hangs up."""
-    return connection.recv(65536).split(b"\r\n")[0]
+    """The first line of the answer; empty if the server hangs up, or did so before everything was sent."""
+    try:
+        return connection.recv(65536).split(b"\r\n")[0]
+    except ConnectionError:
+        return b""
 
 
 @pytest.mark.parametrize("start", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
-def test_headers_have_a_deadline(server: str, settings: Settings, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_have_a_deadline(server: str, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PunctualProtocol, "header_seconds", 0.3)
     address = urlsplit(server)
     with socket.create_connection((address.hostname, address.port), timeout=20) as slow:
         slow.sendall(start)
-        began = time.monotonic()
         assert status(slow) == b""
-        assert time.monotonic() - began < settings.body_seconds + 5
 
 
 def test_a_later_request_has_the_deadline_too(connection: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PunctualProtocol, "header_seconds", 0.3)
     connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert b"200" in status(connection)
+    monkeypatch.setattr(PunctualProtocol, "header_seconds", 0.3)
     connection.sendall(b"GET /heal")
     assert status(connection) == b""
 

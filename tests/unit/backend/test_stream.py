@@ -7,9 +7,8 @@ import httpx
 import pytest
 from running_server import Running
 
-from backend import sse
 from backend.api.routes import events
-from backend.client import ApiError, Longtail
+from backend.client import ApiError, Longtail, sse
 from backend.models import new_id
 from backend.schemas.runs import Run
 from backend.schemas.telemetry import LogLine

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from backend.database import Database
 from backend.git_state import git_state
-from backend.jobs.surroundings import gpus, surroundings, variables
+from backend.jobs.surroundings import gpus, handed_down, surroundings, variables
 from backend.schemas.attempts import Environment, GitState, Gpu
 from backend.services.attempts import Outcome, claim, introduce, settle
 
@@ -79,6 +79,14 @@ def test_secrets_are_starred_out() -> None:
         "SGLANG_API_KEY": "***",
         "TOKENIZERS_PARALLELISM": "false",
     }
+
+
+def test_an_engine_opens_neither_database_nor_broker_nor_store() -> None:
+    ours = {"LONGTAIL_DATABASE_URL", "LONGTAIL_BROKER_URL", "LONGTAIL_ARTIFACT_STORE", "LONGTAIL_TOKEN", "PGPASSWORD"}
+    ours |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE", "FSSPEC_S3_SECRET"}
+    ours |= {"GOOGLE_APPLICATION_CREDENTIALS", "AZURE_STORAGE_CONNECTION_STRING"}
+    kept = {"PATH": "/bin", "HOME": "/srv/x", "LONGTAIL_HOME": "/data", "CUDA_VISIBLE_DEVICES": "0", "NCCL_DEBUG": "INFO", "HF_TOKEN": "t"}
+    assert handed_down(kept | dict.fromkeys(ours, "secret")) == kept
 
 
 def test_gpus_are_those_that_the_driver_tells_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

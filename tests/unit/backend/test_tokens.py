@@ -63,11 +63,15 @@ def test_other_text_is_no_secret(database: Database, text: str) -> None:
         assert identify_link(session, text, PATH) is None
 
 
-def test_tokens_end(anonymous: TestClient, database: Database, new_token: NewToken) -> None:
-    brief = as_user(anonymous, new_token("editor", seconds=0.4))
+def test_tokens_end(anonymous: TestClient, database: Database, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = new_token("editor", seconds=60)
+    brief = as_user(anonymous, secret)
     assert brief.get("/api/v1/me").status_code == 200
-    time.sleep(0.5)
-    assert brief.get("/api/v1/me").status_code == 401
+    ending = row(database, secret).expires_at
+    assert ending is not None
+    with monkeypatch.context() as later:
+        later.setattr(time, "time", lambda: ending + 0.001)
+        assert brief.get("/api/v1/me").status_code == 401
     revoked = as_user(anonymous, new_token("viewer"))
     token_id = revoked.get("/api/v1/me").json()["token_id"]
     assert revoked.delete(f"/api/v1/tokens/{token_id}").status_code == 204

@@ -51,7 +51,8 @@ def begin(model: Path, out: Path) -> Worker:
     worker = Worker(0, config(model), "", out)
     worker.rollout(0, REQUESTS, Sampling(max_new_tokens=32))
     (out / "whole").mkdir(parents=True)
-    worker.save(out / "whole")
+    worker.stage()
+    worker.write(out / "whole")
     return worker
 
 

@@ -10,7 +10,7 @@ from crew import Crew, config
 
 from engine.cluster.spot import Trained
 from engine.cluster.versions import DrafterVersions, drafted, same, total
-from engine.drafter.trainer import TrainingReport
+from engine.drafter.trainer import Judged, TrainingReport
 from engine.errors import SyncError
 from engine.rollout.base import Holding, RolloutStatistics
 
@@ -38,7 +38,7 @@ def holdings(crew: Crew) -> list[Holding]:
 
 def claimed(session: Trained, before: float, after: float) -> Trained:
     """The session as if the held-out comparison had come out like this."""
-    return replace(session, report=replace(session.report, held_out_before=before, held_out_after=after))
+    return replace(session, report=replace(session.report, before=Judged(before), after=Judged(after)))
 
 
 def test_a_better_drafter_is_published_to_all(crew: Crew) -> None:
@@ -78,8 +78,9 @@ def test_an_average_of_copies_is_judged_itself(crew: Crew) -> None:
     judged = crew.call("judge", average if not published.accepted else weights(crew))
     if published.accepted:
         assert all(torch.allclose(average[name], weights(crew)[name], atol=1e-6) for name in average)
-    assert published.report.held_out_after == pytest.approx(sum(after for _, after in judged) / 2)
-    assert published.accepted == (published.report.held_out_after > published.report.held_out_before)
+    assert published.report.after.accepted == pytest.approx(sum(after.accepted for _, after in judged) / 2)
+    assert published.report.after.top3 == pytest.approx(sum(after.top3 for _, after in judged) / 2)
+    assert published.accepted == (published.report.gain > 0)
     assert published.report.microsteps == 4
     assert len(set(holdings(crew))) == 1
 
@@ -87,7 +88,7 @@ def test_an_average_of_copies_is_judged_itself(crew: Crew) -> None:
 def test_nothing_trained_is_nothing_published(crew: Crew) -> None:
     versions = DrafterVersions(crew.call)
     assert versions.publish({}, RolloutStatistics()) is None
-    nothing = Trained(TrainingReport(0, 0, 0.0, 0.0, 0.0, 0.0), 0.0)
+    nothing = Trained(TrainingReport(0, 0, 0.0, Judged(0.0), Judged(0.0), 0.0), 0.0)
     assert versions.publish({0: nothing, 1: nothing}, RolloutStatistics()) is None
 
 
@@ -129,7 +130,8 @@ def test_versions_go_on_after_a_resume(crew: Crew, tmp_path: Path) -> None:
     versions = DrafterVersions(crew.call)
     statistics = crew.rollout(0)
     versions.publish({0: claimed(crew.train([0])[0], 0.5, 0.6)}, statistics)
-    crew.call("save", tmp_path)
+    crew.call("stage")
+    crew.call("write", tmp_path)
     resumed = DrafterVersions(crew.call)
     resumed.resumed(max(crew.call("load", tmp_path)))
     assert (resumed.version, resumed.good) == (1, 1)
@@ -149,6 +151,9 @@ def test_engines_that_differ_are_an_error(crew: Crew) -> None:
 
 
 def test_sessions_add_up_by_micro_steps() -> None:
-    reports = [TrainingReport(1, 100, 2.0, 0.9, 0.9, 0.4), TrainingReport(3, 200, 1.0, 0.9, 0.9, 0.8)]
-    means: list[Any] = [pytest.approx(0.5), pytest.approx(0.7), pytest.approx(0.7)]
-    assert total(reports, [(0.2, 0.4), (0.6, 0.8)]) == TrainingReport(4, 300, 1.25, *means)
+    nothing = Judged(0.9)
+    reports = [TrainingReport(1, 100, 2.0, nothing, nothing, 0.4), TrainingReport(3, 200, 1.0, nothing, nothing, 0.8)]
+    found = total(reports, [(Judged(0.2, 0.3, 0.4), Judged(0.4)), (Judged(0.6, 0.7, 0.8), Judged(0.8))])
+    assert (found.microsteps, found.tokens, found.loss, found.mix_distance) == (4, 300, 1.25, pytest.approx(0.7))
+    assert found.before == pytest.approx((0.5, 0.6, 0.7))
+    assert found.after.accepted == pytest.approx(0.7)

@@ -1,11 +1,14 @@
 """One worker by itself: what it learnt about speculation is part of a checkpoint."""
 
 import json
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import torch
+import torch.distributed as dist
 from transformers import AutoConfig
 
 from engine.cluster.worker import Worker
@@ -13,6 +16,8 @@ from engine.config import DrafterConfig, RunConfig, parse
 from engine.drafter.card import Card
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
+from engine.models.load import load_model
+from engine.policy.batch import Row
 from engine.rollout.base import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]
@@ -38,7 +43,8 @@ def config(model: Path, **speculation: Any) -> RunConfig:
 
 def saved(worker: Worker, folder: Path) -> dict[str, Any]:
     folder.mkdir()
-    worker.save(folder)
+    worker.stage()
+    worker.write(folder)
     versions: dict[str, Any] = json.loads((folder / "engine_0.json").read_text())
     return versions
 
@@ -85,7 +91,9 @@ def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(rando
 
 def test_a_plain_worker_measures_and_saves_nothing_of_speculation(random_model: Path, tmp_path: Path, home: Path) -> None:
     plain = Worker(0, config(random_model, enabled=False), "")
-    plain.rollout(0, REQUESTS[:1], Sampling(max_new_tokens=4))
+    share = plain.rollout(0, REQUESTS[:1], Sampling(max_new_tokens=4))
+    assert [moment[1:] for moment in share.statistics.moments[plain.rank]] == [(1, "off"), (0, "off")]
+    assert plain.usage()[0] == socket.gethostname()
     assert saved(plain, tmp_path / "plain") == {"target": 0, "drafter": 0, "speculation": None}
     plain.load(tmp_path / "plain")
     assert not home.exists()
@@ -102,7 +110,48 @@ def test_the_checksum_is_of_every_bit_of_the_policy(random_model: Path, dtype: L
     asked = config(random_model, tuner={"name": "fixed"})
     worker = Worker(0, asked.model_copy(update={"model": asked.model.model_copy(update={"dtype": dtype})}), "")
     before = worker.learn([], None, 0)
-    worker.learner.weights()["model.norm.weight"].view(torch.int32)[0] ^= 1
+    worker.policy.weights()["model.norm.weight"].view(torch.int32)[0] ^= 1
     after = worker.learn([], None, 1)
     assert after.checksum != before.checksum
     assert (after.holding.target != before.holding.target) == (dtype == "float32")
+
+
+@pytest.fixture
+def rendezvous(tmp_path: Path) -> Iterator[str]:
+    """For a worker that needs a process group; it is left afterwards."""
+    yield f"file://{tmp_path}/rendezvous"
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("recipe", ["eagle", "eagle3"])
+def test_a_worker_with_shards_does_what_one_with_the_whole_policy_does(
+    random_model: Path, tmp_path: Path, rendezvous: str, recipe: str
+) -> None:
+    data = config(random_model, tuner={"name": "fixed"}, suffix={"enabled": False}).model_dump()
+    asked = parse(data | {"drafter": {"path": None, "recipe": recipe}})
+    sharded = parse(asked.model_dump() | {"cluster": {"workers": 1, "device": "cpu", "learner": {"parallel": "fsdp", "cpu_offload": True}}})
+    whole, shards = Worker(0, asked, ""), Worker(0, sharded, rendezvous)
+    assert shards.facts() == whole.facts()
+    rows = [Row((3, 4, 5, 6), 2, advantage, (-5.0, -5.0)) for advantage in (1.0, -0.5)]
+    requests = [Request(index, index, (3 + index, 5, 7)) for index in range(4)]
+    shares = []
+    for worker in (whole, shards):
+        rollout = worker.rollout(0, requests, Sampling(max_new_tokens=24))
+        session = worker.train_drafter(0)
+        assert session
+        assert session.report.microsteps > 0
+        shares.append((rollout.completions, worker.learn(rows, worker.infer(rows), 0)))
+        worker.keep(False)
+    (expected, replica), (found, shard) = shares
+    assert [completion.tokens for completion in found] == [completion.tokens for completion in expected]
+    assert shard.metrics == pytest.approx(replica.metrics, abs=1e-5)
+    assert shard.drift == pytest.approx(replica.drift, rel=1e-3)
+    saved(shards, tmp_path / "saved")
+    shards.learn(rows, shards.infer(rows), 1)
+    assert shards.load(tmp_path / "saved") == 0
+    assert shards.engine.holding() == shard.holding
+    policy, _ = shards.export(tmp_path / "export", Card("random", "test", 1))
+    exported = load_model(policy, torch.float32)
+    for name, weight in whole.policy.weights().items():
+        torch.testing.assert_close(exported.get_parameter(name).detach(), weight, atol=1e-5, rtol=0)

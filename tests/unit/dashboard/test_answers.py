@@ -1,7 +1,7 @@
 import pytest
-import telemetry
 from test_pairs import run
 
+from backend.demo_data import telemetry
 from backend.schemas.comparison import ComparedRun
 from backend.schemas.telemetry import DrafterSession, Lengths, Series, SpeculationStep
 from dashboard.answers import faster, training, untrained, why

@@ -2,13 +2,14 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-import telemetry
 
-from backend.schemas.telemetry import Arm, DrafterSession, Lengths, Series, Span, SpeculationStep
-from dashboard.charts import curves, drafters, lengths, phases, speculation, timeline
+from backend.demo_data import telemetry
+from backend.schemas.telemetry import DrafterSession, Lengths, Series, Span, SpeculationStep
+from dashboard.charts import curves, drafters, lengths, phases, speculation, timeline, tuning
 from dashboard.charts.series import band, finite, smoothed, thinned
 from dashboard.charts.strategies import shades, strategy_label, strategy_order
 from dashboard.charts.theme import BLUE, GREY, PHASES, faded, label
+from dashboard.dips import accuracies
 from engine.config import SpeculationConfig
 from engine.events import AnyEvent
 from engine.speculation.strategy import Strategy
@@ -55,7 +56,7 @@ def test_curves_draw_each_run_with_its_name_as_text() -> None:
 
 
 def test_a_single_step_is_drawn_as_a_dot() -> None:
-    assert curves.step_times({"run": Series(steps=[0], values=[2.5])}).data[-1].mode == "markers"
+    assert curves.rewards({"run": Series(steps=[0], values=[2.5])}).data[-1].mode == "markers"
 
 
 def test_no_data_is_no_error() -> None:
@@ -63,8 +64,12 @@ def test_no_data_is_no_error() -> None:
     assert not phases.phases({}).data
     assert not lengths.percentiles([]).data[0].x
     assert not timeline.timeline([], 0.0).data
-    assert not speculation.strategies([]).data
-    assert not drafters.held_out([]).data[0].x
+    assert not speculation.acceptance([]).data
+    assert not tuning.choices([]).data
+    assert not tuning.heat({}, "pulls").data[0].x
+    assert not tuning.lost([]).data[0].x
+    assert not drafters.accuracy([], "top-1").data[0].x
+    assert not drafters.dips([], "top-1").data[0].x
 
 
 def test_phases_stack_up_to_the_step(events: list[AnyEvent]) -> None:
@@ -124,22 +129,37 @@ def test_acceptance_is_accepted_over_drafted() -> None:
     assert list(last.y) == [80, 40]
 
 
-def test_strategies_show_rates_and_shares_of_time() -> None:
-    def arm(strategy: str, bucket: int, requests: int, accepted: int, seconds: float) -> Arm:
-        return Arm(bucket=bucket, strategy=strategy, pulls=1, requests=requests, accepted=accepted, seconds=seconds)
+def test_acceptance_and_accept_length_are_told_by_drafter() -> None:
+    step = SpeculationStep(
+        step=4,
+        arms=[],
+        drafted_by_position=[100, 50],
+        accepted_by_position=[50, 20],
+        ngram_drafted_by_position=[40, 10, 0],
+        ngram_accepted_by_position=[10, 5, 0],
+    )
+    learned, ngrams = speculation.acceptance([step]).data
+    assert (learned.name, list(learned.y)) == ("learned drafter, last step", [100 * 40 / 60, 100 * 15 / 40])
+    assert (ngrams.name, list(ngrams.y)) == ("n-grams, last step", [25, 50])
+    found = speculation.accept_lengths([step, step.model_copy(update={"step": 5, "drafted_by_position": [], "accepted_by_position": []})])
+    assert found["learned drafter"].values == [pytest.approx(1 + 55 / 60), None]
+    assert found["n-grams"].values[0] == pytest.approx(1 + 15 / 40)
+    assert list(speculation.accept_lengths([SpeculationStep(step=0, arms=[], drafted_by_position=[2], accepted_by_position=[1])])) == [
+        "learned drafter"
+    ]
 
-    name = "eagle d7 k1 v7"
-    arms = [arm("off", 1, 100, 0, 1.0), arm(name, 1, 100, 200, 1.0), arm(name, 1, 100, 200, 2.0), arm("off", 8, 80, 0, 0.5)]
-    figure = speculation.strategies([SpeculationStep(step=0, arms=arms, drafted_by_position=[], accepted_by_position=[])])
-    off, chain = figure.data
-    assert (off.name, list(off.x), list(off.y), list(off.text)) == ("off", ["1 to 7", "8 and more"], [100, 160], ["25%", "100%"])
-    assert (chain.name, list(chain.y), list(chain.text)) == ("chain 7", [200], ["75%"])
+
+def test_what_all_drafts_bring_is_seen_beside_the_drafter_that_makes_them_all() -> None:
+    same = Series(steps=[0, 1], values=[2.0, 2.5])
+    learned, everything = curves.accept_lengths({"learned drafter": same, curves.ALL: same}).data
+    assert (learned.line.dash, everything.line.dash) == (None, "dash")
+    assert learned.line.color != everything.line.color
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("off", "off"),
+        ("off", "plain"),
         ("eagle d6 k3 v12", "tree 6x3, verify 12"),
         ("eagle d4 k1 v4", "chain 4"),
         ("eagle d4 k1 v3", "chain 4, verify 3"),
@@ -167,9 +187,10 @@ def test_strategies_stand_in_the_order_of_what_they_verify() -> None:
     assert sorted(names, key=strategy_order) == ordered
 
 
-def test_held_out_tells_published_versions_from_the_others(events: list[AnyEvent]) -> None:
+def test_accuracy_tells_published_versions_from_the_others(events: list[AnyEvent]) -> None:
     sessions = [DrafterSession.model_validate(event) for event in of_kind(events, "drafter")]
-    _, published, refused = drafters.held_out(sessions).data
+    before, published, refused = drafters.accuracy(accuracies(sessions, "top-3"), "top-3").data
+    assert list(before.y) == [100 * session.top3_before for session in sessions if session.top3_before is not None]
     counts = {key: len(list(group)) for key, group in groupby(sorted(session.published for session in sessions))}
     assert (len(published.x), len(refused.x)) == (counts.get(True, 0), counts.get(False, 0))
 

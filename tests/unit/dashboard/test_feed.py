@@ -1,5 +1,7 @@
+import pytest
+
 from backend.schemas.telemetry import Lengths, Series
-from dashboard.feed import appended, extended
+from dashboard.feed import MOST_STEPS, appended, extended, spacing
 
 
 def item(step: int, longest: int) -> Lengths:
@@ -29,3 +31,10 @@ def test_an_envelope_goes_on_with_single_points() -> None:
     old = {"loss": Series(steps=[0, 4], values=[1.0, 2.0], low=[0.0, 1.0], high=[3.0, 4.0], width=4)}
     joined = extended(old, {"loss": Series(steps=[4, 5], values=[7.0, 8.0])}, held=3)["loss"]
     assert joined == Series(steps=[0, 4, 5], values=[1.0, 7.0, 8.0], low=[0.0, 7.0, 8.0], high=[3.0, 7.0, 8.0], width=4)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 1000, 1001, 2000, 2001, 48_000])
+def test_a_long_run_is_shown_by_some_of_its_steps(steps: int) -> None:
+    every = spacing(steps)
+    assert len(range(0, steps, every)) <= MOST_STEPS
+    assert every == 1 or len(range(0, steps, every // 2)) > MOST_STEPS

@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 
 from backend.presets import presets
-from dashboard.fields import changed, field, value
-from dashboard.panels.form import COLUMNS, TASK_FIELDS
+from backend.schemas.runs import Preset
+from dashboard.fields import changed, field, paths, value
+from dashboard.panels.form import MAIN, groups, sections
 from engine.config import RunConfig
 
 SCHEMA = RunConfig.model_json_schema()
@@ -13,7 +14,7 @@ SCHEMA = RunConfig.model_json_schema()
 def test_a_field_carries_the_schema_s_help_limits_and_default() -> None:
     steps = field(SCHEMA, "algorithm.steps", {})
     assert (steps.kind, steps.default, steps.help) == ("integer", 100, "RL steps (at least 1, at most 1,000,000)")
-    assert field(SCHEMA, "algorithm.learning_rate", {}).help == "above 0, at most 1"
+    assert field(SCHEMA, "algorithm.max_gradient_norm", {}).help == "Longer gradients are scaled down to it (above 0)"
 
 
 def test_choices_come_from_enums_and_from_unions() -> None:
@@ -32,14 +33,28 @@ def test_the_tuner_is_a_choice_whose_default_is_the_schema_s() -> None:
     assert changed(before, tuner, "beg") == {"speculation": {"threshold": 8, "tuner": {"name": "beg"}}}
 
 
-def test_every_field_of_the_form_is_in_the_schema_and_a_preset_changes_none() -> None:
-    for preset in presets():
-        entries = [entry for groups in COLUMNS for entries in groups.values() for entry in entries]
-        for path, _ in [*entries, *TASK_FIELDS[preset.config["task"]["name"]]]:
-            spec = field(SCHEMA, path, preset.config)
-            assert changed(preset.config, spec, value(preset.config, spec)) == preset.config
-    speculation = ("hysteresis", "tuner.name", "suffix.enabled", "tail_requests")
-    assert all(field(SCHEMA, f"speculation.{path}", {}).help for path in speculation)
+@pytest.mark.parametrize("preset", presets(), ids=lambda preset: preset.name)
+def test_the_form_has_every_setting_with_its_help_and_a_preset_changes_none(preset: Preset) -> None:
+    entries = {section: [path for each in groups(SCHEMA, preset.config, section).values() for path in each] for section in sections(SCHEMA)}
+    everything = paths(SCHEMA, preset.config)
+    assert set(entries.pop(MAIN)) <= set(everything)
+    drawn = [path for each in entries.values() for path in each]
+    assert sorted(drawn) == sorted(path for path in everything if "." in path)
+    for path in everything:
+        spec = field(SCHEMA, path, preset.config)
+        assert changed(preset.config, spec, value(preset.config, spec)) == preset.config
+        assert spec.help, f"{path} has no help"
+
+
+def test_settings_are_those_of_the_chosen_member_and_no_lists() -> None:
+    found = paths(SCHEMA, {"task": {"name": "math"}, "speculation": {"tuner": {"name": "beg"}}})
+    assert {"seed", "task.name", "task.path", "speculation.tuner.epsilon", "drafter.spot.trigger.patience"} <= set(found)
+    assert not {"task.four_numbers", "speculation.tuner.interval", "speculation.strategies", "rollout.stop"} & set(found)
+    assert len(set(found)) == len(found)
+
+
+def test_a_choice_may_be_open() -> None:
+    assert (field(SCHEMA, "algorithm.loss", {}).open, field(SCHEMA, "algorithm.kl", {}).open) == (True, False)
 
 
 def test_fields_of_a_union_are_those_of_the_chosen_member() -> None:

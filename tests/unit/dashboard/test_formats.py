@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dashboard.formats import ago, duration, number, percent, plain, size, times
+from dashboard.formats import ago, count, duration, last_steps, number, percent, plain, size, times, visible
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,31 @@ def test_ago(seconds: int, text: str) -> None:
     assert ago(now - timedelta(seconds=seconds), now) == text
 
 
+def test_one_is_no_plural() -> None:
+    assert [count(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
+    assert [last_steps(number) for number in (1, 5)] == ["last step", "last 5 steps"]
+
+
+def test_nothing_turns_around_what_follows_it_or_reaches_a_terminal() -> None:
+    assert visible("a\u202ezip.exe \u05d0\u05d1") == "a\ufffdzip.exe \u05d0\u05d1"
+    assert plain("\x1b[31mred") == "\u241b\\[31mred"
+
+
 def test_plain_escapes_every_markdown_character() -> None:
     assert plain("<b>*x*</b>") == r"\<b\>\*x\*\</b\>"
     assert plain("a\n\n# b") == r"a \# b"
 
 
 @pytest.mark.parametrize(
-    ("text", "dangerous"), [(":material/home:", ":material"), ("http://h/x.png", "://"), ("www.h.example", "www."), ("a@h.example", "@h")]
+    ("text", "dangerous"),
+    [
+        (":material/home:", ":material"),
+        ("http://h/x.png", "://"),
+        ("www.h.example", "www."),
+        ("a@h.example", "@h"),
+        ("a -- b", "--"),
+        ("a <-> b", "<->"),
+    ],
 )
 def test_plain_parts_what_markdown_would_find_behind_escapes(text: str, dangerous: str) -> None:
     shown = plain(text).replace("\\", "")

@@ -1,15 +1,15 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-import telemetry
-
+from backend.demo_data import telemetry
+from backend.pairs import likeness
 from backend.schemas.runs import Run
-from dashboard.pairs import MAX_NAME, kind, length_limit, partner, plain_twin, speculates
+from dashboard.pairs import MAX_NAME, kind, length_limit, plain_twin, speculates
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def run(run_id: str, config: dict[str, Any], step: int = 5, age: int = 0) -> Run:
+def run(run_id: str, config: dict[str, Any]) -> Run:
     return Run(
         id=run_id,
         name=config["name"],
@@ -17,10 +17,10 @@ def run(run_id: str, config: dict[str, Any], step: int = 5, age: int = 0) -> Run
         config=config,
         seed=0,
         tags=[],
-        created_at=NOW - timedelta(hours=age),
+        created_at=NOW,
         started_at=None,
         finished_at=None,
-        step=step,
+        step=5,
         steps=30,
         attempt=1,
         cancel_requested=False,
@@ -30,24 +30,13 @@ def run(run_id: str, config: dict[str, Any], step: int = 5, age: int = 0) -> Run
     )
 
 
-def test_partner_is_the_newest_run_that_differs_in_speculation_only() -> None:
-    tlt = run("tlt", telemetry.config(True))
-    old, new = run("old", telemetry.config(False), age=2), run("new", telemetry.config(False), age=1)
-    other_seed = run("seed", telemetry.config(False, seed=1))
-    unstarted = run("unstarted", telemetry.config(False), step=0)
-    sibling = run("sibling", telemetry.config(True))
-    assert partner(tlt, [old, new, other_seed, unstarted, sibling, tlt]) is new
-    assert partner(new, [tlt]) is tlt
-    assert partner(tlt, [other_seed]) is None
-
-
 def test_plain_twin_differs_in_name_and_switch_only() -> None:
     config = telemetry.config(True)
     twin = plain_twin(config)
     assert not speculates(twin)
     assert speculates(config)
     assert twin["name"] == "countdown TLT (plain)"
-    assert partner(run("a", config), [run("b", twin)]) is not None
+    assert likeness(twin) == likeness(config)
 
 
 def test_plain_twin_of_a_sparse_configuration() -> None:
@@ -60,5 +49,4 @@ def test_whatever_a_script_puts_into_its_configuration() -> None:
     odd = run("odd", {"name": "odd", "speculation": "mine", "rollout": {"max_new_tokens": "many"}}).model_copy(update={"kind": "tracked"})
     tlt = run("tlt", telemetry.config(True))
     assert (kind(odd), kind(tlt), length_limit(odd.config)) == ("tracked", "TLT", 1024)
-    assert partner(odd, [tlt]) is partner(tlt, [odd]) is None
     assert (odd.share_done, odd.model_copy(update={"steps": 0}).share_done) == (5 / 30, 0.0)

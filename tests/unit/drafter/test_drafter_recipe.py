@@ -5,7 +5,7 @@ import torch
 
 from engine.config import DrafterConfig
 from engine.drafter.kind import RECIPE_KINDS
-from engine.drafter.recipe import Recipe, acceptance, configured_recipe, top1_agreement
+from engine.drafter.recipe import Recipe, acceptance, configured_recipe, ranks
 
 
 @pytest.fixture
@@ -50,6 +50,6 @@ def test_measures_of_agreement(tensors):
     law, draft = torch.softmax(features @ head.T, 1), torch.softmax(predicted @ head.T, 1)
     # 1 - total variation distance is the chance that a sampled draft is accepted
     assert acceptance(predicted, features, head).tolist() == pytest.approx((1 - 0.5 * (law - draft).abs().sum(1)).tolist(), rel=1e-5)
-    assert top1_agreement(predicted, features, head).tolist() == [
-        p.argmax().item() == q.argmax().item() for p, q in zip(law, draft, strict=True)
+    assert ranks(predicted, features, head).tolist() == [
+        q.argsort(descending=True).tolist().index(p.argmax().item()) for p, q in zip(law, draft, strict=True)
     ]

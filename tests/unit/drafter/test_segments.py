@@ -44,7 +44,7 @@ def resumed(folder: Path, name: str = "buffer_0") -> tuple[DataBuffer, BufferFil
 
 
 def save(folder: Path, step: int, files: BufferFiles) -> None:
-    checkpoint.save(folder, step, {"buffer.json": files.index()})
+    checkpoint.save(folder, step, {"buffer.json": files.index().result()})
     checkpoint.prune(folder, 2)
 
 

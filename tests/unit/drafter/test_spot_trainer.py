@@ -13,7 +13,7 @@ from engine.drafter.model import Drafter
 from engine.drafter.offline import hidden_states
 from engine.drafter.packing import Segment, pack
 from engine.drafter.recipe import RECIPES, Recipe, acceptance
-from engine.drafter.trainer import LOOK_AHEAD, Evaluation, SpotTrainer, merge
+from engine.drafter.trainer import LOOK_AHEAD, Evaluation, Judged, SpotTrainer, merge
 
 
 def after(microsteps: int):
@@ -58,8 +58,9 @@ def test_target_is_frozen(trainer, target):
 def test_training_raises_held_out_agreement(trainer):
     report = trainer.train(after(60))
     assert report.microsteps == 60
-    assert report.held_out_after > report.held_out_before + 0.15
-    assert report.held_out_after == trainer.evaluate().accepted
+    assert report.gain > 0.15
+    assert report.after == trainer.evaluate().judged
+    assert report.before.top1 < report.after.top1 <= report.after.top3
     assert report.mix_distance == trainer.buffer.mix_distance() < 0.1
 
 
@@ -73,7 +74,7 @@ def test_every_recipe_raises_held_out_agreement(target, responses, name):
     trainer = SpotTrainer(first_drafter(recipe.kind, target), buffer, config, recipe)
     trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
     report = trainer.train(after(60))
-    assert report.held_out_after > report.held_out_before + 0.1
+    assert report.gain > 0.1
 
 
 def test_a_recipe_for_another_kind_of_drafter_is_refused(target):
@@ -100,7 +101,7 @@ def test_nothing_to_train_on(target):
     trainer = SpotTrainer(Drafter(target.config), DataBuffer(2**20), SpotConfig())
     trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
     report = trainer.train(after(1))
-    assert (report.microsteps, report.tokens, report.held_out_after) == (0, 0, 0.0)
+    assert (report.microsteps, report.tokens, report.after) == (0, 0, Judged(0.0))
     assert trainer.evaluate().positions == 0
 
 
@@ -109,8 +110,8 @@ def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(traine
     """Two passes, then two more for each time that held-out responses gained."""
     trainer.config = trainer.config.model_copy(update={"passes": 2})
     seen = iter([*(0.2 + 0.1 * gain for gain in range(gains)), 0.1])
-    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _: Evaluation(0.0, 0.0, 0.0, next(seen), 1))
-    monkeypatch.setattr(SpotTrainer, "_judged", lambda _, __: 0.1)
+    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _: Evaluation(0.0, 0.0, 0.0, 0.0, next(seen), 1))
+    monkeypatch.setattr(SpotTrainer, "_judged", lambda _, __: Judged(0.1))
     tokens = sum(entry.positions for entry in trainer.buffer.mix())
     assert trainer.has_data
     report = trainer.train(lambda: False)
@@ -127,7 +128,7 @@ def test_evaluation_of_a_perfect_drafter(trainer, monkeypatch):
 
     monkeypatch.setattr(SpotTrainer, "_predict", perfect)
     evaluation = trainer.evaluate()
-    assert evaluation.agreement == 1.0
+    assert evaluation.agreement == evaluation.top3 == 1.0
     assert evaluation.acceptance == pytest.approx(1.0, abs=1e-5)
     assert evaluation.accepted == pytest.approx(1.0, abs=1e-5)
 
@@ -252,13 +253,13 @@ def test_a_session_leaves_the_best_that_it_judged_and_judges_nothing_after_the_s
     verdicts = [0.6, 0.3, 0.5]  # of what it began with, and after 2 and 4 micro-steps
     judged: list[list[torch.Tensor]] = []
 
-    def judge(_: SpotTrainer, weights: Sequence[torch.Tensor]) -> float:
+    def judge(_: SpotTrainer, weights: Sequence[torch.Tensor]) -> Judged:
         judged.append([weight.clone() for weight in weights])
-        return verdicts[len(judged) - 1]
+        return Judged(verdicts[len(judged) - 1])
 
     monkeypatch.setattr(SpotTrainer, "_judged", judge)
     report = trainer.train(after(5))
     assert (report.microsteps, len(judged)) == (5, 3)
-    assert (report.held_out_before, report.held_out_after) == (0.6, 0.5)
+    assert (report.before, report.after) == (Judged(0.6), Judged(0.5))
     for left, best in zip(trainer.drafter.parameters(), judged[2], strict=True):
         assert torch.equal(left, best)

@@ -310,3 +310,19 @@ def test_a_ray_cluster_runs_the_same_ray() -> None:
     assert cluster["kind"] == "RayCluster"
     low, high = re.findall(r'"ray>=(\d+)\.\d+,<(\d+)"', (ROOT / "pyproject.toml").read_text())[0]
     assert int(low) <= int(cluster["spec"]["rayVersion"].split(".")[0]) < int(high)
+
+
+def test_the_worker_of_a_ray_cluster_is_on_its_head() -> None:
+    """With all that the head has of Ray; its settings are those of the other workers."""
+    (cluster,) = yaml.safe_load_all((INFRA / "kubernetes" / "raycluster.yaml").read_text())
+    pod = cluster["spec"]["headGroupSpec"]["template"]["spec"]
+    head, worker = pod["containers"]
+    assert runnable(worker["command"][2])
+    assert worker["image"] == head["image"]
+    assert {"/tmp", "/dev/shm"} < {mount["mountPath"] for mount in worker["volumeMounts"]}
+    assert worker["volumeMounts"] == head["volumeMounts"]
+    (other,) = [each for each in pods() if each["name"] == "worker"]
+    assert worker["envFrom"] == other["envFrom"]
+    assert pod["terminationGracePeriodSeconds"] == other["pod"]["terminationGracePeriodSeconds"]
+    (labels,) = [json.loads(each["value"]) for each in worker["env"] if each["name"] == "LONGTAIL_LABELS"]
+    assert Settings(labels=labels).labels == ("ray",)

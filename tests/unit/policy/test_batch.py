@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.policy.batch import MICROBATCH_OVERHEAD, Row, balance, group_by_length, microbatches
+from engine.policy.batch import MICROBATCH_OVERHEAD, Row, balance, fill, group_by_length, microbatches
 
 LENGTHS = st.lists(st.integers(1, 1000), max_size=60)
 
@@ -71,3 +71,23 @@ def test_predictors_point_at_the_positions_before_the_response_tokens() -> None:
 def test_a_row_that_does_not_add_up_is_refused(prompt: int, logprobs: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match=r"prompt token|response tokens"):
         Row((1, 2, 3), prompt, 0.0, logprobs)
+
+
+@given(LENGTHS, st.integers(1, 3000))
+def test_packed_groups_are_a_partition_within_the_bound_and_nearly_full(lengths: list[int], bound: int) -> None:
+    groups = fill(lengths, bound)
+    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
+    loads = [sum(lengths[index] for index in group) for group in groups]
+    assert all(load <= bound or len(group) == 1 for load, group in zip(loads, groups, strict=True))
+    assert all(one + other > bound for one, other in combinations(loads, 2)), "two of them would fit into one"
+
+
+def test_packed_rows_stand_end_to_end() -> None:
+    rows = [Row((7, 8, 9), 1, 0.0, (0.0, 0.0)), Row((1, 2, 3, 4, 5), 3, 0.0, (0.0, 0.0))]
+    (batch,) = microbatches(rows, 8, torch.device("cpu"), packed=True)
+    assert (batch.rows, batch.starts, batch.lengths) == ((1, 0), (0, 5), (5, 3))
+    assert batch.tokens.tolist() == [[1, 2, 3, 4, 5, 7, 8, 9]]
+    assert batch.positions is not None
+    assert batch.positions.tolist() == [[0, 1, 2, 3, 4, 0, 1, 2]]
+    assert batch.tokens[0, batch.predictors].tolist() == [3, 4, 7, 8]
+    assert batch.labels.tolist() == [4, 5, 8, 9]

@@ -1,6 +1,6 @@
-import copy
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,20 +8,25 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine.drafter.offline import hidden_states
 from engine.errors import CheckpointError
+from engine.policy import store
 from engine.policy.advantages import group_normalised
 from engine.policy.batch import Inferred, Row
-from engine.policy.config import AlgorithmConfig
+from engine.policy.config import AlgorithmConfig, LearnerConfig
 from engine.policy.learner import Learner
+from engine.policy.replica import Replica
 
 MakePolicy = Callable[..., PreTrainedModel]
 MakeRows = Callable[..., list[Row]]
 
 
-def learner(model: PreTrainedModel, temperature: float = 1.0, **config: Any) -> Learner:
+def learner(model: PreTrainedModel, temperature: float = 1.0, how: LearnerConfig | None = None, **config: Any) -> Learner:
     defaults: dict[str, Any] = {"learning_rate": 1e-2, "warmup_steps": 0, "kl_coefficient": 0.1, "tokens_per_microbatch": 150}
     off = {"rollout_correction": 0.0}  # the rows' rollout log-probs are made up
-    return Learner(model, AlgorithmConfig(**defaults | off | config), temperature, 64, "cpu", None)
+    algorithm = AlgorithmConfig(**defaults | off | config)
+    policy = Replica(model, how or LearnerConfig(), temperature, torch.device("cpu"), None, algorithm.kl_coefficient > 0)
+    return Learner(policy, algorithm, 64)
 
 
 def plain_logprobs(model: PreTrainedModel, row: Row, temperature: float = 1.0) -> Tensor:
@@ -61,8 +66,41 @@ def test_an_on_policy_update_needs_no_inference(make_policy: MakePolicy, make_ro
     assert {name: value for name, value in found.items() if name != "kl"} == pytest.approx(
         {name: value for name, value in expected.items() if name != "kl"}, abs=1e-5
     )
-    for name, weight in looked_up.weights().items():
-        torch.testing.assert_close(direct.weights()[name], weight, atol=2e-5, rtol=1e-4)
+    for name, weight in looked_up.policy.weights().items():
+        torch.testing.assert_close(direct.policy.weights()[name], weight, atol=2e-5, rtol=1e-4)
+
+
+SAME = {"packed": True}, {"activation_checkpointing": True}, {"packed": True, "activation_checkpointing": True}
+
+
+@pytest.mark.parametrize("how", SAME, ids=str)
+def test_how_an_update_is_computed_does_not_change_it(make_policy: MakePolicy, make_rows: MakeRows, how: dict[str, bool]) -> None:
+    plain, other = learner(make_policy()), learner(make_policy(), how=LearnerConfig(**how))
+    rows = make_rows(13)
+    expected, inferred = plain.infer(rows), other.infer(rows)
+    for one, found in zip(expected or [], inferred or [], strict=True):
+        torch.testing.assert_close(found.logprobs, one.logprobs, atol=2e-5, rtol=1e-5)
+    assert other.update(rows, inferred, 0) == pytest.approx(plain.update(rows, expected, 0), rel=1e-4, abs=1e-5)
+    for name, weight in plain.policy.trained().items():
+        torch.testing.assert_close(other.policy.trained()[name].grad, weight.grad, atol=1e-5, rtol=1e-3)
+
+
+def test_bfloat16_is_for_passes_only(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    rows = make_rows(13)
+    exact, rounded = learner(make_policy()), learner(make_policy(), how=LearnerConfig(precision="bfloat16"))
+    gaps = [(one.logprobs - other.logprobs).abs().mean() for one, other in zip(exact.infer(rows), rounded.infer(rows), strict=True)]  # type: ignore[arg-type]
+    assert 1e-5 < torch.stack(gaps).mean() < 0.05
+    metrics = rounded.update(rows, rounded.infer(rows), 0)
+    assert metrics["loss"] == pytest.approx(exact.update(rows, exact.infer(rows), 0)["loss"], abs=0.02)
+    assert {tensor.dtype for tensor in rounded.policy.weights().values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_features_are_the_models_hidden_states(make_policy: MakePolicy, make_rows: MakeRows, packed: bool) -> None:
+    model, rows = make_policy(), make_rows(7)
+    expected = hidden_states(model, [list(row.tokens) for row in rows])
+    for found, states in zip(learner(model, how=LearnerConfig(packed=packed)).features(rows, "eagle"), expected, strict=True):
+        torch.testing.assert_close(found, states, atol=1e-5, rtol=1e-4)
 
 
 def naive_step(model: PreTrainedModel, start: PreTrainedModel, rows: list[Row], step: int, optimizer: torch.optim.Optimizer) -> Tensor:
@@ -94,7 +132,7 @@ def test_updates_equal_a_naive_implementation(make_policy: MakePolicy, make_rows
         assert metrics["loss"] == pytest.approx(naive_step(naive, start, rows, step, optimizer).item(), abs=1e-5)
         assert metrics["clip_share"] == 0
     for name, weight in naive.named_parameters():
-        torch.testing.assert_close(subject.weights()[name], weight.detach(), atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(subject.policy.weights()[name], weight.detach(), atol=2e-5, rtol=1e-4)
     assert metrics["kl"] > 0
 
 
@@ -110,7 +148,7 @@ def test_metrics_are_means_over_response_tokens(make_policy: MakePolicy, make_ro
     metrics = subject.update(rows, subject.infer(rows), 0)
     assert metrics["logprob_gap"] == pytest.approx(torch.cat(gaps).mean().item(), rel=1e-5)
     assert metrics["entropy"] == pytest.approx(torch.cat(entropies).mean().item(), rel=1e-5)
-    assert set(metrics) == {"loss", "kl", "entropy", "clip_share", "gradient_norm", "logprob_gap"}
+    assert set(metrics) == {"loss", "kl", "entropy", "clip_share", "gradient_norm", "logprob_gap", "learning_rate"}
 
 
 def test_masked_rows_and_rows_without_a_gradient_leave_no_trace(make_policy: MakePolicy, make_rows: MakeRows) -> None:
@@ -123,52 +161,55 @@ def test_masked_rows_and_rows_without_a_gradient_leave_no_trace(make_policy: Mak
     assert found["gradient_norm"] == pytest.approx(expected["gradient_norm"], rel=1e-4)
     with_kl = learner(make_policy(), kl_coefficient=1e-12)
     with_kl.update(rows, with_kl.infer(rows), 0)
-    for name, weight in alone.weights().items():
-        torch.testing.assert_close(together.weights()[name], weight, atol=2e-5, rtol=1e-4)
-        torch.testing.assert_close(with_kl.weights()[name], weight, atol=2e-5, rtol=1e-4)
+    for name, weight in alone.policy.weights().items():
+        torch.testing.assert_close(together.policy.weights()[name], weight, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(with_kl.policy.weights()[name], weight, atol=2e-5, rtol=1e-4)
 
 
 def test_only_masked_rows_change_nothing(make_policy: MakePolicy, make_rows: MakeRows) -> None:
     subject = learner(make_policy())
-    before = subject.checksum()
+    before = subject.policy.checksum()
     rows = [replace(row, masked=True) for row in make_rows(3)]
     metrics = subject.update(rows, subject.infer(rows), 0)
     assert metrics["loss"] == metrics["gradient_norm"] == 0
     assert "entropy" not in metrics
-    assert subject.checksum() == before
+    assert subject.policy.checksum() == before
 
 
 def test_later_updates_of_a_step_leave_the_old_policy_and_are_clipped(make_policy: MakePolicy, make_rows: MakeRows) -> None:
     rows = make_rows(12)
     several = learner(make_policy(), updates_per_step=4, clip_low=0.01, clip_high=0.01)
     assert several.update(rows, several.infer(rows), 0)["clip_share"] > 0.1
-    assert several.state()["optimizer"]["state"][0]["step"].item() == 4
+    assert several.state()["optimizer"][0]["step"].item() == 4
 
 
 def test_fewer_rows_than_updates_make_fewer_optimizer_steps(make_policy: MakePolicy, make_rows: MakeRows) -> None:
     rows = make_rows(2)
     subject = learner(make_policy(), updates_per_step=4)
     subject.update(rows, subject.infer(rows), 0)
-    assert subject.state()["optimizer"]["state"][0]["step"].item() == 2
+    assert subject.state()["optimizer"][0]["step"].item() == 2
 
 
 def test_no_rows_change_nothing(make_policy: MakePolicy) -> None:
     subject = learner(make_policy())
-    before = subject.checksum()
-    assert set(subject.update([], subject.infer([]), 0).values()) == {0.0}
-    assert subject.checksum() == before
+    before = subject.policy.checksum()
+    metrics = subject.update([], subject.infer([]), 0)
+    assert {name for name, value in metrics.items() if value} == {"learning_rate"}
+    assert subject.policy.checksum() == before
 
 
 def test_a_reward_that_is_not_a_number_leaves_the_weights_alone(make_policy: MakePolicy, make_rows: MakeRows) -> None:
     subject = learner(make_policy())
-    before = subject.checksum()
+    before = subject.policy.checksum()
     rows = [Row(row.tokens, row.prompt_length, float("nan"), row.rollout_logprobs) for row in make_rows(3)]
     with pytest.raises(FloatingPointError):
         subject.update(rows, subject.infer(rows), 0)
-    assert subject.checksum() == before
+    assert subject.policy.checksum() == before
 
 
-def test_loaded_state_goes_on_bit_for_bit_with_the_start_policy_as_reference(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+def test_a_saved_state_goes_on_bit_for_bit_with_the_start_policy_as_reference(
+    make_policy: MakePolicy, make_rows: MakeRows, tmp_path: Path
+) -> None:
     def train(subject: Learner, steps: range) -> list[Inferred]:
         for step in steps:
             rows = make_rows(8, seed=step)
@@ -179,26 +220,29 @@ def test_loaded_state_goes_on_bit_for_bit_with_the_start_policy_as_reference(mak
 
     straight = learner(make_policy(), warmup_steps=5)
     train(straight, range(2))
-    state = copy.deepcopy(straight.state())
+    store.write(straight.state(), tmp_path, None)
     resumed = learner(make_policy(), warmup_steps=5)
-    resumed.load_state(state)
+    store.read(resumed.state(), tmp_path, None)
     for one, other in zip(train(straight, range(2, 5)), train(resumed, range(2, 5)), strict=True):
         torch.testing.assert_close(one.reference_logprobs, other.reference_logprobs, rtol=0, atol=0)
         assert not torch.equal(one.logprobs, one.reference_logprobs)
-    assert resumed.checksum() == straight.checksum()
+    assert resumed.policy.checksum() == straight.policy.checksum()
 
 
-def test_the_state_of_another_model_is_refused(make_policy: MakePolicy) -> None:
+def test_the_state_of_another_model_is_refused(make_policy: MakePolicy, tmp_path: Path) -> None:
     subject = learner(make_policy())
-    before = subject.checksum()
+    before = subject.policy.checksum()
+    store.write(learner(make_policy(tied=False)).state(), tmp_path, None)
     with pytest.raises(CheckpointError, match="another model"):
-        subject.load_state(learner(make_policy(tied=False)).state())
-    assert subject.checksum() == before
+        store.read(subject.state(), tmp_path, None)
+    with pytest.raises(CheckpointError, match="earlier version"):
+        store.read(subject.state(), tmp_path / "nowhere", None)
+    assert subject.policy.checksum() == before
 
 
 def test_weights_are_the_models_own_and_named_as_saved(make_policy: MakePolicy) -> None:
     model = make_policy()
-    weights = learner(model).weights()
+    weights = learner(model).policy.weights()
     assert "lm_head.weight" not in weights
     assert weights["model.embed_tokens.weight"].data_ptr() == model.get_input_embeddings().weight.data_ptr()
 

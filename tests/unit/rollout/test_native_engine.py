@@ -213,7 +213,13 @@ def test_speculation_is_on_only_while_few_requests_run() -> None:
     assert [c.tokens for c in completions] == [c.tokens for c in plain.generate(requests, sampling)]
     assert {len(accepted) for strategy, accepted in tuner.steps if strategy != OFF} == {1, 2, 3}
     assert max(len(accepted) for strategy, accepted in tuner.steps if strategy == OFF) == 8
-    assert engine.take_statistics().decode_steps == len(tuner.steps)
+    statistics = engine.take_statistics()
+    assert statistics.decode_steps == len(tuner.steps)
+    moments = statistics.moments[0]
+    assert [moment.time for moment in moments] == sorted(moment.time for moment in moments)
+    assert moments[0][1:] == (8, "off")
+    assert moments[-1][1:] == (0, "off")
+    assert {moment.running for moment in moments if moment.strategy != "off"} == {1, 2, 3}
 
 
 def test_the_plain_engine_has_nothing_of_a_drafter() -> None:

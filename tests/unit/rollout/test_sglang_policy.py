@@ -140,7 +140,18 @@ def test_above_the_threshold_it_is_off() -> None:
     clock = Clock()
     made = policy(chains(3).model_copy(update={"threshold": 4, "hysteresis": 0.5}), clock)
     assert [step(made, clock, [0] * size) for size in (8, 5, 4, 6, 7, 5, 4)] == [0, 0, 3, 3, 0, 0, 3]
-    assert made.take_statistics()["plain_tokens"] == 8 + 5 + 7 + 5
+    taken = made.take_statistics()
+    assert taken["plain_tokens"] == 8 + 5 + 7 + 5
+    chain = "eagle d3 k1 v3"
+    assert [moment[1:] for moment in taken["moments"]] == [
+        (8, "off"),
+        (5, "off"),
+        (4, chain),
+        (6, chain),
+        (7, "off"),
+        (5, "off"),
+        (4, chain),
+    ]
 
 
 def test_drafts_need_graphs_only_of_batches_that_are_drafted_for() -> None:
@@ -188,4 +199,5 @@ def test_ngram_drafts_are_counted() -> None:
     assert (one["strategy"], one["pulls"], one["requests"], one["accepted"]) == ("ngram d3 k1 v3", 2, 4, 6)
     assert one["seconds"] == pytest.approx(0.5)
     assert (taken["decode_steps"], taken["speculative_tokens"], taken["accepted_by_position"]) == (2, 10, [3, 2, 1])
+    assert [moment[1:] for moment in taken["moments"]] == [(3, "ngram d3 k1 v3"), (1, "ngram d3 k1 v3")]
     assert made.take_statistics()["arms"] == []

@@ -1,7 +1,7 @@
 """A speculator and a simulated batch."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.config import SpeculationConfig
@@ -18,13 +18,15 @@ COSTS = CostTable(Grid((1, 64), (1, 65), (1,), [[[1.0], [7.4]], [[1.0], [410.6]]
 
 @dataclass
 class Request:
-    """A running request, ``length`` known tokens of which were ``generated`` and ``drafted`` seen by the drafter."""
+    """A running request, ``length`` known tokens of which were ``generated`` and ``drafted`` seen by the drafter; of the text, the suffix
+    store sees ``written``."""
 
     id: int
     group: int = 0
     length: int = 10
     generated: int = 5
     drafted: int = 0
+    written: list[int] = field(default_factory=list)
 
 
 def make(*strategies: Strategy, tuner: str = "fixed", costs: CostTable | None = None, suffix: bool = True, **changes: Any) -> Speculator:
@@ -38,7 +40,7 @@ def make(*strategies: Strategy, tuner: str = "fixed", costs: CostTable | None = 
 def admitted(speculator: Speculator, count: int, groups: int = 1, prompt: tuple[int, ...] = (1, 2, 3)) -> list[Request]:
     batch = [Request(i, i % groups, len(prompt), 0) for i in range(count)]
     for request in batch:
-        speculator.admit(request.id, (*prompt, 1000 + request.group))
+        speculator.admit(request.id, (*prompt, 1000 + request.group), request.written)
     return batch
 
 

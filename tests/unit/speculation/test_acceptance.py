@@ -94,13 +94,13 @@ def test_memory_is_counted_in_drafts() -> None:
 def test_new_weights_keep_the_mean_and_leave_less_certainty() -> None:
     acceptance = make(GoodputConfig(memory=10**6, widen=0.25))
     acceptance.record(CHAIN, [1, 0] * 30, 0)
-    before, spread = acceptance.expected(CHAIN), acceptance.belief()[1][1, 1]
+    before, spread = acceptance.expected(CHAIN), acceptance.belief()[2][1, 1]
     counts = np.array(acceptance.state()["eagle 1 0"])
     acceptance.widen()
     widened = np.array(acceptance.state()["eagle 1 0"])
     np.testing.assert_allclose(widened[0], 0.25 * counts[0])
     assert acceptance.expected(CHAIN) == pytest.approx(before, rel=0.1)
-    assert acceptance.belief()[1][1, 1] > 3 * spread
+    assert acceptance.belief()[2][1, 1] > 3 * spread
     acceptance.record(CHAIN, [1, 0] * 5000, 0)
     acceptance.widen()
     assert np.array(acceptance.state()["eagle 1 0"])[0].sum(0).max() == pytest.approx(32), "at most some drafts outlive the weights"
@@ -109,12 +109,12 @@ def test_new_weights_keep_the_mean_and_leave_less_certainty() -> None:
 def test_what_is_not_drafted_any_more_grows_stale() -> None:
     acceptance = make()
     acceptance.record(LONG, [4] * 50, 0)
-    before = acceptance.belief()[1][2, 2]
+    before = acceptance.belief()[2][2, 2]
     for _ in range(10):
         acceptance.record(OFF, [0] * 8, STALE // 10)
     counts = np.array(acceptance.state()["eagle 1 0"])[0]
     np.testing.assert_allclose(counts[0], 50 / math.e, rtol=1e-6)
-    assert acceptance.belief()[1][2, 2] > 3 * before
+    assert acceptance.belief()[2][2, 2] > 3 * before
     acceptance.record(CHAIN, [2] * 8, STALE)
     counts = np.array(acceptance.state()["eagle 1 0"])[0]
     np.testing.assert_allclose(counts[0], [50 / math.e + 8] * 2 + [50 / math.e**2] * 2, rtol=1e-6)
@@ -154,7 +154,7 @@ def test_the_covariance_is_the_delta_method() -> None:
 
     short, long = slopes(2), slopes(4)
     expected = np.array([[(a * variances * b).sum() for a in (short, long)] for b in (short, long)])
-    _, covariance = acceptance.belief()
+    _, _, covariance = acceptance.belief()
     np.testing.assert_allclose(covariance[1:3, 1:3], expected, rtol=1e-4)
     assert not covariance[0].any()
     assert not covariance[3, :3].any()

@@ -341,6 +341,15 @@ def test_what_drafting_costs_once_must_pay_until_the_end() -> None:
     assert tuner.best(Context(8, behind=800, horizon=2000.0)) == K3
 
 
+@pytest.mark.parametrize(("horizon", "tried"), [(16.0, False), (200.0, True)])
+def test_a_trial_must_not_lose_much_of_what_is_left(horizon: float, tried: bool) -> None:
+    """To take in 800 tokens of each request is worth about three plain steps."""
+    costs = replace(TABLE, draft=Grid((1,), (1, 2), (0,), [[[0.0001], [0.0002]]]))
+    context = Context(64, behind=800, horizon=horizon)
+    chosen = {make(seed, costs).select(context) for seed in range(20)}
+    assert (chosen != {OFF}) == tried
+
+
 def test_new_weights_allow_trials_in_proportion_to_what_rollouts_bring() -> None:
     exploration = Exploration((OFF, *ARMS), random.Random(0))
     for brought, credit in ((1000.0, 2.0), (16.0, 0.32)):

@@ -15,8 +15,8 @@ def test_a_request_goes_on_as_its_sibling_did_where_the_match_is_strong_and_with
     """One sibling's word is 1/2 of a token, 1/4 of a second one, and too little of a third one."""
     speculator = make(CHAIN)
     batch = admitted(speculator, 3, groups=2)
-    speculator.extend(0, [4, 5, 6, 7, 8, 9, 10, 11])
-    speculator.extend(2, [4, 5, 6, 7])
+    batch[0].written.extend([4, 5, 6, 7, 8, 9, 10, 11])
+    batch[2].written.extend([4, 5, 6, 7])
     plan = speculator.plan(batch, learned=True)
     assert plan.given == [None, None, (8, 9)]
     assert plan.shape == plan.strategy == CHAIN
@@ -30,8 +30,8 @@ def test_a_suffix_draft_must_promise_as_much_as_the_learned_drafter_brings() -> 
         batch = admitted(speculator, 2)
         for _ in range(100):
             step(speculator, batch, rate, rng)
-        speculator.extend(0, [4, 5, 6, 7, 8, 9, 10, 11])
-        speculator.extend(1, [4, 5, 6, 7])
+        batch[0].written.extend([4, 5, 6, 7, 8, 9, 10, 11])
+        batch[1].written.extend([4, 5, 6, 7])
         plans = [speculator.plan(batch, learned=True) for _ in range(MOST_PATIENT + 1)]
         assert any(plan.given is not None for plan in plans) == preferred
 
@@ -40,8 +40,8 @@ def test_after_a_look_that_found_nothing_the_store_is_left_alone_for_some_steps(
     speculator = make(CHAIN)
     batch = admitted(speculator, 2)
     assert speculator.plan(batch, learned=True).given is None
-    speculator.extend(0, [4, 5, 6, 7, 8, 9, 10, 11])
-    speculator.extend(1, [4, 5, 6, 7])
+    batch[0].written.extend([4, 5, 6, 7, 8, 9, 10, 11])
+    batch[1].written.extend([4, 5, 6, 7])
     found = [speculator.plan(batch, learned=True).given for _ in range(PATIENCE + 2)]
     assert found[:PATIENCE] == [None] * PATIENCE
     assert found[PATIENCE] == [None, (8, 9)]
@@ -53,10 +53,10 @@ def test_suffix_drafts_that_are_wrong_are_not_drafted_for_long() -> None:
     batch = admitted(speculator, 2)
     drafted = []
     for token in range(0, 6000, 4):
-        speculator.extend(0, range(token, token + 4))
-        speculator.extend(1, range(token, token + 3))
+        batch[0].written.extend(range(token, token + 4))
+        batch[1].written.extend(range(token, token + 3))
         drafted.append(sum(bool(chain) for chain in step(speculator, batch, 0.0, rng).given or ()))
-        speculator.extend(1, [10_000 + token])
+        batch[1].written.extend([10_000 + token])
     assert all(drafted[:5])
     assert 0 < sum(drafted[20:]) < 0.2 * len(drafted[20:]), "it tries again now and then"
 
@@ -68,13 +68,13 @@ def test_looks_that_find_nothing_become_rare_and_one_that_finds_something_makes_
     looks = [1 + PATIENCE, 2 * (1 + PATIENCE) + PATIENCE, 2 * (1 + PATIENCE) + PATIENCE + 1 + MOST_PATIENT]
     for _ in range(looks[-1]):
         assert speculator.plan(batch[1:], learned=True).given is None
-    speculator.extend(0, [4, 5, 6, 7, 8, 9, 10, 11])
-    speculator.extend(1, [4, 5, 6, 7])
+    batch[0].written.extend([4, 5, 6, 7, 8, 9, 10, 11])
+    batch[1].written.extend([4, 5, 6, 7])
     found = [speculator.plan(batch[1:], learned=True).given is not None for _ in range(40)]
     assert found == [True] * 40
-    speculator.extend(1, [70, 71, 72])
+    batch[1].written.extend([70, 71, 72])
     assert speculator.plan(batch[1:], learned=True).given is None
-    speculator.extend(1, [4, 5, 6, 7])
+    batch[1].written.extend([4, 5, 6, 7])
     found = [speculator.plan(batch[1:], learned=True).given is not None for _ in range(PATIENCE + 1)]
     assert found == [False] * PATIENCE + [True]
 
@@ -84,7 +84,7 @@ def test_beside_the_learned_drafter_a_large_batch_looks_up_a_part_of_itself() ->
         speculator = make(strategy)
         batch = admitted(speculator, 80, groups=40)
         for request in batch:
-            speculator.extend(request.id, [4, 5, 6, 7, 8, 9] if request.id < 40 else [4, 5, 6])
+            request.written.extend([4, 5, 6, 7, 8, 9] if request.id < 40 else [4, 5, 6])
         plan = speculator.plan(batch[40:], learned=True)
         assert sum(bool(chain) for chain in plan.given or ()) == drafted
 
@@ -96,8 +96,8 @@ def test_ngram_drafts_are_as_long_as_they_pay_and_a_step_in_which_none_does_is_p
         costs = CostTable(Grid((2,), (1, 2), (1,), [[[1.0], [1.0 + 0.1 * price]]]), Grid((1,), (1,), (1,), [[[0.0]]]))
         speculator = make(NGRAM, tuner="goodput", costs=costs)
         batch = admitted(speculator, 2)
-        speculator.extend(0, [4, 5, 6, 7, 8, 9, 10, 11])
-        speculator.extend(1, [4, 5, 6, 7])
+        batch[0].written.extend([4, 5, 6, 7, 8, 9, 10, 11])
+        batch[1].written.extend([4, 5, 6, 7])
         plan = speculator.plan(batch, learned=False)
         assert plan.strategy == (NGRAM if drafted else OFF)
         assert plan.given == ([(), (8, 9)[:drafted]] if drafted else None)
@@ -119,8 +119,8 @@ def test_after_steps_in_which_no_ngram_draft_paid_the_store_rests_until_batch_si
 def test_without_a_drafter_there_are_suffix_drafts_or_none(learned: bool) -> None:
     speculator = make(NGRAM)
     batch = admitted(speculator, 2)
-    speculator.extend(0, [4, 5, 6, 7, 8, 9, 10, 11])
-    speculator.extend(1, [4, 5, 6, 7])
+    batch[0].written.extend([4, 5, 6, 7, 8, 9, 10, 11])
+    batch[1].written.extend([4, 5, 6, 7])
     plan = speculator.plan(batch, learned)
     assert (plan.shape, plan.given) == (None, [(), (8, 9)])
     only_learned = make(CHAIN, suffix=False)
@@ -198,8 +198,8 @@ def test_what_was_learnt_survives_a_checkpoint() -> None:
     speculator, restored, fresh = (make(CHAIN, TREE, NGRAM, tuner="goodput") for _ in range(3))
     batch, rng = admitted(speculator, 6, groups=3), random.Random(3)
     for token in range(0, 400, 4):
-        speculator.extend(0, range(token, token + 4))
-        speculator.extend(3, range(token, token + 3))
+        batch[0].written.extend(range(token, token + 4))
+        batch[3].written.extend(range(token, token + 3))
         step(speculator, batch, 0.8, rng)
     speculator.loaded("target", 3)
     step(speculator, batch, 0.8, rng)

@@ -1,0 +1,54 @@
+"""``longtail demo-data``: for whoever runs the platform, on its machine; it needs no server."""
+
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from backend.settings import Settings
+from engine.errors import LongtailError
+
+RUNS = 300
+
+console = Console(soft_wrap=True, highlight=False)
+
+
+def demo_data(
+    runs: Annotated[int, typer.Option(min=1, max=100_000, help="How many")] = RUNS,
+    long_run_points: Annotated[int, typer.Option(min=0, max=20_000_000, help="One more run, of so many points; 0: none")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed gives the same runs")] = 0,
+    yes: Annotated[bool, typer.Option("--yes", help="Also beside runs that did happen")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take out all that this command has ever put in")] = False,
+) -> None:
+    """Fill the database with generated runs, to look around in; they have the tag demo-data."""
+    from backend.database import Database
+    from backend.demo_data import fill, hosts, scripts
+    from backend.demo_data.plans import long_plan, plans
+    from backend.jobs.keeper import keep
+    from backend.migrate import upgrade
+    from backend.store import open_store
+
+    settings, now = Settings(), time.time()
+    database, store = Database(settings.database), open_store(settings)
+    try:
+        upgrade(database)
+        generated, others = fill.count(database)
+        if remove:
+            fill.remove(database, settings, store)
+            console.print(f"{generated} generated runs removed, {others} others left")
+            return
+        if generated:
+            raise LongtailError(f"there are {generated} generated runs already; first: longtail demo-data --remove")
+        if others and not yes:
+            raise LongtailError(f"there are {others} runs that did happen; --yes adds generated ones, and --remove takes only those away")
+        wanted = track(plans(runs, seed, now), "Filling", runs, console=console, transient=True)
+        longest = [long_plan(long_run_points, seed, now)] if long_run_points else []
+        added = [*scripts.fill(database, runs, seed, now), *fill.fill(database, longest, settings.runs)]
+        added += fill.fill(database, wanted, settings.runs)
+        hosts.fill(database, now)
+        keep(database, settings, store)
+        console.print(f"{len(added)} runs in {time.time() - now:.0f} s; look at them with: longtail up")
+    finally:
+        database.close()

@@ -1,0 +1,284 @@
+"""``longtail``: everything from a shell, over REST. An error is one line on stderr and exit code 2."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from backend.cli import accounts, backup, demo_data, projects, runs, terminal, webhooks
+from backend.cli.runs import RunId, find
+from backend.client import ApiError, Longtail
+from backend.git_state import git_state
+from backend.schemas.artifacts import ArtifactType
+from backend.schemas.runs import Run
+from backend.schemas.telemetry import Level, LogLine
+from engine.config import load
+from engine.errors import LongtailError
+
+USER_ERROR = 2
+PASS_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+SECTIONS_WITH_A_PATH = ("model", "drafter", "task")
+BUILT_IN = ("tiny", "small", "builtin")
+PLATFORM_BENCHES = ("ingest", "api", "pages", "platform")
+
+
+class Commands(TyperGroup):
+    """Says a user's mistake without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ApiError, LongtailError) as error:
+            Console(stderr=True, soft_wrap=True).print(f"longtail: {error}", markup=False, highlight=False)
+            raise typer.Exit(USER_ERROR) from None
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, help="Reinforcement learning with TLT, from a shell.")
+console = Console()
+
+
+@app.command()
+def up(
+    port: Annotated[int | None, typer.Option(help="Port of the API; 0 for any free one")] = None,
+    dashboard_port: Annotated[int | None, typer.Option(help="Port of the dashboard; 0 for any free one")] = None,
+    dashboard: Annotated[bool, typer.Option(help="With the dashboard")] = True,
+) -> None:
+    """Start API, job worker and dashboard on this machine."""
+    from backend import stack
+
+    stack.main(port=port, dashboard_port=dashboard_port, dashboard=dashboard)
+
+
+@app.command()
+def demo(
+    exit_: Annotated[bool, typer.Option("--exit", help="Stop when both runs are done")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help="Seed of both runs, in place of the preset's")] = None,
+) -> None:
+    """Run the plain baseline and TLT, and compare them."""
+    from backend import demo as demonstration
+
+    raise typer.Exit(demonstration.main(exit_after=exit_, seed=seed))
+
+
+@app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(help="Run configuration (YAML)")],
+    name: Annotated[str | None, typer.Option(help="Name of the run, in place of the file's")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated")] = None,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher goes first")] = 0,
+    needs: Annotated[str | None, typer.Option(help="Label of the workers that may carry it, such as gpu:h200")] = None,
+    start_after: Annotated[datetime | None, typer.Option(help="Not before this local time")] = None,
+    project: Annotated[str | None, typer.Option(help="Name or id of the project that it belongs to")] = None,
+    notes: Annotated[str, typer.Option(help="What to remember about it")] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the run; exit code 1 if it does not succeed")] = False,
+) -> None:
+    """Submit a run; prints its id."""
+    config = load(file).model_dump(mode="json")
+    with Longtail() as client:
+        named = _anchored(config) | ({"name": name} if name else {})
+        run = client.submit(
+            named,
+            tag or [],
+            priority=priority,
+            needs=needs,
+            start_after=start_after and start_after.astimezone(),
+            project_id=project and client.project(project).id,
+            notes=notes,
+            source=git_state(Path.cwd()),
+        )
+        typer.echo(run.id)
+        if watch:
+            _follow(client, run.id)
+
+
+@app.command()
+def watch(run: RunId) -> None:
+    """Follow a run; exit code 0 if it succeeds, else 1."""
+    with Longtail() as client:
+        _follow(client, find(client, run).id)
+
+
+@app.command()
+def logs(
+    run: RunId,
+    tail: Annotated[int, typer.Option(min=1, max=1000, help="The last so many lines")] = 100,
+    level: Annotated[Level | None, typer.Option(help="Only lines of this level")] = None,
+    contains: Annotated[str, typer.Option(help="Only lines with this text")] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is finished")] = False,
+) -> None:
+    """Print a run's log lines and alarms."""
+    with Longtail() as client:
+        run_id, levels = find(client, run).id, [level] if level else []
+        lines = client.logs(run_id, tail=tail, levels=levels, contains=contains)
+        for line in lines:
+            typer.echo(terminal.log_line(line))
+        for new in client.follow(run_id, lines[-1].id if lines else 0) if follow else ():
+            if isinstance(new, LogLine) and new.level in (levels or [new.level]) and contains.lower() in new.message.lower():
+                typer.echo(terminal.log_line(new))
+
+
+@app.command()
+def cancel(run: RunId) -> None:
+    """Stop a run."""
+    _do(Longtail.cancel, run)
+
+
+@app.command()
+def pause(run: RunId) -> None:
+    """Stop a run at its next step boundary, until it is resumed."""
+    _do(Longtail.pause, run)
+
+
+@app.command()
+def resume(run: RunId) -> None:
+    """Let a paused run go on from its last checkpoint."""
+    _do(Longtail.resume, run)
+
+
+@app.command()
+def retry(run: RunId) -> None:
+    """Make a new run that goes on from the last checkpoint of a failed or cancelled one."""
+    made = _do(Longtail.retry, run)
+    console.print("from the beginning" if made.resumed_step is None else f"from the checkpoint after step {made.resumed_step}")
+
+
+@app.command()
+def clone(
+    run: RunId,
+    name: Annotated[str | None, typer.Option(help="Name of the new run")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help="Seed of the new run")] = None,
+) -> None:
+    """Make a new run with the same configuration, from the beginning."""
+    given = {"name": name, "seed": seed}
+    changes = {field: value for field, value in given.items() if value is not None}
+    _do(lambda client, run_id: client.clone(run_id, changes), run)
+
+
+@app.command()
+def delete(run: RunId) -> None:
+    """Delete a finished run; for some days it can be restored."""
+    with Longtail() as client:
+        found = find(client, run)
+        client.delete(found.id)
+        console.print(f"{found.id} deleted; longtail undelete {found.id} takes that back", soft_wrap=True)
+
+
+@app.command()
+def undelete(run_id: Annotated[str, typer.Argument(metavar="RUN", help="Whole id of a deleted run")]) -> None:
+    """Take back a deletion."""
+    with Longtail() as client:
+        restored = client.restore(run_id)
+        console.print(f"{restored.id} {terminal.state(restored)}")
+
+
+@app.command()
+def download(
+    run: RunId,
+    name: Annotated[str | None, typer.Argument(help="Name of one artifact; all if left out")] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write to")] = Path(),
+) -> None:
+    """Download a run's artifacts, such as its drafter: the latest version of each. A download that broke off goes on where it was."""
+    with Longtail() as client:
+        found = find(client, run)
+        versions = sorted(client.artifacts(found.id), key=lambda artifact: artifact.version)
+        artifacts = {artifact.name: artifact for artifact in versions if name in (None, artifact.name)}
+        if not artifacts:
+            raise LongtailError(f"run {found.id} ({found.state}) has no artifact" + (f" named {name}" if name else " yet"))
+        out.mkdir(parents=True, exist_ok=True)
+        for artifact in artifacts.values():
+            path = out / artifact.file_name
+            client.download(artifact.id, path)
+            console.print(f"{path}  {artifact.bytes} bytes", highlight=False)
+
+
+@app.command()
+def upload(
+    run: RunId,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="safetensors, JSON, text, or a .zip or .tar of those")],
+    type_: Annotated[str, typer.Option("--type", help=", ".join(get_args(ArtifactType)))] = "file",
+) -> None:
+    """Keep a file with a run."""
+    if type_ not in get_args(ArtifactType):
+        raise LongtailError(f"{type_} is no type of artifact: {', '.join(get_args(ArtifactType))}")
+    with Longtail() as client:
+        artifact = client.upload(find(client, run).id, file, cast(ArtifactType, type_))
+        console.print(f"{artifact.id} {artifact.file_name} version {artifact.version}  {artifact.bytes} bytes", highlight=False)
+
+
+for command in (runs.runs, runs.show, runs.tag, runs.note, runs.rename, runs.export):
+    app.command()(command)
+app.add_typer(projects.project, name="project")
+app.add_typer(accounts.user, name="user")
+app.add_typer(accounts.token, name="token")
+app.add_typer(webhooks.webhook, name="webhook")
+app.command("login")(accounts.login)
+app.command("logout")(accounts.logout)
+app.command("open")(accounts.open_dashboard)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
+app.command("verify")(backup.verify)
+app.command("rebuild")(backup.rebuild)
+app.command("demo-data")(demo_data.demo_data)
+
+
+@app.command(context_settings=dict(PASS_ON))
+def bench(context: typer.Context) -> None:
+    """Measure: longtail bench NAME [--json FILE] [--quick]."""
+    ours = bool(set(context.args) & set(PLATFORM_BENCHES))
+    _run_module("backend.bench" if ours else "engine.bench", context)
+
+
+@app.command(context_settings=dict(PASS_ON))
+def drafter(context: typer.Context) -> None:
+    """Measure a drafter folder: longtail drafter eval FOLDER [--model M] [--task T] [--json]."""
+    _run_module("engine.drafter", context)
+
+
+@app.command(context_settings=dict(PASS_ON))
+def warmstart(context: typer.Context) -> None:
+    """Train the built-in model from scratch by its recipe."""
+    _run_module("engine.warmstart", context)
+
+
+@app.command(context_settings=dict(PASS_ON))
+def trace(context: typer.Context) -> None:
+    """Write a run's timeline for Perfetto: longtail trace RUN_FOLDER [--out trace.json]."""
+    _run_module("engine", context, "trace")
+
+
+@app.command("plan-memory", context_settings=dict(PASS_ON))
+def plan_memory(context: typer.Context) -> None:
+    """Whether a run fits into its GPUs: longtail plan-memory 7B --nodes 1 --gpus 8 [--known]."""
+    _run_module("engine.planner", context)
+
+
+def _run_module(module: str, context: typer.Context, *arguments: str) -> None:
+    raise typer.Exit(subprocess.run([sys.executable, "-m", module, *arguments, *context.args], check=False).returncode)
+
+
+def _do(action: Callable[[Longtail, str], Run], prefix: str) -> Run:
+    with Longtail() as client:
+        run = action(client, find(client, prefix).id)
+        console.print(f"{run.id} {terminal.state(run)}")
+        return run
+
+
+def _follow(client: Longtail, run_id: str) -> None:
+    if terminal.follow(client, run_id, console).state != "succeeded":
+        raise typer.Exit(1)
+
+
+def _anchored(config: dict[str, Any]) -> dict[str, Any]:
+    """``config`` with paths that exist here made absolute, as the worker may run in another folder."""
+    anchored = dict(config)
+    for section in SECTIONS_WITH_A_PATH:
+        path = config[section].get("path")
+        if path and path not in BUILT_IN and Path(path).exists():
+            anchored[section] = config[section] | {"path": str(Path(path).absolute())}
+    return anchored

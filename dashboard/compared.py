@@ -1,0 +1,59 @@
+"""Everything that the compare page and its report show of some runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from backend.schemas.comparison import AlignedMetric, Comparison
+from dashboard.charts.compared import Clock, View, curves
+from dashboard.charts.lengths import distributions, survival
+from dashboard.charts.speedups import SOMETIMES, amdahl, phase_means, phases
+from dashboard.charts.theme import PHASES
+from dashboard.pairs import length_limit
+
+SECONDS = "step_seconds"
+ALWAYS = (SECONDS, *(f"phase/{name}" for name in PHASES if name != SOMETIMES))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """``names`` by run id, the baseline first; ``lengths`` of each run's latest steps; ``keys`` of the metrics to draw."""
+
+    comparison: Comparison
+    names: Mapping[str, str]
+    lengths: Mapping[str, Sequence[int]]
+    keys: Sequence[str]
+    view: View
+
+    def curves(self) -> dict[str, go.Figure]:
+        """By key."""
+        found = {metric.key: metric for metric in self.comparison.metrics}
+        clocks = {run_id: Clock.of(found[SECONDS], run_id) for run_id in self._timed(found)}
+        return {key: curves(found[key], self.names, self.view, clocks) for key in self.keys if key in found}
+
+    def timeless(self) -> list[str]:
+        """Names of the runs that have no place on an axis of time."""
+        timed = self._timed({metric.key: metric for metric in self.comparison.metrics})
+        return [name for run_id, name in self.names.items() if run_id not in timed]
+
+    def phases(self) -> go.Figure | None:
+        if not phase_means(self.comparison.metrics, list(self.names)):
+            return None
+        return phases(self.comparison.metrics, self.names)
+
+    def amdahl(self) -> go.Figure | None:
+        items = self.comparison.items
+        return amdahl(items, self.names) if any(item.rollout_speedup and item.e2e_speedup for item in items[1:]) else None
+
+    def tails(self, as_shares: bool) -> go.Figure | None:
+        """How many responses are longer than so many tokens, on a log axis, where the tail is seen; or, ``as_shares``, just so long."""
+        known = {name: self.lengths.get(run_id, ()) for run_id, name in self.names.items()}
+        limit = max((length_limit(item.run.config) for item in self.comparison.items), default=0)
+        if not any(known.values()):
+            return None
+        return distributions(known, limit) if as_shares else survival(known, limit, log=True)
+
+    def _timed(self, metrics: Mapping[str, AlignedMetric]) -> list[str]:
+        values = metrics[SECONDS].values if SECONDS in metrics else {}
+        return [run_id for run_id, line in values.items() if any(value is not None for value in line)]

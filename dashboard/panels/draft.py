@@ -1,0 +1,115 @@
+"""The configuration that a new run is going to have: what it begins as, and the two ways to edit it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from backend.schemas.checks import Validation
+from backend.schemas.runs import Preset, Run
+from dashboard.connection import client, run_if_any
+from dashboard.draft import Draft, completed
+from dashboard.fields import Config
+from dashboard.formats import plain, short
+from dashboard.panels.form import MAIN, Form, Slots, sections
+from dashboard.panels.yaml_editor import NotAConfigError, dump, editor, parse
+
+FORM, YAML = "Form", "YAML"
+RECENT = 50
+Origin = Preset | Run
+state = st.session_state
+
+
+@st.cache_data(ttl=60, show_spinner=False)
+def offers() -> tuple[dict[str, Any], list[Preset]]:
+    """The schema of a configuration, and the presets."""
+    return client().schema(), client().presets()
+
+
+@st.cache_data(ttl=10, scope="session", show_spinner=False)
+def recent() -> list[Run]:
+    return [run for run in client().runs(limit=RECENT).items if run.kind == "engine"]
+
+
+def title(origin: Origin) -> str:
+    return origin.title if isinstance(origin, Preset) else f"{origin.name} ({origin.id[:6]})"
+
+
+def origin() -> Origin:
+    """Draws the choice of what to begin with, a preset or a run, which the address may name."""
+    known: dict[str, Origin] = {preset.name: preset for preset in offers()[1]} | {run.id: run for run in recent()}
+    asked = _asked(known)
+    if asked is not None and asked != state.get("taken"):
+        state["from"] = asked
+        begin()
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        label = "Start from a preset, or from a run"
+        choice: dict[str, Any] = {"format_func": lambda name: title(known[name]), "key": "from", "persist_state": "session", "width": 420}
+        name = st.selectbox(label, list(known), on_change=begin, **choice)
+        editors = [FORM, YAML]
+        st.segmented_control("Edit as", editors, default=FORM, required=True, key="editor", on_change=switch, persist_state="session")
+    state["taken"] = name
+    if asked != name:
+        st.query_params["from"] = name
+    return known[name]
+
+
+def _asked(known: dict[str, Origin]) -> str | None:
+    """What the address names, and makes it known; None if that is no preset and no run with a configuration of ours."""
+    asked = st.query_params.get("from")
+    if asked is None or asked in known:
+        return asked
+    run = run_if_any(asked)
+    if run is None or run.kind != "engine":
+        st.warning(f"There is no preset and no run {plain(short(asked))} in your sight to start from.", icon="⚠️")
+        del st.query_params["from"]
+        return None
+    known[asked] = run
+    return asked
+
+
+def begin(base: Config | None = None) -> None:
+    """Anew, from ``base`` or else from what is chosen, in the form and as YAML."""
+    state["unwritten"], state["draft"] = True, Draft(base)
+
+
+def switch() -> None:
+    """Carries the draft over to the editor chosen; text that cannot be read stays where it is."""
+    if state["editor"] == YAML:
+        state["unwritten"] = True
+        return
+    try:
+        begin(parse(state["yaml"]))
+    except NotAConfigError:
+        state["editor"] = YAML
+
+
+def edit(schema: Mapping[str, Any], chosen: Config) -> tuple[Config, Validation, Slots]:
+    """The draft, which began as ``chosen``, after the user's changes; what the API says of it, and the places for faults by field.
+    NotAConfigError while the YAML cannot be read."""
+    if "draft" not in state:
+        begin()
+    config = state["draft"].config(schema, chosen)
+    if state["editor"] == YAML:
+        if state["unwritten"]:
+            state["yaml"] = dump(checked(config, chosen)[0])
+            state["unwritten"] = False
+        config = parse(editor("yaml"))
+        return config, client().validate(config, chosen), {}
+    section = st.pills("Settings", sections(schema), default=MAIN, required=True, key="section", label_visibility="collapsed", wrap=True)
+    config, check = checked(config, chosen)
+    form = Form(schema, config, tell)
+    form.draw(section)
+    if section != MAIN:
+        st.caption("Lists, such as strategies and stop strings, are edited as YAML.")
+    return config, check, form.slots
+
+
+def checked(config: Config, chosen: Config) -> tuple[Config, Validation]:
+    """With every default, if it is valid: a section's name may set them otherwise than the schema."""
+    check = client().validate(config, chosen)
+    return completed(config, check.config or {}), check
+
+
+def tell(path: str, value: Any) -> None:
+    state["draft"] = state["draft"].edited(path, value)

@@ -1,0 +1,147 @@
+"""One rank of the learner: a device with its part of the policy. A worker has one on each of its GPUs; the first is the worker itself."""
+
+import gc
+import socket
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.cluster.devices import device_of, join, show_gpus
+from engine.cluster.drift import drift, sketch
+from engine.cluster.rendezvous import use_network
+from engine.cluster.usage import Sampler
+from engine.config import RunConfig
+from engine.drafter.checkpoint import host_copy
+from engine.drafter.kind import RECIPE_KINDS
+from engine.models.load import resolve
+from engine.policy import store
+from engine.policy.batch import Inferred, Row
+from engine.policy.build import build_policy
+from engine.policy.learner import Learner
+from engine.rollout.base import Holding
+
+POLICY = "policy"
+SWITCH_SECONDS = 1e-4
+"""That a thread may keep the interpreter from another. Decoding gives it up at every operation, and has to wait for it whenever another
+thread writes a checkpoint."""
+
+
+@dataclass(frozen=True)
+class LearnShare:
+    """The training metrics (global, so equal on every rank), this rank's seconds of it, seconds and bytes of the new weights' way into the
+    worker's engine, the checks of them included, the checksum of the policy's weights, what the engine holds after the sync (None of a
+    rank that has no engine), and how far the target has moved since the drafter was last trained (see ``drift``)."""
+
+    metrics: dict[str, float]
+    update_seconds: float
+    sync_seconds: float
+    sync_bytes: int
+    checksum: str
+    holding: Holding | None
+    drift: float
+
+
+class LearnerRank(ABC):
+    """Where the policy is shared out, weights are put together by all ranks at once: so all of them call the same methods equally often,
+    and each method looks at the same weights in the same order, whether this rank has a use for them or not."""
+
+    def __init__(self, place: int, config: RunConfig, rendezvous: str) -> None:
+        """``place`` counts the ranks of all workers, those of a worker one after the other. ``rendezvous`` is a torch.distributed init
+        method that all share."""
+        torch.set_num_threads(config.cluster.threads_per_worker)
+        torch.set_flush_denormal(True)  # denormals are slow on CPUs; every rank must round alike
+        sys.setswitchinterval(SWITCH_SECONDS)
+        use_network(rendezvous)
+        self.device = device_of(config)
+        self.policy = build_policy(config, resolve(config.model.path), self.device, join(config, place, rendezvous, self.device))
+        show_gpus(config.rollout.gpus, place, self.device)
+        self.learner = Learner(self.policy, config.algorithm, config.rollout.max_new_tokens)
+        self._dtype = getattr(torch, config.model.dtype)
+        self._kind = RECIPE_KINDS[config.drafter.recipe]
+        # SGLang keeps no features: they take another pass over the responses, which shards of the policy make together, later.
+        late = self.policy.sharded and config.rollout.engine == "sglang"
+        self._reads_late = late and config.speculation.enabled and config.drafter.spot.enabled
+        self._target_version = 0
+        self._staged_policy: dict[str, Any] | None = None
+        self._sketch = sketch(self.policy.weights())
+        self._sampler = Sampler()
+
+    def freeze(self) -> None:
+        """To be called once all is set up: what is there by now stays, and the garbage collector need not look through it in a rollout."""
+        gc.collect()
+        gc.freeze()
+
+    def usage(self) -> tuple[str, dict[str, float]]:
+        """This machine's name, and how busy it and the rank's GPU were since the last call."""
+        return socket.gethostname(), self._sampler.take()
+
+    def infer(self, rows: Sequence[Row]) -> list[Inferred] | None:
+        """Log-probs under the policy, before its update, and under the reference; None if nobody needs them."""
+        return self.learner.infer(rows)
+
+    def learn(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
+        """Policy update with all other ranks, and new weights into the rollout engine. ``inferred``: what ``infer`` said of the rows."""
+        if self._reads_late:
+            self._read()
+        began = time.perf_counter()
+        metrics = self.learner.update(rows, inferred, step)
+        updated = time.perf_counter()
+        self._load_target(step + 1)
+        holding = self._holding()
+        checksum = self._checksum(holding)
+        synced = time.perf_counter()
+        self._follow()
+        weights = self.policy.weights()
+        return LearnShare(
+            metrics,
+            updated - began,
+            synced - updated,
+            sum(weight.numel() for weight in weights.values()) * self._dtype.itemsize,
+            checksum,
+            holding,
+            drift(self._sketch, sketch(weights)),
+        )
+
+    def stage(self) -> None:
+        """Copies this rank's part of the resume unit to host memory, for ``write``: training may go on in the meantime."""
+        self._staged_policy = host_copy(self.learner.state()) if self.policy.saves else None
+
+    def write(self, folder: Path) -> None:
+        """Writes what was staged; replicas of the policy, equal everywhere, are one rank's to write. Called from another thread."""
+        if self._staged_policy:
+            store.write(self._staged_policy, folder / POLICY, self.policy.saving_group)
+        self._staged_policy = None
+
+    def load(self, folder: Path) -> int:
+        """Goes on from ``folder``; returns the drafter's version, 0 if there is none."""
+        store.read(self.learner.state(), folder / POLICY, self.policy.saving_group)
+        self._sketch = sketch(self.policy.weights())
+        self._load_target(self._target_version)
+        self._follow()
+        return 0
+
+    def _checksum(self, holding: Holding | None) -> str:  # noqa: ARG002
+        """Of the policy."""
+        return self.policy.checksum()
+
+    @abstractmethod
+    def _holding(self) -> Holding | None:
+        """What the engine decodes with."""
+
+    @abstractmethod
+    def _load_target(self, version: int) -> None:
+        """The policy's weights as the engine's target."""
+
+    @abstractmethod
+    def _follow(self) -> None:
+        """The policy's embedding and head as the drafter's, if there is one."""
+
+    @abstractmethod
+    def _read(self) -> None:
+        """The step's responses, for the drafter's training, by the policy that generated them."""

@@ -1,0 +1,59 @@
+"""What can be set of the learned drafter and of its training in idle time."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from engine.section import Section
+
+
+class TriggerConfig(Section):
+    """When idle workers train: at every step while that helps, then when one of these asks for it."""
+
+    patience: int = Field(3, ge=1, description="Sessions in a row that gain less than least_gain until steps are skipped")
+    least_gain: float = Field(0.002, ge=0, le=1, description="Rise of held-out acceptance that makes a session worth repeating at once")
+    every: int = Field(10, ge=1, description="Train at least every so many steps; 1 trains at every step")
+    acceptance_drop: float = Field(0.05, ge=0, le=1, description="Train when acceptance falls by this share of its best since then")
+    drift: float = Field(0.005, ge=0, description="Train when the target's weights have moved by this share since the last session")
+
+
+class SpotConfig(Section):
+    """Training of the drafter on workers that wait for the tail."""
+
+    enabled: bool = Field(True, description="Idle workers train the drafter; it costs no time of the rollout, but memory for hidden states")
+    min_idle_workers: int = Field(1, ge=1, description="Idle workers needed before training starts")
+    first_set_up: float = Field(
+        0.25,
+        ge=0,
+        description="Seconds to the first judged steps of training, assumed until measured; a tail must last twice as long",
+    )
+    learning_rate: float = Field(2e-4, gt=0, le=1, description="Of the drafter, once it has learned")
+    first_learning_rate: float = Field(
+        2e-3, gt=0, le=1, description="Of a drafter that starts from nothing; it falls to learning_rate as sessions stop helping"
+    )
+    tokens_per_microbatch: int = Field(
+        1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
+    )
+    unroll: int | None = Field(
+        None,
+        ge=1,
+        le=8,
+        description="Passes of a training step, on the drafter's own features from the second on; null: the recipe's own (2, 3 or 7)",
+    )
+    passes: int = Field(4, ge=1, description="Times that a response is trained on; then as often again as long as held-out responses gain")
+    least_tokens: int = Field(16_384, ge=0, description="Tokens to train on at least: older responses make up for small steps")
+    buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
+    trigger: TriggerConfig = Field(default_factory=TriggerConfig)
+
+
+class DrafterConfig(Section):
+    recipe: Literal["eagle", "hass", "eagle3"] = Field(
+        "eagle",
+        description="eagle: two steps on its own features; hass: three of them; eagle3: reads three layers of the target, seven such steps",
+    )
+    reverse_kl: float = Field(0.0, ge=0, le=100, description="Weight of a reverse KL term (online speculative decoding) in the loss")
+    path: str | None = Field(
+        "builtin",
+        description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, or null: start from the target's last layer",
+    )
+    spot: SpotConfig = Field(default_factory=SpotConfig)

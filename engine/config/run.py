@@ -1,0 +1,85 @@
+"""The whole of a run's configuration."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from engine.config.cluster import ClusterConfig
+from engine.config.drafter import DrafterConfig
+from engine.config.rollout import RolloutConfig
+from engine.config.speculation import SpeculationConfig
+from engine.policy.config import AlgorithmConfig
+from engine.scheduling.config import check as check_scheduling
+from engine.section import Section
+from engine.tasks.config import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, TaskConfig
+
+
+class ModelConfig(Section):
+    path: str = Field("tiny", min_length=1, description="Built-in model (tiny, small) or a local Hugging Face folder (qwen2, qwen3, llama)")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="Data type of the rollout engine's weights")
+
+
+class CheckpointConfig(Section):
+    every: int = Field(10, ge=1, description="RL steps between checkpoints; a lost attempt does so many again at most")
+    keep: int = Field(2, ge=1, description="Checkpoints kept")
+    drafter_every_microsteps: int = Field(
+        32,
+        ge=0,
+        description="A killed run loses at most so many micro-steps of the drafter's training; 0: all of its step",
+    )
+
+
+class EvaluationConfig(Section):
+    every: int = Field(0, ge=0, description="Evaluate after every so many steps and after the last, which takes a rollout each; 0: never")
+    prompts: int = Field(64, ge=1, le=65_536, description="Validation prompts, or all if there are fewer")
+    samples: int = Field(4, ge=1, le=1024, description="Responses for each: K of pass@K")
+
+
+class RunConfig(Section):
+    """One run. ``speculation.enabled=false`` is the plain baseline of the same run."""
+
+    name: str = Field("run", min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$", description="No control characters")
+    seed: int = Field(0, ge=0, lt=2**31, description="Runs of one seed draw the same prompts and the same responses")
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    task: TaskConfig = Field(CountdownConfig(), description="What is learned")
+    algorithm: AlgorithmConfig = Field(default_factory=AlgorithmConfig)
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    rollout: RolloutConfig = Field(default_factory=RolloutConfig)
+    speculation: SpeculationConfig = Field(default_factory=SpeculationConfig)
+    drafter: DrafterConfig = Field(default_factory=DrafterConfig)
+    cluster: ClusterConfig = Field(default_factory=ClusterConfig)
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+
+    def with_workers(self, workers: int) -> "RunConfig":
+        """The same run on so many workers."""
+        return self.model_copy(update={"cluster": self.cluster.model_copy(update={"workers": workers})})
+
+    @model_validator(mode="after")
+    def _work_for_every_worker(self) -> "RunConfig":
+        if self.cluster.workers > self.algorithm.prompts_per_step:
+            raise ValueError(
+                f"cluster.workers={self.cluster.workers} exceeds algorithm.prompts_per_step={self.algorithm.prompts_per_step}: "
+                "a worker would have nothing to do; lower the one or raise the other"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rollouts_to_learn_from(self) -> "RunConfig":
+        check_scheduling(self.rollout.scheduling, self.algorithm)
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_evaluate_on(self) -> "RunConfig":
+        if self.evaluation.every and isinstance(self.task, DatasetConfig) and not (self.task.validation_path or self.task.validation_share):
+            raise ValueError("evaluation.every: no rows are kept for evaluation; give task.validation_path or task.validation_share")
+        return self
+
+
+def own_code(config: RunConfig) -> dict[str, str]:
+    """The fields, with their values, by which a run executes what is not ours outside of any sandbox."""
+    task = config.task
+    functions = {"algorithm.advantage": config.algorithm.advantage, "algorithm.loss": config.algorithm.loss}
+    if isinstance(task, FunctionConfig):
+        functions["task.function"] = task.function
+    found = {field: name for field, name in functions.items() if ":" in name}
+    return found | ({"task.isolation": task.isolation} if isinstance(task, CodeConfig) and task.isolation == "limits" else {})

@@ -1,0 +1,123 @@
+"""What a run takes of a GPU's memory, by arithmetic: the learner's states as in ZeRO (arXiv 1910.02054, section 3: 16 bytes a parameter
+with Adam, here 4 each for weights, gradients and either moment), what a backward pass keeps, and the rollout engine.
+
+All figures are bytes on the fullest GPU: the learner has a rank on each, the rollout engine spreads over those of a worker.
+"""
+
+from dataclasses import dataclass
+
+from engine.planner.shape import Shape
+from engine.policy.config import LearnerConfig
+
+GB = 10**9
+FLOAT, HALF = 4, 2
+LOGITS_AT_ONCE = 2**25
+"""As engine.policy.logprobs has it."""
+LOGIT = 18
+"""Bytes of a logit at the worst moment: itself and four gradients and copies in float32, one in bfloat16."""
+OVERHEAD = 2 * GB
+"""CUDA context, communication buffers and what the allocator cannot use, of learner and engine together."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """GPUs in all are ``nodes`` times ``gpus``, of ``memory`` bytes each; ``tensor_parallel`` of them make a worker."""
+
+    nodes: int = 1
+    gpus: int = 8
+    memory: int = 80 * GB
+    tensor_parallel: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """Of the learner."""
+        return self.nodes * self.gpus
+
+
+@dataclass(frozen=True)
+class Load:
+    """``tokens`` in a micro-batch; ``requests`` that a worker decodes at once, each of up to ``context`` tokens; ``reference``: a KL term
+    needs a second model; ``drafter``: one is used, and trained in idle time; ``released``: the cache is given up between rollouts."""
+
+    tokens: int = 8_192
+    requests: int = 32
+    context: int = 8_192
+    reference: bool = True
+    drafter: bool = True
+    released: bool = True
+
+
+Parts = dict[str, int]
+
+
+def states(shape: Shape, learner: LearnerConfig, ranks: int, reference: bool) -> Parts:
+    """What the learner always has of its GPU, but for gradients, which are there in an update only. Offloaded, it is on the host."""
+    shards = ranks if learner.parallel == "fsdp" else 1
+    trained = adapters(shape, learner.lora.rank) if learner.lora else shape.parameters
+    weights = FLOAT * (shape.parameters + (trained if learner.lora else 0)) // shards
+    frozen = width(learner) if learner.parallel == "fsdp" else FLOAT
+    return {
+        "weights (float32)": weights,
+        "optimizer": 2 * FLOAT * trained // shards,
+        "gradients": FLOAT * trained // shards,
+        "reference": frozen * shape.parameters // shards if reference and not learner.lora else 0,
+    }
+
+
+def passes(shape: Shape, learner: LearnerConfig, tokens: int, logits: int | None = None) -> Parts:
+    """What the forward and backward pass of a micro-batch take beside the states. ``logits``: bytes for them, if they are not ours."""
+    c = width(learner)
+    kept = layer_activations(shape, learner)
+    activations = tokens * (shape.layers * c * shape.hidden + kept if learner.activation_checkpointing else shape.layers * kept)
+    ours = LOGIT * min(tokens * shape.vocabulary, LOGITS_AT_ONCE)
+    return {"gathered weights": gathered(shape, learner), "activations": activations, "logits": ours if logits is None else logits}
+
+
+def gathered(shape: Shape, learner: LearnerConfig) -> int:
+    """Weights and gradients that are together for a moment: with FSDP the ends and two layers with the buffers of their exchange; with
+    DDP only the copies that autocast makes."""
+    c = width(learner)
+    if learner.parallel == "fsdp":
+        return c * (2 * shape.ends + 4 * shape.layer) + FLOAT * shape.layer
+    return c * shape.parameters if learner.precision == "bfloat16" else 0
+
+
+def layer_activations(shape: Shape, learner: LearnerConfig) -> int:
+    """Of one token in one layer: per norm its input in float32 and two results; queries, keys, values and twice the output of attention,
+    which keeps no scores; of the MLP both inputs of the product, the gate before its activation, and the product."""
+    c, queries, keys = width(learner), shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    return 2 * (FLOAT + 2 * c) * shape.hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate
+
+
+def engine(shape: Shape, hardware: Hardware, load: Load) -> Parts:
+    """The rollout engine in bfloat16, with room for all its requests at their longest, and its drafter."""
+    share = hardware.tensor_parallel
+    cache = HALF * shape.cached * load.requests * load.context
+    drafter = HALF * (drafter_parameters(shape) * share + cache // shape.layers // HALF) if load.drafter else 0
+    return {
+        "engine weights": HALF * shape.parameters // share,
+        "KV cache": cache // share,
+        "drafter in the engine": drafter // share,
+    }
+
+
+def drafter_training(shape: Shape) -> int:
+    """States of the drafter's trainer, and the target's embedding and head, both whole, in float32."""
+    return 4 * FLOAT * drafter_parameters(shape) + 2 * FLOAT * shape.vocabulary * shape.hidden
+
+
+def drafter_parameters(shape: Shape) -> int:
+    """A layer, and what fuses embedding and feature (EAGLE)."""
+    return shape.layer + 2 * shape.hidden**2
+
+
+def adapters(shape: Shape, rank: int) -> int:
+    """Parameters of low-rank adapters on all linear layers."""
+    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    ends = 2 * (shape.hidden + queries) + 2 * (shape.hidden + keys) + 3 * (shape.hidden + shape.intermediate)
+    return shape.layers * rank * ends
+
+
+def width(learner: LearnerConfig) -> int:
+    """Bytes of a value in forward and backward passes."""
+    return HALF if learner.precision == "bfloat16" else FLOAT

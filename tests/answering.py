@@ -1,0 +1,47 @@
+"""A worker group whose rollouts answer at once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from engine.cluster.coordinator import Span
+from engine.cluster.spot import Trained
+from engine.cluster.tail import Rollout
+from engine.config import RunConfig
+from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
+from engine.scheduling.schedule import Schedule
+
+SEED = 3
+
+
+class Answering(ABC):
+    """Of a run with seed SEED. Rollout n takes from n to n + 1; ``asked``: the requests of each."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.schedule = Schedule(config)
+        self.asked: list[list[Request]] = []
+
+    def rollout(
+        self,
+        step: int,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_share: Callable[[Sequence[Completion]], None],
+        expected: Sequence[float] | None,
+        quota: int | None = None,
+    ) -> Rollout:
+        """That of ``WorkerGroup``."""
+        assert sampling.seed == SEED
+        assert expected is None or len(expected) == len(requests)
+        self.asked.append(list(requests))
+        completions = self.answers(step, requests, quota)
+        on_share(completions)
+        now = float(len(self.asked))
+        spans = (Span(0, "BUSY", now, now + 1),)
+        return Rollout(completions, RolloutStatistics(tokens=len(completions)), spans, self.sessions(now), now, now)
+
+    @abstractmethod
+    def answers(self, step: int, requests: Sequence[Request], quota: int | None) -> list[Completion]: ...
+
+    def sessions(self, now: float) -> dict[int, Trained]:  # noqa: ARG002
+        """The drafter's training in the rollout that begins at ``now``."""
+        return {}

@@ -1,0 +1,19 @@
+"""The benchmark of pages waits for what a visitor waits for, and counts what that costs the API."""
+
+from playwright.sync_api import Browser
+
+from backend.bench.pages import load, measured
+from backend.client import Longtail
+from backend.client.accounts import entrance
+from backend.stack import Stack
+
+
+def test_a_page_is_timed(browser: Browser, stack: Stack, api: Longtail) -> None:
+    assert stack.dashboard_url is not None
+    context = browser.new_context(base_url=stack.dashboard_url)
+    load(context, entrance(api, stack.dashboard_url))
+    found = measured(stack, context, "/settings", loads=1)
+    context.close()
+    assert 0.1 < found["s"] <= found["max_s"] < 60
+    assert found["api_requests"] >= 1
+    assert 0 < found["api_s"] < found["s"]

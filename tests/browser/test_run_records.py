@@ -1,0 +1,162 @@
+"""What a run leaves behind: its samples, log, configuration and files, as a visitor sees them."""
+
+import hashlib
+import re
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+import replay_engine
+from conftest import Submit, drawn, finished, until
+from playwright.sync_api import Locator, Page, expect
+
+from backend.client import Longtail
+from backend.schemas.runs import Run
+from dashboard.formats import uncoloured, visible
+
+Pair = tuple[Run, Run]
+
+
+@pytest.fixture(scope="module")
+def chatty(api: Longtail, submit: Submit) -> Run:
+    return finished(api, submit(name="chatty", algorithm={"steps": 9}))
+
+
+def open_tab(page: Page, run: Run, tab: str) -> None:
+    page.goto(f"/run?{urlencode({'id': run.id, 'tab': tab})}")
+    expect(page.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
+
+
+def sha256(page: Page, button: Locator, path: Path) -> str:
+    """Of what the browser downloads."""
+    with page.expect_download() as download:
+        button.click()
+    download.value.save_as(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def lines(page: Page) -> Locator:
+    return page.get_by_test_id("stCode").filter(has_text="line ")
+
+
+def no_markup(page: Page) -> None:
+    assert page.locator("[data-testid=stMain] :is(img[src='x'], b:has-text('bold'), strong:has-text('bold'), .katex)").count() == 0
+
+
+def test_the_heat_map_shows_speed_or_use_and_the_cost_of_a_step(page: Page, pair: Pair) -> None:
+    open_tab(page, pair[1], "Speculation")
+    cells = page.locator(".js-plotly-plot .heatmaplayer").locator("xpath=ancestor::*[contains(@class, 'js-plotly-plot')]").first
+    texts = "chart => chart.data[0].text.flat().filter(text => text)"
+    speeds = until(lambda: drawn(cells, texts), bool)
+    assert sum("fastest" in text for text in speeds) >= 2
+    page.get_by_role("radio", name="pulls").click()
+    until(lambda: drawn(cells, texts), lambda shown: shown is not None and shown != speeds)
+    page.get_by_text("Measured cost: milliseconds of a decode step").click()
+    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+
+
+def test_the_drafter_is_measured_and_taken_away(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
+    (artifact,) = api.artifacts(pair[1].id)
+    open_tab(page, pair[1], "Drafter")
+    expect(page.get_by_text(re.compile(r"\d+ of \d+ sessions brought back 95 % or more"))).to_be_visible()
+    page.get_by_role("radio", name="top-3").click()
+    expect(page.get_by_text("top-3 (%)")).to_be_visible()
+    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+    expect(page.get_by_text(artifact.sha256)).to_be_visible()
+    assert sha256(page, page.get_by_role("link", name="Download"), tmp_path / "drafter") == artifact.sha256
+
+
+def test_samples_show_what_drafted_them_by_colour_and_line(page: Page, api: Longtail, pair: Pair) -> None:
+    open_tab(page, pair[1], "Samples")
+    first = page.locator("[data-testid=stHtml] pre").first
+    newest = api.samples(pair[1].id)[-1]
+    expect(first).to_have_text(newest.response)
+    seen = {}
+    for name in ("the learned drafter", "n-grams", "the target itself"):
+        style = "span => { const s = getComputedStyle(span); return [s.backgroundColor, s.textDecorationLine, s.textDecorationStyle] }"
+        seen[name] = tuple(first.get_by_title(name).first.evaluate(style))
+    assert len(set(seen.values())) == 3
+    assert len({look[1:] for look in seen.values()}) == 3, "without their colours, too"
+    expect(
+        page.get_by_text(re.compile(r"\d+ tokens, \d+ % of them drafted: \d+ % by the learned drafter, \d+ % by n-grams")).first
+    ).to_be_visible()
+
+
+def test_samples_of_a_step_and_in_an_order(page: Page, api: Longtail, chatty: Run) -> None:
+    open_tab(page, chatty, "Samples")
+    texts = page.locator("[data-testid=stHtml] pre")
+    expect(texts).to_have_count(10)
+    page.get_by_role("combobox", name="Order").click()
+    page.get_by_role("option", name="longest first").click()
+    longest = max((item.response for item in api.samples(chatty.id)), key=len)
+    expect(texts.first).to_have_text(visible(longest))
+    page.get_by_role("spinbutton", name="Step").fill("4")
+    page.get_by_role("spinbutton", name="Step").press("Enter")
+    expect(texts).to_have_count(1)
+    expect(texts.first).to_have_text(api.samples(chatty.id, step=4)[0].response)
+
+
+def test_hostile_samples_and_lines_are_text(page: Page, chatty: Run) -> None:
+    open_tab(page, chatty, "Samples")
+    expect(page.locator("[data-testid=stHtml] pre").filter(has_text="onerror")).to_have_text(visible(replay_engine.HOSTILE))
+    no_markup(page)
+    open_tab(page, chatty, "Logs")
+    expect(page.get_by_test_id("stCode")).to_contain_text(uncoloured(replay_engine.HOSTILE))
+    no_markup(page)
+
+
+def test_the_log_is_searched_and_paged(page: Page, chatty: Run) -> None:
+    open_tab(page, chatty, "Logs")
+    expect(lines(page)).to_contain_text(f"line {replay_engine.LINES - 1} of")
+    page.get_by_role("button", name="Older").click()
+    expect(lines(page)).to_contain_text("line 100 of")
+    expect(lines(page)).not_to_contain_text(f"line {replay_engine.LINES - 1} of")
+    page.get_by_role("button", name="Newer").click()
+    expect(lines(page)).to_contain_text(f"line {replay_engine.LINES - 1} of")
+    page.get_by_role("textbox", name="Search").fill("LINE 17 ")
+    page.get_by_role("textbox", name="Search").press("Enter")
+    expect(page.get_by_text("1 line, the newest last")).to_be_visible()
+    expect(lines(page)).to_contain_text("line 17 of")
+    page.get_by_role("button", name="warning").click()
+    expect(page.get_by_test_id("stCode")).to_have_text("No line is like that.")
+
+
+def test_the_whole_log_is_downloaded(page: Page, api: Longtail, chatty: Run, tmp_path: Path) -> None:
+    open_tab(page, chatty, "Logs")
+    sha256(page, page.get_by_role("button", name="Download"), tmp_path / "log")
+    saved = (tmp_path / "log").read_text(encoding="utf-8")
+    assert saved.count("\n") == len(saved.splitlines()) > replay_engine.LINES
+    assert all(f"line {number} of " in saved for number in range(replay_engine.LINES))
+    assert "\x1b" not in saved
+    assert len(api.logs(chatty.id)) == saved.count("\n")
+
+
+def test_the_configuration_shows_its_differences_first_and_its_surroundings(page: Page, api: Longtail, pair: Pair) -> None:
+    open_tab(page, pair[1], "Config")
+    fields = page.get_by_role("table").filter(has_text="this run")
+    expect(fields).to_contain_text("model.path")
+    expect(fields).not_to_contain_text("hysteresis")
+    page.get_by_role("combobox", name="Compared with").click()
+    page.get_by_role("option", name="Demo: plain").click()
+    expect(fields).to_contain_text("speculation.enabled")
+    expect(page.get_by_test_id("stCode").first).to_contain_text("hysteresis")
+    (attempt,) = api.attempts(pair[1].id)
+    assert attempt.environment is not None
+    expect(page.get_by_text(f"by worker {attempt.worker_id}")).to_be_visible()
+    expect(page.get_by_role("table").filter(has_text="of this attempt")).to_contain_text(attempt.environment.python)
+    expect(page.get_by_role("link", name="Clone with changes")).to_have_attribute("href", re.compile(f"from={pair[1].id}"))
+
+
+def test_of_a_file_the_newest_version_is_seen_first(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
+    run = pair[0]
+    for text in ("first", "second"):
+        (tmp_path / "notes.txt").write_text(text)
+        api.upload(run.id, tmp_path / "notes.txt")
+    first, second = (artifact for artifact in api.artifacts(run.id) if artifact.name == "notes.txt")
+    open_tab(page, run, "Files")
+    expect(page.get_by_text(second.sha256)).to_be_visible()
+    expect(page.get_by_text(first.sha256)).not_to_be_visible()
+    page.get_by_text("1 older version of notes.txt").click()
+    expect(page.get_by_text(first.sha256)).to_be_visible()
+    row = page.get_by_test_id("stHorizontalBlock").filter(has_text=first.sha256).last
+    assert sha256(page, row.get_by_role("link", name="Download"), tmp_path / "notes") == first.sha256

@@ -1,0 +1,86 @@
+"""``kill -9`` of an engine's processes at random moments: the run resumes and ends as if nothing had happened."""
+
+import os
+import random
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from engine_attempts import RESUMABLE, Attempts, check, configuration
+
+KILLS = 10 if os.environ.get("LONGTAIL_FAULTS") == "all" else 1
+SEED = int(os.environ.get("LONGTAIL_FAULT_SEED", "0"))
+PARTS = {"worker": "ray::", "engine": "-m engine run", "raylet": "raylet/raylet", "everything": ""}
+FARTHEST = 4
+"""Steps of an attempt until its kill, at most: few enough that the run outlives all kills."""
+WITHIN, STARTING = 0.1, 1.0
+"""Seconds until the kill behind those steps, about one more, or behind the start of an attempt that is killed before its first, at most."""
+
+
+def named(processes: set[int], part: str) -> list[int]:
+    """Those whose command line has ``part`` in it."""
+    found = []
+    for process in sorted(processes):
+        try:
+            words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if part in words:
+            found.append(process)
+    return found
+
+
+def shoot(attempts: Attempts, part: str, chance: random.Random) -> str:
+    """Kills one process of that kind, or all; what was killed."""
+    targets = named(attempts.processes(), PARTS[part])
+    if part == "everything" or not targets:
+        attempts.kill()
+        return "everything"
+    os.kill(chance.choice(targets), 9)
+    return part
+
+
+def policy(attempts: Attempts) -> bytes:
+    return (attempts.out / "artifacts/policy/model.safetensors").read_bytes()
+
+
+def _has_come(least: int, attempts: Attempts) -> bool:
+    return attempts.steps() >= least
+
+
+def survive(attempts: Attempts, parts: Sequence[str], chance: random.Random) -> None:
+    """Runs to the end, with a kill of each of ``parts`` on the way."""
+    for index, part in enumerate(parts):
+        began, least = time.monotonic(), chance.randint(1, FARTHEST)
+        attempts.start()
+        starting = index % 5 == 4
+        if not starting:
+            attempts.until(partial(_has_come, least))
+        time.sleep(chance.uniform(0, STARTING if starting else WITHIN))
+        assert attempts.process.poll() is None, "it ended before it was killed"
+        steps, lived = attempts.steps(), time.monotonic() - began
+        shot = shoot(attempts, part, chance)
+        code = attempts.ended()
+        assert code == RESUMABLE or code < 0, attempts.log()[-3000:]
+        told = f"attempt {attempts.number}, {lived:.1f} s, {max(0, steps)} steps: {shot} killed"
+        print(f"{told}, exit {code} after {time.monotonic() - began - lived:.1f} s", flush=True)
+    attempts.start()
+    assert attempts.ended() == 0, attempts.log()[-3000:]
+
+
+def test_a_run_survives_kills_at_random(tmp_path: Path) -> None:
+    """``make faults`` kills ten times in 60 steps, and compares with the run that nobody disturbs: the curve is the same, to the bit."""
+    chance = random.Random(SEED)
+    steps = 60 if KILLS > 1 else 12
+    parts = [list(PARTS)[index % len(PARTS)] for index in range(KILLS)]
+    chance.shuffle(parts)
+    config = configuration(tmp_path, steps)
+    attempts = Attempts(tmp_path / "killed", config)
+    survive(attempts, parts, chance)
+    check(attempts, steps)
+    if KILLS > 1:
+        calm = Attempts(tmp_path / "calm", config)
+        survive(calm, [], chance)
+        assert calm.curve() == attempts.curve()
+        assert policy(calm) == policy(attempts)

@@ -1,0 +1,119 @@
+"""The planner against a real model, published figures, and itself."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from engine.planner import memory
+from engine.planner.__main__ import main
+from engine.planner.known import Known, known
+from engine.planner.memory import GB, Hardware, Load
+from engine.planner.plan import plan
+from engine.planner.shape import PRESETS, shape
+from engine.policy.config import LearnerConfig, LoraConfig
+
+FSDP = LearnerConfig(parallel="fsdp", precision="bfloat16", activation_checkpointing=True)
+OFFLOADED = FSDP.model_copy(update={"cpu_offload": True})
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_parameters_are_those_of_the_model(tmp_path: Path, family: str, tied: bool) -> None:
+    sizes = {"hidden_size": 192, "intermediate_size": 320, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2}
+    config = AutoConfig.for_model(family, vocab_size=500, head_dim=32, tie_word_embeddings=tied, **sizes)
+    config.save_pretrained(tmp_path)
+    model = AutoModelForCausalLM.from_config(config)
+    assert shape(str(tmp_path)).parameters == pytest.approx(sum(weight.numel() for weight in model.parameters()), rel=2e-3)
+
+
+@pytest.mark.parametrize(("name", "billions"), [("0.5B", 0.494), ("7B", 7.62), ("8B", 8.03), ("32B", 32.8), ("70B", 70.6)])
+def test_presets_are_the_published_models(name: str, billions: float) -> None:
+    assert PRESETS[name].parameters / GB == pytest.approx(billions, rel=0.005)
+
+
+@pytest.mark.parametrize("line", known(), ids=lambda line: line.what)
+def test_published_figures(line: Known) -> None:
+    if line.published:
+        assert line.predicted == pytest.approx(line.published, rel=0.2)
+    else:
+        assert line.limit
+        assert line.predicted < line.limit
+
+
+def test_adapters_are_counted_as_peft_makes_them() -> None:
+    """LoRA's paper: two matrices, [rank, inputs] and [outputs, rank], of each layer; LLaMA-7B with rank 8 everywhere is 20.0 M."""
+    from engine.planner.known import LLAMA
+
+    assert memory.adapters(LLAMA, 8) == 19_988_480
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "learner", "load"),
+    [
+        ("7B", Hardware(nodes=1), FSDP, Load()),
+        ("32B", Hardware(nodes=8, tensor_parallel=4), FSDP, Load()),
+        ("70B", Hardware(nodes=8, tensor_parallel=8), OFFLOADED, Load(tokens=4096)),
+    ],
+)
+def test_what_runs_on_80_gb_gpus(model: str, hardware: Hardware, learner: LearnerConfig, load: Load) -> None:
+    found = plan(PRESETS[model], hardware, learner, load)
+    assert found.fits
+    assert max(found.phases.values()) <= 80 * GB
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "learner"),
+    [
+        ("7B", Hardware(nodes=1), LearnerConfig()),
+        ("32B", Hardware(nodes=1, tensor_parallel=4), FSDP),
+        ("70B", Hardware(nodes=8, tensor_parallel=8), FSDP),
+        ("70B", Hardware(nodes=1, tensor_parallel=8), FSDP),
+    ],
+)
+def test_what_does_not(model: str, hardware: Hardware, learner: LearnerConfig) -> None:
+    assert not plan(PRESETS[model], hardware, learner, Load()).fits
+
+
+def test_the_learner_has_a_rank_on_every_gpu_however_many_make_a_worker() -> None:
+    one, four = (plan(PRESETS["32B"], Hardware(nodes=8, tensor_parallel=gpus), FSDP, Load()).parts for gpus in (1, 4))
+    assert one["optimizer"] == four["optimizer"] == 8 * PRESETS["32B"].parameters // 64
+    offloaded = [plan(PRESETS["32B"], Hardware(nodes=8, tensor_parallel=gpus), OFFLOADED, Load()).host for gpus in (1, 4)]
+    assert offloaded[1] == 4 * offloaded[0]
+
+
+def test_what_is_left_is_the_caches() -> None:
+    """With exactly as much cache as there is room for, a GPU is full to the last token."""
+    hardware, load = Hardware(), Load(context=1, drafter=False)
+    most = plan(PRESETS["7B"], hardware, FSDP, load).cache
+    full = plan(PRESETS["7B"], hardware, FSDP, Load(requests=most, context=1, drafter=False))
+    assert full.fits
+    assert full.cache == most
+    assert not plan(PRESETS["7B"], hardware, FSDP, Load(requests=most + 1, context=1, drafter=False)).fits
+
+
+def test_each_way_to_save_memory_saves_it() -> None:
+    def update(**changes: object) -> int:
+        return plan(PRESETS["7B"], Hardware(), FSDP.model_copy(update=changes), Load()).phases["update"]
+
+    assert update(cpu_offload=True) < update(lora=LoraConfig()) < update() < update(activation_checkpointing=False)
+    assert update() < update(precision="float32")
+    assert plan(PRESETS["7B"], Hardware(nodes=4), FSDP, Load()).phases["update"] < update()
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code = "import sys; sys.argv = ['longtail', 'plan-memory', '7B', '--json']; from backend.cli import app; app()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["fits"] is True
+    assert main(["70B"]) == 1
+    assert "DOES NOT FIT" in capsys.readouterr().out
+    assert main(["no-such-model"]) == 2
+    assert "no config.json" in capsys.readouterr().err
+    assert main(["7B", "--parallel", "ddp", "--cpu-offload"]) == 2
+    assert "needs parallel=fsdp" in capsys.readouterr().err
+    assert main(["7B", "--tensor-parallel", "3"]) == 2
+    assert main(["--known"]) == 0
+    assert "predicted" in capsys.readouterr().out
