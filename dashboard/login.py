@@ -1,5 +1,6 @@
 """How a browser gets its session: by the form at /login, or at /enter by the ticket that ``longtail up`` prints."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from html import escape
@@ -61,10 +62,10 @@ async def enter(request: Request) -> Response:
 
 
 def page(after: str, said: str, status: int = 200, user: str = "") -> HTMLResponse:
+    values = {"user": user, "next": _here(after), "said": said}
     text = PAGE.read_text(encoding="utf-8")
-    for name, value in (("user", user), ("next", _here(after)), ("said", said)):
-        text = text.replace(f"{{{name}}}", escape(value))
-    return HTMLResponse(text, status, {"content-security-policy": CSP, "cache-control": "no-store"})
+    filled = re.sub(r"\{(user|next|said)\}", lambda place: escape(values[place[1]]), text)
+    return HTMLResponse(filled, status, {"content-security-policy": CSP, "cache-control": "no-store"})
 
 
 async def _opened(

@@ -90,6 +90,8 @@ def events(step: Step, decode: Decode) -> Iterator[AnyEvent]:
             ngram_accepted_by_position=statistics.ngram_accepted_by_position,
             untrained=rollout.untrained,
         )
+    if rollout.notice:
+        yield Log(level="info", message=f"step {step.index}: {rollout.notice}")
     for code, message in dict.fromkeys(statistics.alarms):  # workers notice the same
         yield Alarm(step=step.index, code=code, message=message)
     if step.published:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from backend.bench import api, ingest, pages, platform
+from backend.stack import interruptible
 
 BENCHES = {"api": api.run, "ingest": ingest.run, "pages": pages.run, "platform": platform.run}
 
@@ -15,7 +16,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     parser.add_argument("--quick", action="store_true", help="fewer points and requests")
     options = parser.parse_args(arguments)
-    result = BENCHES[options.name](options.quick)
+    with interruptible():  # a benchmark that is told to end takes its servers with it
+        result = BENCHES[options.name](options.quick)
     for name, value in result.items():
         print(f"{name:28} {value}")
     if options.json:

@@ -65,7 +65,11 @@ class Transport:
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         if not _PATH.fullmatch(path):
-            raise ApiError(NOT_FOUND, "Not found", "nothing has such an id or name")
+            raise ApiError(
+                NOT_FOUND,
+                "Not found",
+                f"nothing has such an id or name: {path.rsplit('/', 1)[-1]!r}; they are of letters, digits, '.', '_' and '-'",
+            )
         try:
             response = self._http.request(method, path, **options)
         except httpx.TransportError as error:

@@ -24,8 +24,10 @@ from engine.policy.batch import Inferred, Row, balance
 from engine.rollout.base import Completion, Request, Sampling
 from engine.scheduling.marks import marks
 from engine.scheduling.schedule import Schedule
+from engine.speculation.rest import Rest, watched
 
 TRIGGER = "trigger.json"
+REST = "rest.json"
 SCHEDULE = "schedule.json"
 WORTH = 2.0
 """Set-ups that a tail must be predicted to last for: then at least half of it is spent on training."""
@@ -72,6 +74,7 @@ class WorkerGroup:
             self._ranks += [actor, *(partner.options(**place).remote(rank, config, rendezvous) for rank in others)]
         self._versions = DrafterVersions(self._all)
         self._history = History()
+        self._rest = Rest()
         self.schedule = Schedule(config)
         self._set_up = self._spot.first_set_up
         self._staged: dict[str, dict[str, Any]] = {}
@@ -93,7 +96,8 @@ class WorkerGroup:
         """
         decision = self._decision(step)
         shares = share_out(requests, len(self._actors), expected)
-        rollout = Tail(step, self._actors, self._conditions(decision), quota).run(shares, sampling, on_share)
+        watch = not self._rest.at(step)
+        rollout = Tail(step, self._actors, self._conditions(decision), quota, watch).run(shares, sampling, on_share)
         if not decision.train:
             rollout = replace(rollout, untrained=decision.reason)
         statistics = rollout.statistics
@@ -101,6 +105,8 @@ class WorkerGroup:
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
+        if watch and self._config.speculation.enabled:
+            rollout = self._looked(step, rollout)
         faded = 0.9 * self._set_up  # else one slow set-up could keep all later tails from being used
         self._set_up = max((session.set_up for session in rollout.sessions.values()), default=faded)
         return rollout
@@ -155,7 +161,7 @@ class WorkerGroup:
     def stage(self) -> None:
         """Copies every rank's part of the resume unit, what decides when to train, and the schedule, for ``write``."""
         self._every("stage")
-        self._staged = {TRIGGER: asdict(self._history), SCHEDULE: self.schedule.state()}
+        self._staged = {TRIGGER: asdict(self._history), REST: asdict(self._rest), SCHEDULE: self.schedule.state()}
 
     def write(self, folder: Path) -> None:
         """Writes what was staged into ``folder``. Called from another thread, while the workers may be at the next step."""
@@ -170,6 +176,8 @@ class WorkerGroup:
         self._versions.resumed(max(self._every("load", folder.absolute())))
         path = folder / TRIGGER  # checkpoints of earlier versions have none
         self._history = History(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else History()
+        if (folder / REST).exists():
+            self._rest = Rest(**json.loads((folder / REST).read_text(encoding="utf-8")))
         if (folder / SCHEDULE).exists():
             self.schedule.load_state(json.loads((folder / SCHEDULE).read_text(encoding="utf-8")))
 
@@ -199,7 +207,18 @@ class WorkerGroup:
     def _decision(self, step: int) -> Decision:
         if not (self._config.speculation.enabled and self._spot.enabled):
             return Decision(False, "training is turned off (drafter.spot.enabled)")
+        if self._rest.at(step):
+            return Decision(False, f"speculation rests until step {self._rest.until}")
         return decide(self._history, step, self._spot.trigger)
+
+    def _looked(self, step: int, rollout: Rollout) -> Rollout:
+        """``rollout``, with a notice if speculation did so little in it that it rests now."""
+        counts, steps = rollout.statistics, self._config.speculation.rest
+        share = (counts.speculative_tokens - counts.speculative_requests) / max(counts.tokens, 1)
+        self._rest = watched(self._rest, step, share, bool(rollout.sessions), steps)
+        if not self._rest.at(step + 1):
+            return rollout
+        return replace(rollout, notice=f"speculation did nothing for the last rollouts: it rests for {steps} steps (speculation.rest)")
 
     def _conditions(self, decision: Decision) -> State:
         """When idle workers train: more of them than there are if nobody shall."""

@@ -28,7 +28,8 @@ REMIND_EVERY = 1.0
 @dataclass(frozen=True)
 class Rollout:
     """Completions in the order of the requests' ids. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
-    worker was done; ``stopped``: when nobody trained any more. ``untrained``: why nobody did at all, None if somebody did."""
+    worker was done; ``stopped``: when nobody trained any more. ``untrained``: why nobody did at all, None if somebody did. ``notice``:
+    what users should know of it, if anything."""
 
     completions: list[Completion]
     statistics: RolloutStatistics
@@ -37,6 +38,7 @@ class Rollout:
     ended: float
     stopped: float
     untrained: str | None = None
+    notice: str | None = None
 
     def seconds(self, *activities: str) -> float:
         """Worker seconds spent in any of ``activities``."""
@@ -56,18 +58,20 @@ def joined(rollouts: Sequence[Rollout]) -> Rollout:
             spans=whole.spans + rollout.spans,
             sessions={**whole.sessions, **sessions},
             untrained=rollout.untrained if whole.untrained else None,
+            notice=rollout.notice or whole.notice,
         )
     return whole
 
 
 class Tail:
     """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``. It is cut short once ``quota`` groups are
-    complete."""
+    complete. ``watch``: see ``Worker.rollout``."""
 
-    def __init__(self, step: int, actors: Sequence[Any], state: State, quota: int | None = None) -> None:
+    def __init__(self, step: int, actors: Sequence[Any], state: State, quota: int | None = None, watch: bool = True) -> None:
         self._step = step
         self._actors = actors
         self._state = state
+        self._watch = watch
         self._generating: dict[Any, int] = {}
         self._training: dict[Any, int] = {}
         self._asked: dict[Any, int] = {}
@@ -87,7 +91,7 @@ class Tail:
         """
         self._post(coordinator.RolloutStarted(self._step, tuple(range(len(self._actors)))))
         for worker, (actor, share) in enumerate(zip(self._actors, shares, strict=True)):
-            self._generating[actor.rollout.remote(self._step, share, sampling)] = worker
+            self._generating[actor.rollout.remote(self._step, share, sampling, self._watch)] = worker
         with ThreadPoolExecutor(1) as scorer:
             scored: list[Future[None]] = []
             while self._generating or self._training:

@@ -74,17 +74,18 @@ class Worker(LearnerRank):
         graphs = {"graphs": self.engine.describe_graphs()} if isinstance(self.engine, SGLangEngine) else {}
         return {"parameters": str(parameters), "device": name, "workers": str(self._workers)} | graphs
 
-    def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
-        """Generates this worker's share of ``step``."""
+    def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
+        """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
         self._step = step
         self._halt.clear()
         self._forecaster = Forecaster(time.monotonic(), self._max_batch)
+        self.engine.watch(watch)
         with self._cutter.rollout(step, requests):
             completions = self._generate(requests, sampling, self._cutter.finished)
         finished = [completion for completion in completions if completion.finish != "abort"]
         if self.spot and (features := self.engine.take_features()):
             self.spot.remember(step, finished, features)
-        elif self._reads_late:
+        elif self._reads_late and watch:
             self._unread += finished
         statistics = self.engine.take_statistics()
         statistics.moments = {self.rank: statistics.moments[0]}

@@ -11,6 +11,8 @@ from engine.config.run import RunConfig
 from engine.errors import ConfigError
 from engine.policy.config import SET_BY_NAME
 
+SECTION_EXPECTED = frozenset({"model_type", "model_attributes_type", "dict_type"})
+
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with the fields that ``changes`` names, section by section. Where they give a section another ``name``, what the old one
@@ -39,7 +41,13 @@ def describe(fault: Any) -> str:
     field = ".".join(str(part) for part in fault["loc"]) or "config"
     if fault["type"] == "extra_forbidden":
         return f"{field}: unknown key; remove it or check its spelling"
-    message = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
+    if fault["type"] == "union_tag_invalid":
+        return f"{field}.name: there is no {fault['ctx']['tag']!r}; choose one of {fault['ctx']['expected_tags']}"
+    if fault["type"] == "union_tag_not_found":
+        return f"{field}.name: missing; it says which {field} this section is about"
+    section = fault["type"] in SECTION_EXPECTED
+    message = "has to be a section, with a line for each setting" if section else fault["msg"]
+    message = message.removeprefix("Value error, ").replace("a valid tuple", "a list")
     value = fault["input"]
     return f"{field}: {message}" + (f" (got {value!r})" if isinstance(value, str | int | float | bool | None) else "")
 

@@ -87,6 +87,7 @@ class SpeculationConfig(Section):
         GoodputConfig(), description="What chooses the strategy: goodput (measured costs), beg (the bandit of TLT) or fixed (the first one)"
     )
     suffix: SuffixConfig = Field(default_factory=SuffixConfig)
+    rest: int = Field(8, ge=0, description="RL steps without speculation after two rollouts for which it did nothing; 0: it never rests")
     tail_requests: int = Field(4, ge=0, description="With at most this many requests left, finish the longest first; 0 is off")
 
     @field_validator("strategies")

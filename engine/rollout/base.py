@@ -199,6 +199,10 @@ class RolloutEngine(Protocol):
         any, then the hidden state after the final norm."""
         ...
 
+    def watch(self, on: bool) -> None:
+        """False: later generations may decode plainly, keep no features and learn nothing, until True. Between generations only."""
+        ...
+
     def release(self) -> None:
         """Frees the KV cache until ``resume``; again is no error. Weights may be loaded meanwhile. Between generations only."""
         ...

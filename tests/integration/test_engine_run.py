@@ -22,6 +22,7 @@ from engine.events import (
     ArtifactSaved,
     Decoding,
     DrafterTrained,
+    Log,
     RolloutFinished,
     Sample,
     Speculation,
@@ -276,3 +277,16 @@ def _kill_session(session: int) -> None:
                     os.kill(int(folder.name), signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+def test_speculation_that_does_nothing_rests_and_looks_again(config: Config, tmp_path: Path) -> None:
+    """No worker ever runs as few requests as would let it draft."""
+    rollout = SMALL_RUN["rollout"] | {"max_new_tokens": 4}
+    idle = SMALL_RUN["speculation"] | {"threshold": 1, "tail_requests": 0, "rest": 2}
+    events = run(config | {"algorithm": SMALL_RUN["algorithm"] | {"steps": 6}, "rollout": rollout, "speculation": idle}, tmp_path)
+    assert [event.step for event in events if isinstance(event, Speculation)] == [0, 1, 4]
+    assert [event.message[:7] for event in events if isinstance(event, Log) and "rests for 2 steps" in event.message] == [
+        "step 1:",
+        "step 4:",
+    ]
+    assert len(lengths(events)) == 6

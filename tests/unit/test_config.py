@@ -60,7 +60,10 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
         (speculation(tuner={"name": "goodput", "interval": 0}), "speculation.tuner.goodput.interval: Input should be greater than or"),
         (speculation(tuner={"name": "goodput", "thresholds": [1]}), "speculation.tuner.goodput.thresholds: unknown key"),
         (speculation(tuner={"name": "fixed", "epsilon": 0}), "speculation.tuner.fixed.epsilon: unknown key"),
-        (speculation(tuner={"name": "greedy"}), "does not match any of the expected tags: 'beg', 'goodput', 'fixed'"),
+        (speculation(tuner={"name": "greedy"}), "speculation.tuner.name: there is no 'greedy'; choose one of 'beg', 'goodput', 'fixed'"),
+        ({"task": {}}, "task.name: missing"),
+        ({"algorithm": 3}, "algorithm: has to be a section, with a line for each setting (got 3)"),
+        ({"task": "countdown"}, "task: has to be a section"),
         (
             speculation(suffix={"memory_bytes": 2**16 - 1}),
             "speculation.suffix.memory_bytes: Input should be greater than or equal to 65536",

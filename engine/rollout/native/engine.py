@@ -79,6 +79,7 @@ class NativeEngine:
         self._scratch = max(map(scratch, strategies), default=0)
         self.speculator: Speculator | None = None
         self._keep_features = keep_features
+        self._watches = True
         self._features: dict[int, Tensor] = {}
         self._drafter_loaded = False
         self._drafter_version = 0
@@ -97,6 +98,10 @@ class NativeEngine:
         return self._scheduler.unfinished
 
     @property
+    def _active(self) -> Speculator | None:
+        return self.speculator if self._watches else None
+
+    @property
     def statistics(self) -> RolloutStatistics:
         """The totals so far, without arms and alarms; ``take_statistics`` starts new ones."""
         return self._statistics
@@ -113,8 +118,8 @@ class NativeEngine:
         self._scheduler = Scheduler(responses, self._rollout.max_batch)
         self._control.begin()
         self._runner.reserve(min(self._rollout.max_batch, len(requests)), longest + sampling.max_new_tokens + self._scratch)
-        if self.speculator:
-            self.speculator.begin(sampling.max_new_tokens)
+        if self._active:
+            self._active.begin(sampling.max_new_tokens)
         law = Law(sampling, self._vocabulary, self._device)
         while self._continues():
             self._admit()
@@ -171,6 +176,9 @@ class NativeEngine:
         taken, self._features = self._features, {}
         return taken
 
+    def watch(self, on: bool) -> None:
+        self._watches = on
+
     def release(self) -> None:
         self._runner.release()
 
@@ -214,14 +222,14 @@ class NativeEngine:
             prompt = len(running[target].request.prompt)
             self._runner.cache.copy(source, target, prompt)
             running[target].drafted = max(0, min(running[source].drafted, prompt - 2))
-        if self.speculator:
+        if self._active:
             for response in running[slots.start : slots.stop + len(copies)]:
-                self.speculator.admit(response.id, response.request.prompt, response.tokens)
+                self._active.admit(response.id, response.request.prompt, response.tokens)
 
     def _step(self, law: Law, ends: Ends, limit: int) -> list[Response]:
         """Decodes one step of every running request; returns those that finished."""
         batch, began = list(self._scheduler.running), self._clock()
-        plan = self.speculator.plan(batch, self._can_draft(batch)) if self.speculator else PLAIN
+        plan = self._active.plan(batch, self._can_draft(batch)) if self._active else PLAIN
         self._trail.add(len(batch), str(plan.strategy or MIXED))
         drawn = self._runner.decode(batch, law, plan)
         kept = [response.extend(new.tokens, new.logprobs, ends, limit) for response, new in zip(batch, drawn, strict=True)]
@@ -229,13 +237,13 @@ class NativeEngine:
             response.made(tokens, min(new.accepted, tokens), plan.drafter(place))
         self._count(plan, drawn, kept)
         finished = [(slot, response) for slot, response in enumerate(batch) if response.finish]
-        if self._keep_features:
+        if self._keep_features and self._watches:
             self._features |= {
                 response.request.id: self._runner.cache.features_of(slot, response.length - 1) for slot, response in finished
             }
         self._move(self._scheduler.retire())
-        if self.speculator:
-            self._report(self.speculator, plan, batch, drawn, kept, self._clock() - began)
+        if self._active:
+            self._report(self._active, plan, batch, drawn, kept, self._clock() - began)
         return [response for _, response in finished]
 
     def _report(

@@ -76,6 +76,7 @@ class SGLangEngine:
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
         self._features, self._finished = features, list[Completion]()
+        self._watches = True
         self._target: tuple[Weights, int] = (target_weights, 0)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
         self._lengths = LengthPredictor()
@@ -133,7 +134,7 @@ class SGLangEngine:
         tokens = sum(completion.fresh for completion in completions)
         self._statistics.tokens += tokens
         self._decoded += tokens - sum(completion.fresh > 0 for completion in completions)
-        if self._features:
+        if self._features and self._watches:
             self._finished += [completion for completion in completions if completion.finish != "abort"]
         return completions
 
@@ -181,6 +182,10 @@ class SGLangEngine:
         """See RolloutEngine. Computed now, in a pass over the responses."""
         finished, self._finished = self._finished, []
         return self._features(finished) if self._features and finished else {}
+
+    def watch(self, on: bool) -> None:
+        """See RolloutEngine. SGLang's drafts go on as the tuner says."""
+        self._watches = on
 
     def release(self) -> None:
         """See RolloutEngine. On a GPU with ``rollout.sglang.release_memory`` only: else SGLang keeps it."""

@@ -248,3 +248,20 @@ def test_features_of_finished_responses_are_the_models_hidden_states(kind: Kind,
         assert features[completion.request.id].dtype == torch.bfloat16
         torch.testing.assert_close(features[completion.request.id].float(), expected, atol=1e-3, rtol=2**-7)
     assert engine.take_features() == {}
+
+
+def test_an_engine_that_does_not_watch_says_the_same_and_learns_nothing() -> None:
+    target = make_target()
+    engine = make_engine(target, random_drafter(target), chains(3), slots=4, keep_features=True)
+    requests, sampling = make_requests(7, 48), Sampling(max_new_tokens=12)
+    before = [completion.tokens for completion in engine.generate(requests, sampling)]
+    watched, features = engine.take_statistics(), engine.take_features()
+    engine.watch(False)
+    assert [completion.tokens for completion in engine.generate(requests, sampling)] == before
+    resting = engine.take_statistics()
+    assert (resting.speculative_requests, resting.arms, engine.take_features()) == (0, [], {})
+    engine.watch(True)
+    assert [completion.tokens for completion in engine.generate(requests, sampling)] == before
+    again = engine.take_statistics()
+    assert (again.decode_steps, again.drafted_by_position) == (watched.decode_steps, watched.drafted_by_position)
+    assert engine.take_features().keys() == features.keys()
