@@ -23,6 +23,8 @@ BOOKKEEPING_SIZES = (1, 4, 12, 32, 64)
 READAPT_SIZE = 8
 TOKENS = 256
 """Of each response: near its end a tuner rightly does other things than what is fastest for the batch as it is, the yardstick here."""
+SHORT = 128
+"""Of those by which only time is measured: requests with long responses have to be looked for."""
 WINDOW = 40
 WARM_UP = 100
 GOOD_ENOUGH = 0.95
@@ -99,9 +101,9 @@ def bookkeeping(bed: Bed, sizes: Sequence[int]) -> dict[str, dict[str, float]]:
 
 def _overhead(bed: Bed, config: SpeculationConfig, size: int) -> float:
     engine = bed.engine(config, size)
-    _drive(bed, engine, size, steps=WARM_UP, seed=0)
+    _drive(bed, engine, size, WARM_UP, 0, SHORT)
     recorder = Recorder(engine)
-    seconds = _drive(bed, engine, size, steps=WARM_UP, seed=1)
+    seconds = _drive(bed, engine, size, WARM_UP, 1, SHORT)
     print(f"batch {size}: {1000 * recorder.seconds / engine.statistics.decode_steps:.2f} ms of bookkeeping a step", flush=True)
     return round(recorder.seconds / seconds, 4)
 
@@ -143,14 +145,14 @@ def _rates(bed: Bed, size: int, drafter: Any, repetitions: int) -> dict[Strategy
     return {strategy: usual * median(rate / mean for rate, mean in zip(rates, rounds, strict=True)) for strategy, rates in measured.items()}
 
 
-def _drive(bed: Bed, engine: NativeEngine, size: int, steps: int, seed: int) -> float:
+def _drive(bed: Bed, engine: NativeEngine, size: int, steps: int, seed: int, tokens: int = TOKENS) -> float:
     """At least ``steps`` decode steps at a full batch; returns their seconds."""
     engine.take_statistics()
     seconds = 0.0
     while engine.statistics.decode_steps < steps:
-        requests = bed.long_requests(size, TOKENS, seed)
+        requests = bed.long_requests(size, tokens, seed)
         began = time.perf_counter()
-        full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=seed), keep_statistics=True)
+        full_batch_rate(engine, requests, Sampling(max_new_tokens=tokens, seed=seed), keep_statistics=True)
         seconds += time.perf_counter() - began
         seed += 1
     return seconds

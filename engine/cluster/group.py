@@ -209,6 +209,8 @@ class WorkerGroup:
             return Decision(False, "training is turned off (drafter.spot.enabled)")
         if self._rest.at(step):
             return Decision(False, f"speculation rests until step {self._rest.until}")
+        if self._rest.looks and self._config.drafter.path is not None and self._history.last is None:
+            return Decision(False, "the drafter was not used lately, and no tail before was long enough to train it")
         return decide(self._history, step, self._spot.trigger)
 
     def _looked(self, step: int, rollout: Rollout) -> Rollout:

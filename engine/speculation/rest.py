@@ -19,6 +19,11 @@ class Rest:
     fruitless: int = 0
     until: int = 0
 
+    @property
+    def looks(self) -> bool:
+        """Whether a step that is watched is a look between rests."""
+        return self.fruitless >= PATIENCE
+
     def at(self, step: int) -> bool:
         return step < self.until
 
