@@ -29,8 +29,8 @@ class Fragile(Worker):
     Rank 1 takes its time, so that the others wait for it.
     """
 
-    def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling) -> RolloutShare:
-        share = super().rollout(step, requests, sampling)
+    def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
+        share = super().rollout(step, requests, sampling, watch)
         if self.rank == 1:
             time.sleep(SLOW)
             if step == 2:
