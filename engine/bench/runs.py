@@ -15,9 +15,9 @@ from engine.events import AnyEvent, DrafterTrained, RunFinished, StepFinished, r
 CONFIG = "config.yaml"
 
 
-def run_engine(folder: Path, config: Mapping[str, Any]) -> list[AnyEvent]:
+def run_engine(folder: Path, config: Mapping[str, Any], artifacts: bool = False) -> list[AnyEvent]:
     """All events of a run of ``config`` in ``folder``, which keeps them and the configuration. A run of the same that was finished there
-    before is not repeated. LongtailError with its last words if it fails."""
+    before is not repeated. ``artifacts``: its policy and drafter stay there, too. LongtailError with its last words if it fails."""
     events = finished(folder, config)
     if events:
         return events
@@ -29,7 +29,7 @@ def run_engine(folder: Path, config: Mapping[str, Any]) -> list[AnyEvent]:
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise LongtailError(f"the run in {folder.name} failed: {done.stderr[-2000:]}")
-    for large in ("checkpoints", "artifacts"):
+    for large in ("checkpoints",) if artifacts else ("checkpoints", "artifacts"):
         shutil.rmtree(folder / large)
     events = finished(folder, config)
     print(f"{folder.name}: {[round(step.seconds, 2) for step in steps(events)]} s a step", flush=True)

@@ -76,7 +76,7 @@ class _Runs:
 
     def run(self, name: str, count: int, drafter: Mapping[str, Any] | None = None, **sections: Any) -> list[AnyEvent]:
         """All events of a run of ``count`` RL steps."""
-        return run_engine(self._folder / name, self._config(count, drafter or {}) | sections)
+        return run_engine(self._folder / name, self._config(count, drafter or {}) | sections, artifacts=True)
 
     def _config(self, count: int, drafter: Mapping[str, Any]) -> dict[str, Any]:
         size = self._size
