@@ -1,12 +1,14 @@
 """Every request has an id, a line in the log and a place in the latencies."""
 
 import logging
+import math
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Scope
 
+from backend.api import journal
 from backend.api.journal import template
 
 RUN = "/api/v1/runs/0123456789abcdef"
@@ -36,11 +38,15 @@ def test_a_write_is_told_with_who_and_where(api: TestClient, caplog: pytest.LogC
     assert "secret" not in str(facts)
 
 
-def test_reads_that_succeed_are_for_the_debug_level(api: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("slow", "level"), [(math.inf, "DEBUG"), (0.0, "INFO")])
+def test_reads_that_succeed_at_once_are_for_the_debug_level(
+    api: TestClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, slow: float, level: str
+) -> None:
+    monkeypatch.setattr(journal, "SLOW_SECONDS", slow)
     with caplog.at_level(logging.DEBUG):
         api.get("/api/v1/runs")
         api.get(RUN)
-    assert [(record.levelname, vars(record)["status"]) for record in told(caplog)] == [("DEBUG", 200), ("INFO", 404)]
+    assert [(record.levelname, vars(record)["status"]) for record in told(caplog)] == [(level, 200), ("INFO", 404)]
 
 
 def test_a_fault_of_the_server_is_found_by_its_id(api: TestClient, caplog: pytest.LogCaptureFixture) -> None:
