@@ -53,7 +53,7 @@ class GoodputConfig(Section):
     name: Literal["goodput"] = "goodput"
     memory: int = Field(4096, ge=16, description="Drafts after which an observation of acceptance counts 1/e")
     widen: float = Field(0.25, ge=0, le=1, description="What a weight update leaves of the certainty about acceptance")
-    interval: int = Field(8, ge=1, description="Decode steps between decisions at one batch size")
+    interval: int = Field(8, ge=1, description="Decode steps between decisions at one batch size; twice as many once one was confirmed")
 
 
 class FixedConfig(Section):

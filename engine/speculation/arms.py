@@ -12,10 +12,10 @@ class ArmCounts:
     def __init__(self) -> None:
         self._arms: dict[tuple[int, Strategy], list[float]] = {}
 
-    def add(self, bucket: int, strategy: Strategy, accepted: Sequence[int], elapsed: float) -> None:
-        """One decode step of ``len(accepted)`` requests."""
+    def add(self, bucket: int, strategy: Strategy, accepted: Sequence[int], elapsed: float, steps: int = 1) -> None:
+        """Decode steps, of as many requests as there are numbers ``accepted``."""
         counts = self._arms.setdefault((bucket, strategy), [0, 0, 0, 0.0])
-        counts[0] += 1
+        counts[0] += steps
         counts[1] += len(accepted)
         counts[2] += sum(accepted)
         counts[3] += elapsed

@@ -27,13 +27,16 @@ with, and end themselves where they do not pay."""
 
 @dataclass
 class Decision:
-    """``arm`` for the next ``left`` steps. ``price`` is None unless this is a trial: tokens a second that the best arm would bring to
-    each request meanwhile."""
+    """``arm`` for ``steps`` steps. ``price`` is None unless this is a trial: tokens a second that the best arm would bring to each
+    request meanwhile."""
 
     arm: int
-    left: int
+    steps: int
     context: Context
     price: float | None = None
+
+    def __post_init__(self) -> None:
+        self.left = self.steps
 
     def suits(self, context: Context) -> bool:
         """Whether the weights are the same as when it was made."""

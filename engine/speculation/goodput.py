@@ -28,6 +28,8 @@ LAST = 1.0
 """Steps of drafting that bring a request nothing: the last one goes beyond its end, and not all requests of a batch end at once."""
 WORTH_TRYING, WORTH_LOSING = 0.45, 0.05
 """Shares of what is still to be generated that a trial may take, and that it may be expected to lose: what it teaches is for the rest."""
+PATIENT = 2
+"""Intervals that a decision holds for once it was confirmed after the first."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
 """Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
 so many of them are remembered."""
@@ -41,7 +43,7 @@ class Run:
     bucket: int
     context: Context
     accepted: list[int] = field(default_factory=list)
-    log_ratios: list[float] = field(default_factory=list)
+    timed: list[tuple[Context, float]] = field(default_factory=list)
     steps: int = 0
     catch_up: float = 0.0
 
@@ -50,8 +52,9 @@ class GoodputTuner:
     """Chooses argmax of batch * (1 + expected accepted) / seconds; plain decoding is one more arm.
 
     Acceptance is pooled over batch sizes. Seconds are those of the cost table, or a guess, times a correction learnt live. A decision
-    holds for ``interval`` steps at one power-of-two bucket of batch sizes. Now and then an arm that is not the best is tried: with
-    the probability that it is better, never if that is implausible, and only while trials have not lost more than their allowance.
+    holds for ``interval`` steps at one power-of-two bucket of batch sizes, and for longer once it was confirmed. Now and then an arm
+    that is not the best is tried: with the probability that it is better, never if that is implausible, and only while trials have
+    not lost more than their allowance.
     A drafter that was given up is tried again at new weights, and rarely in between.
 
     ``predicted(strategy, context)`` gives the seconds of a step before correction, of any strategy.
@@ -91,22 +94,20 @@ class GoodputTuner:
         """Only notes the step: it is learnt from together with the next ones. ``strategy`` may be another than was selected, if there
         was nothing to draft."""
         bucket, arm = context.batch.bit_length(), self._index[strategy]
-        self._counts.add(1 << (bucket - 1), strategy, accepted, elapsed)
-        decision = self._decisions.get(bucket)
+        decision, run = self._decisions.get(bucket), self._run
         if decision and decision.arm != arm:
             self._exploration.asked(decision.arm)
-        run = self._run
         caught_up = run.arm == arm
-        if not caught_up or run.bucket != bucket or run.steps >= self._interval:
+        if not caught_up or run.bucket != bucket or run.steps >= PATIENT * self._interval:
             self._learn()
             run = self._run = Run(arm, bucket, context)
         run.context = context
         run.accepted.extend(accepted)
         run.steps += 1
-        if not caught_up:
-            run.catch_up = elapsed
+        if caught_up:
+            run.timed.append((context, elapsed))
         else:
-            run.log_ratios.append(math.log(max(elapsed, 1e-9)) - self._log_predicted(context)[arm])
+            run.catch_up = elapsed
 
     def expected(self, strategy: Strategy) -> float:
         """Mean accepted tokens of a draft, by what was learnt so far."""
@@ -125,6 +126,7 @@ class GoodputTuner:
         return self._arms[max(self._eligible(context), key=score.__getitem__)]
 
     def take_arms(self) -> list[ArmStatistics]:
+        self._learn()
         return self._counts.take()
 
     def state(self) -> dict[str, Any]:
@@ -167,8 +169,13 @@ class GoodputTuner:
         if chosen != best:
             self._exploration.charge(float(lags[chosen]))
             return Decision(chosen, TRIAL, context, math.exp(tokens[best] - seconds[best]))
-        settled = last is not None and last.arm == best and last.suits(context)
-        return Decision(best, self._interval if settled else TRIAL, context)
+        return Decision(best, self._held(best, context, last), context)
+
+    def _held(self, best: int, context: Context, last: Decision | None) -> int:
+        """Steps that the choice of ``best`` holds for: few at first."""
+        if last is None or last.arm != best or not last.suits(context):
+            return TRIAL
+        return PATIENT * self._interval if last.steps >= self._interval else self._interval
 
     def _belief(self, context: Context) -> tuple[Array, Array, Array, Array]:
         """Of all arms: log tokens [A] that a step brings each request, its log seconds [A], the variance [A] of its tokens from draft to
@@ -217,13 +224,16 @@ class GoodputTuner:
         self._run = Run(run.arm, run.bucket, run.context)
         if not run.steps:
             return
-        self._acceptance.record(self._arms[run.arm], run.accepted, run.steps)
-        if run.log_ratios:
-            self._correction.update(run.arm, run.bucket, median_low(run.log_ratios), len(run.log_ratios))
+        strategy, seconds = self._arms[run.arm], [elapsed for _, elapsed in run.timed]
+        self._counts.add(1 << (run.bucket - 1), strategy, run.accepted, run.catch_up + sum(seconds), run.steps)
+        self._acceptance.record(strategy, run.accepted, run.steps)
+        if seconds:
+            predicted = [self._log_predicted(context)[run.arm] for context, _ in run.timed]
+            log_ratios = [math.log(max(elapsed, 1e-9)) - guess for elapsed, guess in zip(seconds, predicted, strict=True)]
+            self._correction.update(run.arm, run.bucket, median_low(log_ratios), len(log_ratios))
         tokens = run.steps * (1 + sum(run.accepted) / max(len(run.accepted), 1))
         self._exploration.note(run.arm, run.steps, tokens)
         decision = self._decisions.get(run.bucket)
         if decision and decision.price and decision.arm == run.arm:
-            step = self.seconds(self._arms[run.arm], run.context)
-            seconds = min(run.catch_up, 3 * step) + len(run.log_ratios) * step
-            self._exploration.charge(seconds * decision.price - tokens)
+            step = self.seconds(strategy, run.context)
+            self._exploration.charge((min(run.catch_up, 3 * step) + len(run.timed) * step) * decision.price - tokens)

@@ -25,6 +25,8 @@ LOOKS = 16
 PAUSE, LONGEST_PAUSE = 1, 16
 """Steps without n-grams after a step in which no suffix draft paid; twice as many after each more, at most so many, and fewer in a
 small batch, which is soon looked up."""
+FRESH = 4
+"""Decode steps for which a context is good, if the batch is as large and the drafters are the same: lengths change slowly."""
 MEMORY = 256
 """Requests drafted for after which an observation of a shape's acceptance counts 1/e."""
 
@@ -80,6 +82,7 @@ class Speculator:
         self._wait: dict[int, int] = {}
         self._patience: dict[int, int] = {}
         self._looks = 0
+        self._now, self._fresh = Context(1), 0
         self._bucket, self._rest, self._pause = 0, 0, PAUSE
         self._limit = 0
         self._versions: dict[str, int] = {"target": 0, "drafter": 0}
@@ -89,11 +92,12 @@ class Speculator:
         for request in list(self._wait):
             self._forget(request)
         self._lengths.new_step()
-        self._limit = limit
+        self._limit, self._fresh = limit, 0
 
     def admit(self, request: int, prompt: Sequence[int], written: Sequence[int]) -> None:
         """``written`` grows as the request's tokens are generated."""
         self._wait[request], self._patience[request] = 0, PATIENCE
+        self._fresh = 0
         if self._store:
             self._store.begin(request, prompt, written)
 
@@ -107,7 +111,7 @@ class Speculator:
 
     def loaded(self, what: Literal["target", "drafter"], version: int) -> None:
         """New weights."""
-        self._versions[what] = version
+        self._versions[what], self._fresh = version, 0
         self._watchdog.loaded(what, version)
         self._proving = frozenset(self._drafting)
 
@@ -131,11 +135,16 @@ class Speculator:
         for draft, drafts in zip(plan.suffixes, accepted, strict=False):
             if draft is not None and draft.tokens:
                 self._gate.record(draft, drafts)
-        if plan.shape is not None:
+        if plan.shape is None:
+            return
+        if plan.given is None and plan.limits is None:
+            learned = whole = accepted
+        else:
             given, limits = plan.given or [None] * len(accepted), plan.limits or [plan.shape.verify] * len(accepted)
-            learned = [(drafts, limit) for drafts, other, limit in zip(accepted, given, limits, strict=True) if other is None]
-            self._watchdog.observe(len(learned), sum(drafts > 0 for drafts, _ in learned))
-            self._observe(plan.shape, [drafts for drafts, limit in learned if limit >= plan.shape.verify])
+            drafted = [(drafts, limit) for drafts, other, limit in zip(accepted, given, limits, strict=True) if other is None]
+            learned, whole = [drafts for drafts, _ in drafted], [drafts for drafts, limit in drafted if limit >= plan.shape.verify]
+        self._watchdog.observe(len(learned), len(learned) - learned.count(0))
+        self._observe(plan.shape, whole)
 
     def take_alarms(self) -> list[Notice]:
         """What a user should look at, since the last call."""
@@ -162,21 +171,31 @@ class Speculator:
         self._drafting, self._proving = set(state["drafting"]), frozenset(state["proving"])
 
     def _context(self, batch: Sequence[Running], learned: bool) -> Context:
-        drafters: set[DrafterName] = {"none"}
-        if self._switch.update(len(batch)):
-            if learned and self._watchdog.allows:
-                drafters.add("eagle")
-            if self._ngrams(len(batch).bit_length()):
-                drafters.add("ngram")
-            if "eagle" in drafters and self._watchdog.trying and len(batch).bit_length() in self._proving:
-                drafters = {"eagle"}  # it was in use before the load: let it show whether it still works
+        now, drafters = self._now, self._drafters(len(batch), learned)
+        if self._fresh > 0 and now.batch == len(batch) and now.drafters == drafters:
+            self._fresh -= 1
+            return now
         lengths = [request.length for request in batch]
         generated = sum(request.generated for request in batch) / len(batch)
         horizon = self._lengths.outlook(generated, self._limit)
         spread = self._lengths.spread(generated, self._limit)
         behind = max(length - request.drafted for length, request in zip(lengths, batch, strict=True))
         length, versions = sum(lengths) / len(batch), self._versions
-        return Context(len(batch), length, versions["target"], versions["drafter"], frozenset(drafters), horizon, spread, behind)
+        self._fresh = FRESH - 1
+        self._now = Context(len(batch), length, versions["target"], versions["drafter"], drafters, horizon, spread, behind)
+        return self._now
+
+    def _drafters(self, batch: int, learned: bool) -> frozenset[DrafterName]:
+        """Who can be asked now."""
+        drafters: set[DrafterName] = {"none"}
+        if self._switch.update(batch):
+            if learned and self._watchdog.allows:
+                drafters.add("eagle")
+            if self._ngrams(batch.bit_length()):
+                drafters.add("ngram")
+            if "eagle" in drafters and self._watchdog.trying and batch.bit_length() in self._proving:
+                drafters = {"eagle"}  # it was in use before the load: let it show whether it still works
+        return frozenset(drafters)
 
     def _ngrams(self, bucket: int) -> bool:
         """Whether n-gram drafts may pay now; they may at other costs, that is, in another ``bucket`` of batch sizes."""

@@ -10,7 +10,7 @@ from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tail import plan_tail
 from engine.speculation.tuner import Tuner
 
-STEPS = 32
+STEPS = 64
 """Decode steps for which a plan holds, while the same requests run."""
 WORTH_IT = 1.2
 """How much sooner the last request must be predicted to finish: predictions of lengths are often wrong, and slow all the others."""
@@ -48,6 +48,8 @@ class TailMode:
 
     def _plan(self, batch: Sequence[Progress], context: Context, tuner: GoodputTuner, limit: int) -> tuple[Strategy, ...] | None:
         remaining = [self._lengths.remaining(request.group, request.generated, limit) for request in batch]
+        if max(remaining) < WORTH_IT * min(remaining):  # a mixed step costs no less than one of its cheaper strategy for all
+            return None
         arms = [arm for arm in self._arms if arm.drafter in context.drafters]
         seconds = MixedSteps(tuner, context)
 
