@@ -23,7 +23,8 @@ STRIP: dict[Kind, tuple[str, str]] = {
     "n-gram": ("drafts: n-gram", VERMILION),
     "other": ("drafts: mixed", WHITE),
 }
-"""Colours that stand out from a lane's."""
+"""Colours that stand out from a lane's. White is hatched, or it would look like a gap, and like nothing on a white page."""
+HATCHED = {"shape": "/", "fgcolor": BLACK, "bgcolor": WHITE, "size": 4, "solidity": 0.4}
 MARKS = {
     "longest_first": ("longest first", "triangle-right", 12, "longest first, {:,} tokens predicted"),
     "carried": ("carried over", "diamond", 8, "{:,} responses carried over"),
@@ -101,7 +102,7 @@ def _add_strips(chart: go.Figure, decoding: Sequence[Decoding], origin: float, s
                 name=name,
                 width=0.25,
                 offset=-0.375,
-                marker={"color": shade, "line": {"width": 0}},
+                marker={"color": shade, "line": {"width": 0}, "pattern": HATCHED if shade == WHITE else None},
                 hovertemplate="%{y}, step %{customdata[0]}: %{customdata[1]} for %{customdata[2]:.2f} s<extra></extra>",
             )
 
