@@ -1,11 +1,15 @@
 """A model's weights by their Hugging Face names, where they may be shards that are spread over workers (DTensors), and have adapters."""
 
-from typing import cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeGuard, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
+from torch.nn.functional import pad
 
+BUCKET_BYTES = 256 * 2**20
 BASE, ADDED = ".base_layer.", ".lora_"
 """What PEFT calls an adapted layer's own weights, and the adapters' names begin with."""
 
@@ -16,6 +20,53 @@ def whole(weight: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     if not isinstance(weight, DTensor):
         return weight
     return cast(DTensor, weight.to(weight.device_mesh.device_type, dtype)).full_tensor()
+
+
+def buckets(weights: Mapping[str, Tensor], dtype: torch.dtype, size: int = BUCKET_BYTES) -> list[list[str]]:
+    """The names in order, in buckets of at most ``size`` bytes in ``dtype``; a larger weight has one to itself."""
+    found: list[list[str]] = []
+    room = 0
+    for name, weight in weights.items():
+        length = weight.numel() * dtype.itemsize
+        if not found or length > room:
+            found.append([])
+            room = size
+        found[-1].append(name)
+        room -= length
+    return found
+
+
+def gathered(weights: Mapping[str, Tensor], dtype: torch.dtype, size: int = BUCKET_BYTES) -> Iterator[tuple[str, Tensor]]:
+    """Each weight as ``whole`` has it. Every rank must go through equal weights, in equal ``buckets``, to the end."""
+    for names in buckets(weights, dtype, size):
+        yield from zip(names, together([weights[name] for name in names], dtype), strict=True)
+
+
+def together(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """All of ``weights``, each as ``whole`` has it. What is shared out by rows is gathered at once: a message of one costs more than its
+    bytes."""
+    shards = [weight for weight in weights if _by_rows(weight)]
+    if not shards:
+        return [whole(weight, dtype) for weight in weights]
+    mesh = shards[0].device_mesh
+    parts = [_padded(weight, mesh.size()).to(mesh.device_type, dtype) for weight in shards]
+    sent = torch.cat(parts)
+    received = sent.new_empty(mesh.size(), len(sent))
+    dist.all_gather(list(received.unbind()), sent, group=mesh.get_group())
+    columns = iter(torch.split(received, [len(part) for part in parts], dim=1))
+    return [
+        next(columns).reshape(-1)[: weight.numel()].view(weight.shape) if _by_rows(weight) else whole(weight, dtype) for weight in weights
+    ]
+
+
+def _by_rows(weight: Tensor) -> TypeGuard[DTensor]:
+    return isinstance(weight, DTensor) and weight.placements == (Shard(0),)
+
+
+def _padded(weight: DTensor, ranks: int) -> Tensor:
+    """This worker's rows, flat, and zeros for those that only others have: the first workers have as many as anyone."""
+    part = weight.to_local().reshape(-1)
+    return pad(part, (0, -(-weight.shape[0] // ranks) * weight.shape[1:].numel() - len(part)))
 
 
 def local(weight: Tensor) -> Tensor:

@@ -8,8 +8,7 @@ from engine.config import RunConfig
 from engine.drafter.card import Card
 from engine.drafter.eagle3 import first_drafter
 from engine.rollout.base import Holding
-from engine.rollout.sglang.weights import gather
-from engine.weights import whole
+from engine.weights import gathered, whole
 
 
 class Partner(LearnerRank):
@@ -33,7 +32,8 @@ class Partner(LearnerRank):
 
     def _load_target(self, version: int) -> None:  # noqa: ARG002
         if self.policy.sharded:
-            gather(self.policy.weights(), self._dtype)
+            for _ in gathered(self.policy.weights(), self._dtype):
+                pass
 
     def _follow(self) -> None:
         if self._drafts:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from engine.cluster.devices import show_gpus
 from engine.drafter.kind import Kind
@@ -20,8 +22,8 @@ from engine.policy.learner import Learner
 from engine.policy.policy import Policy
 from engine.policy.replica import Replica
 from engine.policy.shards import Shards
-from engine.rollout.sglang.weights import fill, gather, plan
-from engine.weights import whole
+from engine.rollout.sglang.weights import fill, plan
+from engine.weights import gathered, whole
 
 VOCABULARY, STEPS, SAVED = 259, 5, 2
 CPU = torch.device("cpu")
@@ -41,6 +43,8 @@ SCENARIOS: dict[str, Scenario] = {
     "shards, with everything": (ALL, {}, EVERYTHING),
     "shards, bfloat16": (ALL, {}, FSDP | {"precision": "bfloat16"}),
 }
+BUCKET = 2**16
+UNEVEN = {f"{rows} rows": torch.arange(rows * 3.0).reshape(rows, 3) for rows in (1, 2, 5)} | {"flat": torch.arange(7.0)}
 EXACT = [name for name in SCENARIOS if name not in ("more updates than rows", "shards, bfloat16")]
 
 
@@ -81,7 +85,7 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
 def sent(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """What SGLang finds in the buckets."""
     found = {}
-    for bucket in plan(weights, torch.bfloat16, size=2**16):
+    for bucket in plan(weights, torch.bfloat16, BUCKET):
         memory = torch.zeros(bucket.bytes, dtype=torch.uint8)
         fill(bucket, weights, memory)
         found |= {span.name: memory[span.start : span.end].view(span.dtype).view(span.shape) for span in bucket.tensors}
@@ -110,7 +114,10 @@ def pair(rank: int, model: Path, folder: Path) -> None:
     if rank == 0:  # as a worker
         results["sent"] = {"weights": sent(shards)}
     else:  # as its partner
-        gather(shards, torch.bfloat16)
+        results["gathered"] = {"weights": dict(gathered(shards, torch.bfloat16, BUCKET))}
+    mesh = DeviceMesh.from_group(group, "cpu")
+    uneven = {name: distribute_tensor(tensor, mesh, [Shard(0)]) for name, tensor in UNEVEN.items()}
+    results["parts"] = {"weights": dict(gathered(uneven | {"no shard": torch.ones(2)}, torch.float32))}
     os.environ["CUDA_VISIBLE_DEVICES"] = str(6 + rank)  # as Ray has it
     show_gpus(2, rank, torch.device("cuda"))
     results["gpus"] = {"of a worker of two": os.environ["CUDA_VISIBLE_DEVICES"]}
@@ -206,9 +213,17 @@ def test_shards_read_responses_for_the_drafter(random_model: Path, alone: dist.P
 def test_shards_reach_sglang_whole(random_model: Path, workers: list[dict[str, Any]]) -> None:
     """A worker's engine has no part of another rank's, which helps to put them together."""
     model = load_model(random_model, torch.float32)
-    found = workers[0]["sent"]["weights"]
-    assert set(found) == {name for name, _ in model.named_parameters()}
-    assert all(torch.equal(weight, model.get_parameter(name).to(torch.bfloat16)) for name, weight in found.items())
+    for found in (workers[0]["sent"]["weights"], workers[1]["gathered"]["weights"]):
+        assert set(found) == {name for name, _ in model.named_parameters()}
+        assert all(torch.equal(weight, model.get_parameter(name).to(torch.bfloat16)) for name, weight in found.items())
+
+
+def test_shards_of_uneven_size_are_put_together(workers: list[dict[str, Any]]) -> None:
+    for worker in workers:
+        found = worker["parts"]["weights"]
+        assert torch.equal(found.pop("no shard"), torch.ones(2))
+        assert found.keys() == UNEVEN.keys()
+        assert all(torch.equal(found[name], tensor) for name, tensor in UNEVEN.items())
 
 
 def test_what_a_worker_starts_sees_the_gpus_of_all_its_ranks(workers: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from engine.errors import ModelError
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.layer import DecoderLayer, Linear, Pass, RMSNorm
-from engine.weights import whole
+from engine.weights import gathered
 
 
 class Target:
@@ -108,8 +108,8 @@ def copy_weights(what: str, weights: Mapping[str, Tensor], views: Mapping[str, T
     for name, view in views.items():
         if weights[name].shape != view.shape:
             raise ModelError(f"{what} weight {name} has shape {list(weights[name].shape)}, the model needs {list(view.shape)}")
-    for name, view in views.items():
-        _copy(view, whole(weights[name], view.dtype))
+    for name, weight in gathered(weights, next(iter(views.values())).dtype):
+        _copy(views[name], weight)
 
 
 def _copy(view: Tensor, weight: Tensor) -> None:

@@ -1,43 +1,27 @@
 """Weights on their way to SGLang: buckets of bytes in memory that engine and host share."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from engine.rollout.sglang.messages import Bucket, Span
-from engine.weights import whole
+from engine.weights import BUCKET_BYTES, buckets, together
 
-BUCKET_BYTES = 256 * 2**20
 ALIGNMENT = 16
 
 
 def plan(weights: Mapping[str, Tensor], dtype: torch.dtype, size: int = BUCKET_BYTES) -> list[Bucket]:
-    """Which tensors, in ``dtype``, go in which bucket of at most ``size`` bytes; a larger tensor has one to itself."""
-    buckets: list[list[Span]] = [[]]
-    end = 0
-    for name, tensor in weights.items():
-        length = tensor.numel() * dtype.itemsize
-        if buckets[-1] and end + length > size:
-            buckets.append([])
-            end = 0
-        buckets[-1].append(Span(name, tuple(tensor.shape), dtype, end, end + length))
-        end = -(-(end + length) // ALIGNMENT) * ALIGNMENT
-    return [Bucket(tuple(spans)) for spans in buckets if spans]
+    """Which tensors, in ``dtype``, go where in which bucket, see ``engine.weights.buckets``."""
+    return [Bucket(tuple(_spans(names, weights, dtype))) for names in buckets(weights, dtype, size)]
 
 
 def fill(bucket: Bucket, weights: Mapping[str, Tensor], memory: Tensor) -> None:
-    """Copies the bucket's tensors into ``memory``, bytes on the host. Shards are gathered one at a time, in the bucket's data type."""
-    for span in bucket.tensors:
-        memory[span.start : span.end].view(span.dtype).view(span.shape).copy_(whole(weights[span.name].to(span.dtype)))
-
-
-def gather(weights: Mapping[str, Tensor], dtype: torch.dtype) -> None:
-    """This rank's part in another's ``through``: all that hold shards put them together at once."""
-    for bucket in plan(weights, dtype):
-        for span in bucket.tensors:
-            whole(weights[span.name].to(span.dtype))
+    """Copies the bucket's tensors into ``memory``, bytes on the host. Shards are gathered in the bucket's data type."""
+    wanted = together([weights[span.name] for span in bucket.tensors], bucket.tensors[0].dtype)
+    for span, tensor in zip(bucket.tensors, wanted, strict=True):
+        memory[span.start : span.end].view(span.dtype).view(span.shape).copy_(tensor)
 
 
 def through(memory: int, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[tuple[Bucket, bool]]:
@@ -51,3 +35,11 @@ def through(memory: int, weights: Mapping[str, Tensor], dtype: torch.dtype) -> I
         yield bucket, bucket is buckets[-1]
     del flat
     os.ftruncate(memory, 0)
+
+
+def _spans(names: Sequence[str], weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Span]:
+    start = 0
+    for name in names:
+        end = start + weights[name].numel() * dtype.itemsize
+        yield Span(name, tuple(weights[name].shape), dtype, start, end)
+        start = -(-end // ALIGNMENT) * ALIGNMENT
