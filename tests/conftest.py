@@ -40,7 +40,7 @@ def ordinary_floats() -> Iterator[None]:
         sys.modules["torch"].set_flush_denormal(False)
 
 
-class OneSystemAtATime(LoadScopeScheduling):
+class OneSystemAtATime(LoadScopeScheduling):  # type: ignore[misc]
     """Whole systems run one after the other, in one of pytest-xdist's workers; unit tests run beside them, file by file."""
 
     def _split_scope(self, nodeid: str) -> str:

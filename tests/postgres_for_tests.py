@@ -16,7 +16,7 @@ class Postgres:
     """A server in ``folder``, which whoever comes first starts; it ends with the last process that uses it."""
 
     def __init__(self, folder: Path) -> None:
-        self._server = pgserver.get_server(folder, cleanup_mode="delete")
+        self._server = pgserver.get_server(folder, cleanup_mode="delete")  # type: ignore[attr-defined]
         url = self._server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
         self._url = url
         self._admin = create_engine(url, isolation_level="AUTOCOMMIT")

@@ -21,6 +21,7 @@ from engine.rollout.sglang.engine import SGLangEngine
 
 TESTS = Path(__file__).parent
 CPU = torch.device("cpu")
+USUAL: dict[str, Any] = {"end_tokens": frozenset(), "device": CPU}
 STAND_IN = {
     "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "sglang_cpu")]),
     "SGLANG_USE_CPU_ENGINE": "1",
@@ -66,7 +67,7 @@ def sglang_engine(
     folder: Path, model: PreTrainedModel, rollout: RolloutConfig, speculation: SpeculationConfig | None = None, **more: Any
 ) -> Iterator[SGLangEngine]:
     """On a CPU, unless ``more`` names another device."""
-    more = {"end_tokens": frozenset(), "device": CPU} | more
+    more = USUAL | more
     with on_the_cpu(rollout.sglang.tensor_parallel) if more["device"] == CPU else nullcontext():
         engine = SGLangEngine(folder, model.config, weights_of(model), rollout=rollout, speculation=speculation, **more)
         try:
@@ -78,7 +79,7 @@ def sglang_engine(
 def native_engine(
     model: PreTrainedModel, rollout: RolloutConfig, speculation: SpeculationConfig | None = None, **more: Any
 ) -> NativeEngine:
-    more = {"end_tokens": frozenset(), "device": CPU} | more
+    more = USUAL | more
     return NativeEngine(model.config, weights_of(model), rollout=rollout, speculation=speculation, **more)
 
 

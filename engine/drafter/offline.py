@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import cast
 
@@ -37,20 +37,25 @@ def hidden_states(target: PreTrainedModel, sequences: list[list[int]], kind: Kin
 
 
 def train_offline(
-    trainer: SpotTrainer, target: PreTrainedModel, responses: Iterable[Response], seconds: float, learning_rate: float
+    trainer: SpotTrainer,
+    target: PreTrainedModel,
+    responses: Iterable[Response],
+    seconds: float,
+    learning_rate: float,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Evaluation:
     """Trains on (prompt, response) token lists, best sampled from the target itself, until they end or ``seconds`` are over.
 
     The learning rate falls from ``learning_rate`` to zero on a cosine over ``seconds``. Returns the held-out evaluation at the end.
     """
     trainer.set_target(cast(nn.Embedding, target.get_input_embeddings()).weight, cast(nn.Linear, target.lm_head).weight)
-    started = time.monotonic()
+    started = clock()
     for number, chunk in enumerate(_chunks(responses)):
         sequences = [prompt + response for prompt, response in chunk]
         for (prompt, _), tokens, features in zip(chunk, sequences, hidden_states(target, sequences, trainer.drafter.kind), strict=True):
             trainer.buffer.add(number, tokens, len(prompt), features[:-1])
         for batch in chain.from_iterable(trainer.one_pass() for _ in range(PASSES)):
-            progress = (time.monotonic() - started) / seconds
+            progress = (clock() - started) / seconds
             if progress >= 1:
                 return trainer.evaluate()
             trainer.learning_rate = learning_rate * (0.5 + 0.5 * math.cos(math.pi * progress))

@@ -7,6 +7,7 @@ import argparse
 import os
 import shutil
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlencode
 
 from playwright.sync_api import Page, sync_playwright
@@ -17,7 +18,7 @@ from dashboard.tabs import tabs_of
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SETTLE_MS, PATIENCE_MS = 1500, 300_000
-SCHEMES = ("light", "dark")
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def settle(page: Page) -> None:

@@ -9,10 +9,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from backend.client import ApiError, Longtail
 from backend.client.accounts import entrance
+from backend.schemas.accounts import Role
 from backend.stack import Stack
 
 LONG = "correct horse battery"
-As = Callable[[str], Page]
+As = Callable[[Role], Page]
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def as_role(browser: Browser, stack: Stack, api: Longtail, request: pytest.Fixtu
     """A tab in which a new user of a role has logged in."""
     tabs: list[Iterator[Page]] = []
 
-    def log_in(role: str) -> Page:
+    def log_in(role: Role) -> Page:
         name = f"{role}-{abs(hash(request.node.nodeid)) % 10**6}"
         user = api.add_user(name, role)
         token = api.create_token("tab", role, user_id=user.id).token

@@ -131,7 +131,7 @@ def test_what_has_the_focus_is_seen(page: Page) -> None:
             frame = control.locator(FRAME)
             without = still(frame)
             control.focus()
-            until(frame.screenshot, lambda seen, without=without: seen != without, seconds=5)
+            until(frame.screenshot, lambda seen, without=without: seen != without, seconds=5)  # type: ignore[misc]
 
 
 def still(frame: Locator) -> bytes:

@@ -39,7 +39,8 @@ def test_the_form_submits_a_run_and_its_plain_baseline(page: Page, api: Longtail
     page.get_by_text("Also run the plain baseline").click()
     start(page)
     expect(page).to_have_url(re.compile(r"/run\?id=[0-9a-f]{16}"))
-    plain, tlt = sorted(until(lambda: api.runs(q="from the form").items, lambda runs: len(runs) == 2), key=lambda run: -len(run.name))
+    runs = until(lambda: api.runs(q="from the form").items, lambda runs: len(runs) == 2)
+    plain, tlt = sorted(runs, key=lambda run: -len(run.name))
     assert (tlt.name, plain.name) == ("from the form", "from the form (plain)")
     assert tlt.tags == plain.tags == ["browser", "form"]
     assert tlt.steps == 3

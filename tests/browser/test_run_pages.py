@@ -54,7 +54,7 @@ def test_every_chart_is_drawn(page: Page, pair: Pair, tab: str, titles: tuple[st
     for title in titles:
         expect(chart(page, title).locator("svg.main-svg").first).to_be_visible()
         plot = chart(page, title)
-        until(lambda plot=plot: drawn(plot, "chart => chart.data.some(trace => (trace.x || []).length > 0)"), bool)
+        until(lambda plot=plot: drawn(plot, "chart => chart.data.some(trace => (trace.x || []).length > 0)"), bool)  # type: ignore[misc]
 
 
 def test_the_overview_tells_alarms_and_what_to_do(page: Page, api: Longtail, submit: Submit) -> None:

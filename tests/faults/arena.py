@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import history
 from bare_model import make_bare_model
@@ -40,6 +40,7 @@ PACE = {"SWEEP": 0.2, "POLL": 0.05, "LEASE": LEASE, "GRACE": 0.5, "HANDOVER": 1.
 SECONDS = 30.0
 NOWHERE = "https://127.0.0.1:9"
 ENGINE_NAMES = ("run", "run", "mid-checkpoint", "mid-event", "between-artifact-and-row")
+T = TypeVar("T")
 
 
 class Zygote:
@@ -69,9 +70,9 @@ class Arena:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         command = (sys.executable, "-I", "-S", str(ENGINE))
-        paces = {f"{name.lower()}_seconds": seconds for name, seconds in PACE.items()}
+        paces: dict[str, Any] = {f"{name.lower()}_seconds": seconds for name, seconds in PACE.items()}
         self.redis = redis
-        addresses = {"database_url": url, "broker_url": redis.url if redis else ""}
+        addresses: dict[str, Any] = {"database_url": url, "broker_url": redis.url if redis else ""}
         self.settings = Settings(home=home, port=port, engine_command=command, **addresses, **paces)
         self.environment = {f"LONGTAIL_{name.upper()}": _text(value) for name, value in self.settings.model_dump(mode="json").items()}
         self.environment["FAULT_CLOCK"] = str(home / "clock")
@@ -108,7 +109,7 @@ class Arena:
         self.accepted.append(run.id)
         return run.id
 
-    def insist(self, request: Callable[[], Any]) -> Any:
+    def insist(self, request: Callable[[], T]) -> T:
         deadline = time.monotonic() + SECONDS
         while True:
             try:
@@ -158,11 +159,11 @@ class Arena:
                 connection.exec_driver_sql("LOCK TABLE runs IN EXCLUSIVE MODE")
                 time.sleep(seconds)
             return
-        connection = sqlite3.connect(self.settings.home / "longtail.db", timeout=SECONDS, isolation_level=None)
-        connection.execute("BEGIN IMMEDIATE")
+        file = sqlite3.connect(self.settings.home / "longtail.db", timeout=SECONDS, isolation_level=None)
+        file.execute("BEGIN IMMEDIATE")
         time.sleep(seconds)
-        connection.execute("ROLLBACK")
-        connection.close()
+        file.execute("ROLLBACK")
+        file.close()
 
     def delete_broker(self) -> None:
         if self.redis:
@@ -201,7 +202,7 @@ class Arena:
             states = session.execute(select(Run.id, Run.state)).all()
         for run_id, state in states:
             if state == "paused":  # perhaps only now, as it was asked to before
-                self.insist(lambda run_id=run_id: self.client.resume(run_id))
+                self.insist(lambda run_id=run_id: self.client.resume(run_id))  # type: ignore[misc]
         return all(state in TERMINAL_STATES for _, state in states)
 
     @staticmethod

@@ -48,7 +48,7 @@ class Run:
     def write(self, kind: str, **fields: Any) -> None:
         line = json.dumps({"kind": kind, "seq": self.seq, "time": time.time(), "version": 1} | fields)
         if kind == "step" and fields["step"] == FATAL_STEP:
-            self.perhaps_die("mid-event", lambda: (self.events.write(line[: len(line) // 2]), self.events.flush()))
+            self.perhaps_die("mid-event", lambda: (self.events.write(line[: len(line) // 2]), self.events.flush()))  # type: ignore[func-returns-value]
         self.events.write(line + "\n")
         self.events.flush()
         self.seq += 1

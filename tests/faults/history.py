@@ -45,7 +45,8 @@ def check(database: Database, settings: Settings, run_id: str) -> None:
         _states(run, [tuple(change) for change in changes])
         _attempts(run, list(attempts))
         _told(session, run, [after for _, after, _ in changes])
-        _series(run, {(key, step): value for key, step, value in session.execute(_points(run_id))})
+        points = session.execute(select(Metric.key, Metric.step, Metric.value).where(Metric.run_id == run_id))
+        _series(run, {(key, step): value for key, step, value in points})
         _artifacts(session, settings, run, list(session.scalars(select(Artifact).where(Artifact.run_id == run_id))))
     assert alarms == []
     _events(settings, run)
@@ -75,10 +76,6 @@ def _told(session: Session, run: Run, states: list[str]) -> None:
     """A message to the webhook for each change, and one for the beginning; none doubled."""
     messages = [json.loads(body)["data"]["run"] for body in session.scalars(select(Delivery.body))]
     assert Counter(each["state"] for each in messages if each["id"] == run.id) == Counter(["queued", *states])
-
-
-def _points(run_id: str):
-    return select(Metric.key, Metric.step, Metric.value).where(Metric.run_id == run_id)
 
 
 def _series(run: Run, points: dict[tuple[str, int], float | None]) -> None:

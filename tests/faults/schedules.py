@@ -124,14 +124,14 @@ def play(arena: Arena, seed: int) -> list[str]:
     arena.start_worker()
     for _ in range(RUNS):
         arena.submit(chance.choice(ENGINE_NAMES), steps=chance.randint(4, 10))
-    plan = sorted((chance.uniform(0, SPAN_SECONDS), chance.choice(FAULT_LIST)) for _ in range(FAULTS))  # type: ignore[type-var]
+    plan = sorted((chance.uniform(0, SPAN_SECONDS), chance.choice(FAULT_LIST)) for _ in range(FAULTS))
     began, told, waiting = time.monotonic(), [], list[threading.Thread]()
     for at, fault in plan:
         time.sleep(max(0.0, began + at - time.monotonic()))
         told.append(f"{time.monotonic() - began:.2f} {fault.__name__}")
         own = random.Random(chance.random())
         if fault in (freeze_worker, lock_database):
-            waiting.append(in_background(lambda fault=fault, own=own: fault(arena, own)))
+            waiting.append(in_background(lambda fault=fault, own=own: fault(arena, own)))  # type: ignore[misc]
         else:
             fault(arena, own)
     for thread in waiting:

@@ -251,12 +251,12 @@ def test_a_long_run_may_be_lost_as_often_as_it_comes_further(arena: Arena) -> No
     losses = arena.settings.max_retries + 2
     saved = -1
     for number in range(losses):
-        arena.until(lambda saved=saved: checkpoint(arena, run_id) > saved + 1)
+        arena.until(lambda saved=saved: checkpoint(arena, run_id) > saved + 1)  # type: ignore[misc]
         saved = checkpoint(arena, run_id)
         for engine in arena.engines():
             with suppress(ProcessLookupError):  # the guardian's end may have taken it along
                 os.kill(engine, signal.SIGKILL)
-        arena.until(lambda number=number: len(arena.attempts(run_id)) == number + 2)
+        arena.until(lambda number=number: len(arena.attempts(run_id)) == number + 2)  # type: ignore[misc]
     finish(arena)
     assert arena.attempts(run_id) == ["lost"] * losses + ["succeeded"]
 

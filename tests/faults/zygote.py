@@ -63,8 +63,8 @@ def bend_the_clock(offset: Path) -> None:
 
 def move_to(name: str) -> None:
     """This process is on another machine, whose processes cannot be seen or killed from here, nor these from there."""
-    backend.jobs.worker.machine = backend.jobs.reaper.machine = lambda: name
-    backend.jobs.reaper.kill_all = lambda *_: None
+    backend.jobs.worker.machine = backend.jobs.reaper.machine = lambda: name  # type: ignore[attr-defined]
+    backend.jobs.reaper.kill_all = lambda *_: None  # type: ignore[attr-defined]
 
 
 def become(kind: str, environment: dict[str, str], log: str) -> NoReturn:

@@ -84,7 +84,7 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
 
 def sent(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """What SGLang finds in the buckets."""
-    found = {}
+    found: dict[str, torch.Tensor] = {}
     for bucket in plan(weights, torch.bfloat16, BUCKET):
         memory = torch.zeros(bucket.bytes, dtype=torch.uint8)
         fill(bucket, weights, memory)
@@ -129,7 +129,7 @@ def pair(rank: int, model: Path, folder: Path) -> None:
 def folder(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where two workers have left what they found."""
     folder = tmp_path_factory.mktemp("workers")
-    torch.multiprocessing.spawn(pair, args=(random_model, folder), nprocs=2)
+    torch.multiprocessing.spawn(pair, args=(random_model, folder), nprocs=2)  # type: ignore[attr-defined, no-untyped-call]
     return folder
 
 

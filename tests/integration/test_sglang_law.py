@@ -31,7 +31,7 @@ def model() -> PreTrainedModel:
     sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "max_position_embeddings": 2048}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": False, "eos_token_id": None, "bos_token_id": None}
     torch.manual_seed(2)
-    target = AutoModelForCausalLM.from_config(AutoConfig.for_model("qwen2", **sizes, **heads)).eval()
+    target: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.for_model("qwen2", **sizes, **heads)).eval()  # type: ignore[no-untyped-call]
     for weight in target.parameters():
         torch.nn.init.normal_(weight, std=0.6)
     for layer in target.model.layers:
@@ -54,7 +54,7 @@ def transitions(model: PreTrainedModel, sampling: Sampling) -> Tensor:
     cut = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature), TopPLogitsWarper(sampling.top_p)])
     contexts = torch.tensor([[first, last] for last in range(VOCABULARY) for first in range(VOCABULARY)])
     with torch.inference_mode():
-        laws = cut(contexts, model(contexts).logits[:, -1].double()).softmax(-1).view(VOCABULARY, VOCABULARY, VOCABULARY)
+        laws = cut(contexts, model(contexts).logits[:, -1].double()).softmax(-1).view(VOCABULARY, VOCABULARY, VOCABULARY)  # type: ignore[arg-type]
     torch.testing.assert_close(laws, laws[:, :1].expand_as(laws))
     return laws[:, 0]
 

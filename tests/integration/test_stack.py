@@ -64,8 +64,9 @@ def served(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """``longtail up`` in a process of its own, ready."""
     environment = os.environ | {"LONGTAIL_HOME": str(tmp_path), "LONGTAIL_ENGINE_COMMAND": json.dumps(ASLEEP)}
     process = subprocess.Popen([sys.executable, "-c", SERVE], env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    until(lambda: "Ctrl-C" in process.stdout.readline())
+    output = process.stdout
+    assert output is not None
+    until(lambda: "Ctrl-C" in output.readline())
     yield process
     process.kill()
     process.communicate()

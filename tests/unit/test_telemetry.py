@@ -2,8 +2,9 @@
 
 from engine import telemetry
 from engine.cluster.coordinator import Span
-from engine.cluster.group import Learning, Published
+from engine.cluster.group import Learning
 from engine.cluster.tail import Rollout
+from engine.cluster.versions import Published
 from engine.drafter.trainer import Judged, TrainingReport
 from engine.events import Alarm, AnyEvent, ArmStatistics, Decoding, DrafterTrained, Sample, StepFinished
 from engine.experience import Experience

@@ -129,7 +129,7 @@ def test_a_killed_engine_is_resumed_up_to_the_limit(platform: Platform) -> None:
     platform.worker(step_seconds=600)
     run = platform.submit()
     for number in (1, 2, 3):
-        platform.until(lambda n=number: (now := platform.client.run(run.id)).attempt == n and now.state == "running")
+        platform.until(lambda n=number: (now := platform.client.run(run.id)).attempt == n and now.state == "running")  # type: ignore[misc]
         pid = platform.attempts(run.id)[-1].pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-LIBRARY = torch.library.Library("sgl_kernel", "FRAGMENT")
+LIBRARY = torch.library.Library("sgl_kernel", "FRAGMENT")  # type: ignore[no-untyped-call]
 EXTEND = (
     "extend_attention_cpu(Tensor q, Tensor? k, Tensor? v, Tensor(a!) o, Tensor k_buffer, Tensor v_buffer, float k_scale, float v_scale, "
     "Tensor req_to_token, Tensor req_pool_indices, Tensor seq_lens, Tensor extend_seq_lens, Tensor extend_start_loc, int max_len_extend, "
@@ -25,8 +25,8 @@ LOW = 0xFFFFFFFF
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scaling: float) -> Tensor:
     """[B, T, Hq, D] of q [B, T, Hq, D], k and v [B, L, Hk, D], and mask [B, T, L], true where attention is allowed."""
     repeats = q.shape[2] // k.shape[2]
-    heads = (each.transpose(1, 2) for each in (q, k.repeat_interleave(repeats, 2), v.repeat_interleave(repeats, 2)))
-    return scaled_dot_product_attention(*heads, attn_mask=mask[:, None], scale=scaling).transpose(1, 2)
+    queries, keys, values = (each.transpose(1, 2) for each in (q, k.repeat_interleave(repeats, 2), v.repeat_interleave(repeats, 2)))
+    return scaled_dot_product_attention(queries, keys, values, attn_mask=mask[:, None], scale=scaling).transpose(1, 2)
 
 
 def decode_attention_cpu(q: Tensor, k_buffer: Tensor, v_buffer: Tensor, *rest: Any) -> None:
@@ -83,5 +83,5 @@ def _rotate(values: Tensor, bits: int) -> Tensor:
 
 
 for schema, function in ((EXTEND, extend_attention_cpu), (DECODE, decode_attention_cpu), (MURMUR, murmur_hash32_cpu)):
-    LIBRARY.define(schema)
-    LIBRARY.impl(function.__name__, function, "CPU")
+    LIBRARY.define(schema)  # type: ignore[no-untyped-call]
+    LIBRARY.impl(function.__name__, function, "CPU")  # type: ignore[no-untyped-call]

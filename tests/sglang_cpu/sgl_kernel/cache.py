@@ -10,7 +10,7 @@ def assign_req_to_token_pool_cpu(
     req_pool_indices: Tensor, req_to_token: Tensor, start_offset: Tensor, end_offset: Tensor, out_cache_loc: Tensor, pool_len: int
 ) -> None:
     """Notes the rows ``out_cache_loc``, one request's after the other's, as those of each request's tokens from start to end."""
-    rows = out_cache_loc.to(req_to_token.dtype).split((end_offset - start_offset).tolist())
+    rows = out_cache_loc.to(req_to_token.dtype).split((end_offset - start_offset).tolist())  # type: ignore[no-untyped-call]
     for request, start, new in zip(req_pool_indices.tolist(), start_offset.tolist(), rows, strict=False):
         req_to_token[request, start : start + len(new)] = new
 

@@ -99,7 +99,7 @@ def test_long_runs_are_summed_up_from_their_roll_ups(database: Database, first: 
     measures = compare(database, run, baseline, points=50)
     known = [value for value in seconds if value is not None]
     mean = sum(known) / len(known)
-    assert (measures.steps, measures.seconds_per_step) == (steps, pytest.approx(mean))
+    assert (measures.steps, measures.seconds_per_step) == (steps, pytest.approx(mean))  # type: ignore[comparison-overlap]
     assert measures.e2e_speedup == pytest.approx((first + (steps - 1) / 2) / mean)
     quarter = steps // 4
     assert (measures.reward_first, measures.reward_last) == ((quarter - 1) / 2, steps - 1 - (quarter - 1) / 2)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count, product
 from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -22,6 +23,7 @@ from backend.api import create_app
 from backend.database import Database
 from backend.migrate import downgrade, upgrade
 from backend.models import Worker
+from backend.schemas.accounts import Role
 from backend.services import users
 from backend.services.tokens import issue
 from backend.settings import Settings
@@ -33,6 +35,7 @@ ALL = [*product(ROLES, DATABASES)]
 SOME = [*product(ROLES, DATABASES[:1])]
 INVALID = 422
 HOME = tempfile.TemporaryDirectory()
+Asker = Literal["nobody"] | Role
 SETTINGS = Settings(home=Path(HOME.name), requests_per_second=1e6, failed_logins_per_minute=1e6)
 numbers = count()
 
@@ -76,7 +79,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
         downgrade(database)
 
 
-def token(database: Database, role: str) -> dict[str, str]:
+def token(database: Database, role: Asker) -> dict[str, str]:
     """Of a user of this role that is made anew, as a made-up request may log the one before out."""
     if role == "nobody":
         return {}
@@ -85,19 +88,19 @@ def token(database: Database, role: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {issue(session, user, 'token', 'a test', role, None)[1]}"}
 
 
-def is_judged(case: Case, reply: schemathesis.Response) -> bool:
+def is_judged(case: Case[Any], reply: schemathesis.Response) -> bool:
     """Whether it was refused for what no schema says: a cursor is one that was given out, a configuration fits together."""
     faults = {error["field"] for error in reply.json()["errors"]} if reply.status_code == INVALID else set()
     return faults == {"cursor"} or (bool(faults) and case.operation.label == "POST /api/v1/runs")
 
 
-def is_list_of_one(case: Case) -> bool:
+def is_list_of_one(case: Case[Any]) -> bool:
     """Whether a value stands where a list belongs: in a URL that is a list of one, and no fault."""
     lists = {parameter["name"] for parameter in case.operation.definition.raw.get("parameters", ()) if "array" in str(parameter["schema"])}
     return any(isinstance(value, str) for name, value in (case.query or {}).items() if name in lists)
 
 
-def is_unsent(case: Case, reply: schemathesis.Response) -> bool:
+def is_unsent(case: Case[Any], reply: schemathesis.Response) -> bool:
     """Whether a value has not come to the address: an empty list leaves no trace there."""
     sent = parse_qs(urlsplit(str(reply.request.url)).query, keep_blank_values=True)
     return any(name not in sent for name in case.query or {})
@@ -106,7 +109,7 @@ def is_unsent(case: Case, reply: schemathesis.Response) -> bool:
 @pytest.mark.parametrize(("role", "database"), ALL if EXAMPLES else SOME, indirect=["database"])
 @schema.parametrize()
 @settings(max_examples=EXAMPLES or FEW, derandomize=not EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_answer_is_as_declared(case: Case, role: str, database: Database) -> None:
+def test_every_answer_is_as_declared(case: Case[Any], role: Asker, database: Database) -> None:
     headers = {"Host": "localhost"} | token(database, role)
     reply = case.call(headers=headers)
     left_out = [unsupported_method] if role == "nobody" else []  # who has no token does not even learn which methods there are

@@ -94,7 +94,8 @@ def test_they_are_what_ingestion_makes_of_their_events(database: Database, tmp_p
         writer.write(event)
     writer.close()
     Ingestor(database, run_id, 0, tmp_path / "events.jsonl").drain()
-    for model in (*STEPPED, MetricKey, MetricBlock, RunValue, LogLine):
+    parts: tuple[type[Base], ...] = (*STEPPED, MetricKey, MetricBlock, RunValue, LogLine)
+    for model in parts:
         assert table(database, model, plan.id) == table(database, model, run_id), model
     progress = select(Run.step, Run.steps, Run.summary, Run.events_seq)
     with database.read() as session:

@@ -5,7 +5,7 @@ from queue import Empty
 from typing import Any
 
 import pytest
-from kombu import Connection
+from kombu.connection import Connection
 
 from backend.jobs.celery import make_celery
 from backend.settings import Settings
@@ -31,7 +31,7 @@ def received(channel: Any) -> list[int]:
 
 
 def test_messages_come_in_order_and_once(connection: Connection) -> None:
-    channel = connection.channel()
+    channel = connection.channel()  # type: ignore[no-untyped-call]
     for number in range(5):
         channel._put("q", {"number": number})
     channel._put("other", {"number": 99})
@@ -40,7 +40,7 @@ def test_messages_come_in_order_and_once(connection: Connection) -> None:
 
 
 def test_a_reader_never_sees_half_a_message(connection: Connection) -> None:
-    writer, readers = connection.channel(), [connection.channel() for _ in range(2)]
+    writer, readers = connection.channel(), [connection.channel() for _ in range(2)]  # type: ignore[no-untyped-call]
     filling = "x" * 100_000
     thread = threading.Thread(target=lambda: [writer._put("q", {"number": number, "filling": filling}) for number in range(MESSAGES)])
     thread.start()
@@ -53,7 +53,7 @@ def test_a_reader_never_sees_half_a_message(connection: Connection) -> None:
 
 
 def test_a_deleted_folder_comes_back(connection: Connection, settings: Settings) -> None:
-    channel = connection.channel()
+    channel = connection.channel()  # type: ignore[no-untyped-call]
     shutil.rmtree(settings.broker_folder)
     assert received(channel) == []
     channel._put("q", {"number": 1})
@@ -62,7 +62,7 @@ def test_a_deleted_folder_comes_back(connection: Connection, settings: Settings)
 
 @pytest.mark.parametrize("content", [b"", b"{half", b"\xff"])
 def test_what_is_no_message_is_passed_over(connection: Connection, settings: Settings, content: bytes) -> None:
-    channel = connection.channel()
+    channel = connection.channel()  # type: ignore[no-untyped-call]
     (settings.broker_folder / "queue" / "0_x.q.msg").write_bytes(content)
     channel._put("q", {"number": 1})
     assert received(channel) == [1]

@@ -21,7 +21,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 def test_an_id_comes_back_and_a_bad_one_is_replaced(api: TestClient) -> None:
     assert api.get("/healthz", headers={"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
     for bad in ("", "a b", "x" * 65, "a\u00fc"):
-        made = api.get("/healthz", headers={"x-request-id": bad.encode()}).headers["x-request-id"]
+        made = api.get("/healthz", headers={"x-request-id": bad.encode()}).headers["x-request-id"]  # type: ignore[arg-type]
         assert len(made) == 16
     refused = api.get("/nowhere", headers={"authorization": "", "host": "evil.example"})
     assert (refused.status_code, len(refused.headers["x-request-id"])) == (400, 16)
@@ -77,7 +77,7 @@ def test_a_route_is_named_by_its_template(api: TestClient) -> None:
         seen.append(template(scope))
 
     paths = ("/healthz", "/api/v1/runs", "/api/v1/runs/runs", "/api/v1/runs/api/metrics")
-    client = TestClient(watch, base_url="http://localhost", headers=dict(api.headers))  # type: ignore[arg-type]
+    client = TestClient(watch, base_url="http://localhost", headers=dict(api.headers))
     for path in paths:
         client.get(path)
     assert seen == ["/healthz", "/api/v1/runs", "/api/v1/runs/{run_id}", "/api/v1/runs/{run_id}/metrics"]

@@ -9,7 +9,8 @@ PLAIN = TLT | {"name": "plain", "speculation": TLT["speculation"] | {"enabled": 
 
 def test_name_and_switch_alone_do_not_tell_runs_apart() -> None:
     assert likeness(PLAIN) == likeness(TLT) == likeness(dict(reversed(PLAIN.items())))
-    for other in ({"seed": 1}, {"speculation": TLT["speculation"] | {"threshold": 3}}, {"speculation": {}}):
+    others: list[dict[str, object]] = [{"seed": 1}, {"speculation": TLT["speculation"] | {"threshold": 3}}, {"speculation": {}}]
+    for other in others:
         assert likeness(TLT | other) != likeness(TLT)
 
 

@@ -29,7 +29,7 @@ def take(database: Database, *labels: str, limits: Limits = NO_LIMITS) -> str | 
     """The name of the run that a worker gets."""
     with database.write() as session:
         claimed = claim_next(session, new_id(), labels, limits, 60)
-        return claimed and session.get_one(Run, claimed.run_id).name
+        return session.get_one(Run, claimed.run_id).name if claimed else None
 
 
 def take_all(database: Database, limits: Limits = NO_LIMITS) -> list[str]:

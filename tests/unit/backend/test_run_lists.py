@@ -123,7 +123,7 @@ def test_what_comes_in_meanwhile_shifts_nothing(api: TestClient, database: Datab
     seen: list[int] = []
     cursor = None
     for number in range(100, 200):
-        page = api.get("/api/v1/runs", params={"sort": sort, "limit": 7} | ({"cursor": cursor} if cursor else {})).json()
+        page = api.get("/api/v1/runs", params={"sort": sort, "limit": 7, **({"cursor": cursor} if cursor else {})}).json()
         seen += [run["seed"] for run in page["items"]]
         add(database, number, summary={"reward_mean": number % 7 / 10})
         cursor = page["next_cursor"]

@@ -46,7 +46,7 @@ def test_secrets_are_compared_in_constant_time(database: Database, new_token: Ne
         compared.append((one, other))
         return compare(one, other)
 
-    monkeypatch.setattr(tokens.hmac, "compare_digest", watched)
+    monkeypatch.setattr(tokens.hmac, "compare_digest", watched)  # type: ignore[attr-defined]
     secret = new_token("viewer")
     with database.read() as session:
         assert identify(session, secret[:-1] + ("A" if secret[-1] != "A" else "B")) is None

@@ -21,7 +21,8 @@ NOW = 1_000_000.0
 
 
 def waiting(name: str, ago: float = 0.0, **changes: Any) -> Queued:
-    return Queued(name, name, "p", **({"owner": "", "priority": 0, "needs": "", "queued_at": NOW - ago, "start_after": None} | changes))
+    usual: dict[str, Any] = {"owner": "", "priority": 0, "needs": "", "queued_at": NOW - ago, "start_after": None}
+    return Queued(name, name, "p", **usual | changes)
 
 
 def reasons(runs: list[Queued], room: Room) -> dict[str, tuple[int | None, str]]:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn.functional import embedding
+from transformers import Qwen2Config
 
 from engine.bench.packing import pad, padded_groups
 from engine.drafter.buffer import Entry
@@ -19,12 +20,12 @@ def segment(length: int, prompt: int = 3) -> Segment:
     return Segment(entry, 0, length)
 
 
-def test_groups_hold_the_bound_with_their_padding():
+def test_groups_hold_the_bound_with_their_padding() -> None:
     groups = list(padded_groups([segment(length) for length in (10, 30, 20, 5, 40, 90)], 100))
     assert [[len(one) for one in group] for group in groups] == [[10, 30, 20], [5, 40], [90]]
 
 
-def test_padded_and_packed_predict_the_same(tiny_config):
+def test_padded_and_packed_predict_the_same(tiny_config: Qwen2Config) -> None:
     torch.manual_seed(0)
     drafter, vocabulary = Drafter(tiny_config), torch.randn(VOCABULARY, WIDTH)
     group = [segment(length) for length in (9, 31, 14)]
@@ -38,7 +39,7 @@ def test_padded_and_packed_predict_the_same(tiny_config):
 
 
 @pytest.fixture
-def tiny_config():
+def tiny_config() -> Qwen2Config:
     from engine.models.tiny import tiny_config
 
     return tiny_config(VOCABULARY)

@@ -1,4 +1,5 @@
 from collections import defaultdict
+from collections.abc import Callable
 
 import pytest
 
@@ -35,13 +36,13 @@ def rollout(workers: int, min_idle_workers: int = 1) -> State:
 
 
 def by_worker(state: State) -> dict[int, list[tuple[str, float, float]]]:
-    spans = defaultdict(list)
+    spans = defaultdict[int, list[tuple[str, float, float]]](list)
     for span in state.spans:
         spans[span.worker].append((span.activity, span.start, span.end))
     return dict(spans)
 
 
-def test_a_rollout_from_start_to_end():
+def test_a_rollout_from_start_to_end() -> None:
     state, commands = play(
         rollout(3),
         (12.0, WorkerDone(EPOCH, 1)),
@@ -68,7 +69,7 @@ def test_a_rollout_from_start_to_end():
     }
 
 
-def test_training_waits_for_enough_idle_workers():
+def test_training_waits_for_enough_idle_workers() -> None:
     _, commands = play(
         rollout(4, min_idle_workers=2), (11.0, WorkerDone(EPOCH, 2)), (12.0, WorkerDone(EPOCH, 0)), (13.0, WorkerDone(EPOCH, 3))
     )
@@ -79,7 +80,7 @@ def test_training_waits_for_enough_idle_workers():
     ]
 
 
-def test_training_waits_for_a_tail_that_is_worth_its_set_up():
+def test_training_waits_for_a_tail_that_is_worth_its_set_up() -> None:
     state = advance(State(least_rest=4.0), RolloutStarted(EPOCH, (0, 1, 2)), 10.0)[0]
     assert state.doubtful == ()
     state, commands = play(state, (11.0, WorkerDone(EPOCH, 0)), (11.1, Forecast(EPOCH, 1, 3.9)))
@@ -90,36 +91,36 @@ def test_training_waits_for_a_tail_that_is_worth_its_set_up():
     assert state.doubtful == (2,)
 
 
-def test_a_forecast_is_of_a_busy_worker_in_this_rollout():
+def test_a_forecast_is_of_a_busy_worker_in_this_rollout() -> None:
     state = advance(State(least_rest=4.0), RolloutStarted(EPOCH, (0, 1)), 10.0)[0]
     state, _ = play(state, (11.0, WorkerDone(EPOCH, 0)))
     for event in (Forecast(EPOCH - 1, 1, 9.0), Forecast(EPOCH, 0, 9.0), Forecast(EPOCH, 7, 9.0)):
         assert advance(state, event, 11.0) == (state, [])
 
 
-def test_the_next_rollout_asks_for_as_long_a_tail():
+def test_the_next_rollout_asks_for_as_long_a_tail() -> None:
     state = advance(State(2, 4.0), RolloutStarted(EPOCH, (0, 1)), 10.0)[0]
     assert (state.min_idle_workers, state.least_rest) == (2, 4.0)
 
 
-def test_nobody_trains_when_all_finish_at_once():
+def test_nobody_trains_when_all_finish_at_once() -> None:
     _, commands = play(rollout(1), (11.0, WorkerDone(EPOCH, 0)))
     assert commands == [[]]
 
 
-def test_the_loss_of_the_last_busy_worker_ends_the_rollout():
+def test_the_loss_of_the_last_busy_worker_ends_the_rollout() -> None:
     state, commands = play(rollout(2), (11.0, WorkerDone(EPOCH, 0)), (12.0, TrainingStarted(EPOCH, 0)), (15.0, WorkerLost(EPOCH, 1)))
     assert commands[-1] == [HaltTraining(0, EPOCH)]
     assert state.complete
     assert by_worker(state)[1] == [("BUSY", 10.0, 15.0)]
 
 
-def test_a_lost_leader_is_followed_by_the_next_worker():
+def test_a_lost_leader_is_followed_by_the_next_worker() -> None:
     _, commands = play(rollout(3), (11.0, WorkerDone(EPOCH, 0)), (12.0, WorkerLost(EPOCH, 0)), (13.0, WorkerDone(EPOCH, 1)))
     assert commands == [[StartTraining(0, EPOCH, leader=True)], [], [StartTraining(1, EPOCH, leader=True)]]
 
 
-def test_a_worker_that_stopped_by_itself_is_not_started_again():
+def test_a_worker_that_stopped_by_itself_is_not_started_again() -> None:
     state, commands = play(
         rollout(2),
         (11.0, WorkerDone(EPOCH, 0)),
@@ -134,29 +135,29 @@ def test_a_worker_that_stopped_by_itself_is_not_started_again():
 
 @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
 @pytest.mark.parametrize("message", [WorkerDone, TrainingStopped, WorkerLost])
-def test_messages_of_other_epochs_change_nothing(message, epoch):
+def test_messages_of_other_epochs_change_nothing(message: Callable[[int, int], Event], epoch: int) -> None:
     state = rollout(2)
     assert advance(state, message(epoch, 0), 11.0) == (state, [])
 
 
-def test_a_worker_that_trains_for_an_old_rollout_is_halted_in_that_rollout():
+def test_a_worker_that_trains_for_an_old_rollout_is_halted_in_that_rollout() -> None:
     state = rollout(2)
     assert advance(state, TrainingStarted(EPOCH - 1, 0), 11.0) == (state, [HaltTraining(0, EPOCH - 1)])
 
 
-def test_a_worker_that_starts_after_the_end_is_halted_again():
+def test_a_worker_that_starts_after_the_end_is_halted_again() -> None:
     state, commands = play(rollout(2), (11.0, WorkerDone(EPOCH, 0)), (12.0, WorkerDone(EPOCH, 1)), (12.5, TrainingStarted(EPOCH, 0)))
     assert commands[1:] == [[HaltTraining(0, EPOCH)], [HaltTraining(0, EPOCH)]]
     assert by_worker(state)[0] == [("BUSY", 10.0, 11.0), ("IDLE", 11.0, 12.0)]
 
 
-def test_an_old_or_doubled_start_does_not_reset_the_rollout():
+def test_an_old_or_doubled_start_does_not_reset_the_rollout() -> None:
     state, _ = play(rollout(2), (11.0, WorkerDone(EPOCH, 0)))
     for epoch in (EPOCH - 1, EPOCH):
         assert advance(state, RolloutStarted(epoch, (0, 1)), 12.0) == (state, [])
 
 
-def test_a_new_rollout_halts_those_that_still_train():
+def test_a_new_rollout_halts_those_that_still_train() -> None:
     state, _ = play(rollout(2), (11.0, WorkerDone(EPOCH, 0)), (12.0, TrainingStarted(EPOCH, 0)))
     state, commands = advance(state, RolloutStarted(EPOCH + 1, (0, 1)), 13.0)
     assert commands == [HaltTraining(0, EPOCH)]

@@ -154,6 +154,6 @@ def test_sessions_add_up_by_micro_steps() -> None:
     nothing = Judged(0.9)
     reports = [TrainingReport(1, 100, 2.0, nothing, nothing, 0.4), TrainingReport(3, 200, 1.0, nothing, nothing, 0.8)]
     found = total(reports, [(Judged(0.2, 0.3, 0.4), Judged(0.4)), (Judged(0.6, 0.7, 0.8), Judged(0.8))])
-    assert (found.microsteps, found.tokens, found.loss, found.mix_distance) == (4, 300, 1.25, pytest.approx(0.7))
+    assert (found.microsteps, found.tokens, found.loss, found.mix_distance) == (4, 300, 1.25, pytest.approx(0.7))  # type: ignore[comparison-overlap]
     assert found.before == pytest.approx((0.5, 0.6, 0.7))
     assert found.after.accepted == pytest.approx(0.7)

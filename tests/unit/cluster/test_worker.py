@@ -67,7 +67,7 @@ def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_p
 @pytest.mark.parametrize("recipe", ["eagle", "hass", "eagle3"])
 def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(random_model: Path, tmp_path: Path, recipe: str) -> None:
     asked = config(random_model, tuner={"name": "fixed"}, suffix={"enabled": False})
-    asked = asked.model_copy(update={"drafter": DrafterConfig(path=None, recipe=recipe)})  # type: ignore[arg-type]
+    asked = asked.model_copy(update={"drafter": DrafterConfig(path=None, recipe=recipe)})
     worker = Worker(0, asked, "")
     requests = [Request(index, index, (3 + index, 5, 7)) for index in range(4)]
     worker.rollout(0, requests, Sampling(max_new_tokens=24))
@@ -113,6 +113,8 @@ def test_the_checksum_is_of_every_bit_of_the_policy(random_model: Path, dtype: L
     worker.policy.weights()["model.norm.weight"].view(torch.int32)[0] ^= 1
     after = worker.learn([], None, 1)
     assert after.checksum != before.checksum
+    assert before.holding is not None
+    assert after.holding is not None
     assert (after.holding.target != before.holding.target) == (dtype == "float32")
 
 

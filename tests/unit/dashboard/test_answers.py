@@ -77,7 +77,7 @@ def test_why_of_a_plain_run_is_the_waiting() -> None:
     assert answer.headline == "4.00 s idle"
 
 
-def test_why_nobody_trained_has_a_line_for_each_reason():
+def test_why_nobody_trained_has_a_line_for_each_reason() -> None:
     reasons = [None, "no worker was idle", "acceptance is flat", None, "no worker was idle"]
     steps = [
         SpeculationStep(step=step, arms=[], drafted_by_position=[], accepted_by_position=[], untrained=reason)

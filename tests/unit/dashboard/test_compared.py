@@ -25,9 +25,10 @@ def metric(key: str, a: list[float | None], b: list[float | None], span: int = 1
 
 
 def comparison(*metrics: AlignedMetric, **figures: float) -> Comparison:
-    items = [item("a", 1, False, rollout_share=0.8, seconds_per_step=4.0), item("b", 1, rollout_speedup=2.0, e2e_speedup=1.6, **figures)]
+    plain = item("a", 1, False, rollout_share=0.8, seconds_per_step=4.0)
+    tlt = item("b", 1, True, "run", rollout_speedup=2.0, e2e_speedup=1.6, **figures)
     different = [ConfigDifference(field="speculation.enabled", values={"a": False, "b": True})]
-    return Comparison(baseline="a", items=items, config_diff=different, metrics=list(metrics))
+    return Comparison(baseline="a", items=[plain, tlt], config_diff=different, metrics=list(metrics))
 
 
 def test_curves_over_steps_are_smoothed_and_named_as_text() -> None:

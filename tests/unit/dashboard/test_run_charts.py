@@ -52,7 +52,7 @@ def test_the_bubble_is_waiting_by_all_worker_time_of_the_rollout() -> None:
     }
     trained, waiting = idle.bubble(metrics, workers=2).data
     assert (list(trained.x), list(trained.y)) == ([0, 1], [10, 10])
-    assert (waiting.name, list(waiting.y)) == ("idle", pytest.approx([30, 0]))
+    assert (waiting.name, list(waiting.y)) == ("idle", pytest.approx([30, 0]))  # type: ignore[comparison-overlap]
     assert not idle.bubble({}, 2).data
 
 

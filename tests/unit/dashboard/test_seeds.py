@@ -55,7 +55,7 @@ def test_mean_and_spread() -> None:
     one, two = sample([2.0]), sample([1.0, 3.0])
     assert one is not None
     assert two is not None
-    assert (one.mean, one.deviation, two.mean, two.deviation) == (2.0, None, 2.0, pytest.approx(2**0.5))
+    assert (one.mean, one.deviation, two.mean, two.deviation) == (2.0, None, 2.0, pytest.approx(2**0.5))  # type: ignore[comparison-overlap]
 
 
 def test_a_difference_over_enough_seeds_is_called_one() -> None:

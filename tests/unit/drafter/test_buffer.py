@@ -24,7 +24,7 @@ def mixed(buffer: DataBuffer) -> list[tuple[int, int]]:
     return sorted((entry.step, entry.response) for entry in buffer.mix())
 
 
-def test_oldest_are_dropped_first_to_hold_the_bound():
+def test_oldest_are_dropped_first_to_hold_the_bound() -> None:
     buffer = DataBuffer(bytes_of(10) + bytes_of(20) + bytes_of(30))
     add(buffer, 0, 10, 20, 30)
     assert len(buffer) == 3
@@ -34,7 +34,7 @@ def test_oldest_are_dropped_first_to_hold_the_bound():
     assert (len(buffer), buffer.bytes) == (0, 0)
 
 
-def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before():
+def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before() -> None:
     buffer = DataBuffer(2**20)
     add(buffer, 0, 90, 90)
     add(buffer, 1, 10, 50, 80, 20, 99)
@@ -44,7 +44,7 @@ def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before():
     assert mixed(buffer) == [(1, 99), (2, 12), (2, 30), (2, 98)]
 
 
-def test_small_steps_are_made_up_for_by_the_youngest_other_responses():
+def test_small_steps_are_made_up_for_by_the_youngest_other_responses() -> None:
     buffer = DataBuffer(10**6, least_tokens=100)
     add(buffer, 0, 5)  # held out
     add(buffer, 0, 60, 61)
@@ -67,11 +67,11 @@ def test_small_steps_are_made_up_for_by_the_youngest_other_responses():
         ([], [3], 1.0),
     ],
 )
-def test_length_distance(one, other, distance):
+def test_length_distance(one: list[int], other: list[int], distance: float) -> None:
     assert length_distance(one, other) == length_distance(other, one) == pytest.approx(distance)
 
 
-def test_the_mix_is_closer_to_a_whole_step_than_its_short_responses_alone():
+def test_the_mix_is_closer_to_a_whole_step_than_its_short_responses_alone() -> None:
     """A step of which only the short half is here, after a whole one."""
     buffer = DataBuffer(2**20)
     whole = [8, 12, 16, 20, 40, 60, 80, 200, 500] * 4
@@ -83,7 +83,7 @@ def test_the_mix_is_closer_to_a_whole_step_than_its_short_responses_alone():
     assert buffer.mix_distance() < 0.15
 
 
-def test_siblings_are_held_out_together():
+def test_siblings_are_held_out_together() -> None:
     buffer = DataBuffer(2**20)
     for prompt in range(1, 25):
         add(buffer, 0, 5, 6, 7, prompt=prompt)
@@ -92,7 +92,7 @@ def test_siblings_are_held_out_together():
     assert (len(held), len(trained), held & trained) == (3, 21, set())
 
 
-def test_every_eighth_entry_is_held_out():
+def test_every_eighth_entry_is_held_out() -> None:
     buffer = DataBuffer(2**20)
     add(buffer, 0, *range(2, 66))
     trained, held = {entry.id for entry in buffer.mix()}, {entry.id for entry in buffer.held_out(10**6)}
@@ -101,25 +101,25 @@ def test_every_eighth_entry_is_held_out():
     assert trained | held == set(range(64))
 
 
-def test_held_out_is_newest_first_and_bounded():
+def test_held_out_is_newest_first_and_bounded() -> None:
     buffer = DataBuffer(2**20)
     add(buffer, 0, *[10] * 33)
     assert [entry.id for entry in buffer.held_out(30)] == [32, 24]
     assert [entry.id for entry in buffer.held_out(1)] == [32]
 
 
-def test_responses_that_serving_would_not_draft_are_left_out():
+def test_responses_that_serving_would_not_draft_are_left_out() -> None:
     buffer = DataBuffer(2**20)
     add(buffer, 0, 1)
     assert len(buffer) == 0
 
 
-def test_features_must_match_tokens():
+def test_features_must_match_tokens() -> None:
     with pytest.raises(ValueError, match="3 tokens but 3 features"):
         DataBuffer(2**20).add(0, [1, 2, 3], 1, torch.randn(3, WIDTH))
 
 
-def test_features_are_kept_in_bf16():
+def test_features_are_kept_in_bf16() -> None:
     buffer = DataBuffer(2**20)
     for dtype in (torch.float32, torch.bfloat16):
         buffer.add(0, [1, 2, 3, 4, 5], 2, torch.ones(4, WIDTH, dtype=dtype))

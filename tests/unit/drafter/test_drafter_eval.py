@@ -3,6 +3,7 @@
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,12 +32,13 @@ def folder(random_model: Path, tmp_path: Path) -> Path:
     return make_folder(tmp_path / "drafter", random_model, "eagle")
 
 
-def measured(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+def measured(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert main(["eval", *arguments, *QUICK, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
-def test_figures_of_the_folder_alone(folder, random_model, capsys):
+def test_figures_of_the_folder_alone(folder: Path, random_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = measured(capsys, str(folder))
     assert result["base_model"] == str(random_model)
     assert result["sha256"] == sha256((folder / "model.safetensors").read_bytes()).hexdigest()
@@ -50,7 +52,7 @@ def test_figures_of_the_folder_alone(folder, random_model, capsys):
     assert measured(capsys, str(folder)) == result, "the same prompts and the same sampling"
 
 
-def test_a_drafter_of_the_recipe_eagle3(random_model, tmp_path, capsys):
+def test_a_drafter_of_the_recipe_eagle3(random_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = measured(capsys, str(make_folder(tmp_path / "drafter", random_model, "eagle3")))
     assert 0 <= result["top1_agreement"] <= 1
     assert result["chain"]["target_passes"] > 0
@@ -58,7 +60,7 @@ def test_a_drafter_of_the_recipe_eagle3(random_model, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])
-def test_the_card_gets_the_figures(random_model, tmp_path, capsys, kind):
+def test_the_card_gets_the_figures(random_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: Kind) -> None:
     """In place of none, and of earlier ones; the rest of the card stays."""
     folder = make_folder(tmp_path / "drafter", random_model, kind)
     card = folder / "README.md"
@@ -80,14 +82,14 @@ def test_the_card_gets_the_figures(random_model, tmp_path, capsys, kind):
     assert measured(capsys, str(folder)) == result
 
 
-def test_a_card_of_others_is_left_alone(folder, random_model, capsys):
+def test_a_card_of_others_is_left_alone(folder: Path, random_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "README.md").write_text("# Mine\n")
     assert main(["eval", str(folder), "--model", str(random_model), *QUICK, "--write-card"]) == 2
     assert "row for the accept length" in capsys.readouterr().err
     assert (folder / "README.md").read_text() == "# Mine\n"
 
 
-def test_a_good_drafter_is_told_from_a_random_one(folder, capsys):
+def test_a_good_drafter_is_told_from_a_random_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The shipped drafter on its own model."""
     good = measured(capsys, "engine/models/assets/drafter")
     assert good["base_model"] == "tiny"
@@ -102,12 +104,12 @@ def test_a_good_drafter_is_told_from_a_random_one(folder, capsys):
     assert 0.85 * kept < good["chain"]["accept_length"] <= kept, "a response's end cuts off the rest of its last draft"
 
 
-def test_maths_questions_of_a_file(folder, capsys):
+def test_maths_questions_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = Path(__file__).parents[2] / "data" / "gsm8k_sample.jsonl"
     assert measured(capsys, str(folder), "--task", str(data))["task"] == "math"
 
 
-def test_the_table_has_a_line_for_each_strategy(folder, capsys):
+def test_the_table_has_a_line_for_each_strategy(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(folder), *QUICK]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line] == ["drafter", "base", "task", "top-1", "strategy", "chain", "tree"]
@@ -124,7 +126,9 @@ def test_the_table_has_a_line_for_each_strategy(folder, capsys):
         ("model.safetensors", [], "no model.safetensors in it"),
     ],
 )
-def test_what_does_not_fit_is_told_in_a_line(folder, capsys, change, arguments, message):
+def test_what_does_not_fit_is_told_in_a_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], change: str | None, arguments: list[str], message: str
+) -> None:
     if change:
         (folder / change).unlink()
     assert main(["eval", str(folder), *QUICK, *arguments]) == 2
@@ -133,6 +137,6 @@ def test_what_does_not_fit_is_told_in_a_line(folder, capsys, change, arguments, 
     assert len(errors.splitlines()) == 1
 
 
-def test_no_folder_at_all(tmp_path, capsys):
+def test_no_folder_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(tmp_path / "nothing")]) == 2
     assert "not a local folder" in capsys.readouterr().err

@@ -1,16 +1,18 @@
 import json
 import zipfile
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, Qwen2Config
+from torch import Tensor
+from transformers import AutoConfig, PretrainedConfig, Qwen2Config
 
 from engine.drafter.card import Card
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_zip
-from engine.drafter.kind import drafter_kind
+from engine.drafter.kind import Kind, drafter_kind
 from engine.drafter.model import Drafter
 from engine.errors import ModelError
 
@@ -19,12 +21,12 @@ CARD = Card(base_model="tiny", task="countdown", version=3, accept_length=2.875,
 
 
 @pytest.fixture
-def folder(tmp_path, family):
+def folder(tmp_path: Path, family: PretrainedConfig) -> Path:
     write_drafter_folder(tmp_path / "drafter", Drafter(family).state_dict(), family, CARD)
     return tmp_path / "drafter"
 
 
-def test_round_trip(tmp_path, family):
+def test_round_trip(tmp_path: Path, family: PretrainedConfig) -> None:
     weights = Drafter(family).state_dict()
     write_drafter_folder(tmp_path / "drafter", weights, family, CARD)
     loaded = load_drafter_folder(tmp_path / "drafter", family)
@@ -32,7 +34,7 @@ def test_round_trip(tmp_path, family):
     assert all(torch.equal(loaded[name], weights[name]) for name in weights)
 
 
-def test_folder_has_the_layout_that_sglang_reads(folder, family):
+def test_folder_has_the_layout_that_sglang_reads(folder: Path, family: PretrainedConfig) -> None:
     config = AutoConfig.from_pretrained(folder)
     assert config.architectures[0].endswith("ForCausalLMEagle")
     assert (config.num_hidden_layers, config.hidden_size, config.model_type) == (1, family.hidden_size, family.model_type)
@@ -44,7 +46,7 @@ def test_folder_has_the_layout_that_sglang_reads(folder, family):
     assert not any("embed" in name or "head" in name for name in tensors)
 
 
-def test_an_eagle3_folder_comes_back_and_has_the_layout_that_sglang_reads(tmp_path, family):
+def test_an_eagle3_folder_comes_back_and_has_the_layout_that_sglang_reads(tmp_path: Path, family: PretrainedConfig) -> None:
     weights = make_drafter("eagle3", family).state_dict()
     write_drafter_folder(tmp_path, weights, family, CARD)
     assert drafter_kind(tmp_path) == "eagle3"
@@ -72,13 +74,13 @@ def test_an_eagle3_folder_comes_back_and_has_the_layout_that_sglang_reads(tmp_pa
 
 
 @pytest.mark.parametrize(("written", "asked"), [("eagle", "eagle3"), ("eagle3", "eagle")])
-def test_folder_of_another_kind(tmp_path, family, written, asked):
+def test_folder_of_another_kind(tmp_path: Path, family: PretrainedConfig, written: Kind, asked: Kind) -> None:
     write_drafter_folder(tmp_path, make_drafter(written, family).state_dict(), family, CARD)
     with pytest.raises(ModelError, match=f"an {written} drafter, but drafter.recipe is for {asked} drafters"):
         load_drafter_folder(tmp_path, family, asked)
 
 
-def test_card_tells_where_the_drafter_comes_from(folder):
+def test_card_tells_where_the_drafter_comes_from(folder: Path) -> None:
     text = (folder / "README.md").read_text()
     assert text.startswith("---\nbase_model: tiny\n")
     for fact in (
@@ -93,21 +95,22 @@ def test_card_tells_where_the_drafter_comes_from(folder):
         assert fact in text
 
 
-def test_missing_folder_or_file(tmp_path, family):
+def test_missing_folder_or_file(tmp_path: Path, family: PretrainedConfig) -> None:
     with pytest.raises(ModelError, match="not a local folder"):
         load_drafter_folder(tmp_path / "organisation" / "drafter", family)
     with pytest.raises(ModelError, match=r"no model\.safetensors"):
         load_drafter_folder(tmp_path, family)
 
 
-def test_unreadable_file(folder, family):
+def test_unreadable_file(folder: Path, family: PretrainedConfig) -> None:
     (folder / "model.safetensors").write_bytes(b"not tensors at all")
     with pytest.raises(ModelError, match="not readable"):
         load_drafter_folder(folder, family)
 
 
-def change(folder, **tensors):
-    changed = load_file(folder / "model.safetensors") | {name.replace("__", "."): tensor for name, tensor in tensors.items()}
+def change(folder: Path, **tensors: Tensor | None) -> None:
+    changed: dict[str, Tensor | None] = {**load_file(folder / "model.safetensors")}
+    changed |= {name.replace("__", "."): tensor for name, tensor in tensors.items()}
     save_file({name: tensor for name, tensor in changed.items() if tensor is not None}, folder / "model.safetensors")
 
 
@@ -120,13 +123,13 @@ def change(folder, **tensors):
         ({"fc__bias": torch.ones(32)}, r"fc\.bias is not zero"),
     ],
 )
-def test_folder_that_does_not_fit(folder, family, tensors, message):
+def test_folder_that_does_not_fit(folder: Path, family: PretrainedConfig, tensors: dict[str, Tensor | None], message: str) -> None:
     change(folder, **tensors)
     with pytest.raises(ModelError, match=message):
         load_drafter_folder(folder, family)
 
 
-def test_drafter_of_another_target(tmp_path):
+def test_drafter_of_another_target(tmp_path: Path) -> None:
     config = Qwen2Config(hidden_size=32, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2)
     write_drafter_folder(tmp_path, Drafter(config).state_dict(), config, CARD)
     config.intermediate_size = 96
@@ -134,7 +137,7 @@ def test_drafter_of_another_target(tmp_path):
         load_drafter_folder(tmp_path, config)
 
 
-def test_zip_is_the_folder_and_always_the_same(folder, tmp_path):
+def test_zip_is_the_folder_and_always_the_same(folder: Path, tmp_path: Path) -> None:
     digest = write_zip(folder, tmp_path / "one.zip")
     (folder / "README.md").touch()
     assert write_zip(folder, tmp_path / "two.zip") == digest

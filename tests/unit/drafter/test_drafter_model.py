@@ -1,7 +1,7 @@
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GPT2Config, PretrainedConfig
+from transformers import AutoModelForCausalLM, GPT2Config, PretrainedConfig, Qwen2ForCausalLM
 from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
 from engine.drafter.model import Drafter
@@ -29,10 +29,11 @@ def by_hand(weights: dict[str, Tensor], config: PretrainedConfig, embedded: Tens
     hidden = hidden + attended
     normed = hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + config.rms_norm_eps) * layer["post_attention_layernorm.weight"]
     gate = torch.nn.functional.silu(normed @ layer["mlp.gate_proj.weight"].T) * (normed @ layer["mlp.up_proj.weight"].T)
-    return hidden + gate @ layer["mlp.down_proj.weight"].T
+    predicted: Tensor = hidden + gate @ layer["mlp.down_proj.weight"].T
+    return predicted
 
 
-def test_forward_is_the_layer_written_by_hand(target):
+def test_forward_is_the_layer_written_by_hand(target: Qwen2ForCausalLM) -> None:
     drafter = Drafter(target.config)
     for parameter in drafter.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -41,19 +42,19 @@ def test_forward_is_the_layer_written_by_hand(target):
     torch.testing.assert_close(output, by_hand(drafter.state_dict(), target.config, embedded, features), atol=1e-5, rtol=1e-4)
 
 
-def test_weights_have_the_targets_names_and_shapes(family):
+def test_weights_have_the_targets_names_and_shapes(family: PretrainedConfig) -> None:
     ours = {name: tensor.shape for name, tensor in Drafter(family).state_dict().items()}
-    theirs = {name: tensor.shape for name, tensor in AutoModelForCausalLM.from_config(family).model.state_dict().items()}
+    theirs = {name: tensor.shape for name, tensor in AutoModelForCausalLM.from_config(family).model.state_dict().items()}  # type: ignore[no-untyped-call]
     assert ours.pop("fc.weight") == (32, 64)
     assert ours == {name: theirs[name] for name in theirs if name.startswith("layers.0.") and "input_layernorm" not in name}
 
 
-def test_starts_close_to_passing_features_through(family):
+def test_starts_close_to_passing_features_through(family: PretrainedConfig) -> None:
     embedded, features = torch.randn(2, 1, 9, 32)
     output = Drafter(family)(0.1 * embedded, features, torch.arange(9)[None])
     assert torch.nn.functional.cosine_similarity(output, features, dim=-1).mean() > 0.7
 
 
-def test_unsupported_family_is_refused():
+def test_unsupported_family_is_refused() -> None:
     with pytest.raises(ModelError, match=r"gpt2.*supported: llama, qwen2, qwen3"):
         Drafter(GPT2Config())

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from engine.config import DrafterConfig
 from engine.drafter.kind import RECIPE_KINDS
@@ -9,12 +10,12 @@ from engine.drafter.recipe import Recipe, acceptance, configured_recipe, ranks
 
 
 @pytest.fixture
-def tensors():
+def tensors() -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
     return torch.randn(6, 8), torch.randn(6, 8), torch.randn(5, 8)
 
 
-def test_loss_is_its_formula(tensors):
+def test_loss_is_its_formula(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
     predicted, features, head = tensors
     regression, cross_entropy, laws = 0.0, 0.0, []
     for ours, theirs in zip(predicted, features, strict=True):
@@ -32,7 +33,7 @@ def test_loss_is_its_formula(tensors):
     assert with_reverse.loss(features, features, head).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_recipes_are_those_of_the_configuration():
+def test_recipes_are_those_of_the_configuration() -> None:
     recipes = {name: configured_recipe(DrafterConfig(recipe=name)) for name in ("eagle", "hass", "eagle3")}
     assert {name: (recipe.kind, recipe.unroll) for name, recipe in recipes.items()} == {
         "eagle": ("eagle", 2),
@@ -44,7 +45,7 @@ def test_recipes_are_those_of_the_configuration():
     assert configured_recipe(DrafterConfig(recipe="hass", reverse_kl=0.5)) == replace(recipes["hass"], reverse_kl_weight=0.5)
 
 
-def test_measures_of_agreement(tensors):
+def test_measures_of_agreement(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
     predicted, features, head = tensors
     assert acceptance(features, features, head).tolist() == pytest.approx([1.0] * 6)
     law, draft = torch.softmax(features @ head.T, 1), torch.softmax(predicted @ head.T, 1)

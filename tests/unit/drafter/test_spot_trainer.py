@@ -1,35 +1,38 @@
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import embedding, smooth_l1_loss
+from transformers import Qwen2ForCausalLM
 
 from engine.config import SpotConfig
-from engine.drafter.buffer import DataBuffer
+from engine.drafter.buffer import DataBuffer, Entry
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.model import Drafter
-from engine.drafter.offline import hidden_states
-from engine.drafter.packing import Segment, pack
+from engine.drafter.offline import Response, hidden_states
+from engine.drafter.packing import MicroBatch, Segment, pack
 from engine.drafter.recipe import RECIPES, Recipe, acceptance
 from engine.drafter.trainer import LOOK_AHEAD, Evaluation, Judged, SpotTrainer, merge
 
 
-def after(microsteps: int):
+def after(microsteps: int) -> Callable[[], bool]:
     """A ``should_stop`` that is true at its n-th call."""
     calls = iter(range(1, microsteps + 1))
     return lambda: next(calls) == microsteps
 
 
 @pytest.mark.parametrize("unroll", [1, 3])
-def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer, target, unroll):
+def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer: SpotTrainer, target: Qwen2ForCausalLM, unroll: int) -> None:
     """h[t] and x[t+1] go in, alone with what came before; h[t+1] is asked for, whose logits are the target's law of x[t+2].
     In pass k the last k - 1 features are predictions, one of each pass before."""
     entry = max(trainer.buffer.mix(), key=lambda entry: entry.response)
     vocabulary, head = target.model.embed_tokens.weight, target.lm_head.weight
     logits = target(entry.tokens[None]).logits[0]
-    losses, passes = [], []
+    losses: list[Tensor] = []
+    passes: list[dict[int, Tensor]] = []
     for step in range(unroll):
         predictions = {}
         for t in range(step, len(entry.tokens) - 2):
@@ -47,7 +50,7 @@ def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer, target, unroll):
     assert loss == pytest.approx(torch.stack(losses).mean().item(), rel=2e-3)  # the buffer rounds features to bfloat16
 
 
-def test_target_is_frozen(trainer, target):
+def test_target_is_frozen(trainer: SpotTrainer, target: Qwen2ForCausalLM) -> None:
     before = {name: weight.clone() for name, weight in target.state_dict().items()}
     trainer.train(after(3))
     assert all(weight.grad is None for weight in target.parameters())
@@ -55,7 +58,7 @@ def test_target_is_frozen(trainer, target):
     assert not any(weight.shape[0] == 48 for weight in trainer.weights().values())
 
 
-def test_training_raises_held_out_agreement(trainer):
+def test_training_raises_held_out_agreement(trainer: SpotTrainer) -> None:
     report = trainer.train(after(60))
     assert report.microsteps == 60
     assert report.gain > 0.15
@@ -65,7 +68,7 @@ def test_training_raises_held_out_agreement(trainer):
 
 
 @pytest.mark.parametrize("name", ["hass", "eagle3"])
-def test_every_recipe_raises_held_out_agreement(target, responses, name):
+def test_every_recipe_raises_held_out_agreement(target: Qwen2ForCausalLM, responses: list[Response], name: str) -> None:
     torch.manual_seed(1)
     recipe, buffer = RECIPES[name], DataBuffer(2**24)
     for prompt, response in responses:
@@ -77,27 +80,27 @@ def test_every_recipe_raises_held_out_agreement(target, responses, name):
     assert report.gain > 0.1
 
 
-def test_a_recipe_for_another_kind_of_drafter_is_refused(target):
+def test_a_recipe_for_another_kind_of_drafter_is_refused(target: Qwen2ForCausalLM) -> None:
     with pytest.raises(ValueError, match="eagle3 drafters cannot train one of kind eagle"):
         SpotTrainer(Drafter(target.config), DataBuffer(2**20), SpotConfig(), RECIPES["eagle3"])
 
 
-def test_stops_after_the_micro_step_in_which_it_is_told_to(trainer):
+def test_stops_after_the_micro_step_in_which_it_is_told_to(trainer: SpotTrainer) -> None:
     report = trainer.train(after(1))
     assert report.microsteps == 1
     assert 0 < report.tokens <= 256
 
 
-def test_held_out_entries_are_never_trained_on(trainer, monkeypatch):
-    rows = []
-    monkeypatch.setattr("engine.drafter.trainer.pack", lambda row: rows.append(row) or pack(row))
+def test_held_out_entries_are_never_trained_on(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[Sequence[Segment]] = []
+    monkeypatch.setattr("engine.drafter.trainer.pack", lambda row: rows.append(row) or pack(row))  # type: ignore[func-returns-value]
     list(trainer.one_pass())
     trained = [segment.entry.id for row in rows for segment in row]
     assert len(trained) == len(set(trained)) == 140
     assert not any(number % 8 == 0 for number in trained)
 
 
-def test_nothing_to_train_on(target):
+def test_nothing_to_train_on(target: Qwen2ForCausalLM) -> None:
     trainer = SpotTrainer(Drafter(target.config), DataBuffer(2**20), SpotConfig())
     trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
     report = trainer.train(after(1))
@@ -106,7 +109,9 @@ def test_nothing_to_train_on(target):
 
 
 @pytest.mark.parametrize("gains", [0, 2])
-def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(trainer, monkeypatch, gains):
+def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(
+    trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch, gains: int
+) -> None:
     """Two passes, then two more for each time that held-out responses gained."""
     trainer.config = trainer.config.model_copy(update={"passes": 2})
     seen = iter([*(0.2 + 0.1 * gain for gain in range(gains)), 0.1])
@@ -120,8 +125,8 @@ def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(traine
     assert not trainer.has_data
 
 
-def test_evaluation_of_a_perfect_drafter(trainer, monkeypatch):
-    def perfect(_, batch, unroll):
+def test_evaluation_of_a_perfect_drafter(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def perfect(_: SpotTrainer, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         for step in range(unroll):
             reached = batch.trained & (batch.offset >= step)
             yield batch.targets[reached].float(), batch.targets[reached].float(), reached
@@ -134,7 +139,7 @@ def test_evaluation_of_a_perfect_drafter(trainer, monkeypatch):
 
 
 @torch.no_grad()
-def test_a_drafter_is_judged_by_the_chains_that_it_would_serve(trainer, target):
+def test_a_drafter_is_judged_by_the_chains_that_it_would_serve(trainer: SpotTrainer, target: Qwen2ForCausalLM) -> None:
     """Each draft fed back by hand: a chain's k-th draft counts with the product of the first k acceptances."""
     entry = next(entry for entry in trainer.buffer.held_out(10**6) if entry.response >= 6)
     head, embedding = target.lm_head.weight, target.model.embed_tokens.weight
@@ -151,14 +156,15 @@ def test_a_drafter_is_judged_by_the_chains_that_it_would_serve(trainer, target):
     assert trainer.evaluate([entry]).accepted == pytest.approx(accepted / drafts, rel=1e-3)
 
 
-def test_without_a_drafter_training_starts_from_the_targets_last_layer(target):
-    drafter, last = first_drafter("eagle", target), target.model.layers[-1]
-    assert torch.equal(drafter.layers[0].mlp.up_proj.weight, last.mlp.up_proj.weight)
-    drafter.layers[0].mlp.up_proj.weight.data.zero_()
-    assert last.mlp.up_proj.weight.any(), "it is a copy"
+def test_without_a_drafter_training_starts_from_the_targets_last_layer(target: Qwen2ForCausalLM) -> None:
+    drafter, last = first_drafter("eagle", target), target.model.layers[-1].get_parameter("mlp.up_proj.weight")
+    first = drafter.get_parameter("layers.0.mlp.up_proj.weight")
+    assert torch.equal(first, last)
+    first.data.zero_()
+    assert last.any(), "it is a copy"
 
 
-def test_sessions_that_do_not_help_slow_training_down_to_its_usual_pace(trainer):
+def test_sessions_that_do_not_help_slow_training_down_to_its_usual_pace(trainer: SpotTrainer) -> None:
     usual = trainer.config.learning_rate
     trainer.learning_rate = 1.5 * usual
     trainer.slow_down()
@@ -167,13 +173,13 @@ def test_sessions_that_do_not_help_slow_training_down_to_its_usual_pace(trainer)
     assert trainer.learning_rate == usual
 
 
-def test_follows_a_new_target(trainer, target):
+def test_follows_a_new_target(trainer: SpotTrainer, target: Qwen2ForCausalLM) -> None:
     before = trainer.evaluate()
     trainer.set_target(target.model.embed_tokens.weight, torch.randn_like(target.lm_head.weight))
     assert trainer.evaluate().acceptance != before.acceptance
 
 
-def test_resumed_trainer_goes_on_as_if_it_had_not_stopped(trainer, target, buffer):
+def test_resumed_trainer_goes_on_as_if_it_had_not_stopped(trainer: SpotTrainer, target: Qwen2ForCausalLM, buffer: DataBuffer) -> None:
     for batch in islice(trainer.one_pass(), 5):
         trainer.micro_step(batch)
     file = io.BytesIO()
@@ -187,7 +193,7 @@ def test_resumed_trainer_goes_on_as_if_it_had_not_stopped(trainer, target, buffe
         assert torch.equal(weight, resumed.weights()[name])
 
 
-def test_merge_weighs_by_micro_steps():
+def test_merge_weighs_by_micro_steps() -> None:
     ones, twos = {"a": torch.ones(2), "b": torch.ones(3)}, {"a": torch.full((2,), 2.0), "b": torch.full((3,), 4.0)}
     merged = merge([(ones, 3), (twos, 1)])
     assert merged["a"].tolist() == [1.25, 1.25]
@@ -195,12 +201,12 @@ def test_merge_weighs_by_micro_steps():
     assert merge([(ones, 0), (twos, 5)])["b"].tolist() == [4.0] * 3
 
 
-def test_merge_needs_a_worker_that_trained():
+def test_merge_needs_a_worker_that_trained() -> None:
     with pytest.raises(ValueError, match="no worker"):
         merge([({"a": torch.ones(1)}, 0)])
 
 
-def test_merging_two_workers_is_better_than_their_start(trainer, target, buffer):
+def test_merging_two_workers_is_better_than_their_start(trainer: SpotTrainer, target: Qwen2ForCausalLM, buffer: DataBuffer) -> None:
     start = trainer.weights()
     other = SpotTrainer(Drafter(target.config), buffer, trainer.config, seed=7)
     other.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
@@ -212,7 +218,7 @@ def test_merging_two_workers_is_better_than_their_start(trainer, target, buffer)
     assert trainer.evaluate().accepted > before.accepted + 0.1
 
 
-def test_one_step_each_averaged_is_the_step_of_a_large_batch(target, buffer):
+def test_one_step_each_averaged_is_the_step_of_a_large_batch(target: Qwen2ForCausalLM, buffer: DataBuffer) -> None:
     """What local SGD guarantees, with plain SGD: from one start, the average of two workers' steps is one step on both batches.
     Loss weights are small, so that no gradient is clipped."""
 
@@ -242,14 +248,16 @@ def test_one_step_each_averaged_is_the_step_of_a_large_batch(target, buffer):
     assert all((step(each.weights()) - large).norm() > 0.05 * large.norm() for each in workers), "each alone goes elsewhere"
 
 
-def same_size(entries):
+def same_size(entries: list[Entry]) -> list[list[Entry]]:
     """Two shares with equally many trained positions, so that the mean over both batches is the mean of their means."""
     by_length = sorted(entries, key=lambda entry: entry.response)
     pairs = [(a, b) for a, b in pairwise(by_length) if a.response == b.response][::8][:4]
     return [[pair[side] for pair in pairs] for side in (0, 1)]
 
 
-def test_a_session_leaves_the_best_that_it_judged_and_judges_nothing_after_the_stop(trainer, monkeypatch):
+def test_a_session_leaves_the_best_that_it_judged_and_judges_nothing_after_the_stop(
+    trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     verdicts = [0.6, 0.3, 0.5]  # of what it began with, and after 2 and 4 micro-steps
     judged: list[list[torch.Tensor]] = []
 

@@ -192,7 +192,8 @@ def test_hadolint_has_nothing_to_say(file: Path) -> None:
 
 
 def starts(unit: Path) -> list[str]:
-    return re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.MULTILINE)[0].split()
+    found: list[str] = re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.MULTILINE)
+    return found[0].split()
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -18,7 +18,8 @@ from engine.models.load import SMALL_LAYERS, SMALL_WIDTH, load_model, load_token
 
 def logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
     with torch.no_grad():
-        return model(ids).logits
+        scores: Tensor = model(ids).logits
+    return scores
 
 
 def greedy(model: PreTrainedModel, ids: Tensor, count: int) -> Tensor:
@@ -105,7 +106,7 @@ def _train_step(model: PreTrainedModel, ids: Tensor, optimizer: torch.optim.Opti
     scores = model(ids).logits
     loss = cross_entropy(scores[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
     optimizer.zero_grad()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return loss.item()
 
@@ -152,7 +153,8 @@ def _drafted(target: PreTrainedModel, folder: Path, ids: Tensor) -> Tensor:
     embedded = target.get_input_embeddings()(ids[:, 1:])
     positions = torch.arange(features.shape[1]).expand(len(ids), -1)
     mask = torch.ones(features.shape[1], features.shape[1], dtype=torch.bool).tril()[None, None]
-    return target.get_output_embeddings()(drafter(embedded, features, positions, mask))
+    scores: Tensor = target.get_output_embeddings()(drafter(embedded, features, positions, mask))  # type: ignore[no-untyped-call]
+    return scores
 
 
 def test_the_built_in_small_behaves_as_tiny(tmp_path: Path) -> None:

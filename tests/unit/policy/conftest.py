@@ -29,7 +29,8 @@ def make_policy() -> Callable[..., PreTrainedModel]:
             initializer_range=0.2,
             tie_word_embeddings=tied,
         )
-        return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").float().eval()
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").float().eval()  # type: ignore[no-untyped-call]
+        return model
 
     return make
 

@@ -31,7 +31,7 @@ def learner(model: PreTrainedModel, temperature: float = 1.0, how: LearnerConfig
 
 def plain_logprobs(model: PreTrainedModel, row: Row, temperature: float = 1.0) -> Tensor:
     """The response's log-probs from the whole model on the row alone."""
-    logits = model(torch.tensor([row.tokens])).logits[0, row.prompt_length - 1 : -1] / temperature
+    logits: Tensor = model(torch.tensor([row.tokens])).logits[0, row.prompt_length - 1 : -1] / temperature
     return logits.log_softmax(dim=-1)[torch.arange(row.response_length), torch.tensor(row.tokens[row.prompt_length :])]
 
 
@@ -115,7 +115,7 @@ def naive_step(model: PreTrainedModel, start: PreTrainedModel, rows: list[Row], 
         losses.append(-ratio * row.advantage + 0.1 * kl)
     loss = torch.cat(losses).mean()
     optimizer.zero_grad()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.param_groups[0]["lr"] = 1e-2 * min(1.0, (step + 1) / 3)
     optimizer.step()
@@ -143,7 +143,7 @@ def test_metrics_are_means_over_response_tokens(make_policy: MakePolicy, make_ro
         for row in rows:
             gaps.append((torch.tensor(row.rollout_logprobs) - plain_logprobs(model, row)).abs())
             law = torch.distributions.Categorical(logits=model(torch.tensor([row.tokens])).logits[0, row.prompt_length - 1 : -1])
-            entropies.append(law.entropy())
+            entropies.append(law.entropy())  # type: ignore[no-untyped-call]
     subject = learner(model)
     metrics = subject.update(rows, subject.infer(rows), 0)
     assert metrics["logprob_gap"] == pytest.approx(torch.cat(gaps).mean().item(), rel=1e-5)
@@ -225,6 +225,7 @@ def test_a_saved_state_goes_on_bit_for_bit_with_the_start_policy_as_reference(
     store.read(resumed.state(), tmp_path, None)
     for one, other in zip(train(straight, range(2, 5)), train(resumed, range(2, 5)), strict=True):
         torch.testing.assert_close(one.reference_logprobs, other.reference_logprobs, rtol=0, atol=0)
+        assert one.reference_logprobs is not None
         assert not torch.equal(one.logprobs, one.reference_logprobs)
     assert resumed.policy.checksum() == straight.policy.checksum()
 
@@ -244,7 +245,7 @@ def test_weights_are_the_models_own_and_named_as_saved(make_policy: MakePolicy) 
     model = make_policy()
     weights = learner(model).policy.weights()
     assert "lm_head.weight" not in weights
-    assert weights["model.embed_tokens.weight"].data_ptr() == model.get_input_embeddings().weight.data_ptr()
+    assert weights["model.embed_tokens.weight"].data_ptr() == model.get_input_embeddings().weight.data_ptr()  # type: ignore[operator]
 
 
 @torch.no_grad()
@@ -253,8 +254,8 @@ def sample(model: PreTrainedModel, prompt: tuple[int, ...], count: int, length: 
     tokens, logprobs = torch.tensor(prompt).repeat(count, 1), []
     for _ in range(length):
         law = torch.distributions.Categorical(logits=model(tokens).logits[:, -1])
-        drawn = law.sample()
-        logprobs.append(law.log_prob(drawn))
+        drawn = law.sample()  # type: ignore[no-untyped-call]
+        logprobs.append(law.log_prob(drawn))  # type: ignore[no-untyped-call]
         tokens = torch.cat([tokens, drawn[:, None]], dim=1)
     return tokens, torch.stack(logprobs, dim=1)
 

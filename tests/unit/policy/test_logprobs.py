@@ -17,8 +17,8 @@ def test_matches_the_categorical_law(temperature: float) -> None:
     hidden, head, labels = inputs()
     law = Categorical(logits=head(hidden) / temperature)
     found, entropies = label_logprobs(hidden, head, labels, temperature)
-    torch.testing.assert_close(found, law.log_prob(labels), atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(entropies, law.entropy(), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(found, law.log_prob(labels), atol=1e-6, rtol=1e-6)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(entropies, law.entropy(), atol=1e-6, rtol=1e-6)  # type: ignore[no-untyped-call]
     assert not entropies.requires_grad
 
 

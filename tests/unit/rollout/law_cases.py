@@ -32,7 +32,7 @@ def exact_law(target: PreTrainedModel, prompt: tuple[int, ...], length: int, end
     for position in range(length):
         inputs = torch.tensor([prompt + prefix for prefix in live])
         with torch.inference_mode():
-            probabilities: Tensor = processors(inputs, target(inputs).logits[:, -1].double()).softmax(-1)
+            probabilities: Tensor = processors(inputs, target(inputs).logits[:, -1].double()).softmax(-1)  # type: ignore[arg-type]
         grown: Law = {}
         for (prefix, mass), row in zip(live.items(), probabilities.tolist(), strict=True):
             for token, probability in enumerate(row):

@@ -53,11 +53,11 @@ def make_target(
         "eos_token_id": None,
     }
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **shape | SHAPES[family] | changes))
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **shape | SHAPES[family] | changes)).eval()  # type: ignore[no-untyped-call]
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight), alpha=0.15)
-    return model.eval()
+    return model
 
 
 def random_drafter(target: PreTrainedModel, seed: int = 1, kind: Kind = "eagle") -> dict[str, Tensor]:
@@ -84,7 +84,7 @@ def one_hot_drafter(target: PreTrainedModel, token: int = 2) -> dict[str, Tensor
     """Is sure of one token always: its feature has logit 1000 for that one and 0 for the others."""
     hidden, vocabulary = target.config.hidden_size, target.config.vocab_size
     sure = torch.linalg.pinv(target.lm_head.weight.detach())[:, token] * 1000
-    any_token = torch.linalg.pinv(target.get_input_embeddings().weight.detach()) @ torch.ones(vocabulary)
+    any_token = torch.linalg.pinv(target.get_input_embeddings().weight.detach()) @ torch.ones(vocabulary)  # type: ignore[operator]
     weights = constant_drafter(target)
     weights["fc.weight"][:, :hidden] = sure[:, None] * any_token
     return weights
@@ -97,7 +97,7 @@ def make_guessable(target: PreTrainedModel) -> dict[str, Tensor]:
     with torch.no_grad():
         target.lm_head.weight.normal_(std=2 / hidden**0.5)
         embedding = target.get_input_embeddings().weight
-        embedding.div_(embedding.square().mean(-1, keepdim=True).sqrt())
+        embedding.div_(embedding.square().mean(-1, keepdim=True).sqrt())  # type: ignore[operator]
         target.model.norm.weight.fill_(1)
         for layer in target.model.layers:
             layer.self_attn.o_proj.weight.mul_(0.15)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import SpeculationConfig
+from engine.config import BegConfig, SpeculationConfig
 from engine.rollout.native.graphs.plan import (
     Capture,
     Eager,
@@ -107,7 +107,7 @@ def test_whatever_can_be_picked_has_a_graph_or_a_named_fallback(ranges: dict[Str
     for strategy, batches in ranges.items():
         for batch in batches:
             decision = plan.lookup(strategy, batch)
-            passes = {"target": (decision.target, strategy.verify + 1)}
+            passes: dict[str, tuple[Capture | Eager | None, int]] = {"target": (decision.target, strategy.verify + 1)}
             if strategy.drafter == "eagle" and strategy.depth > 1 and not strategy.top_k == catch_up == 1:
                 passes["draft"] = (decision.draft, strategy.top_k)
             if strategy.drafter == "eagle" and catch_up:
@@ -132,6 +132,7 @@ def test_whatever_can_be_picked_has_a_graph_or_a_named_fallback(ranges: dict[Str
 def test_beg_picks_only_within_the_ranges(thresholds: list[int] | None, max_batch: int) -> None:
     """Every arm of every batch size, from the tuner itself: arms that were never measured come first."""
     config = tlt(threshold=40, hysteresis=0.5, tuner={"name": "beg", "thresholds": thresholds})
+    assert isinstance(config.tuner, BegConfig)
     picked: dict[Strategy, set[int]] = {}
     for batch in range(1, min(max_batch, 60) + 1):
         tuner = BegTuner([Strategy.of(strategy) for strategy in config.strategies], config.tuner, random.Random(0))

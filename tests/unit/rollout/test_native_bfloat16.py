@@ -77,7 +77,7 @@ def test_every_first_divergence_is_a_near_tie(family: str, sampling: Sampling) -
     speculative = engine.generate(requests, sampling)
     differ = [pair for pair in zip(plain, speculative, strict=True) if pair[0].tokens != pair[1].tokens]
     rounded = runner_of(model)
-    exact = model.float()
+    exact = model.float()  # type: ignore[no-untyped-call]
     gaps = [first_gap(exact, rounded, mine, theirs, sampling) for mine, theirs in differ]
     assert 0 < len(differ) < len(requests) / 2
     largest, rounding = max(gap.scores for gap in gaps), max(gap.rounding for gap in gaps)
@@ -124,7 +124,7 @@ def test_a_packed_model_is_as_exact_as_an_unpacked_one(family: str) -> None:
     assert len(linears(packed)) == 16
     assert all(linear._packed is not None for linear in linears(packed))
     tokens = torch.randint(48, (4, 30), generator=torch.Generator().manual_seed(0))
-    exact = model.float()(tokens).logits
+    exact = model.float()(tokens).logits  # type: ignore[no-untyped-call]
     errors: list[Tensor] = [logits_of(runner, tokens, [20, 1, 9]) - exact for runner in (packed, unpacked)]
     rms = [float(error.square().mean().sqrt()) for error in errors]
     assert rms[0] < 1.1 * rms[1]

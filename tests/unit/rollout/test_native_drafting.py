@@ -42,7 +42,7 @@ def accepted_offline(target: PreTrainedModel, drafter: Drafter, tokens: Tensor, 
 def continued(target: PreTrainedModel, request: Request) -> Tensor:
     prompt = torch.tensor([request.prompt])
     new = LIMIT + DEEPEST
-    output: Tensor = target.generate(
+    output: Tensor = target.generate(  # type: ignore[operator]
         prompt, attention_mask=torch.ones_like(prompt), do_sample=False, min_new_tokens=new, max_new_tokens=new, pad_token_id=0
     )
     return output[0]

@@ -31,7 +31,7 @@ def continuations(target: PreTrainedModel, requests: list[Request], end: int | N
     outputs = []
     for request in requests:
         prompt = torch.tensor([request.prompt])
-        output = target.generate(
+        output = target.generate(  # type: ignore[operator]
             prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=tokens, eos_token_id=end, pad_token_id=0
         )
         outputs.append(tuple(output[0, len(request.prompt) :].tolist()))

@@ -1,6 +1,7 @@
 """What is generated does not depend on the drafter, the strategy, or the moment of switching; and it has the target's law."""
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 
@@ -21,6 +22,8 @@ from native_cases import (
     with_random_tuner,
 )
 from scipy.stats import chisquare
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from engine.drafter.kind import Kind
 from engine.rollout.base import Completion, Request, Sampling
@@ -35,7 +38,7 @@ SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 def make_pair(drafter: str, slots: int, seed: int = 0) -> tuple[NativeEngine, NativeEngine, RandomTuner]:
     """A plain and a speculative engine of one target; the strategy of the latter changes at random at every step."""
     target = make_target(seed=seed, tie_word_embeddings=False)
-    make = {
+    make: dict[str, Callable[[PreTrainedModel], dict[str, Tensor]]] = {
         "random": random_drafter,
         "constant": constant_drafter,
         "good": make_guessable,

@@ -1,5 +1,7 @@
 """The engine's own forward passes against transformers and the drafter's training module."""
 
+from typing import Any
+
 import pytest
 import torch
 from native_cases import SHAPES, make_target
@@ -95,7 +97,7 @@ def test_served_drafter_is_the_trained_one(family: str) -> None:
         ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "rope type 'dynamic'"),
     ],
 )
-def test_what_is_not_supported_is_refused(family: str, change: dict[str, object], message: str) -> None:
+def test_what_is_not_supported_is_refused(family: str, change: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         Runner(make_target(family, **change).config, LIKE, drafting=False)
 

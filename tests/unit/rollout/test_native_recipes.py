@@ -67,7 +67,7 @@ class Server:
 def trained_passes(drafter: Drafter, target: PreTrainedModel, entries: list[Entry], recipe: Recipe) -> Iterator[Tensor]:
     """The features of each pass of one packed row, [entries, LENGTH - 2, hidden]."""
     batch = pack([Segment(entry, 0, entry.positions) for entry in entries])
-    embedded = embedding(batch.tokens, target.get_input_embeddings().weight)
+    embedded = embedding(batch.tokens, target.get_input_embeddings().weight)  # type: ignore[arg-type]
     for features in unrolled(drafter, embedded, batch, recipe.unroll, recipe.through):
         yield features[0].view(len(entries), LENGTH - 2, -1)
 

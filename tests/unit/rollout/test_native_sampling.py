@@ -67,7 +67,7 @@ def test_log_probabilities_are_those_of_the_modified_law(sampling: Sampling) -> 
         processors.append(TopPLogitsWarper(sampling.top_p))
     if sampling.min_p:
         processors.append(MinPLogitsWarper(sampling.min_p))
-    expected = processors(torch.empty(200, 0, dtype=torch.long), logits).log_softmax(-1)
+    expected = processors(torch.empty(200, 0, dtype=torch.long), logits).log_softmax(-1)  # type: ignore[arg-type]
     law = Law(sampling, 30, torch.device("cpu"))
     for position in range(20):
         tokens, logprobs = law.sample(logits, law.noise(torch.arange(200), torch.full((200, 1), position))[:, 0])

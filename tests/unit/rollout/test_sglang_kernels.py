@@ -28,7 +28,7 @@ def paged(lengths: list[int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """A cache of keys and of values [40, 2, 8], and the rows of each request's tokens, all mixed up."""
     generator = torch.Generator().manual_seed(seed)
     keys, values = torch.randn(2, 40, 2, 8, generator=generator)
-    rows = torch.randperm(40, generator=generator)[: sum(lengths)].split(lengths)
+    rows = torch.randperm(40, generator=generator)[: sum(lengths)].split(lengths)  # type: ignore[no-untyped-call]
     req_to_token = torch.zeros(5, 20, dtype=torch.int32)
     for request, own in enumerate(rows):
         req_to_token[4 - request, : len(own)] = own
@@ -219,7 +219,7 @@ def test_verified_tokens_have_the_law_of_the_target() -> None:
         path = accepted[0, : int(drafts) + 1].tolist()
         drawn[tuple(predicts[path].tolist())] += 1
     root, one, two = probs[0, 0].tolist(), probs[0, 1].tolist(), probs[0, 2].tolist()
-    law = {(0,): root[0]} | {(2, token): root[2] * two[token] for token in range(3)}
+    law: dict[tuple[int, ...], float] = {(0,): root[0]} | {(2, token): root[2] * two[token] for token in range(3)}
     law |= {(1, token): root[1] * one[token] for token in (1, 2)}
     law |= {(1, 0, token): root[1] * one[0] * float(probs[0, 3, token]) for token in range(3)}
     assert set(drawn) == set(law)

@@ -123,9 +123,9 @@ def test_a_failed_start_names_its_cause(
 
 
 def test_a_missing_or_untried_sglang_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(causes.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(causes.importlib.util, "find_spec", lambda _: None)  # type: ignore[attr-defined]
     assert "sglang is not installed; pip install 'longtail[sglang]'" in str(causes.missing())
-    monkeypatch.setattr(causes.importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(causes.importlib.util, "find_spec", lambda _: object())  # type: ignore[attr-defined]
     monkeypatch.setattr(causes, "version", lambda _: "0.4.1")
     assert "SGLang 0.4.1 is installed, and 0.5.17 and 0.5.20 are supported" in str(causes.missing())
     monkeypatch.setattr(causes, "version", lambda _: "0.5.20")

@@ -14,7 +14,7 @@ from engine.speculation.strategy import OFF, Context, Strategy
 
 BATCHES, WIDTHS, LENGTHS = (1, 4, 16), (1, 2, 8), (0, 100)
 VALUES = np.random.default_rng(0).uniform(1, 2, (3, 3, 2)).cumsum(0).cumsum(1).cumsum(2)
-GRID = Grid(BATCHES, WIDTHS, LENGTHS, VALUES)
+GRID = Grid(BATCHES, WIDTHS, LENGTHS, VALUES)  # type: ignore[arg-type]  # an array will do
 
 # target: 10 + batch * width; draft: 1 + width, at any length
 LINEAR = CostTable(
@@ -67,7 +67,7 @@ def test_a_falling_slope_never_leads_below_the_least_measurement() -> None:
         (((1,), (1,), (0,)), [[[float("nan")]]]),
     ],
 )
-def test_a_faulty_grid_is_refused(axes: tuple[tuple[int, ...], ...], seconds: list[list[list[float]]]) -> None:
+def test_a_faulty_grid_is_refused(axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], seconds: list[list[list[float]]]) -> None:
     with pytest.raises(ValueError, match="grid of costs"):
         Grid(*axes, seconds)
 

@@ -47,7 +47,8 @@ class Machine:
 
     def rate(self, strategy: Strategy, context: Context) -> float:
         """Mean tokens a second at normal speed."""
-        return context.batch * (1 + self.accepted[: strategy.verify].sum()) / self.costs(strategy, context)
+        rate: float = context.batch * (1 + self.accepted[: strategy.verify].sum()) / self.costs(strategy, context)
+        return rate
 
     def best(self, context: Context) -> Strategy:
         return max((OFF, *ARMS), key=lambda arm: self.rate(arm, context))

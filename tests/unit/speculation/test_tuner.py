@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.config import BegConfig, SpeculationConfig
+from engine.config import BegConfig, DrafterName, SpeculationConfig
 from engine.events import ArmStatistics
 from engine.speculation.beg import BegTuner
 from engine.speculation.build import build_tuner
@@ -92,7 +92,8 @@ def test_golden_trace_of_algorithm_1_to_the_letter() -> None:
 
 def test_only_drafters_that_can_be_asked_are_chosen() -> None:
     """Also when all others would come first, and when nothing is left."""
-    ngram, none = frozenset(("none", "ngram")), frozenset(("none",))
+    ngram: frozenset[DrafterName] = frozenset(("none", "ngram"))
+    none: frozenset[DrafterName] = frozenset(("none",))
     suffix = Strategy("ngram", 6, 1, 6)
     tuner = BegTuner([LONG, suffix], BegConfig(epsilon=0.5), random.Random(0))
     assert [tuner.select(Context(1, drafters=drafters)) for drafters in (ngram, none)] == [suffix, OFF]

@@ -21,7 +21,7 @@ from engine.tasks.sandbox import NAMESPACES, Sandbox
 
 ALLOWED = subprocess.run([*NAMESPACES, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 needs_namespaces = pytest.mark.skipif(not ALLOWED, reason="this machine allows no user namespaces")
-LIMITED, WALLED = (Sandbox(2.0, 256, isolation) for isolation in ("limits", "namespaces"))  # type: ignore[arg-type]
+LIMITED, WALLED = (Sandbox(2.0, 256, isolation) for isolation in ("limits", "namespaces"))
 BOTH = [pytest.param(LIMITED, id="limits"), pytest.param(WALLED, id="namespaces", marks=needs_namespaces)]
 
 
@@ -98,7 +98,7 @@ def test_threads_but_no_new_processes() -> None:
         assert not WALLED.passes(program)
 
 
-ROW = {"question": "Write f, which doubles.", "tests": ["assert f(2) == 4", "assert f(3) == 6"]}
+ROW: dict[str, object] = {"question": "Write f, which doubles.", "tests": ["assert f(2) == 4", "assert f(3) == 6"]}
 
 
 def written(tmp_path: Path, *rows: dict[str, object], **settings: object) -> CodeConfig:

@@ -29,7 +29,7 @@ def test_prompts_depend_on_seed_and_step_only(task: Task) -> None:
 def test_prompt_has_text_tokens_and_problem(task: Task) -> None:
     prompt = task.prompts(0, 1)[0]
     assert prompt.text == prompt.data.prompt
-    assert character_tokenizer().decode(prompt.tokens) == prompt.text
+    assert character_tokenizer().decode(list(prompt.tokens)) == prompt.text
 
 
 def test_share_of_hard_problems() -> None:

@@ -39,7 +39,7 @@ def answers(prompts: list[Prompt]) -> list[str]:
 def test_prompt_is_the_filled_template(task: QuestionTask) -> None:
     prompt = task.prompts(0, 1)[0]
     assert prompt.text.endswith("\nReason step by step and put the final answer in \\boxed{}.\n")
-    assert byte_tokenizer().decode(prompt.tokens) == prompt.text
+    assert byte_tokenizer().decode(list(prompt.tokens)) == prompt.text
 
 
 def test_chat_template_is_applied() -> None:
@@ -48,7 +48,7 @@ def test_chat_template_is_applied() -> None:
     prompt = QuestionTask(MathConfig(path=SAMPLE, prompt="{question}?"), MATH, 0, tokenizer).prompts(0, 1)[0]
     assert prompt.text.startswith("<user>")
     assert prompt.text.endswith("?<assistant>")
-    assert tokenizer.decode(prompt.tokens) == prompt.text
+    assert tokenizer.decode(list(prompt.tokens)) == prompt.text
 
 
 def test_step_is_the_cursor_and_every_epoch_has_its_own_order(tmp_path: Path) -> None:
