@@ -63,5 +63,5 @@ def harvest(finished: Sequence[StepFinished]) -> float:
 
 
 def metric(events: Sequence[AnyEvent], name: str, digits: int = 4) -> list[float]:
-    """``name`` of each step."""
-    return [round(step.metrics[name], digits) for step in steps(events)]
+    """``name`` of each step that has it: one that taught nothing lacks the figures of its gradient."""
+    return [round(step.metrics[name], digits) for step in steps(events) if name in step.metrics]
