@@ -45,14 +45,14 @@ class Scale:
 
 def scales(quick: bool) -> dict[str, Scale]:
     """``demo`` and ``small``: long-tailed responses; ``uniform``: short ones of one length, at which speculation can win little. What is
-    to be seen there is smaller than what a busy machine does to a run, so it has more of them."""
-    count, few, many = (2, 2, 2) if quick else (8, 4, 16)
+    to be seen there is smaller than a process's luck with its memory: there are more runs, long enough for what is paid once."""
+    count, few, many = (2, 2, 2) if quick else (8, 4, 48)
     long = {"prompts_per_step": 8, "group_size": 4}
     wide = {"prompts_per_step": 16, "group_size": 8}
     return {
         "demo": Scale("tiny", "float32", long | {"steps": count}),
         "small": Scale("small", "bfloat16", long | {"steps": few}),
-        "uniform": Scale("tiny", "float32", wide | {"steps": many}, {"max_prompt_tokens": 64, "max_new_tokens": 16}, ("plain", "tlt"), 7),
+        "uniform": Scale("tiny", "float32", wide | {"steps": many}, {"max_prompt_tokens": 64, "max_new_tokens": 16}, ("plain", "tlt"), 9),
     }
 
 

@@ -23,6 +23,7 @@ from engine.rollout.base import Sampling
 STANDSTILL = 1e-12  # a learning rate at which training costs what it costs and changes nothing, so that nothing is published
 MOVING = 1e-4  # of the policy: in some 20 steps it leaves the first drafter well behind
 CHAINS_ONLY = {"strategies": [CHAIN.model_dump()], "tuner": {"name": "fixed"}, "suffix": {"enabled": False}, "threshold": 4096}
+SPOT = {"tokens_per_microbatch": 512}
 EVALUATED = {"tree": SpeculationConfig().strategies[0], "chain": CHAIN}
 
 
@@ -39,7 +40,7 @@ class Size:
     evaluated_prompts: int
 
 
-FULL = Size(steps=24, random_steps=10, timed_steps=8, pairs=2, prompts_per_step=8, max_new_tokens=1024, evaluated_prompts=64)
+FULL = Size(steps=24, random_steps=10, timed_steps=8, pairs=6, prompts_per_step=8, max_new_tokens=1024, evaluated_prompts=64)
 QUICK = Size(steps=3, random_steps=3, timed_steps=3, pairs=1, prompts_per_step=4, max_new_tokens=256, evaluated_prompts=24)
 
 
@@ -92,7 +93,7 @@ class _Runs:
                 "learning_rate": MOVING,
             },
             "rollout": {"max_prompt_tokens": 64, "max_new_tokens": size.max_new_tokens},
-            "drafter": {"spot": {"tokens_per_microbatch": 512}} | dict(drafter),
+            "drafter": {"spot": SPOT} | dict(drafter),
             "cluster": {"workers": 2},
         }
 
@@ -108,15 +109,17 @@ def recovered(found: Sequence[DrafterTrained]) -> dict[str, list[float]]:
 
 
 def _timed(runs: _Runs, size: Size) -> dict[str, Any]:
-    """``step_time_ratio``: median over steps of with / without training; the same seed and drafter give the same responses. The first
-    steps warm up. ``stop_latency_s``: the longest that a rollout's results waited for after its end, the last rewards included."""
+    """``step_time_ratio``: median over steps of with / without training; the same seed and drafter give the same responses, but not the
+    same choices of the tuner. The first steps warm up; who runs first changes from pair to pair. ``stop_latency_s``: the longest that a
+    rollout's results waited for after its end, the last rewards included."""
     ratios: list[float] = []
     latencies: list[float] = []
     microsteps: list[float] = []
-    spot = {"tokens_per_microbatch": 512}
+    arms: dict[str, dict[str, Any]] = {"training": {"learning_rate": STANDSTILL}, "without": {"enabled": False}}
     for pair in range(size.pairs):
-        training = runs.run(f"training {pair}", size.timed_steps, drafter={"spot": spot | {"learning_rate": STANDSTILL}})
-        without = runs.run(f"without {pair}", size.timed_steps, drafter={"spot": spot | {"enabled": False}})
+        order = sorted(arms, reverse=pair % 2 > 0)
+        found = {arm: runs.run(f"{arm} {pair}", size.timed_steps, drafter={"spot": SPOT | arms[arm]}) for arm in order}
+        training, without = found["training"], found["without"]
         ratios += [one.seconds / other.seconds for one, other in zip(steps(training)[1:], steps(without)[1:], strict=True)]
         latencies += [step.phases["reward"] for step in steps(training) if step.metrics["trained_seconds"]]
         trained = {step.step: step.metrics["trained_seconds"] for step in steps(training)}
