@@ -115,7 +115,8 @@ def _timed(runs: _Runs, size: Size) -> dict[str, Any]:
     ratios: list[float] = []
     latencies: list[float] = []
     microsteps: list[float] = []
-    arms: dict[str, dict[str, Any]] = {"training": {"learning_rate": STANDSTILL}, "without": {"enabled": False}}
+    always = {"learning_rate": STANDSTILL, "trigger": {"every": 1}}
+    arms: dict[str, dict[str, Any]] = {"training": always, "without": {"enabled": False}}
     for pair in range(size.pairs):
         order = sorted(arms, reverse=pair % 2 > 0)
         found = {arm: runs.run(f"{arm} {pair}", size.timed_steps, drafter={"spot": SPOT | arms[arm]}) for arm in order}

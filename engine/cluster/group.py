@@ -149,7 +149,8 @@ class WorkerGroup:
         """Settles which drafter all engines hold after ``step``; None if nothing was trained in its tail. See DrafterVersions."""
         published = self._versions.publish(rollout.sessions, rollout.statistics)
         if published and published.report.microsteps:
-            self._history = trained(self._history, step, published.report.gain, self._spot.trigger)
+            report = published.report
+            self._history = trained(self._history, step, report.gain, report.microsteps, self._spot.trigger)
         elif published:
             self._history = History()  # an older version is back: there is something to learn again
         return published

@@ -1,4 +1,4 @@
-"""When idle workers train the drafter: at every step while that helps, then only when something asks for it. Pure.
+"""When idle workers train the drafter: at every step while that helps, then less and less often, or when something asks for it. Pure.
 
 TLT trains every 10 RL steps (section 3); a drafter that falls behind its target is seen earlier, by what the rollouts measure.
 """
@@ -9,12 +9,14 @@ from engine.config import TriggerConfig
 
 LEAST_DRAFTED = 64
 """First draft tokens below which a rollout says too little about acceptance."""
+LEAST_MICROSTEPS = 8
+"""Of a session; a shorter one says nothing about what longer ones would bring."""
 
 
 @dataclass(frozen=True)
 class History:
     """What was measured up to now. ``flat``: sessions in a row that gained too little; ``best`` and ``newest``: acceptance of first
-    draft tokens since the last session, the most of a rollout and that of the last one; ``drift`` of the target since that session."""
+    draft tokens, the most of a rollout since the one with the last session and that of the last one; ``drift`` of the target since then."""
 
     last: int | None = None
     flat: int = 0
@@ -33,7 +35,7 @@ def decide(history: History, step: int, config: TriggerConfig) -> Decision:
     """Whether idle workers shall train in RL step ``step``."""
     if history.last is None or history.flat < config.patience:
         return Decision(True, "training still helps")
-    if step - history.last >= config.every:
+    if step - history.last >= min(2 ** (1 + history.flat - config.patience), config.every):
         return Decision(True, f"{step - history.last} steps since the last session")
     if history.drift >= config.drift:
         return Decision(True, f"the target has moved by {history.drift:.2%}")
@@ -55,6 +57,7 @@ def moved(history: History, drift: float) -> History:
     return replace(history, drift=drift)
 
 
-def trained(history: History, step: int, gain: float, config: TriggerConfig) -> History:
-    """A session in ``step`` raised held-out acceptance by ``gain``. What acceptance is from now on is for the next rollouts to show."""
-    return History(step, 0 if gain >= config.least_gain else history.flat + 1)
+def trained(history: History, step: int, gain: float, microsteps: int, config: TriggerConfig) -> History:
+    """A session in the tail of ``step``'s rollout raised held-out acceptance by ``gain``. Later rollouts are compared with that one."""
+    flat = 0 if gain >= config.least_gain else history.flat + (microsteps >= LEAST_MICROSTEPS)
+    return History(step, flat, best=history.newest)

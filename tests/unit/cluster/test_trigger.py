@@ -3,10 +3,16 @@ from dataclasses import asdict
 
 import pytest
 
-from engine.cluster.trigger import History, decide, moved, rolled_out, trained
+from engine.cluster.trigger import LEAST_MICROSTEPS, History, decide, moved, rolled_out
+from engine.cluster.trigger import trained as trained_for
 from engine.config import TriggerConfig
 
 CONFIG = TriggerConfig(patience=2, least_gain=0.01, every=10, acceptance_drop=0.1, drift=0.02)
+
+
+def trained(history: History, step: int, gain: float, config: TriggerConfig) -> History:
+    """After a session of average length."""
+    return trained_for(history, step, gain, 20, config)
 
 
 def flat_since(step: int) -> History:
@@ -31,9 +37,27 @@ def test_by_default_the_first_steps_all_train() -> None:
 
 def test_flat_steps_are_skipped_but_not_for_ever() -> None:
     history = flat_since(20)
-    assert [step for step in range(21, 35) if decide(history, step, CONFIG).train] == [30, 31, 32, 33, 34]
-    assert decide(history, 30, CONFIG).reason == "10 steps since the last session"
+    assert [step for step in range(21, 25) if decide(history, step, CONFIG).train] == [22, 23, 24]
+    assert decide(history, 22, CONFIG).reason == "2 steps since the last session"
     assert decide(history, 21, CONFIG).reason == "acceptance is flat, and so were 2 sessions"
+
+
+def test_sessions_that_stay_flat_become_rare() -> None:
+    history, sessions = flat_since(0), []
+    for step in range(1, 45):
+        if decide(history, step, CONFIG).train:
+            history = trained(history, step, 0.0, CONFIG)
+            sessions.append(step)
+    assert sessions == [2, 6, 14, 24, 34, 44]
+    assert decide(trained(history, 45, 0.01, CONFIG), 46, CONFIG).train, "until one helps again"
+
+
+def test_a_session_that_was_soon_over_is_no_sign_of_flatness() -> None:
+    history = trained(History(), 0, 0.0, CONFIG)
+    for step in range(1, 20):
+        history = trained_for(history, step, -0.1, LEAST_MICROSTEPS - 1, CONFIG)
+    assert decide(history, 20, CONFIG).train
+    assert not decide(trained_for(history, 20, -0.1, LEAST_MICROSTEPS, CONFIG), 21, CONFIG).train
 
 
 def test_every_step_can_be_asked_for() -> None:
@@ -54,9 +78,17 @@ def test_a_few_drafts_say_nothing_about_acceptance() -> None:
     assert rolled_out(history, 0, 0) == history
 
 
-def test_the_first_rollout_after_a_session_is_what_acceptance_is_compared_with() -> None:
-    history = trained(rolled_out(flat_since(20), 1000, 900), 21, 0.0, CONFIG)
-    assert not decide(rolled_out(history, 1000, 600), 22, CONFIG).train
+def test_rollouts_are_compared_with_that_of_the_last_session() -> None:
+    history = trained(rolled_out(rolled_out(flat_since(20), 1000, 900), 1000, 700), 22, 0.0, CONFIG)
+    assert not decide(history, 23, CONFIG).train, "it was trained at that level"
+    assert not decide(rolled_out(history, 1000, 631), 23, CONFIG).train
+    assert decide(rolled_out(history, 1000, 629), 23, CONFIG).train
+
+
+def test_a_session_without_drafts_leaves_it_to_the_first_rollout_after_it() -> None:
+    history = rolled_out(flat_since(20), 1000, 700)
+    assert not decide(history, 21, CONFIG).train
+    assert decide(rolled_out(history, 1000, 600), 21, CONFIG).train
 
 
 @pytest.mark.parametrize(("drift", "train"), [(0.019, False), (0.02, True)])
