@@ -107,8 +107,9 @@ class WorkerGroup:
         self._history = rolled_out(self._history, drafted, accepted)
         if watch and self._config.speculation.enabled:
             rollout = self._looked(step, rollout)
-        faded = 0.9 * self._set_up  # else one slow set-up could keep all later tails from being used
-        self._set_up = max((session.set_up for session in rollout.sessions.values()), default=faded)
+        # One slow set-up must not keep all later tails from being used, but one that was not done in time is no reason to try shorter ones.
+        guess = self._set_up if rollout.seconds("TRAINING") else 0.9 * self._set_up
+        self._set_up = max((session.set_up for session in rollout.sessions.values()), default=guess)
         return rollout
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:

@@ -6,11 +6,11 @@ from typing import Literal
 from engine.cluster.coordinator import Phase, State
 
 Refusal = Literal["no data", "too late", "failed"]
-"""A worker's answer when it was told to train: there is nothing to train on, the rollout was over by then, or an error."""
+"""A worker's answer when it was told to train: there is nothing to train on, the rollout was over too soon, or an error."""
 
 WORDS: dict[Refusal, str] = {
     "no data": "no data left: every response was trained on as often as it may be",
-    "too late": "the tail was over before training could begin",
+    "too late": "the tail was over before training had brought anything",
     "failed": "training failed, as an alarm says",
 }
 

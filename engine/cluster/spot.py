@@ -20,7 +20,7 @@ from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.segments import BufferFiles
-from engine.drafter.trainer import JUDGED_FIRST, Judged, SpotTrainer, TrainingReport
+from engine.drafter.trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.rollout.base import Completion
 from engine.weights import whole
@@ -82,8 +82,9 @@ class Spot:
             self._files.write_new(WORTH_A_FILE)
 
     def train(self, should_stop: Callable[[], bool], progress: Progress) -> Trained | None:
-        """A session; the first one after a resume goes on where the killed run's newest left off. None if there is nothing to train on
-        yet. An error undoes it; FloatingPointError if the loss is not finite."""
+        """A session; the first one after a resume goes on where the killed run's newest left off. None, and nothing changed, if there is
+        nothing to train on yet, or if it had to stop before anything was judged. An error undoes it; FloatingPointError if the loss is
+        not finite."""
         if not self._trainer.has_data:
             return None
         unfinished, self._unfinished = self._unfinished, None
@@ -104,7 +105,7 @@ class Spot:
         except Exception:  # whatever it was, the next session must not start from half of this one; it goes on to the caller
             self._trainer.reset(self.published)
             raise
-        return Trained(report, passed[: JUDGED_FIRST[0] + 1][-1])
+        return None if report.after is UNJUDGED else Trained(report, passed[: JUDGED_FIRST[0] + 1][-1])
 
     def _snapshot(self, progress: Progress) -> None:
         if self._checkpoints and progress.microsteps % self._interval == 0:

@@ -121,7 +121,7 @@ class Worker(LearnerRank):
         self._cutter.cut(step)
 
     def train_drafter(self, step: int) -> Trained | None:
-        """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or it is too late."""
+        """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or not enough time."""
         if not self.spot or step != self._step or self._halt.is_set():
             return None
         return self.spot.train(self._halt.is_set, Progress(self._target_version))

@@ -38,6 +38,7 @@ class Judged(NamedTuple):
 
 
 UNJUDGED = Judged(-inf)
+"""By nobody, for lack of time."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,9 @@ class SpotTrainer:
 
         Judges, at the first steps and then every ``JUDGED_EVERY``, the average of the weights after each step, later ones counting more
         (Shamir and Zhang, arXiv 1212.1824): a few steps on a few responses would else cost a good drafter more in noise than they teach
-        it. Leaves the best that was judged, so that whoever stops it waits for a micro-step and not for an examination, unless there was
-        none yet. ``resumed``: the ``state_dict`` of a session that was cut short, to go on with.
+        it. Leaves the best that was judged, so that whoever stops it waits for a micro-step and not for an examination: if there was
+        none yet, the weights are as before, and the report is UNJUDGED. ``resumed``: the ``state_dict`` of a session that was cut short,
+        to go on with; that is always judged.
         """
         first = [weight.detach().clone() for weight in self.drafter.parameters()]
         distance = self.buffer.mix_distance()
@@ -161,12 +163,13 @@ class SpotTrainer:
                 judged = self._judged(average)
                 if not judged.accepted <= after.accepted:  # NaN, too: the loss tells of it
                     best, after = [weight.clone() for weight in average], judged
-        unhurried = not stopped or after is UNJUDGED
-        if losses and unhurried and (judged := self._judged(average)).accepted > after.accepted:
+        hurried = stopped and (resumed is None or after is not UNJUDGED)
+        if losses and not hurried and (judged := self._judged(average)).accepted > after.accepted:
             best, after = average, judged
         torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], best)
         loss = sum(losses) / max(1, len(losses))
-        return TrainingReport(len(losses), tokens, loss, before(), after if losses else before(), distance)
+        judgements = (after, after) if losses and after is UNJUDGED else (before(), after if losses else before())
+        return TrainingReport(len(losses), tokens, loss, *judgements, distance)
 
     def _judged(self, weights: Sequence[Tensor]) -> Judged:
         """The drafter with ``weights`` on held-out responses; its own are left as they are."""

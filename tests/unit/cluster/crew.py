@@ -8,9 +8,12 @@ from engine.cluster.spot import Trained
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
 from engine.drafter.checkpoint import Progress
+from engine.drafter.trainer import JUDGED_FIRST
 from engine.rollout.base import Request, RolloutStatistics, Sampling
 
 SAMPLING = Sampling(max_new_tokens=24)
+MICROSTEPS = JUDGED_FIRST[0] + 1
+"""Enough for a session to be judged."""
 
 
 def config(model: Path, **spot: Any) -> RunConfig:
@@ -50,7 +53,7 @@ class Crew:
             statistics.add(worker.rollout(step, requests(step, rank), SAMPLING).statistics)
         return statistics
 
-    def train(self, workers: Sequence[int], microsteps: int = 2) -> dict[int, Trained]:
+    def train(self, workers: Sequence[int], microsteps: int = MICROSTEPS) -> dict[int, Trained]:
         """Sessions that are told to stop after ``microsteps``, each by its own worker."""
         sessions = {}
         for rank in workers:

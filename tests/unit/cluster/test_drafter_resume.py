@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import torch
 
+from engine.cluster.spot import Trained
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
 from engine.drafter.checkpoint import DrafterCheckpoints, newest
+from engine.drafter.trainer import UNJUDGED
 from engine.rollout.base import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3 + index // 2, 13))) for index in range(20)]
@@ -56,13 +58,11 @@ def begin(model: Path, out: Path) -> Worker:
     return worker
 
 
-def train_one_step(worker: Worker) -> None:
+def train_one_step(worker: Worker) -> Trained | None:
     """In the tail of step 0."""
     calls = iter((False, True))
     worker._step, worker._halt.is_set = 0, lambda: next(calls)  # type: ignore[method-assign]
-    session = worker.train_drafter(0)
-    assert session
-    assert session.report.microsteps == 1
+    return worker.train_drafter(0)
 
 
 def steps_of(worker: Worker) -> float:
@@ -104,7 +104,10 @@ def test_a_new_worker_goes_on_with_the_session(killed: tuple[Path, int], random_
     assert worker.spot
     published = worker.spot.published
     assert not torch.equal(published["fc.weight"], found.state["drafter"]["fc.weight"])
-    train_one_step(worker)
+    session = train_one_step(worker)
+    assert session
+    assert session.report.microsteps == 1
+    assert session.report.after is not UNJUDGED, "what the killed session learnt counts, however soon this one stops"
     assert steps_of(worker) == found.progress.microsteps + 1
     assert torch.equal(worker.spot.published["fc.weight"], published["fc.weight"]), "nobody has published the session's weights yet"
     train_one_step(worker)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from crew import Crew, config
+from crew import MICROSTEPS, Crew, config
 
 from engine.cluster.spot import Trained
 from engine.cluster.versions import DrafterVersions, drafted, same, total
@@ -81,7 +81,7 @@ def test_an_average_of_copies_is_judged_itself(crew: Crew) -> None:
     assert published.report.after.accepted == pytest.approx(sum(after.accepted for _, after in judged) / 2)
     assert published.report.after.top3 == pytest.approx(sum(after.top3 for _, after in judged) / 2)
     assert published.accepted == (published.report.gain > 0)
-    assert published.report.microsteps == 4
+    assert published.report.microsteps == 2 * MICROSTEPS
     assert len(set(holdings(crew))) == 1
 
 

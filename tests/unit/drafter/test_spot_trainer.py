@@ -15,7 +15,7 @@ from engine.drafter.model import Drafter
 from engine.drafter.offline import Response, hidden_states
 from engine.drafter.packing import MicroBatch, Segment, pack
 from engine.drafter.recipe import RECIPES, Recipe, acceptance
-from engine.drafter.trainer import LOOK_AHEAD, Evaluation, Judged, SpotTrainer, merge
+from engine.drafter.trainer import JUDGED_FIRST, LOOK_AHEAD, UNJUDGED, Evaluation, Judged, SpotTrainer, merge
 
 
 def after(microsteps: int) -> Callable[[], bool]:
@@ -86,9 +86,18 @@ def test_a_recipe_for_another_kind_of_drafter_is_refused(target: Qwen2ForCausalL
 
 
 def test_stops_after_the_micro_step_in_which_it_is_told_to(trainer: SpotTrainer) -> None:
-    report = trainer.train(after(1))
-    assert report.microsteps == 1
-    assert 0 < report.tokens <= 256
+    report = trainer.train(after(3))
+    assert report.microsteps == 3
+    assert 0 < report.tokens <= 3 * 256
+
+
+def test_who_stops_it_early_waits_for_no_examination(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = trainer.weights()
+    monkeypatch.delattr(SpotTrainer, "evaluate")
+    report = trainer.train(after(JUDGED_FIRST[0]))
+    assert report.microsteps == JUDGED_FIRST[0]
+    assert report.before is report.after is UNJUDGED
+    assert all(torch.equal(weight, first[name]) for name, weight in trainer.weights().items())
 
 
 def test_held_out_entries_are_never_trained_on(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
