@@ -99,7 +99,7 @@ class Spot:
             return should_stop()
 
         try:
-            report = self._trainer.train(stop, resumed.state if resumed else None)
+            report = self._trainer.train(stop, resumed.state if resumed else None, should_stop)
             if not isfinite(report.loss):
                 raise FloatingPointError(f"the drafter's loss is {report.loss}")
         except Exception:  # whatever it was, the next session must not start from half of this one; it goes on to the caller

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from math import inf
@@ -39,6 +40,14 @@ class Judged(NamedTuple):
 
 UNJUDGED = Judged(-inf)
 """By nobody, for lack of time."""
+
+
+class _InterruptedError(Exception):
+    """A session ends at once."""
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -128,59 +137,72 @@ class SpotTrainer:
         """A session did not help: the next one takes smaller steps, down to ``config.learning_rate``, at which drafters keep up."""
         self.learning_rate = min(self.learning_rate, max(self.config.learning_rate, SLOWER * self.learning_rate))
 
-    def train(self, should_stop: Callable[[], bool], resumed: Mapping[str, Any] | None = None) -> TrainingReport:
+    def train(
+        self,
+        should_stop: Callable[[], bool],
+        resumed: Mapping[str, Any] | None = None,
+        interrupted: Callable[[], bool] = _never,
+    ) -> TrainingReport:
         """Micro-steps until ``should_stop()``, asked after each of them, is true, or there is nothing left to train on.
 
         Judges, at the first steps and then every ``JUDGED_EVERY``, the average of the weights after each step, later ones counting more
         (Shamir and Zhang, arXiv 1212.1824): a few steps on a few responses would else cost a good drafter more in noise than they teach
-        it. Leaves the best that was judged, so that whoever stops it waits for a micro-step and not for an examination: if there was
-        none yet, the weights are as before, and the report is UNJUDGED. ``resumed``: the ``state_dict`` of a session that was cut short,
-        to go on with; that is always judged.
+        it. Leaves the best that was judged, so that whoever stops it waits for a micro-step and not for an examination, which ends as
+        soon as ``interrupted()`` is true, and the session with it. If nothing was judged by then, the weights are as before, and the
+        report is UNJUDGED. ``resumed``: the ``state_dict`` of a session that was cut short, to go on with; that is always judged.
         """
         first = [weight.detach().clone() for weight in self.drafter.parameters()]
         distance = self.buffer.mix_distance()
+        if resumed is not None:
+            self.load_state_dict(resumed)
+            interrupted = _never
 
         @cache
         def before() -> Judged:
-            return self._judged(first)
+            return self._judged(first, interrupted)
 
-        if resumed is not None:
-            self.load_state_dict(resumed)
         average = [weight.detach().clone() for weight in self.drafter.parameters()]
         best, after = first, UNJUDGED
         losses: list[float] = []
         tokens = 0
-        stopped = False
-        for batch in self._batches(before):
-            losses.append(self.micro_step(batch))
-            tokens += batch.tokens.numel()
-            share = (AVERAGING + 1) / (len(losses) + AVERAGING)
-            torch._foreach_lerp_(average, [weight.detach() for weight in self.drafter.parameters()], share)
-            if stopped := should_stop():
-                break
-            if len(losses) in JUDGED_FIRST or len(losses) % JUDGED_EVERY == 0:
-                before()
-                judged = self._judged(average)
-                if not judged.accepted <= after.accepted:  # NaN, too: the loss tells of it
-                    best, after = [weight.clone() for weight in average], judged
-        hurried = stopped and (resumed is None or after is not UNJUDGED)
-        if losses and not hurried and (judged := self._judged(average)).accepted > after.accepted:
-            best, after = average, judged
+        with suppress(_InterruptedError):
+            for batch in self._batches(before, interrupted):
+                losses.append(self.micro_step(batch))
+                tokens += batch.tokens.numel()
+                share = (AVERAGING + 1) / (len(losses) + AVERAGING)
+                torch._foreach_lerp_(average, [weight.detach() for weight in self.drafter.parameters()], share)
+                if should_stop():
+                    raise _InterruptedError
+                if len(losses) in JUDGED_FIRST or len(losses) % JUDGED_EVERY == 0:
+                    before()
+                    judged = self._judged(average, interrupted)
+                    if not judged.accepted <= after.accepted:  # NaN, too: the loss tells of it
+                        best, after = [weight.clone() for weight in average], judged
+            if losses and (judged := self._judged(average, interrupted)).accepted > after.accepted:
+                best, after = average, judged
+        if losses and after is UNJUDGED and resumed is not None:
+            best, after = average, self._judged(average, interrupted)
         torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], best)
         loss = sum(losses) / max(1, len(losses))
-        judgements = (after, after) if losses and after is UNJUDGED else (before(), after if losses else before())
+        if after is not UNJUDGED:
+            judgements = before(), after
+        elif losses or interrupted():
+            judgements = UNJUDGED, UNJUDGED
+        else:
+            judgements = before(), before()
         return TrainingReport(len(losses), tokens, loss, *judgements, distance)
 
-    def _judged(self, weights: Sequence[Tensor]) -> Judged:
+    def _judged(self, weights: Sequence[Tensor], interrupted: Callable[[], bool]) -> Judged:
         """The drafter with ``weights`` on held-out responses; its own are left as they are."""
         own = [weight.detach() for weight in self.drafter.parameters()]
         saved = [weight.clone() for weight in own]
         torch._foreach_copy_(own, list(weights))
-        judged = self.evaluate().judged
-        torch._foreach_copy_(own, saved)
-        return judged
+        try:
+            return self.evaluate(interrupted=interrupted).judged
+        finally:
+            torch._foreach_copy_(own, saved)
 
-    def _batches(self, before: Callable[[], Judged]) -> Iterator[MicroBatch]:
+    def _batches(self, before: Callable[[], Judged], interrupted: Callable[[], bool]) -> Iterator[MicroBatch]:
         """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses,
         ``before()`` at first, by ``least_gain``: a drafter that knows little learns more of the same responses before it has them by
         heart."""
@@ -189,7 +211,7 @@ class SpotTrainer:
             while self._fresh(passes):
                 yield from self.one_pass(passes)
             best = max(best, before().accepted)
-            accepted = self.evaluate().accepted
+            accepted = self.evaluate(interrupted=interrupted).accepted
             if not accepted - best >= self.config.trigger.least_gain:  # nor if training has gone astray: NaN
                 return
             best, passes = accepted, passes + self.config.passes
@@ -243,13 +265,18 @@ class SpotTrainer:
             yield self.drafter.readout(features[reached]), targets[reached], reached
 
     @torch.no_grad()
-    def evaluate(self, entries: Sequence[Entry] | None = None) -> Evaluation:
-        """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them."""
+    def evaluate(self, entries: Sequence[Entry] | None = None, interrupted: Callable[[], bool] = _never) -> Evaluation:
+        """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them.
+        ``interrupted``: see ``train``."""
         sums, positions, drafts = torch.zeros(5), 0, 0
         held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
         segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
         for row in rows(segments, EVALUATED_TOKENS):
-            passes = list(self._predict(pack(row), LOOK_AHEAD))
+            passes = []
+            for one in self._predict(pack(row), LOOK_AHEAD):
+                passes.append(one)
+                if interrupted():
+                    raise _InterruptedError
             predicted, features, _ = passes[0]
             chains = list(chain_acceptance(passes, self._head))
             rank = ranks(predicted, features, self._head)

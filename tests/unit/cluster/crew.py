@@ -1,10 +1,10 @@
 """Two real workers in this process, each without a process group: what they share is what they are told."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.cluster.spot import Trained
+from engine.cluster.spot import Spot, Trained
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
 from engine.drafter.checkpoint import Progress
@@ -58,9 +58,20 @@ class Crew:
         sessions = {}
         for rank in workers:
             worker = self.workers[rank]
-            stops = iter([False] * (microsteps - 1))
             assert worker.spot
-            session = worker.spot.train(lambda stops=stops: next(stops, True), Progress(0))  # type: ignore[misc]
+            session = worker.spot.train(_after(microsteps, worker.spot), Progress(0))
             assert session
             sessions[rank] = session
         return sessions
+
+
+def _after(microsteps: int, spot: Spot) -> Callable[[], bool]:
+    """True once the optimizer of ``spot`` has made so many more steps."""
+    begun = microsteps_of(spot)
+    return lambda: microsteps_of(spot) >= begun + microsteps
+
+
+def microsteps_of(spot: Spot) -> float:
+    """Micro-steps behind the trainer's optimizer."""
+    optimizer: Any = spot._trainer._optimizers[0]
+    return next((state["step"].item() for state in optimizer.state.values()), 0.0)

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from crew import microsteps_of
 
 from engine.cluster.spot import Trained
 from engine.cluster.worker import Worker
@@ -24,13 +24,14 @@ ROOT = Path(__file__).parents[3]
 TRAINS_UNTIL_KILLED = """
 import sys
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 sys.path[:0] = ["tests/unit/cluster"]
 from test_drafter_resume import begin
 
 worker = begin(Path(sys.argv[1]), Path(sys.argv[2]))
-microsteps = iter(range(10**6))  # it is asked once before the first
-worker._halt.is_set = lambda: print(next(microsteps), flush=True)
+micro_step, microsteps = worker.spot._trainer.micro_step, count(1)
+worker.spot._trainer.micro_step = lambda batch: (micro_step(batch), print(next(microsteps), flush=True))[0]
 worker.train_drafter(0)
 """
 
@@ -66,9 +67,8 @@ def train_one_step(worker: Worker) -> Trained | None:
 
 
 def steps_of(worker: Worker) -> float:
-    """Micro-steps behind the trainer's optimizer."""
-    optimizer: Any = worker.spot._trainer._optimizers[0]  # type: ignore[union-attr]
-    return next((state["step"].item() for state in optimizer.state.values()), 0.0)
+    assert worker.spot
+    return microsteps_of(worker.spot)
 
 
 @pytest.fixture(scope="module")

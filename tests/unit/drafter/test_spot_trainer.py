@@ -15,7 +15,7 @@ from engine.drafter.model import Drafter
 from engine.drafter.offline import Response, hidden_states
 from engine.drafter.packing import MicroBatch, Segment, pack
 from engine.drafter.recipe import RECIPES, Recipe, acceptance
-from engine.drafter.trainer import JUDGED_FIRST, LOOK_AHEAD, UNJUDGED, Evaluation, Judged, SpotTrainer, merge
+from engine.drafter.trainer import JUDGED_EVERY, JUDGED_FIRST, LOOK_AHEAD, UNJUDGED, Evaluation, Judged, SpotTrainer, merge
 
 
 def after(microsteps: int) -> Callable[[], bool]:
@@ -100,6 +100,24 @@ def test_who_stops_it_early_waits_for_no_examination(trainer: SpotTrainer, monke
     assert all(torch.equal(weight, first[name]) for name, weight in trainer.weights().items())
 
 
+@pytest.mark.parametrize("asked", [1, 3, 5])
+def test_an_examination_ends_when_it_is_told_to(trainer: SpotTrainer, asked: int) -> None:
+    """In the first or the second of them, after so many of its passes."""
+    first, calls = trainer.weights(), iter([False] * (asked - 1))
+    report = trainer.train(lambda: False, interrupted=lambda: next(calls, True))
+    assert report.microsteps == JUDGED_FIRST[0]
+    assert report.before is report.after is UNJUDGED
+    assert all(torch.equal(weight, first[name]) for name, weight in trainer.weights().items())
+
+
+def test_an_interrupted_session_leaves_the_best_that_it_judged(trainer: SpotTrainer) -> None:
+    calls = iter([False] * 3 * LOOK_AHEAD)  # what it began with, and two examinations; the third is interrupted
+    report = trainer.train(lambda: False, interrupted=lambda: next(calls, True))
+    assert report.microsteps == JUDGED_EVERY
+    assert UNJUDGED not in (report.before, report.after)
+    assert report.after == trainer.evaluate().judged
+
+
 def test_held_out_entries_are_never_trained_on(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[Sequence[Segment]] = []
     monkeypatch.setattr("engine.drafter.trainer.pack", lambda row: rows.append(row) or pack(row))  # type: ignore[func-returns-value]
@@ -124,8 +142,8 @@ def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(
     """Two passes, then two more for each time that held-out responses gained."""
     trainer.config = trainer.config.model_copy(update={"passes": 2})
     seen = iter([*(0.2 + 0.1 * gain for gain in range(gains)), 0.1])
-    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _: Evaluation(0.0, 0.0, 0.0, 0.0, next(seen), 1))
-    monkeypatch.setattr(SpotTrainer, "_judged", lambda _, __: Judged(0.1))
+    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _, **__: Evaluation(0.0, 0.0, 0.0, 0.0, next(seen), 1))
+    monkeypatch.setattr(SpotTrainer, "_judged", lambda _, __, ___: Judged(0.1))
     tokens = sum(entry.positions for entry in trainer.buffer.mix())
     assert trainer.has_data
     report = trainer.train(lambda: False)
@@ -270,7 +288,7 @@ def test_a_session_leaves_the_best_that_it_judged_and_judges_nothing_after_the_s
     verdicts = [0.6, 0.3, 0.5]  # of what it began with, and after 2 and 4 micro-steps
     judged: list[list[torch.Tensor]] = []
 
-    def judge(_: SpotTrainer, weights: Sequence[torch.Tensor]) -> Judged:
+    def judge(_: SpotTrainer, weights: Sequence[torch.Tensor], __: Callable[[], bool]) -> Judged:
         judged.append([weight.clone() for weight in weights])
         return Judged(verdicts[len(judged) - 1])
 
