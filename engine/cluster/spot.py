@@ -82,8 +82,8 @@ class Spot:
             self._files.write_new(WORTH_A_FILE)
 
     def train(self, should_stop: Callable[[], bool], progress: Progress) -> Trained | None:
-        """A session; the first one after a resume goes on where the killed run's newest left off. None, and nothing changed, if there is
-        nothing to train on yet, or if it had to stop before anything was judged. An error undoes it; FloatingPointError if the loss is
+        """A session; the first one after a resume goes on where the killed run's newest left off. None, and the weights as before, if there
+        is nothing to train on yet, or if it had to stop before anything was judged. An error undoes it; FloatingPointError if the loss is
         not finite."""
         if not self._trainer.has_data:
             return None
