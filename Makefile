@@ -1,5 +1,5 @@
 PYTHON ?= python3
 
-.PHONY: demo test faults lint serve
-demo test faults lint serve:
+.PHONY: demo test test-all lint serve upgrade
+demo test test-all lint serve upgrade:
 	@$(PYTHON) infra/bootstrap.py $@ $(ARGS)

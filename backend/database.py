@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.orm import Session
@@ -17,6 +17,7 @@ from backend.models import Base
 
 BUSY_SECONDS = 15
 Insert = sqlite.Insert | postgresql.Insert
+LARGEST = 1e300
 NO_ANSWER = (OperationalError, InterfaceError, TimeoutError)
 """What is raised when the database does not answer, or has no turn left for who asks."""
 IDLE_SECONDS = 120
@@ -89,3 +90,20 @@ def _sqlite(url: str, begin: str, pragma: str, pool: Mapping[str, int]) -> Engin
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def affected(session: Session, statement: Any) -> int:
+    """Executes an UPDATE or DELETE; the number of its rows."""
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    assert isinstance(result, CursorResult)
+    return result.rowcount
+
+
+def storable_number(value: float | None) -> float | None:
+    """None for what is no finite number, or so large that sums of it would not be."""
+    return value if value is not None and abs(value) <= LARGEST else None
+
+
+def storable_text(value: str) -> str:
+    """NUL made visible, as PostgreSQL stores none."""
+    return value.replace("\0", "\N{SYMBOL FOR NULL}")

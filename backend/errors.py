@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from backend.schemas.base import FieldError
+from longtail.schemas.base import FieldError
 
 
 class RequestError(Exception):

@@ -7,17 +7,18 @@ from typing import Literal
 from pydantic import Field, IPvAnyNetwork, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from backend.schemas.runs import Label
+from longtail.logins import DEFAULT_HOME, DEFAULT_PORT, SERVER_FILE, TOKEN_FILE
+from longtail.schemas.runs import Label
 
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="LONGTAIL_", frozen=True)
 
-    home: Path = Field(Path(".longtail"), description="Data folder: database, broker, run folders")
+    home: Path = Field(Path(DEFAULT_HOME), description="Data folder: database, broker, run folders")
     database_url: str = Field("", description="SQLAlchemy URL; empty is a SQLite file in home")
     broker_url: str = Field("", description="Celery broker URL; empty is a folder in home")
     host: str = "127.0.0.1"
-    port: int = Field(8000, ge=0, le=65535)
+    port: int = Field(DEFAULT_PORT, ge=0, le=65535)
     allowed_hosts: tuple[str, ...] = Field((), description="Host names beside localhost that requests may be addressed to")
     max_body_bytes: int = Field(2**20, ge=1024)
     artifact_store: str = Field("", description="Folder, or fsspec URL such as s3://bucket/prefix; empty is a folder in home")
@@ -70,12 +71,12 @@ class Settings(BaseSettings):
     @property
     def server_file(self) -> Path:
         """JSON that ``longtail up`` writes for clients on this machine: {"url": base URL of the API, ...}."""
-        return self.home / "server.json"
+        return self.home / SERVER_FILE
 
     @property
     def token_file(self) -> Path:
         """The admin's token that the first start has made."""
-        return self.home / "token"
+        return self.home / TOKEN_FILE
 
     def run_folder(self, run_id: str) -> Path:
         return self.runs / run_id

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard.connection import answered, client
+from dashboard import page_files
+from dashboard.auth.api_client import client
+from dashboard.widgets.api_errors import answered
 
 ASSETS = Path(__file__).with_name("assets")
 ABOUT = "Longtail trains reasoning models with adaptive speculative rollouts."  # with an entry of ours the menu offers the theme too
@@ -26,13 +28,13 @@ with answered():
     st.session_state["me"] = client().me()
 page = st.navigation(
     [
-        st.Page("views/runs.py", title="Runs", url_path="runs", default=True),
-        st.Page("views/new.py", title="New run", url_path="new"),
-        st.Page("views/run.py", title="Run", url_path="run", visibility="hidden"),
-        st.Page("views/compare.py", title="Compare", url_path="compare"),
-        st.Page("views/artifacts.py", title="Artifacts", url_path="artifacts"),
-        st.Page("views/workers.py", title="Workers", url_path="workers"),
-        st.Page("views/settings.py", title="Settings", url_path="settings"),
+        st.Page(page_files.RUNS, title="Runs", url_path="runs", default=True),
+        st.Page(page_files.NEW_RUN, title="New run", url_path="new"),
+        st.Page(page_files.RUN, title="Run", url_path="run", visibility="hidden"),
+        st.Page(page_files.COMPARE, title="Compare", url_path="compare"),
+        st.Page(page_files.ARTIFACTS, title="Artifacts", url_path="artifacts"),
+        st.Page(page_files.WORKERS, title="Workers", url_path="workers"),
+        st.Page(page_files.SETTINGS, title="Settings", url_path="settings"),
     ],
     position="top",
 )

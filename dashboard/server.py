@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 from starlette.middleware import Middleware
 
-from dashboard.door import Door
-from dashboard.login import ROUTES
+from dashboard.auth.login import ROUTES
+from dashboard.auth.session_middleware import SessionMiddleware
 
-app = st.App(Path(__file__).with_name("app.py"), routes=ROUTES, middleware=[Middleware(Door)])
+app = st.App(Path(__file__).with_name("app.py"), routes=ROUTES, middleware=[Middleware(SessionMiddleware)])

@@ -13,7 +13,7 @@ from types import FrameType
 from engine.config import load
 from engine.errors import LongtailError, StoppedError
 from engine.events import EventWriter, Log
-from engine.trace import write_trace
+from engine.telemetry.chrome_trace import write_trace
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,13 +5,13 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 
-from engine.cluster.group import WorkerGroup
+from engine.checkpoint.verification import sha256_of
+from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
-from engine.drafter.card import README, Card
 from engine.drafter.export import write_zip
+from engine.drafter.model_card import README, DrafterCard
 from engine.events import ArtifactSaved, DrafterTrained, Speculation, read
-from engine.manifest import sha256_of
-from engine.policy.card import SHOWN, PolicyCard, text
+from engine.policy.model_card import SHOWN, PolicyCard, text
 
 
 def export(config: RunConfig, workers: WorkerGroup, out: Path) -> list[ArtifactSaved]:
@@ -23,7 +23,7 @@ def export(config: RunConfig, workers: WorkerGroup, out: Path) -> list[ArtifactS
     return [_zipped(path, out, config, card) for path in folders]
 
 
-def _card(config: RunConfig, out: Path) -> Card:
+def _card(config: RunConfig, out: Path) -> DrafterCard:
     """The drafter's card: its acceptance in the last steps, and how each version came about."""
     steps: list[float] = []
     positions: list[Speculation] = []
@@ -39,7 +39,7 @@ def _card(config: RunConfig, out: Path) -> Card:
             history.append(f"version {version}, after RL step {event.step}: {event.microsteps} micro-steps, {event.reason}")
     recent = max(1, len(steps) // 4)
     accept = fmean(steps[-recent:]) if steps else None
-    return Card(config.model.path, config.task.name, version, accept, tuple(history), _acceptance(positions[-recent:]))
+    return DrafterCard(config.model.path, config.task.name, version, accept, tuple(history), _acceptance(positions[-recent:]))
 
 
 def _describe_policy(folder: Path, config: RunConfig, out: Path) -> None:
@@ -61,7 +61,7 @@ def _acceptance(steps: Sequence[Speculation]) -> tuple[float, ...]:
     return tuple(ours / all_ for ours, all_ in zip(accepted, drafted, strict=True) if all_)
 
 
-def _zipped(folder: Path, out: Path, config: RunConfig, card: Card) -> ArtifactSaved:
+def _zipped(folder: Path, out: Path, config: RunConfig, card: DrafterCard) -> ArtifactSaved:
     path = folder.with_suffix(".zip")
     digest = write_zip(folder, path)
     facts = {"base_model": config.model.path, "task": config.task.name, "steps": str(config.algorithm.steps)}

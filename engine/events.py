@@ -46,7 +46,7 @@ class StepFinished(Event):
     slowest worker's time, checks included, and what all workers took). With rollout.scheduling also forecast_correlation (of predicted
     and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step), carried_responses (those that
     the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an evaluation eval/..., see
-    ``engine.evaluation``; of each machine system/HOST/..., see ``engine.cluster.usage``.
+    ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
     """
 
     kind: Literal["step"] = "step"

@@ -7,8 +7,8 @@ from pathlib import Path
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.errors import ConfigError, ModelError
-from engine.models.folder import BUILT_IN, TINY, describe
-from engine.rollout.sglang import causes, drafts
+from engine.models.folder import BUILT_IN, TINY, read_facts
+from engine.rollout.sglang import start_errors, supported_speculation
 from engine.tasks.registry import check_rows
 
 
@@ -24,7 +24,8 @@ def check(config: RunConfig) -> None:
     import torch
 
     from engine.models.load import load_tokenizer, resolve
-    from engine.policy import lora, registry
+    from engine.policy.algorithms import registry
+    from engine.policy.training import lora
     from engine.tasks.registry import build_task
 
     _check_model(config)
@@ -42,7 +43,7 @@ def check(config: RunConfig) -> None:
 
 
 def _check_model(config: RunConfig) -> None:
-    facts = describe(TINY if config.model.path in BUILT_IN else Path(config.model.path))
+    facts = read_facts(TINY if config.model.path in BUILT_IN else Path(config.model.path))
     prompt, response = config.rollout.max_prompt_tokens, config.rollout.max_new_tokens
     if prompt + response > facts.context:
         raise ConfigError(
@@ -50,13 +51,13 @@ def _check_model(config: RunConfig) -> None:
             f"that model {config.model.path} can hold; lower one of them"
         )
     if config.rollout.engine == "sglang":
-        drafts.check(config, facts)
+        supported_speculation.check(config, facts)
 
 
 def _check_sglang(config: RunConfig, gpus: int) -> None:
-    if (lacking := causes.missing()) is not None:
+    if (lacking := start_errors.missing()) is not None:
         raise lacking
-    ngrams = config.speculation.enabled and drafts.drafting(config.speculation, config.rollout.sglang) == "ngram"
+    ngrams = config.speculation.enabled and supported_speculation.drafting(config.speculation, config.rollout.sglang) == "ngram"
     if ngrams and not (shutil.which(os.environ.get("CXX", "c++")) and shutil.which("ninja")):
         raise ConfigError(
             "speculation.strategies: SGLang compiles its n-gram store, and needs c++ and ninja for that: apt-get install g++ ninja-build"

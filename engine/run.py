@@ -7,20 +7,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine import artifacts, checkpoint, telemetry
-from engine.cluster.group import WorkerGroup, worker_group
+from engine import artifacts
+from engine.checkpoint import storage
+from engine.checkpoint.background_saver import FOLDER, WORKERS, BackgroundSaver
+from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import StoppedError
-from engine.evaluation import evaluate
 from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped
-from engine.experience import gather, text_of
+from engine.experience.collection import gather, text_of
+from engine.experience.evaluation import evaluate
+from engine.experience.over_sampling import gather_over_sampled
 from engine.models.load import load_tokenizer, resolve
-from engine.oversampling import gather_first
-from engine.policy.credit import advantages, training_rows
+from engine.policy.algorithms.credit_assignment import advantages, training_rows
 from engine.preflight import check
-from engine.saving import FOLDER, WORKERS, Saver
-from engine.tasks.base import Task
 from engine.tasks.registry import build_task
+from engine.tasks.task import Task
+from engine.telemetry import step_events
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -35,9 +37,9 @@ def run(config: RunConfig, out: Path, resume: bool = False) -> None:
     """
     check(config)
     events = EventWriter(out / "events.jsonl")
-    with worker_group(config, out / FOLDER) as workers, Saver(config.checkpoint, workers, out) as saver:
+    with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out) as saver:
         first = _resume(workers, out) if resume else 0
-        for event in telemetry.started(config, first, workers.facts):
+        for event in step_events.started(config, first, workers.facts):
             events.write(event)
         for event in _train(config, workers, saver, out, first):
             events.write(event)
@@ -47,7 +49,7 @@ def run(config: RunConfig, out: Path, resume: bool = False) -> None:
     events.close()
 
 
-def _train(config: RunConfig, workers: WorkerGroup, saver: Saver, out: Path, first: int) -> Iterator[AnyEvent]:
+def _train(config: RunConfig, workers: WorkerGroup, saver: BackgroundSaver, out: Path, first: int) -> Iterator[AnyEvent]:
     tokenizer = load_tokenizer(resolve(config.model.path))
     task = build_task(config.task, config.seed, tokenizer)
     last = config.algorithm.steps - 1
@@ -68,7 +70,7 @@ def _train(config: RunConfig, workers: WorkerGroup, saver: Saver, out: Path, fir
 def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", index: int) -> Iterator[AnyEvent]:
     """One RL step."""
     began = time.time()
-    gathering = gather_first if config.rollout.scheduling.over_sampling > 1 else gather
+    gathering = gather_over_sampled if config.rollout.scheduling.over_sampling > 1 else gather
     experience = gathering(config, workers, task, tokenizer, index)
     rows = training_rows(config, [experience.rollout.completions[place] for place in experience.kept])
     inferred = workers.infer(rows)
@@ -79,8 +81,8 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     published = workers.publish(index, experience.rollout)
     evaluation = evaluate(config, workers, task, tokenizer) if _evaluates(config, index) else None
     ended, usage = time.time(), workers.usage()
-    step = telemetry.Step(index, began, ended, experience, inferred_at, learning, published, evaluation, usage)
-    yield from telemetry.events(step, partial(text_of, tokenizer))
+    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage)
+    yield from step_events.events(step, partial(text_of, tokenizer))
 
 
 def _evaluates(config: RunConfig, index: int) -> bool:
@@ -90,7 +92,7 @@ def _evaluates(config: RunConfig, index: int) -> bool:
 
 def _resume(workers: WorkerGroup, out: Path) -> int:
     """The step to go on with: after the newest checkpoint that verifies, or the first if there is none."""
-    found = checkpoint.latest(out / FOLDER)
+    found = storage.latest(out / FOLDER)
     if found is None:
         return 0
     workers.load(found.path / WORKERS)

@@ -1,18 +1,22 @@
-"""Sets up .venv and runs what a developer does every day: ``python3 infra/bootstrap.py demo|test|faults|lint|serve|setup [ARGS]``.
+"""Sets up .venv and runs what a developer does every day: ``python3 infra/bootstrap.py demo|test|test-all|lint|serve|setup|upgrade``.
 
-Needs Python 3.11 or newer and nothing else; idempotent. LONGTAIL_TORCH_INDEX, if set, names a further package index for torch
-alone, such as that of PyTorch's small CPU builds (see the install page of PyTorch).
+Needs Python 3.11 or newer and nothing else; idempotent. Installs the versions that constraints.txt names, unless LONGTAIL_UNLOCKED
+is set; ``upgrade`` renews that file. uv installs, set up as the user's pip is, and pip where uv cannot. LONGTAIL_TORCH_INDEX, if set,
+names a further package index for torch alone, such as that of PyTorch's small CPU builds (see the install page of PyTorch).
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,11 +26,30 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYPROJECT = ROOT / "pyproject.toml"
+CONSTRAINTS = ROOT / "constraints.txt"
+CLIENT = "backend/client"
 MINIMUM = (3, 11)
 HEARTBEAT_SECONDS = 30
 SHOWN_LINES = 15
-USAGE = "usage: python3 infra/bootstrap.py demo|test|faults|lint|serve|setup [ARGS]"
-LINT = (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",))
+USAGE = "usage: python3 infra/bootstrap.py demo|test|test-all|lint|serve|setup|upgrade [ARGS]"
+UV_NAMES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "constraint": "UV_CONSTRAINT",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "client-cert": "SSL_CLIENT_CERT",
+    "proxy": "ALL_PROXY",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "timeout": "UV_HTTP_TIMEOUT",
+}
+PIP_ALONE = {"pre", "prefer-binary", "no-binary", "only-binary", "require-hashes"}  # what uv is not told, and packages depend on
+STYLE = (("ruff", "check", "."), ("ruff", "format", "--check", "."))
+TYPES = ("mypy",)
+WORKERS = "3"
+"""Of pytest-xdist on two cores: one of them mostly waits for the processes that it has started."""
 
 
 class SetupError(Exception):
@@ -87,10 +110,15 @@ def create(venv: Path) -> None:
     raise SetupError(f"cannot create {venv}:\n{tail(failures[0])}")
 
 
+def unlocked() -> bool:
+    return bool(os.environ.get("LONGTAIL_UNLOCKED"))
+
+
 def stamp(extras: tuple[str, ...]) -> dict[str, Any]:
     """What an installation depends on."""
-    digest = hashlib.sha256(PYPROJECT.read_bytes()).hexdigest()
-    return {"pyproject": digest, "python": platform.python_version(), "extras": list(extras)}
+    files = ("pyproject.toml", f"{CLIENT}/pyproject.toml", "constraints.txt")
+    digests = {file: hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in files}
+    return {**digests, "unlocked": unlocked(), "python": platform.python_version(), "extras": list(extras)}
 
 
 def installed(recorded: dict[str, Any], wanted: dict[str, Any]) -> bool:
@@ -102,11 +130,10 @@ def tail(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-SHOWN_LINES:])
 
 
-def pip(*arguments: str) -> None:
-    """Runs pip quietly, with a sign of life now and then; SetupError with its last lines if it fails."""
-    command = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", *arguments]
+def run_installer(command: list[str], variables: dict[str, str]) -> None:
+    """Runs it quietly, with a sign of life now and then; SetupError with its last lines if it fails."""
     began = time.monotonic()
-    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         while True:
             try:
                 output, _ = process.communicate(timeout=HEARTBEAT_SECONDS)
@@ -117,10 +144,68 @@ def pip(*arguments: str) -> None:
                 process.terminate()
                 raise
     if process.returncode != 0:
+        raise SetupError(tail(output))
+
+
+def constrained() -> list[str]:
+    return [] if unlocked() else ["--constraint", CONSTRAINTS.name]
+
+
+def pip(*arguments: str) -> None:
+    """Installs with pip; SetupError with its last lines if it fails."""
+    command = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+    try:
+        run_installer([*command, *constrained(), *arguments], environment())
+    except SetupError as problem:
         raise SetupError(
-            f"pip failed; its last lines:\n{tail(output)}\n"
+            f"pip failed; its last lines:\n{problem}\n"
             "Try again (what is downloaded stays). If it stays so: is there a network, a proxy to set (HTTPS_PROXY), 6 GB of free disk?"
-        )
+        ) from None
+
+
+def install(*arguments: str) -> None:
+    """Installs with uv, or with pip where there is no uv or it fails; SetupError if pip fails, too."""
+    uv = find_uv()
+    if uv is not None:
+        build = [] if unlocked() else ["--build-constraints", CONSTRAINTS.name]
+        try:
+            return run_installer([uv, "pip", "install", "--quiet", *constrained(), *build, *arguments], uv_environment())
+        except SetupError as problem:
+            say(f"uv failed, so pip installs instead; the last lines of uv:\n{problem}")
+    return pip(*arguments)
+
+
+@functools.cache
+def find_uv() -> str | None:
+    """The uv of this machine, or the one that pip installs into .venv; None if there is none or pip is set up as uv cannot be."""
+    if alone := PIP_ALONE & set(pip_settings()):
+        say(f"pip installs, not uv, because pip is told {', '.join(sorted(alone))}")
+        return None
+    path = environment()["PATH"]
+    if shutil.which("uv", path=path) is None:
+        try:
+            pip("uv")
+        except SetupError:
+            say("uv cannot be installed here, so pip installs, which takes longer")
+    return shutil.which("uv", path=path)
+
+
+@functools.cache
+def pip_settings() -> dict[str, str]:
+    """What the user's configuration files and PIP_* variables tell pip; the later of these goes before the earlier."""
+    command = [str(VENV / "bin" / "python"), "-m", "pip", "config", "list"]
+    lines = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False).stdout.splitlines()
+    by_scope: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for scope, name, value in re.findall(r"^(global|install|:env:)\.([\w-]+)=(.*)$", "\n".join(lines), re.MULTILINE):
+        by_scope[scope][name] = ast.literal_eval(value)
+    return {name: value for settings in by_scope.values() for name, value in settings.items()}
+
+
+def uv_environment() -> dict[str, str]:
+    """The environment in which uv looks where the user's pip looks: the best version of all indexes, certificates of the system."""
+    told = {UV_NAMES[name]: value for name, value in pip_settings().items() if name in UV_NAMES}
+    told = {name: ("," if name == "UV_FIND_LINKS" else " ").join(value.split()) for name, value in told.items()}
+    return {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_SYSTEM_CERTS": "true", **told, **environment()}
 
 
 def has_nvidia_gpu() -> bool:
@@ -135,7 +220,7 @@ def install_torch() -> None:
     index = os.environ.get("LONGTAIL_TORCH_INDEX")
     if index:
         say("installing torch from LONGTAIL_TORCH_INDEX")
-        pip(requirement, "--extra-index-url", index)
+        install(requirement, "--extra-index-url", index)
     elif sys.platform == "linux" and not has_nvidia_gpu() and not offers_cpu_build():
         say("no NVIDIA GPU here, but the package index offers CUDA builds of torch only (3 GB; they run on a CPU too).")
         say("For a small install set LONGTAIL_TORCH_INDEX to the index of CPU builds that PyTorch's install page names, and start again.")
@@ -151,7 +236,7 @@ def install_sglang() -> None:
     """SGLang without its CUDA packages: the tests bring a stand-in for its kernels. Where there is none to install they are skipped."""
     requirement = re.findall(r'"(sglang==[^"]*)"', PYPROJECT.read_text(encoding="utf-8"))[0]
     try:
-        pip("--no-deps", requirement)
+        install("--no-deps", requirement)
     except SetupError:
         say(f"{requirement} cannot be installed here, so its tests will be skipped")
 
@@ -168,11 +253,51 @@ def setup(*extras: str) -> None:
         if record.is_file() and installed(json.loads(record.read_text(encoding="utf-8")), wanted):
             return
         install_torch()
-        say("installing (about 2 minutes the first time)")
-        pip("--editable", f".[{','.join(extras)}]" if extras else ".")
+        say("installing (about a minute the first time)")
+        install("--editable", CLIENT, "--editable", f".[{','.join(extras)}]" if extras else ".")
         if "test" in extras:
             install_sglang()
         record.write_text(json.dumps(wanted), encoding="utf-8")
+
+
+def upgrade(*arguments: str) -> int:
+    """Renews constraints.txt: the newest versions that go together, for every extra, Python and machine; then installs them and tests."""
+    setup("test")
+    uv = find_uv()
+    if uv is None:
+        raise SetupError("constraints.txt is renewed by uv, which is not here")
+    version = ".".join(map(str, MINIMUM))
+    command = [
+        uv,
+        "pip",
+        "compile",
+        "--quiet",
+        "--universal",
+        "--python-version",
+        version,
+        "--all-extras",
+        "--group",
+        "installer",
+        "--no-emit-package",
+        "longtail-client",
+    ]
+    form = [
+        "--no-annotate",
+        "--no-emit-package",
+        "longtail-client",
+        "--no-emit-index-url",
+        "--no-emit-find-links",
+        "--custom-compile-command",
+        "make upgrade",
+    ]
+    variables = {name: value for name, value in uv_environment().items() if name not in ("UV_FIND_LINKS", "UV_CONSTRAINT")}
+    result = subprocess.run([*command, *form, PYPROJECT.name], cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise SetupError(f"these packages do not go together:\n{tail(result.stderr)}")
+    if local := re.findall(r"^\S+==\S*\+\S*", result.stdout, re.MULTILINE):
+        raise SetupError(f"an index that pip is told of offers builds for this kind of machine alone: {', '.join(local)}")
+    CONSTRAINTS.write_text(result.stdout, encoding="utf-8")
+    return test(*arguments)
 
 
 def replace_by(*command: str) -> None:
@@ -194,26 +319,24 @@ def run_all(commands: tuple[tuple[str, ...], ...]) -> int:
 
 def lint() -> int:
     setup("test")
-    return run_all(LINT)
+    return run_all((*STYLE, TYPES))
 
 
 def test(*arguments: str) -> int:
-    """Linters, then every test in one pytest session of two workers; what needs a machine of its own runs in one of them."""
-    code = lint()
-    if code == 0:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-        say("pytest")
-        replace_by("pytest", "-n", "2", "--dist", "loadscope", *arguments)
-    return code
-
-
-def faults(*arguments: str) -> int:
-    """The whole fault suite alone, with ten times the random schedules and kills of ``test``; about 20 minutes."""
+    """Style, then types beside every test; with LONGTAIL_TESTS=all the tests have their full size."""
     setup("test")
-    os.environ.setdefault("LONGTAIL_FAULT_SCHEDULES", "200")
-    os.environ.setdefault("LONGTAIL_FAULTS", "all")
-    replace_by("pytest", "-n", "0", "tests/faults", *arguments)
-    return 0
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a child that is waited for then ends, too
+    if code := run_all(STYLE):
+        return code
+    say("mypy, beside what follows")
+    with subprocess.Popen([VENV / "bin" / TYPES[0]], cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as types:
+        try:
+            code = run_all((("pytest", "-n", WORKERS, "--dist", "loadscope", *arguments),))
+            say(f"mypy: {types.communicate()[0].strip()}")
+        finally:
+            types.kill()
+    return code or types.returncode
 
 
 def main(name: str = "", *arguments: str) -> int:
@@ -227,10 +350,13 @@ def main(name: str = "", *arguments: str) -> int:
         replace_by("longtail", "up", *arguments)
     elif name == "test":
         return test(*arguments)
-    elif name == "faults":
-        return faults(*arguments)
+    elif name == "test-all":
+        os.environ["LONGTAIL_TESTS"] = "all"
+        return test(*arguments)
     elif name == "lint":
         return lint()
+    elif name == "upgrade":
+        return upgrade(*arguments)
     else:
         say(USAGE)
         return 2

@@ -7,17 +7,21 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/longtail
 ENV PATH=/opt/longtail/bin:$PATH
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 # hadolint ignore=DL3013
-RUN if [ -n "$TORCH_INDEX" ]; then pip install "torch>=2.11,<2.14" --index-url "$TORCH_INDEX"; fi
+RUN if [ -n "$TORCH_INDEX" ]; then pip install --no-deps -c constraints.txt torch --index-url "$TORCH_INDEX"; fi
 COPY engine engine
 COPY backend backend
 COPY dashboard dashboard
 COPY migrations migrations
 # hadolint ignore=DL3013
-RUN pip install ".[postgres,redis]"
+RUN pip install -c constraints.txt ./backend/client ".[postgres,redis]"
 
 FROM python:3.12-slim-bookworm
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends bubblewrap \
+    && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/longtail/user longtail \
     && install -d -o longtail -g longtail /var/lib/longtail
 COPY --from=build /opt/longtail /opt/longtail

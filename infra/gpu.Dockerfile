@@ -5,7 +5,7 @@ FROM nvidia/cuda:12.9.1-devel-ubuntu24.04
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends g++ libnuma1 ninja-build python3-dev python3-venv \
+    && apt-get install -y --no-install-recommends bubblewrap g++ libnuma1 ninja-build python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/longtail/user longtail \
     && install -d -o longtail -g longtail /var/lib/longtail
@@ -17,13 +17,13 @@ ENV PATH=/opt/longtail/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     RAY_USAGE_STATS_ENABLED=0
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY engine engine
 COPY backend backend
 COPY dashboard dashboard
 COPY migrations migrations
 # hadolint ignore=DL3013
-RUN pip install ".[postgres,redis,sglang]"
+RUN pip install -c constraints.txt ./backend/client ".[postgres,redis,sglang]"
 USER 10001
 WORKDIR /var/lib/longtail
 VOLUME /var/lib/longtail

@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from engine.cluster.coordinator import Span
-from engine.cluster.spot import Trained
-from engine.cluster.tail import Rollout
+from engine.cluster.distributed_rollout.coordinator import ActivitySpan
+from engine.cluster.distributed_rollout.driver import Rollout
+from engine.cluster.spot_training.worker_side import TrainedSession
 from engine.config import RunConfig
-from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
-from engine.scheduling.schedule import Schedule
+from engine.experience.scheduling_state import SchedulingState
+from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
 
 SEED = 3
 
@@ -17,7 +17,7 @@ class Answering(ABC):
     """Of a run with seed SEED. Rollout n takes from n to n + 1; ``asked``: the requests of each."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.schedule = Schedule(config)
+        self.schedule = SchedulingState(config)
         self.asked: list[list[Request]] = []
 
     def rollout(
@@ -36,12 +36,12 @@ class Answering(ABC):
         completions = self.answers(step, requests, quota)
         on_share(completions)
         now = float(len(self.asked))
-        spans = (Span(0, "BUSY", now, now + 1),)
+        spans = (ActivitySpan(0, "BUSY", now, now + 1),)
         return Rollout(completions, RolloutStatistics(tokens=len(completions)), spans, self.sessions(now), now, now)
 
     @abstractmethod
     def answers(self, step: int, requests: Sequence[Request], quota: int | None) -> list[Completion]: ...
 
-    def sessions(self, now: float) -> dict[int, Trained]:  # noqa: ARG002
+    def sessions(self, now: float) -> dict[int, TrainedSession]:  # noqa: ARG002
         """The drafter's training in the rollout that begins at ``now``."""
         return {}

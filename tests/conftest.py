@@ -1,18 +1,27 @@
+import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import scopes
 from hypothesis import HealthCheck, settings
 from models_for_tests import make_random_model
 from postgres_for_tests import Postgres, shared_folder
+from sizes import ALL, examples
+from sqlalchemy import make_url
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# Speed is measured elsewhere: a busy machine must not fail a property.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+from backend.database import Database
+from backend.migrate import upgrade
+
+# Speed is measured elsewhere: a busy machine must not fail a property. By default a property is tried on the same examples each time.
+settings.register_profile(
+    "longtail", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100), derandomize=not ALL
+)
+settings.load_profile("longtail")
 
 # A shell lets its background jobs ignore SIGINT, and processes inherit that: tests that send one need it heeded.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,6 +41,27 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     server.close()
 
 
+@pytest.fixture(scope="session")
+def make_tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], None]:
+    """Creates the database at a URL with all tables; the migrations, which take a second, run once a session."""
+    migrated = tmp_path_factory.mktemp("migrated") / "longtail.db"
+
+    def make(url: str) -> None:
+        if make_url(url).get_backend_name() == "postgresql":
+            server: Postgres = request.getfixturevalue("postgres")
+            server.make_tables(url)
+            return
+        if not migrated.exists():
+            database = Database(f"sqlite:///{migrated}")
+            upgrade(database)
+            database.close()
+        file = Path(str(make_url(url).database))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(migrated, file)
+
+    return make
+
+
 @pytest.fixture(autouse=True)
 def ordinary_floats() -> Iterator[None]:
     """Workers flush denormal numbers, for their whole process; a worker inside a test must not do so to the tests after it."""
@@ -40,13 +70,18 @@ def ordinary_floats() -> Iterator[None]:
         sys.modules["torch"].set_flush_denormal(False)
 
 
-class OneSystemAtATime(LoadScopeScheduling):  # type: ignore[misc]
-    """Whole systems run one after the other, in one of pytest-xdist's workers; unit tests run beside them, file by file."""
+class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
+    """What shares servers runs in one worker of pytest-xdist; the scopes that take longest begin first, so that none is left at the end."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return file if file.startswith("tests/unit/") else "systems"
+        return scopes.scope(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSystemAtATime:
-    return OneSystemAtATime(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst:
+    config.option.loadscopereorder = False
+    return LongestFirst(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -scopes.seconds(item.nodeid))

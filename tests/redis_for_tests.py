@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-SECONDS = 20.0
+SECONDS = 120.0
 PASSWORD = "only-for-tests"
 
 

@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.eagle3 import make_drafter
-from engine.drafter.kind import Kind
-from engine.rollout.base import RolloutStatistics
+from engine.drafter.kind import DrafterKind
+from engine.rollout.interface import RolloutStatistics
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
 
@@ -51,7 +51,7 @@ def weights_of(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: weight.detach() for name, weight in model.named_parameters()}
 
 
-def random_drafter(model: PreTrainedModel, seed: int = 1, kind: Kind = "eagle") -> dict[str, Tensor]:
+def random_drafter(model: PreTrainedModel, seed: int = 1, kind: DrafterKind = "eagle") -> dict[str, Tensor]:
     torch.manual_seed(seed)
     return make_drafter(kind, model.config).state_dict()
 

@@ -13,10 +13,10 @@ from sglang_cases import chains, native_engine, sglang_engine
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SpeculationConfig
+from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
 from engine.models.load import end_tokens, load_model, load_tokenizer
-from engine.rollout.base import Request, RolloutEngine, Sampling
-from engine.tasks.config import CountdownConfig
+from engine.rollout.interface import Request, RolloutEngine, Sampling
 from engine.tasks.countdown import CountdownTask
 
 GOODPUT = {"name": "goodput"}

@@ -6,7 +6,7 @@ import uvicorn
 
 from backend import logs
 from backend.api.app import create_app
-from backend.api.protocol import PunctualProtocol
+from backend.api.header_timeout import HeaderTimeoutProtocol
 from backend.settings import Settings
 
 KEEP_ALIVE_SECONDS = 10
@@ -26,7 +26,7 @@ def main() -> None:
         app,
         host=settings.host,
         port=settings.port,
-        http=PunctualProtocol,
+        http=HeaderTimeoutProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

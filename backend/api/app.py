@@ -7,28 +7,28 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
-from backend.api import problems
-from backend.api.access import OPEN, authorise
-from backend.api.bell import Bell
-from backend.api.chore import Chore
-from backend.api.courier import Courier
-from backend.api.gate import Gate
-from backend.api.guard import Guard
-from backend.api.journal import Journal
-from backend.api.limits import LoginLimits
-from backend.api.measures import Measures
-from backend.api.readiness import Readiness
+from backend.api import error_responses
+from backend.api.authorization import PUBLIC, authorise
+from backend.api.background.metric_batch_writer import MetricBatchWriter
+from backend.api.background.periodic_thread import PeriodicThread
+from backend.api.background.webhook_sender import WebhookSender
+from backend.api.background.worker_notifier import WorkerNotifier
+from backend.api.middleware.authentication import AuthenticationMiddleware
+from backend.api.middleware.host_origin_and_body_size import HostOriginAndBodySizeMiddleware
+from backend.api.middleware.request_log import RequestLogMiddleware
+from backend.api.rate_limits import LoginLimits
 from backend.api.routes import health
-from backend.api.scribe import Scribe
-from backend.api.strict import known_parameters
+from backend.api.unknown_parameters import refuse_unknown_parameters
 from backend.api.v1 import v1
 from backend.database import Database
 from backend.jobs.celery import make_celery
-from backend.jobs.silence import Silence
+from backend.jobs.maintenance.silent_runs import SilentRunCloser
 from backend.migrate import at_head
-from backend.services.first_admin import ensure_admin
+from backend.services.health.prometheus import PrometheusMetrics
+from backend.services.health.readiness import Readiness
+from backend.services.identity.first_admin import ensure_admin
 from backend.settings import Settings
-from backend.store import open_store
+from backend.storage.open_store import open_store
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -36,36 +36,38 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     database = Database(settings.database)
     celery = make_celery(settings)
-    bell, courier = Bell(database, celery, settings.sweep_seconds), Courier(database, settings)
-    closing = Chore("closing silent runs", Silence(database, settings.silence_seconds).end, settings.sweep_seconds)
-    chores: tuple[Chore, ...] = (bell, courier, closing)
-    measures, scribe = Measures(database, settings), Scribe(database)
+    notifier, webhook_sender = WorkerNotifier(celery, settings.sweep_seconds), WebhookSender(database, settings)
+    closing = PeriodicThread(
+        "closing silent runs", SilentRunCloser(database, settings.silence_seconds).close_silent, settings.sweep_seconds
+    )
+    threads: tuple[PeriodicThread, ...] = (notifier, webhook_sender, closing)
+    prometheus, batch_writer = PrometheusMetrics(database, settings), MetricBatchWriter(database)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if at_head(database):
             ensure_admin(database, settings)
-        for chore in chores:
-            chore.start()
+        for thread in threads:
+            thread.start()
         yield
-        for chore in chores:
-            chore.stop()
-        scribe.close()
+        for thread in threads:
+            thread.stop()
+        batch_writer.close()
         database.close()
 
-    everywhere = [Depends(authorise), Depends(known_parameters)]
+    everywhere = [Depends(authorise), Depends(refuse_unknown_parameters)]
     app = _Api(title="Longtail", version=version("longtail"), lifespan=lifespan, dependencies=everywhere, docs_url=None, redoc_url=None)
-    app.state.settings, app.state.database, app.state.bell, app.state.scribe = settings, database, bell, scribe
-    app.state.courier, app.state.measures, app.state.readiness = courier, measures, Readiness(database, celery, settings)
+    app.state.settings, app.state.database, app.state.notifier, app.state.batch_writer = settings, database, notifier, batch_writer
+    app.state.webhook_sender, app.state.prometheus, app.state.readiness = webhook_sender, prometheus, Readiness(database, celery, settings)
     app.state.store = open_store(settings)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
     app.state.streams = 0
-    app.add_middleware(Gate, database=database, settings=settings)
-    app.add_middleware(Guard, settings=settings)
-    app.add_middleware(Journal, measures=measures)
-    problems.install(app)
-    app.include_router(health.router, responses=problems.documented(400, 422, 500))
-    app.include_router(v1())
+    app.add_middleware(AuthenticationMiddleware, database=database, settings=settings)
+    app.add_middleware(HostOriginAndBodySizeMiddleware, settings=settings)
+    app.add_middleware(RequestLogMiddleware, prometheus=prometheus)
+    error_responses.install(app)
+    app.include_router(health.router, responses=error_responses.documented(400, 422, 500))
+    app.include_router(v1(), prefix="/api/v1")
     return app
 
 
@@ -77,7 +79,7 @@ class _Api(FastAPI):
             document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             for path, operations in document["paths"].items():
                 for method, operation in operations.items():
-                    if (method.upper(), path) not in OPEN:
+                    if (method.upper(), path) not in PUBLIC:
                         operation["security"] = [{"token": []}]
                         operation["responses"]["401"] = operation["responses"]["500"] | {"description": "Unauthorized"}
                     _correct(operation["responses"])
@@ -88,4 +90,4 @@ class _Api(FastAPI):
 def _correct(responses: dict[str, Any]) -> None:
     for status, response in responses.items():
         if int(status) >= 400:
-            response["content"] = {problems.MEDIA_TYPE: next(iter(response["content"].values()))}
+            response["content"] = {error_responses.MEDIA_TYPE: next(iter(response["content"].values()))}

@@ -2,47 +2,31 @@
 
 from fastapi import APIRouter
 
-from backend.api import problems
+from backend.api import error_responses
 from backend.api.routes import (
     artifacts,
-    audit,
-    catalog,
-    compare,
+    comparison,
     events,
     export,
-    glances,
+    presets,
     projects,
     queue,
+    run_overviews,
     runs,
-    sessions,
     telemetry,
-    tokens,
     tracking,
-    users,
     webhooks,
 )
+from backend.api.routes.identity import audit, sessions, tokens, users
+
+RUNS = (presets, projects, tracking, runs, run_overviews, queue)
+RESULTS = (telemetry, events, artifacts, comparison, export)
+ADMINISTRATION = (sessions, tokens, users, audit, webhooks)
 
 
 def v1() -> APIRouter:
     """All of them, with the errors that any of them may answer."""
-    router = APIRouter(prefix="/api/v1", responses=problems.documented(400, 403, 408, 413, 422, 429, 500))
-    for part in (
-        catalog,
-        projects,
-        tracking,
-        runs,
-        glances,
-        queue,
-        telemetry,
-        events,
-        artifacts,
-        compare,
-        export,
-        sessions,
-        tokens,
-        users,
-        audit,
-        webhooks,
-    ):
-        router.include_router(part.router)
+    router = APIRouter(responses=error_responses.documented(400, 403, 408, 413, 422, 429, 500))
+    for routes in (*RUNS, *RESULTS, *ADMINISTRATION):
+        router.include_router(routes.router)
     return router

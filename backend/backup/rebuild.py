@@ -2,11 +2,11 @@
 
 from backend.backup.archive import BackupError
 from backend.database import Database
-from backend.ingest import rebuild
 from backend.models import Run
-from backend.schemas.runs import TERMINAL_STATES
-from backend.services.copies import EVENTS
+from backend.services.runs.clone_and_retry import EVENTS
+from backend.services.telemetry.event_ingest import rebuild
 from backend.settings import Settings
+from longtail.schemas.runs import TERMINAL_STATES
 
 
 def rebuild_run(settings: Settings, run_id: str) -> int:

@@ -8,18 +8,18 @@ from pathlib import Path, PurePosixPath
 from sqlalchemy import Connection, delete, make_url, select
 
 from backend.backup.archive import Archive, BackupError
-from backend.backup.make import TOKEN
-from backend.backup.rows import clear, is_empty, load, renumber
-from backend.credentials import write_private
-from backend.database import Database
-from backend.home import LOCK, only_one
+from backend.backup.create import TOKEN
+from backend.backup.database_rows import clear, is_empty, load, renumber
+from backend.database import Database, affected
 from backend.migrate import downgrade, is_known, upgrade
 from backend.models import Run, Worker
-from backend.services.attempts import Outcome, settle
-from backend.services.lifecycle import ACTIVE, affected
+from backend.services.runs.attempts import Outcome, settle
+from backend.services.runs.lifecycle import ACTIVE
 from backend.settings import Settings
-from backend.staging import staging
-from backend.store import open_store
+from backend.stack.home_folder import LOCK, lock_home
+from backend.storage.open_store import open_store
+from backend.storage.staging import staging
+from longtail.schemas.credentials import write_private
 
 
 def restore(settings: Settings, file: Path, force: bool = False) -> dict[str, int]:
@@ -32,7 +32,7 @@ def restore(settings: Settings, file: Path, force: bool = False) -> dict[str, in
         if not is_known(archive.manifest["revision"]):
             raise BackupError(f"{file} is of a newer version ({archive.manifest['version']}) of Longtail; install that")
         archive.check()
-        with only_one(settings):
+        with lock_home(settings):
             _make_room(settings, force)
             _restore_files(archive, settings)
             return _restore_rows(archive, settings)

@@ -10,13 +10,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from backend.database import Database
 from backend.migrate import at_head
 from backend.models import Artifact, Run
-from backend.schemas.runs import TERMINAL_STATES
-from backend.services.copies import CHECKPOINTS, EVENTS
-from backend.services.orphans import collect, look
+from backend.services.artifacts.garbage_collection import collect_garbage, find_garbage
+from backend.services.runs.clone_and_retry import CHECKPOINTS, EVENTS
 from backend.settings import Settings
-from backend.store import Store, open_store
+from backend.storage.open_store import open_store
+from backend.storage.store import Store
+from engine.checkpoint.verification import newest
 from engine.errors import CheckpointError
-from engine.manifest import newest
+from longtail.schemas.runs import TERMINAL_STATES
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def verify(settings: Settings, checksums: bool = True, repair: bool = False) -> 
         yield from faults
         if not faults:
             if repair:
-                collect(database, settings, store, sure=True)
+                collect_garbage(database, settings, store, sure=True)
             yield from _of_artifacts(database, settings, store, checksums)
             yield from _of_runs(database, settings)
     finally:
@@ -61,7 +62,7 @@ def _of_pages(connection: Connection) -> Iterator[Fault]:
 
 
 def _of_artifacts(database: Database, settings: Settings, store: Store, checksums: bool) -> Iterator[Fault]:
-    found = look(database, settings, store)
+    found = find_garbage(database, settings, store)
     for sha256 in found.orphans:
         more = "; they are many: first make sure that this is the right database" if found.doubtful else ""
         yield Fault(f"content {sha256} belongs to no artifact", f"workers free it; at once: longtail verify --repair{more}")

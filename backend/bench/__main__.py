@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 from backend.bench import api, ingest, pages, platform
-from backend.stack import interruptible
+from backend.stack.local_stack import interruptible
+from engine.bench.provenance import save
 
 BENCHES = {"api": api.run, "ingest": ingest.run, "pages": pages.run, "platform": platform.run}
 
@@ -13,7 +14,7 @@ BENCHES = {"api": api.run, "ingest": ingest.run, "pages": pages.run, "platform":
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="longtail bench", description="Measure what the platform claims")
     parser.add_argument("name", choices=sorted(BENCHES))
-    parser.add_argument("--json", type=Path, help="also write the result to this file")
+    parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer points and requests")
     options = parser.parse_args(arguments)
     with interruptible():  # a benchmark that is told to end takes its servers with it
@@ -21,7 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name, value in result.items():
         print(f"{name:28} {value}")
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        save(options.json, result, {"quick": options.quick})
     print(f"RESULT {json.dumps(result)}")
 
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator
 
 from backend.bench.server import Server, quantiles
-from backend.client import Longtail
 from backend.database import Database
-from backend.schemas.telemetry import Series
-from backend.services import series
+from backend.services.telemetry import metric_storage
+from longtail import Longtail
+from longtail.schemas.telemetry import Series
 
 AT_ONCE = 5_000
 
@@ -39,4 +39,4 @@ def fill(database: Database, run_id: str, keys: int, steps: int) -> None:
                 for step in range(first, min(first + AT_ONCE, steps))
             ]
             with database.write() as session:
-                series.add(session, run_id, rows)
+                metric_storage.write_points(session, run_id, rows)

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 
 from backend.bench.server import Server, quantiles
-from backend.demo_data.fill import fill
-from backend.demo_data.plans import POINTS_A_STEP, long_plan, plans
+from backend.demo_data.insertion import fill
+from backend.demo_data.planned_runs import POINTS_A_STEP, long_run, planned_runs
 
 STARTS = 3
 COMPARED, STEPS = 10, 1_000
@@ -28,8 +28,8 @@ CHARTS = "reward_mean,accept_length,response_tokens"
 
 def measured(server: Server, runs: int, requests: int) -> dict[str, float]:
     now = time.time()
-    fill(server.database, plans(runs, 0, now), last=1)
-    ids = fill(server.database, [long_plan(STEPS * POINTS_A_STEP, 0, now, number) for number in range(COMPARED)])
+    fill(server.database, planned_runs(runs, 0, now), last=1)
+    ids = fill(server.database, [long_run(STEPS * POINTS_A_STEP, 0, now, number) for number in range(COMPARED)])
     starts = [server.start_s]
     for _ in range(STARTS - 1):
         server.part.stop()

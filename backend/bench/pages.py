@@ -18,14 +18,14 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from backend.bench.server import machine
-from backend.client import Longtail
-from backend.client.accounts import entrance
 from backend.database import Database
-from backend.demo_data.fill import fill
-from backend.demo_data.plans import MANY_EVERY, POINTS_A_STEP, long_plan, plans
+from backend.demo_data.insertion import fill
+from backend.demo_data.planned_runs import MANY_EVERY, POINTS_A_STEP, long_run, planned_runs
 from backend.migrate import upgrade
 from backend.settings import Settings
-from backend.stack import Stack
+from backend.stack.local_stack import Stack
+from longtail import Longtail
+from longtail.identity import entrance
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -77,9 +77,9 @@ def _filled(settings: Settings, runs: int, points: int) -> dict[str, str]:
     now = time.time()
     database = Database(settings.database)
     upgrade(database)
-    (long,) = fill(database, [long_plan(points, 0, now)])
-    compared = fill(database, [long_plan(COMPARED_STEPS * POINTS_A_STEP, 0, now, number) for number in range(1, COMPARED + 1)])
-    ids = fill(database, plans(runs, 0, now))
+    (long,) = fill(database, [long_run(points, 0, now)])
+    compared = fill(database, [long_run(COMPARED_STEPS * POINTS_A_STEP, 0, now, number) for number in range(1, COMPARED + 1)])
+    ids = fill(database, planned_runs(runs, 0, now))
     database.close()
     pages = {
         "runs": "/",

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from backend.bench.server import machine
-from backend.client import Longtail
-from backend.home import announced
-from backend.jobs.processes import belonging
-from backend.parts import members, sessions_below
-from backend.presets import preset
+from backend.jobs.engine.processes import processes_of_attempt
+from backend.services.runs.presets import preset
 from backend.settings import Settings
-from backend.stack import Stack
+from backend.stack.child_process import members, sessions_below
+from backend.stack.home_folder import read_server_file
+from backend.stack.local_stack import Stack
+from longtail import Longtail
 
 IDLE_SECONDS = 5.0
 POLL_SECONDS = 0.05
@@ -27,7 +27,7 @@ def run(quick: bool) -> dict[str, Any]:
     result: dict[str, Any] = machine()
     with tempfile.TemporaryDirectory(prefix="lt-", dir="/tmp") as home, Stack(settings=Settings(home=Path(home))) as stack:
         time.sleep(IDLE_SECONDS)
-        parts = (announced(stack.settings) or {})["parts"]
+        parts = (read_server_file(stack.settings) or {})["parts"]
         memory = {name: round(family_mb(pid), 1) for name, (pid, _) in zip(PARTS, parts, strict=True)}
         result |= {"platform_idle_mb": round(sum(memory.values()), 1), "idle_parts_mb": memory}
         with Longtail(stack.url, stack.token) as client:
@@ -52,7 +52,7 @@ def _cancel(client: Longtail) -> tuple[float, int]:
     began = time.monotonic()
     client.cancel(run_id)
     _until(lambda: client.run(run_id).finished)
-    return time.monotonic() - began, len(belonging(run_id, 1, None))
+    return time.monotonic() - began, len(processes_of_attempt(run_id, 1, None))
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from backend.client import Longtail
 from backend.database import Database
-from backend.home import environment
 from backend.migrate import upgrade
-from backend.parts import Part, answers
-from backend.ports import Port
 from backend.settings import Settings
+from backend.stack.child_process import ChildProcess, answers
+from backend.stack.home_folder import child_environment
+from backend.stack.ports import Port
+from longtail import Longtail
 
 START_SECONDS = 60.0
 
@@ -29,7 +29,7 @@ class Server:
     url: str
     database: Database
     settings: Settings
-    part: Part
+    part: ChildProcess
     start_s: float = 0.0
 
     def start(self) -> None:
@@ -59,7 +59,7 @@ def served(database_url: str = "") -> Iterator[Server]:
         database = Database(settings.database)
         upgrade(database)
         command = (sys.executable, "-m", "backend.api")
-        part = Part("api", command, environment(settings), settings.home / "api.log", answers(f"{url}/healthz"))
+        part = ChildProcess("api", command, child_environment(settings), settings.home / "api.log", answers(f"{url}/healthz"))
         server = Server(url, database, settings, part)
         try:
             server.start()

@@ -5,8 +5,8 @@ import sys
 import time
 
 from backend.bench.ingest import KEYS, STEPS, value
-from backend.client import Longtail
-from backend.schemas.tracking import NewBatch, NewPoints
+from longtail import Longtail
+from longtail.schemas.tracking import NewBatch, NewPoints
 
 
 def main(seconds: float) -> None:

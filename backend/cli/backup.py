@@ -13,7 +13,7 @@ console = Console(soft_wrap=True, highlight=False)
 
 def backup(target: Annotated[Path, typer.Argument(help="File to write, or a folder for it")]) -> None:
     """Copy database, artifacts and what runs need to go on into one file, while the platform runs."""
-    from backend.backup.make import make
+    from backend.backup.create import make
 
     path, facts = make(Settings(), target)
     console.print(f"{path}  {facts['bytes']} bytes, {facts['rows'].get('runs', 0)} runs, {facts['files']} files")

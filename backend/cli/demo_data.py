@@ -24,31 +24,31 @@ def demo_data(
 ) -> None:
     """Fill the database with generated runs, to look around in; they have the tag demo-data."""
     from backend.database import Database
-    from backend.demo_data import fill, hosts, scripts
-    from backend.demo_data.plans import long_plan, plans
-    from backend.jobs.keeper import keep
+    from backend.demo_data import insertion, tracked_runs, worker_hosts
+    from backend.demo_data.planned_runs import long_run, planned_runs
+    from backend.jobs.maintenance.artifact_importer import import_artifacts
     from backend.migrate import upgrade
-    from backend.store import open_store
+    from backend.storage.open_store import open_store
 
     settings, now = Settings(), time.time()
     database, store = Database(settings.database), open_store(settings)
     try:
         upgrade(database)
-        generated, others = fill.count(database)
+        generated, others = insertion.count(database)
         if remove:
-            fill.remove(database, settings, store)
+            insertion.remove(database, settings, store)
             console.print(f"{generated} generated runs removed, {others} others left")
             return
         if generated:
             raise LongtailError(f"there are {generated} generated runs already; first: longtail demo-data --remove")
         if others and not yes:
             raise LongtailError(f"there are {others} runs that did happen; --yes adds generated ones, and --remove takes only those away")
-        wanted = track(plans(runs, seed, now), "Filling", runs, console=console, transient=True)
-        longest = [long_plan(long_run_points, seed, now)] if long_run_points else []
-        added = [*scripts.fill(database, runs, seed, now), *fill.fill(database, longest, settings.runs)]
-        added += fill.fill(database, wanted, settings.runs)
-        hosts.fill(database, now)
-        keep(database, settings, store)
+        wanted = track(planned_runs(runs, seed, now), "Filling", runs, console=console, transient=True)
+        longest = [long_run(long_run_points, seed, now)] if long_run_points else []
+        added = [*tracked_runs.fill(database, runs, seed, now), *insertion.fill(database, longest, settings.runs)]
+        added += insertion.fill(database, wanted, settings.runs)
+        worker_hosts.fill(database, now)
+        import_artifacts(database, settings, store)
         console.print(f"{len(added)} runs in {time.time() - now:.0f} s; look at them with: longtail up")
     finally:
         database.close()

@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from backend.cli import accounts, backup, demo_data, projects, runs, terminal, webhooks
+from backend.cli import backup, demo_data, identity, projects, runs, terminal, webhooks
 from backend.cli.runs import RunId, find
-from backend.client import ApiError, Longtail
-from backend.git_state import git_state
-from backend.schemas.artifacts import ArtifactType
-from backend.schemas.runs import Run
-from backend.schemas.telemetry import Level, LogLine
+from backend.services.runs.git_state import git_state
 from engine.config import load
 from engine.errors import LongtailError
+from longtail import ApiError, Longtail
+from longtail.schemas.artifacts import ArtifactType
+from longtail.schemas.runs import Run
+from longtail.schemas.telemetry import Level, LogLine
 
 USER_ERROR = 2
 PASS_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -50,9 +50,9 @@ def up(
     dashboard: Annotated[bool, typer.Option(help="With the dashboard")] = True,
 ) -> None:
     """Start API, job worker and dashboard on this machine."""
-    from backend import stack
+    from backend.stack import local_stack
 
-    stack.main(port=port, dashboard_port=dashboard_port, dashboard=dashboard)
+    local_stack.main(port=port, dashboard_port=dashboard_port, dashboard=dashboard)
 
 
 @app.command()
@@ -61,7 +61,7 @@ def demo(
     seed: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help="Seed of both runs, in place of the preset's")] = None,
 ) -> None:
     """Run the plain baseline and TLT, and compare them."""
-    from backend import demo as demonstration
+    from backend.cli import demo as demonstration
 
     raise typer.Exit(demonstration.main(exit_after=exit_, seed=seed))
 
@@ -214,12 +214,12 @@ def upload(
 for command in (runs.runs, runs.show, runs.tag, runs.note, runs.rename, runs.export):
     app.command()(command)
 app.add_typer(projects.project, name="project")
-app.add_typer(accounts.user, name="user")
-app.add_typer(accounts.token, name="token")
+app.add_typer(identity.user, name="user")
+app.add_typer(identity.token, name="token")
 app.add_typer(webhooks.webhook, name="webhook")
-app.command("login")(accounts.login)
-app.command("logout")(accounts.logout)
-app.command("open")(accounts.open_dashboard)
+app.command("login")(identity.login)
+app.command("logout")(identity.logout)
+app.command("open")(identity.open_dashboard)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("verify")(backup.verify)

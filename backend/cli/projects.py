@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.cli.accounts import role_of
-from backend.client import Longtail
+from backend.cli.identity import role_of
+from longtail import Longtail
 
 MOST = 200
 

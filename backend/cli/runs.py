@@ -14,10 +14,10 @@ import yaml
 from rich.console import Console
 
 from backend.cli import terminal
-from backend.client import Longtail
-from backend.client.run_lists import Format
-from backend.schemas.runs import Run
 from engine.errors import LongtailError
+from longtail import Longtail
+from longtail.run_lists import Format
+from longtail.schemas.runs import Run
 
 ID_LENGTH = 16
 LONGEST = 200

@@ -10,10 +10,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from backend.client import Longtail
-from backend.schemas.attempts import Attempt, Environment
-from backend.schemas.runs import Run
-from backend.schemas.telemetry import LogLine
+from longtail import Longtail
+from longtail.schemas.attempts import Attempt, Environment
+from longtail.schemas.runs import Run
+from longtail.schemas.telemetry import LogLine
 
 TRACKED_FIGURES = 3
 GIB = 2**30

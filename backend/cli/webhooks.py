@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.client import Longtail
-from backend.schemas.webhooks import ENDINGS, Delivery, Event
 from engine.errors import LongtailError
+from longtail import Longtail
+from longtail.schemas.webhooks import ENDINGS, Delivery, Event
 
 WAIT_SECONDS = 20.0
 POLL_SECONDS = 0.2

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.demo_data import texts
-from backend.models.run import GENERATED
-from backend.schemas.projects import DEFAULT_PROJECT
+from backend.models.runs import GENERATED
 from engine.config import merged
+from longtail.schemas.projects import DEFAULT_PROJECT
 
 Changes = dict[str, Any]
 
@@ -33,7 +33,7 @@ ALGORITHMS = ("grpo", "dapo", "gspo", "rloo")
 
 
 @dataclass(frozen=True)
-class Draft:
+class ExperimentRun:
     """A run of an experiment. ``size``, from 0 up to 1, chooses how many steps it has."""
 
     name: str
@@ -63,14 +63,14 @@ SETTINGS = {
 }
 
 
-def experiment(chance: random.Random) -> list[Draft]:
+def experiment(chance: random.Random) -> list[ExperimentRun]:
     """Runs that belong together: of the same setting, seed and size."""
     setting, seed, size = chance.choice(list(SETTINGS)), chance.randrange(SEEDS), chance.random()
     kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
     own, variants = _variants(kind, setting, chance)
     project_id = chance.choice((DEFAULT_PROJECT, own))
     base = merged(SETTINGS[setting], {"seed": seed})
-    return [Draft(name, kind, project_id, size, merged(base, changes)) for name, changes in variants.items()]
+    return [ExperimentRun(name, kind, project_id, size, merged(base, changes)) for name, changes in variants.items()]
 
 
 def _variants(kind: str, setting: str, chance: random.Random) -> tuple[str, dict[str, Changes]]:

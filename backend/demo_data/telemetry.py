@@ -11,7 +11,7 @@ from math import log, log10
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from backend.demo_data import files, tail, texts
+from backend.demo_data import artifact_files, scheduling, texts
 from backend.demo_data.decoding import NGRAM, OFF, Decoder
 from engine.config import RunConfig
 from engine.events import (
@@ -88,7 +88,7 @@ def events(
     if wanted < total:
         return
     for path in artifacts:
-        yield files.saved(path, run, version, fmean(accepted[-max(len(accepted) // 4, 1) :]), now)
+        yield artifact_files.saved(path, run, version, fmean(accepted[-max(len(accepted) // 4, 1) :]), now)
     yield RunFinished(time=now, steps=total)
 
 
@@ -114,8 +114,8 @@ class _Step:
         count = run.algorithm.prompts_per_step * run.algorithm.group_size
         self.limit, self.pace = run.rollout.max_new_tokens, _scale(run.model.path)[1]
         typical = 4.0 + max(0.0, log(self.limit / 1024))
-        drawn = [min(self.limit, max(6, int(self.random.lognormvariate(typical, 1.05)))) for _ in range(tail.started(run))]
-        self.lengths, requests = tail.scheduled(run, drawn)
+        drawn = [min(self.limit, max(6, int(self.random.lognormvariate(typical, 1.05)))) for _ in range(scheduling.started(run))]
+        self.lengths, requests = scheduling.scheduled(run, drawn)
         self.progress = 1 - 0.93 ** (step * 60 / max(run.algorithm.steps, 60))
         gain = 0.16 * (1 - abs(log10(run.algorithm.learning_rate / 2e-5)))
         solve_rate = SOLVED.get(run.task.name, 0.3) + gain * self.progress
@@ -128,7 +128,7 @@ class _Step:
         decoded = [self.decoder.decode([request.length for request in share]) for share in shares]
         self.busy, self.courses = [seconds for seconds, _ in decoded], [course for _, course in decoded]
         carried = [range(stopped if run.rollout.scheduling.partial else 0)[worker :: run.cluster.workers] for worker in range(len(shares))]
-        self.marks = [tail.marks(run, share, len(own), busy) for share, own, busy in zip(shares, carried, self.busy, strict=True)]
+        self.marks = [scheduling.marks(run, share, len(own), busy) for share, own, busy in zip(shares, carried, self.busy, strict=True)]
         self.stopped = sum(request.stopped for request in requests)
         self.rollout = max(self.busy)
         weight = self.pace * count * self.limit / USUAL_TOKENS

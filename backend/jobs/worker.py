@@ -1,5 +1,5 @@
-"""The worker process: one thread per run. It answers doorbells, and every few seconds looks by itself for runs, lost messages and
-lost attempts: a bell makes a run start sooner, but none has to be heard."""
+"""The worker process: one thread per run. Every few seconds it looks for queued runs and lost attempts; a message makes it look at once,
+but none has to arrive."""
 
 import logging
 import os
@@ -14,23 +14,21 @@ from celery import Celery, signals
 from sqlalchemy import delete
 
 from backend import logs
-from backend.database import Database, upsert
-from backend.jobs.celery import TASK, make_celery, queue
-from backend.jobs.keeper import Keeper
-from backend.jobs.outbox import hurry, ring_due
-from backend.jobs.processes import machine, start_time
-from backend.jobs.reaper import Reaper
-from backend.jobs.retention import tidy
-from backend.jobs.supervisor import Supervisor
-from backend.jobs.surroundings import surroundings
+from backend.database import Database, affected, upsert
+from backend.jobs.celery import TASK, make_celery, make_folders, queue
+from backend.jobs.engine.environment_record import environment_record
+from backend.jobs.engine.processes import machine, start_time
+from backend.jobs.engine.supervisor import Supervisor
+from backend.jobs.maintenance.artifact_importer import ArtifactImporter
+from backend.jobs.maintenance.lost_attempts import Reaper
+from backend.jobs.maintenance.retention import apply_retention
 from backend.models import Worker, new_id
-from backend.services.attempts import Claim, Outcome, claim_next, settle
-from backend.services.lifecycle import affected
-from backend.services.queue import Limits, next_run
+from backend.services.queue.scheduling import QueueLimits, next_run
+from backend.services.runs.attempts import Claim, Outcome, claim_next, settle
 from backend.settings import Settings
 
 FORGET_SECONDS = 24 * 3600
-CELERYS_OWN = ["--pool=threads", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+CELERYS_OWN = {"pool_cls": "solo", "quiet": True, "without_gossip": True, "without_mingle": True, "without_heartbeat": True}
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +38,12 @@ class JobWorker:
         self._settings = settings
         self._database = Database(settings.database)
         self._celery: Celery = make_celery(settings)
-        self._celery.task(name=TASK)(self.answer)
+        self._wake = threading.Event()
+        self._celery.task(name=TASK)(self._wake.set)
         self._stopping = threading.Event()
         self._reaper = Reaper(self._database, settings)
-        self._keeper = Keeper(self._database, settings, self._stopping)
-        self._slots = threading.BoundedSemaphore(settings.concurrency)
+        self._artifact_importer = ArtifactImporter(self._database, settings, self._stopping)
+        self._looking = threading.Thread(target=self._look_again_and_again, name="looking for runs")
         self._threads: list[threading.Thread] = []
         self._unfit_until = 0.0
         self._id = new_id()
@@ -55,46 +54,55 @@ class JobWorker:
         signals.setup_logging.connect(self._keep_logging)
         signals.worker_shutting_down.connect(self._shut_down)
         signals.worker_ready.connect(self._begin)
-        surroundings()  # kept from now on: asking while a lease runs would eat into it
+        environment_record()  # kept from now on: asking while a lease runs would eat into it
         with self._celery.connection_for_read() as broker:
             broker.ensure_connection(max_retries=3)  # a worker that cannot hear must not count as one that was seen
         self._show_life()
-        hurry(self._database)
-        queues = ",".join(map(queue, ("", *self._settings.labels)))
-        options = [*CELERYS_OWN, f"--concurrency={self._settings.concurrency}", f"--queues={queues}"]
         try:
-            self._celery.worker_main(["--quiet", "worker", *options])
+            while not self._stopping.is_set():
+                self._listen()
         finally:
-            self._stopping.set()
-            for thread in self._threads:
-                thread.join()
+            self._shut_down()
+            for thread in (self._looking, *self._threads):
+                if thread.is_alive():
+                    thread.join()
 
-    def answer(self, _run_id: str = "") -> None:
-        """One doorbell: carries the runs whose turn it is, whichever rang, until there is none. So a lost or doubled message is no harm."""
-        if self._slots.acquire(blocking=False):
-            try:
-                self._work()
-            finally:
-                self._slots.release()
+    def _listen(self) -> None:
+        """Until this worker shuts down, or Celery gives up over an unreadable message or a broker's folder that is gone: then anew."""
+        make_folders(self._settings)
+        queues = list(map(queue, ("", *self._settings.labels)))
+        self._celery.Worker(queues=queues, **CELERYS_OWN).start()
+        self._stopping.wait(self._settings.sweep_seconds)
 
-    def _work(self) -> None:
-        while not self._stopping.is_set() and self._is_fit():
-            began = time.monotonic()
-            with self._database.write() as session:
-                claimed = claim_next(session, self._id, self._settings.labels, Limits.of(self._settings), self._settings.lease_seconds)
-            if claimed is None:
-                return
-            with logs.about(run_id=claimed.run_id, attempt=claimed.attempt):
-                self._carry(claimed, began)
+    def _look(self) -> None:
+        """Takes queued runs until there is no slot or no run left."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        while len(self._threads) < self._settings.concurrency and (claimed := self._claim()):
+            self._threads.append(threading.Thread(target=self._carry, args=claimed))
+            self._threads[-1].start()
+
+    def _claim(self) -> tuple[Claim, float] | None:
+        """With the time at which its lease began. Only reads where there is none to take."""
+        mine = self._settings.labels, QueueLimits.of(self._settings)
+        with self._database.read() as session:
+            waiting = session.scalar(next_run(*mine, time.time()))
+        if not waiting or self._stopping.is_set() or not self._is_fit():
+            return None
+        began = time.monotonic()
+        with self._database.write() as session:
+            claimed = claim_next(session, self._id, *mine, self._settings.lease_seconds)
+        return (claimed, began) if claimed else None
 
     def _carry(self, claimed: Claim, began: float) -> None:
-        logger.info("run %s: attempt %d begins", claimed.run_id, claimed.attempt)
-        try:
-            state = Supervisor(self._database, self._settings, claimed, began, self._stopping).run()
-            logger.info("run %s: attempt %d ended; the run is %s", claimed.run_id, claimed.attempt, state or "with somebody else")
-        except Exception as error:  # the run must end with a reason, not hang until its lease runs out
-            logger.exception("run %s: the supervisor failed", claimed.run_id)
-            self._fail(claimed, error)
+        with logs.about(run_id=claimed.run_id, attempt=claimed.attempt):
+            logger.info("run %s: attempt %d begins", claimed.run_id, claimed.attempt)
+            try:
+                state = Supervisor(self._database, self._settings, claimed, began, self._stopping).run()
+                logger.info("run %s: attempt %d ended; the run is %s", claimed.run_id, claimed.attempt, state or "with somebody else")
+            except Exception as error:  # the run must end with a reason, not hang until its lease runs out
+                logger.exception("run %s: the supervisor failed", claimed.run_id)
+                self._fail(claimed, error)
+        self._wake.set()
 
     def _is_fit(self) -> bool:
         return time.monotonic() >= self._unfit_until and self._has_space()
@@ -125,13 +133,13 @@ class JobWorker:
 
     def _housekeep(self) -> None:
         while not self._stopping.is_set():
-            for chore in (self._show_life, self._forget, self._reaper.reap, self._look, self._tidy, self._ring):
-                self._attempt(chore)
+            for task in (self._show_life, self._forget, self._reaper.reap, self._wake.set, self._tidy):
+                self._attempt(task)
             self._stopping.wait(self._settings.sweep_seconds)
 
-    def _attempt(self, chore: Callable[[], object]) -> None:
+    def _attempt(self, task: Callable[[], object]) -> None:
         try:
-            chore()
+            task()
         except Exception:  # none may keep the worker from the others: without its signs of life its runs would be taken for lost
             logger.exception("housekeeping failed; it goes on")
 
@@ -140,31 +148,27 @@ class JobWorker:
             affected(session, delete(Worker).where(Worker.seen_at < time.time() - FORGET_SECONDS))
 
     def _tidy(self) -> None:
-        tidy(self._database, self._settings)
+        apply_retention(self._database, self._settings)
 
-    def _ring(self) -> None:
-        """Last, as a broker that is away may let us wait."""
-        ring_due(self._database, self._celery)
-
-    def _look(self) -> None:
-        """Whether there is a run that no bell has told of."""
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        with self._database.read() as session:
-            waiting = session.scalar(next_run(self._settings.labels, Limits.of(self._settings), time.time()))
-        if waiting and self._is_fit() and len(self._threads) < self._settings.concurrency:
-            self._threads.append(threading.Thread(target=self.answer))
-            self._threads[-1].start()
+    def _look_again_and_again(self) -> None:
+        while not self._stopping.is_set():
+            self._attempt(self._look)
+            self._wake.wait(self._settings.sweep_seconds)
+            self._wake.clear()
 
     def _begin(self, **_: Any) -> None:
         """Takes runs only now, when Celery listens to signals: one that was taken before would not be handed over."""
+        signals.worker_ready.disconnect(self._begin)
+        self._looking.start()
         threading.Thread(target=self._housekeep, name="housekeeping", daemon=True).start()
-        threading.Thread(target=self._keeper.main, name="keeper", daemon=True).start()
+        threading.Thread(target=self._artifact_importer.main, name="artifact importer", daemon=True).start()
 
     def _keep_logging(self, **_: Any) -> None:
         """Celery leaves logging as it is if somebody listens to this signal."""
 
     def _shut_down(self, **_: Any) -> None:
         self._stopping.set()
+        self._wake.set()
 
 
 def main() -> None:

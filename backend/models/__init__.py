@@ -1,11 +1,11 @@
 """The tables. Times are seconds since the epoch, ids that users see are opaque."""
 
-from backend.models.artifact import Artifact
+from backend.models.artifacts import Artifact
 from backend.models.base import Base, is_id, new_id
 from backend.models.identity import AuditEntry, Token, User
-from backend.models.project import Membership, Project
-from backend.models.queue import Doorbell, IdempotencyKey, Worker
-from backend.models.run import Attempt, Run, RunValue
+from backend.models.projects import Membership, Project
+from backend.models.queue import IdempotencyKey, Worker
+from backend.models.runs import Attempt, Run, RunValue
 from backend.models.telemetry import (
     Batch,
     Decoding,
@@ -16,11 +16,11 @@ from backend.models.telemetry import (
     MetricKey,
     Rollout,
     Sample,
-    Span,
     Speculation,
     Stepped,
+    WorkerSpan,
 )
-from backend.models.webhook import Delivery, Webhook
+from backend.models.webhooks import Delivery, Webhook
 
 __all__ = [
     "Artifact",
@@ -30,7 +30,6 @@ __all__ = [
     "Batch",
     "Decoding",
     "Delivery",
-    "Doorbell",
     "DrafterSession",
     "IdempotencyKey",
     "LogLine",
@@ -43,13 +42,13 @@ __all__ = [
     "Run",
     "RunValue",
     "Sample",
-    "Span",
     "Speculation",
     "Stepped",
     "Token",
     "User",
     "Webhook",
     "Worker",
+    "WorkerSpan",
     "is_id",
     "new_id",
 ]

@@ -5,17 +5,7 @@ import time
 from sqlalchemy import Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from backend.models.base import Base, BigInt, Id, RunKey, RunReference, new_id
-
-
-class Doorbell(Base):
-    """Outbox: a queued run whose message has to be sent, again and again until a worker claims the run."""
-
-    __tablename__ = "outbox"
-
-    run_id: Mapped[RunKey]
-    rings: Mapped[int] = mapped_column(default=0)
-    next_ring_at: Mapped[float] = mapped_column(index=True, default=time.time)
+from backend.models.base import Base, BigInt, Id, RunReference, new_id
 
 
 class IdempotencyKey(Base):
@@ -30,7 +20,7 @@ class IdempotencyKey(Base):
 class Worker(Base):
     """A job worker process; ``pid_started`` (clock ticks since boot) tells it from a later process with the same id.
 
-    ``machine`` is where that id means something (see processes.machine). It carries ``slots`` runs at a time, those without needs and
+    ``machine`` is where that id means something (see jobs.engine.processes). It carries ``slots`` runs at a time, those without needs and
     those that need one of its ``labels``.
     """
 

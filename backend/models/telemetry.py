@@ -105,7 +105,7 @@ class Speculation(Stepped):
     untrained: Mapped[str | None] = mapped_column(Text)
 
 
-class Span(Stepped):
+class WorkerSpan(Stepped):
     __tablename__ = "spans"
     __table_args__ = (Index("ix_spans_run_step", "run_id", "step"),)
 

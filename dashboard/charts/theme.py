@@ -6,7 +6,9 @@ from types import MappingProxyType
 
 import plotly.graph_objects as go
 
-from dashboard.formats import short, visible
+from dashboard.analysis.step_phases import PHASES
+from dashboard.text.escaping import visible
+from dashboard.text.formats import short
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 GREY = "#999999"
@@ -15,16 +17,15 @@ PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
 DASHES = ("solid", "dash", "dot")
 SYMBOLS = ("circle", "diamond", "square", "cross", "x", "triangle-up", "star")
 
-WORKER_STATES: Mapping[str, str] = MappingProxyType(
+WORKER_STATE_COLORS: Mapping[str, str] = MappingProxyType(
     {"BUSY": BLUE, "IDLE": "#C8C8C8", "TRAINING": ORANGE, "UPDATE": GREEN, "EVALUATION": PURPLE}
 )
-PHASES: Mapping[str, str] = MappingProxyType(
-    {"rollout": BLUE, "reward": VERMILION, "inference": SKY, "update": GREEN, "sync": PURPLE, "evaluation": GREY}
-)
+PHASE_COLORS: Mapping[str, str] = MappingProxyType(dict(zip(PHASES, (BLUE, VERMILION, SKY, GREEN, PURPLE, GREY), strict=True)))
 
 
 HEIGHT, ROW, FEW = 280, 14, 2
 """Of a chart, and of each row of its legend but the first few, in pixels."""
+FRAME, BAR, LEAST_BARS = 110, 34, 5
 
 
 def figure(x: str, y: str, height: int = HEIGHT) -> go.Figure:
@@ -42,9 +43,14 @@ def figure(x: str, y: str, height: int = HEIGHT) -> go.Figure:
     return chart
 
 
-def height(curves: int) -> int:
+def height_for_curves(curves: int) -> int:
     """Of a chart that has a legend for so many curves."""
     return HEIGHT + ROW * max(curves - FEW, 0)
+
+
+def height_for_runs(runs: int) -> int:
+    """Of charts that have a bar or a mark for each run, and stand side by side."""
+    return FRAME + BAR * max(LEAST_BARS, runs)
 
 
 def color(index: int) -> str:

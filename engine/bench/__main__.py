@@ -1,4 +1,7 @@
-"""``python -m engine.bench NAME [--json FILE] [--quick]``: prints what was measured and, as its last line, ``RESULT {json}``."""
+"""``python -m engine.bench NAME [--json FILE] [--quick]``: prints what was measured and, as its last line, ``RESULT {json}``.
+
+``python -m engine.bench report`` writes the page of all figures from the files of results.
+"""
 
 import argparse
 import json
@@ -7,7 +10,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from engine.bench import algorithms, checkpoint, e2e, graphs, learning, lossless, memory, packing, recipes, rollout, scheduling, spot, tuner
+from engine.bench import (
+    algorithms,
+    checkpoint,
+    e2e,
+    graphs,
+    learning,
+    lossless,
+    memory,
+    packing,
+    recipes,
+    rollout,
+    scheduling,
+    spot,
+    timelines,
+    tuner,
+)
+from engine.bench.provenance import save
+from engine.bench.report import README, write
 from engine.errors import LongtailError
 
 BENCHES = {
@@ -26,6 +46,7 @@ OF_RUNS = {
     "algorithms": (algorithms.run, "tiny"),
     "learning": (learning.run, "tiny"),
     "scheduling": (scheduling.run, "tiny"),
+    "timelines": (timelines.run, "tiny"),
 }
 """Those whose runs a folder can keep."""
 
@@ -33,20 +54,24 @@ OF_RUNS = {
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="longtail bench", description="Measure what Longtail claims")
-    parser.add_argument("name", choices=sorted({**BENCHES, **OF_RUNS}))
-    parser.add_argument("--json", type=Path, help="also write the result to this file")
+    parser.add_argument("name", choices=[*sorted({**BENCHES, **OF_RUNS}), "report"])
+    parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
     try:
+        if options.name == "report":
+            write()
+            print(README)
+            return 0
         result = _measured(options.name, options.quick, options.model, options.runs)
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return 2
     _table(result)
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        save(options.json, result, {"quick": options.quick, "model": options.model})
     print(f"RESULT {json.dumps(result)}")
     return 0
 

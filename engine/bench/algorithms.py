@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.bench.bed import machine
 from engine.bench.runs import metric, run_engine
-from engine.policy.config import ALGORITHMS
+from engine.config.algorithm import ALGORITHMS
 
 STEPS, ENDS = 60, 10
 

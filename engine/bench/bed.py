@@ -1,7 +1,6 @@
 """What benchmarks share: engines on one model with a given strategy, prompts, and the facts of the machine."""
 
 import os
-import platform
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,17 +13,18 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
+from engine.bench.provenance import processor
 from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
+from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.drafter.model import Drafter
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
-from engine.rollout.base import Completion, Request, RolloutStatistics, Sampling
+from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
+from engine.rollout.native.decoder_layer import packing_pays
 from engine.rollout.native.engine import NativeEngine
-from engine.rollout.native.layer import packing_pays
-from engine.rollout.native.standalone import fixed_strategy, standalone
-from engine.tasks.config import CountdownConfig
+from engine.rollout.native.from_model import engine_from_model, fixed_strategy
 from engine.tasks.countdown import CountdownTask
 
 
@@ -58,12 +58,12 @@ class Bed:
         max_batch: int = 64,
         drafter: Mapping[str, Tensor] | None = None,
         endless: bool = False,
-        kind: Kind = "eagle",
+        kind: DrafterKind = "eagle",
     ) -> NativeEngine:
         """A fresh engine; plain if ``speculation`` is None. ``drafter``: other weights than those of the model's drafter, of ``kind``;
         ``endless``: responses run to their limit."""
         weights = self.trained_drafter() if speculation and drafter is None else drafter
-        return standalone(
+        return engine_from_model(
             self.model,
             frozenset() if endless else self.end_tokens,
             speculation,
@@ -106,7 +106,7 @@ def machine(device: torch.device | None = None) -> dict[str, Any]:
     """Device, by default the processor, and library, for the JSON."""
     on_gpu = device is not None and device.type == "cuda"
     return {
-        "device": torch.cuda.get_device_name(device) if on_gpu else platform.processor() or platform.machine(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,

@@ -15,17 +15,18 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine import checkpoint
 from engine.bench.bed import Bed, ratio
+from engine.checkpoint import storage
+from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter
 from engine.config import SpotConfig
-from engine.drafter.buffer import DataBuffer
-from engine.drafter.checkpoint import DrafterCheckpoints, Progress, Snapshot, host_copy
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.model import Drafter
-from engine.drafter.trainer import SpotTrainer
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.models.weights import host_copy
 
 RESPONSE, RESPONSES = 100, 9
 LARGE_VOCABULARY = 151_936  # Qwen2.5's: what is frozen is then most of it
-PROGRESS = Progress(target=0)
+PROGRESS = SessionProgress(target=0)
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:
@@ -67,11 +68,11 @@ def _arms(trainer: SpotTrainer, frozen: dict[str, Tensor], folder: Path) -> dict
         return trainer.state_dict() | {"frozen": host_copy(frozen)}
 
     def synchronous() -> Callable[[], None]:
-        checkpoint.save(folder / "sync", 0, {"trainer.pt": everything()})
+        storage.save(folder / "sync", 0, {"trainer.pt": everything()})
         return lambda: None
 
     def asynchronous(name: str, state: Callable[[], dict[str, Any]]) -> Callable[[], None]:
-        writer = DrafterCheckpoints(folder / name)
+        writer = SnapshotWriter(folder / name)
         writer.put(Snapshot(PROGRESS, state()))
         return writer.close
 

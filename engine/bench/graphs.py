@@ -10,10 +10,10 @@ from transformers import PretrainedConfig
 
 from engine.bench.bed import Bed
 from engine.config import BegConfig, SpeculationConfig, StrategyConfig
+from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, MemoryModel, batch_ranges, captures_of, naive_captures
 from engine.rollout.native.graphs.pool import CudaRecorder, Recorder
 from engine.rollout.native.kv_cache import KVCache
-from engine.rollout.native.passes import Passes
 from engine.rollout.native.runner import GRANULARITY, Runner
 from engine.speculation.strategy import OFF, Strategy
 
@@ -89,13 +89,13 @@ def measure(config: PretrainedConfig, like: Tensor, captures: Iterable[Capture],
     runner.reserve(MAX_BATCH, GRANULARITY)
     recorded = []
     for capture in largest_first:
-        passes = Passes(runner.target, runner.drafter, runner.cache, plan, recorder)
+        passes = ForwardPasses(runner.target, runner.drafter, runner.cache, plan, recorder)
         _run(passes, runner.cache, capture)
         recorded.append(passes.pool)
     return sum(pool.bytes - recorder.bytes for pool in recorded) + recorder.bytes
 
 
-def _run(passes: Passes, cache: KVCache, capture: Capture) -> None:
+def _run(passes: ForwardPasses, cache: KVCache, capture: Capture) -> None:
     step = cache.plan(cache.positions[: capture.tokens].expand(capture.batch, -1), GRANULARITY, drafter=capture.part != "target")
     tokens = cache.tokens[: capture.rows]
     if capture.part == "target":

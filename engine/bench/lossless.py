@@ -20,8 +20,8 @@ from transformers import (
 from engine.bench.bed import Bed, fixed, timed
 from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.model import Drafter
-from engine.rollout.base import Request, Sampling
-from engine.rollout.native.standalone import standalone
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.from_model import engine_from_model
 
 VOCABULARY, LENGTH = 6, 3
 LAWS = {
@@ -68,7 +68,7 @@ def _law(name: str, law: Sampling, samples: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model = _toy()
     drafter = Drafter(model.config).state_dict()
-    engine = standalone(model, frozenset(), fixed(3, 3, 6), drafter, rollout=RolloutConfig(max_batch=1000))
+    engine = engine_from_model(model, frozenset(), fixed(3, 3, 6), drafter, rollout=RolloutConfig(max_batch=1000))
     prompt = (1, 2, 3)
     expected = _enumerate(model, prompt, law)
     requests = [Request(index, 0, prompt) for index in range(samples)]
@@ -95,7 +95,7 @@ def _toy() -> PreTrainedModel:
         tie_word_embeddings=True,
         initializer_range=0.3,
     )
-    return Qwen2ForCausalLM(config)
+    return Qwen2ForCausalLM(config)  # type: ignore[no-untyped-call]
 
 
 @torch.no_grad()

@@ -11,14 +11,15 @@ import torch
 import torch.distributed as dist
 from transformers import AutoModelForCausalLM, Qwen2Config
 
+from engine.config.algorithm import AlgorithmConfig
+from engine.config.learner import LearnerConfig
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer
 from engine.planner.memory import GB, passes, states
-from engine.planner.shape import Shape, shape
-from engine.policy.batch import Row
-from engine.policy.config import AlgorithmConfig, LearnerConfig
-from engine.policy.learner import Learner
-from engine.policy.shards import Shards
+from engine.planner.model_shape import Shape, shape
+from engine.policy.training.learner import Learner
+from engine.policy.training.microbatches import TrainingRow
+from engine.policy.training.sharded_policy import ShardedPolicy
 
 ARMS = {"activations kept": False, "activations computed again": True}
 LENGTH, PROMPT = 256, 32
@@ -57,9 +58,9 @@ def _step(folder: Path, learner: LearnerConfig, rows: int, told: Connection) -> 
     assert dist.group.WORLD
     before = _peak()
     algorithm = AlgorithmConfig(kl_coefficient=0.0, tokens_per_microbatch=rows * LENGTH)
-    subject = Learner(Shards(folder, learner, 1.0, torch.device("cpu"), dist.group.WORLD, False), algorithm, LENGTH)
+    subject = Learner(ShardedPolicy(folder, learner, 1.0, torch.device("cpu"), dist.group.WORLD, False), algorithm, LENGTH)
     tokens = torch.randint(1000, (rows, LENGTH), generator=torch.Generator().manual_seed(0)).tolist()
-    subject.update([Row(tuple(line), PROMPT, 1.0, (-5.0,) * (LENGTH - PROMPT)) for line in tokens], None, 0)
+    subject.update([TrainingRow(tuple(line), PROMPT, 1.0, (-5.0,) * (LENGTH - PROMPT)) for line in tokens], None, 0)
     told.send((before, _peak()))
     dist.destroy_process_group()
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from engine.bench.bed import Bed
 from engine.config import SpotConfig
-from engine.drafter.buffer import DataBuffer
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter
-from engine.drafter.offline import hidden_states
-from engine.drafter.trainer import LOOK_AHEAD, SpotTrainer
-from engine.rollout.base import Completion, Sampling
+from engine.drafter.offline_training import hidden_states
+from engine.drafter.spot_trainer import LOOK_AHEAD, SpotTrainer
+from engine.rollout.interface import Completion, Sampling
 
 FINISHED = 0.7
 """Share of a step's responses, the shortest, that are finished when training begins in its tail."""

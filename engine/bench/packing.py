@@ -11,12 +11,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from engine.bench.bed import Bed, ratio
 from engine.config import SpeculationConfig, SpotConfig
-from engine.drafter.buffer import DataBuffer
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.model import Drafter
-from engine.drafter.offline import hidden_states
+from engine.drafter.offline_training import hidden_states
 from engine.drafter.packing import MicroBatch, Segment, cut, pack, rows
-from engine.drafter.trainer import SpotTrainer
-from engine.rollout.base import Sampling
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.rollout.interface import Sampling
 
 RESPONSES, LONGEST = 192, 1000
 

@@ -10,14 +10,14 @@ import torch
 
 from engine.bench.bed import Bed, fixed, timed
 from engine.config import SpotConfig
-from engine.drafter.buffer import DataBuffer
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.drafter.model import Drafter
-from engine.drafter.offline import hidden_states
+from engine.drafter.offline_training import hidden_states
 from engine.drafter.recipe import RECIPES, Recipe
-from engine.drafter.trainer import SpotTrainer
-from engine.rollout.base import Completion, Sampling
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.rollout.interface import Completion, Sampling
 
 ARMS = RECIPES | {"eagle": Recipe(), "eagle+osd": Recipe(reverse_kl_weight=0.1), "eagle, 2 passes": RECIPES["eagle"]}
 DEPTH = 6
@@ -31,7 +31,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
     bed = Bed(model)
     steps, responses = (40, 128) if quick else (160, 512)
     stored, fresh = (_responses(bed, number, seed) for number, seed in ((responses, TRAINING_SEED), (64, FRESH_SEED)))
-    kinds: tuple[Kind, ...] = ("eagle", "eagle3")
+    kinds: tuple[DrafterKind, ...] = ("eagle", "eagle3")
     buffers = {kind: (_buffer(bed, stored, kind), _buffer(bed, fresh, kind)) for kind in kinds}
     recipes = {name: _train(bed, recipe, *buffers[recipe.kind], steps) for name, recipe in ARMS.items()}
     start = {kind: _accept_length(bed, make_trainer(bed, Recipe(kind))) for kind in kinds}
@@ -83,7 +83,7 @@ def _responses(bed: Bed, number: int, seed: int) -> list[Completion]:
     return bed.engine(None).generate(bed.requests(number, seed=seed), Sampling(max_new_tokens=LONGEST, seed=seed))
 
 
-def _buffer(bed: Bed, completions: Sequence[Completion], kind: Kind) -> DataBuffer:
+def _buffer(bed: Bed, completions: Sequence[Completion], kind: DrafterKind) -> DataBuffer:
     buffer = DataBuffer(2**30)
     sequences = [[*completion.request.prompt, *completion.tokens] for completion in completions]
     for completion, tokens, features in zip(completions, sequences, hidden_states(bed.model, sequences, kind), strict=True):

@@ -13,9 +13,9 @@ import torch
 
 from engine.bench.bed import Bed, full_batch_rate, ratio, timed, untrained
 from engine.config import BegConfig, SpeculationConfig, StrategyConfig
-from engine.rollout.base import Request, Sampling
+from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.engine import NativeEngine
-from engine.rollout.native.standalone import fixed_strategy
+from engine.rollout.native.from_model import fixed_strategy
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 REPETITIONS = 2

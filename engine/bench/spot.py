@@ -14,11 +14,11 @@ from engine.bench import mix
 from engine.bench.bed import Bed
 from engine.bench.runs import harvest, metric, run_engine, sessions, steps
 from engine.config import SpeculationConfig
-from engine.drafter.evaluate import CHAIN, Bench
+from engine.drafter.evaluate import CHAIN, DrafterMeasurement
 from engine.drafter.export import load_drafter_folder
 from engine.events import AnyEvent, DrafterTrained
 from engine.models.load import load_model
-from engine.rollout.base import Sampling
+from engine.rollout.interface import Sampling
 
 STANDSTILL = 1e-12  # a learning rate at which training costs what it costs and changes nothing, so that nothing is published
 MOVING = 1e-4  # of the policy: in some 20 steps it leaves the first drafter well behind
@@ -127,6 +127,7 @@ def _timed(runs: _Runs, size: Size) -> dict[str, Any]:
         microsteps += [trained[session.step] / session.microsteps for session in sessions(training)]
     return {
         "step_time_ratio": round(median(ratios), 4),
+        "step_time_range": [round(min(ratios), 3), round(max(ratios), 3)],
         "step_time_ratios": [round(ratio, 3) for ratio in ratios],
         "stop_latency_s": round(max(latencies), 4),
         "microstep_s": round(median(microsteps), 4),
@@ -138,8 +139,8 @@ def _accept_lengths(out: Path, model: str, size: Size) -> dict[str, Any]:
     bed = Bed(model, torch.float32)
     requests = bed.requests(size.evaluated_prompts, seed=77)
     sampling = Sampling(max_new_tokens=size.max_new_tokens, seed=77)
-    base = Bench(bed.model, bed.end_tokens, requests, sampling)
-    updated = Bench(load_model(out / "artifacts" / "policy", torch.float32).to(bed.device), bed.end_tokens, requests, sampling)  # type: ignore[arg-type]
+    base = DrafterMeasurement(bed.model, bed.end_tokens, requests, sampling)
+    updated = DrafterMeasurement(load_model(out / "artifacts" / "policy", torch.float32).to(bed.device), bed.end_tokens, requests, sampling)  # type: ignore[arg-type]
     first, adapted = bed.trained_drafter(), load_drafter_folder(out / "artifacts" / "drafter", bed.model.config)
     arms = {"adaptive": (updated, adapted), "static": (updated, first), "base": (base, first)}
     found = {

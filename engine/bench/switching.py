@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.bench.bed import Bed, fixed, full_batch_rate
 from engine.events import ArmStatistics
-from engine.rollout.base import Sampling
+from engine.rollout.interface import Sampling
 from engine.speculation.strategy import OFF, Context, Strategy
 
 PLAIN_STEPS = 160

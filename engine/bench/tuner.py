@@ -12,10 +12,10 @@ from typing import Any
 from engine.bench.bed import Bed, full_batch_rate, untrained
 from engine.bench.switching import switch_on
 from engine.config import SpeculationConfig, StrategyConfig
-from engine.rollout.base import Sampling
+from engine.rollout.interface import Sampling
 from engine.rollout.native.engine import NativeEngine
-from engine.rollout.native.standalone import fixed_strategy
-from engine.speculation.speculator import Plan, Speculator
+from engine.rollout.native.from_model import fixed_strategy
+from engine.speculation.speculator import Speculator, StepPlan
 from engine.speculation.strategy import OFF, Strategy
 
 SIZES = (1, 4, 8, 32)
@@ -49,7 +49,7 @@ class Recorder:
             began = time.perf_counter()
             result = method(*arguments)
             self.seconds += time.perf_counter() - began
-            if isinstance(result, Plan) and result.strategy is not None:
+            if isinstance(result, StepPlan) and result.strategy is not None:
                 self.chosen.append(result.strategy)
             return result
 

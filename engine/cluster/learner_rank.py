@@ -12,19 +12,19 @@ from typing import Any
 
 import torch
 
+from engine.checkpoint import learner_state
 from engine.cluster.devices import device_of, join, show_gpus
-from engine.cluster.drift import drift, sketch
 from engine.cluster.rendezvous import use_network
-from engine.cluster.usage import Sampler
+from engine.cluster.spot_training.weight_drift import drift, sketch
 from engine.config import RunConfig
-from engine.drafter.checkpoint import host_copy
 from engine.drafter.kind import RECIPE_KINDS
 from engine.models.load import resolve
-from engine.policy import store
-from engine.policy.batch import Inferred, Row
-from engine.policy.build import build_policy
-from engine.policy.learner import Learner
-from engine.rollout.base import Holding
+from engine.models.weights import host_copy
+from engine.policy.training.factory import build_policy
+from engine.policy.training.learner import Learner
+from engine.policy.training.microbatches import Inferred, TrainingRow
+from engine.rollout.interface import LoadedWeights
+from engine.telemetry.machine_usage import UsageSampler
 
 POLICY = "policy"
 SWITCH_SECONDS = 1e-4
@@ -43,7 +43,7 @@ class LearnShare:
     sync_seconds: float
     sync_bytes: int
     checksum: str
-    holding: Holding | None
+    loaded_weights: LoadedWeights | None
     drift: float
 
 
@@ -70,7 +70,7 @@ class LearnerRank(ABC):
         self._target_version = 0
         self._staged_policy: dict[str, Any] | None = None
         self._sketch = sketch(self.policy.weights())
-        self._sampler = Sampler()
+        self._sampler = UsageSampler()
 
     def freeze(self) -> None:
         """To be called once all is set up: what is there by now stays, and the garbage collector need not look through it in a rollout."""
@@ -81,11 +81,11 @@ class LearnerRank(ABC):
         """This machine's name, and how busy it and the rank's GPU were since the last call."""
         return socket.gethostname(), self._sampler.take()
 
-    def infer(self, rows: Sequence[Row]) -> list[Inferred] | None:
+    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
         """Log-probs under the policy, before its update, and under the reference; None if nobody needs them."""
         return self.learner.infer(rows)
 
-    def learn(self, rows: Sequence[Row], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
+    def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         """Policy update with all other ranks, and new weights into the rollout engine. ``inferred``: what ``infer`` said of the rows."""
         if self._reads_late:
             self._read()
@@ -93,8 +93,8 @@ class LearnerRank(ABC):
         metrics = self.learner.update(rows, inferred, step)
         updated = time.perf_counter()
         self._load_target(step + 1)
-        holding = self._holding()
-        checksum = self._checksum(holding)
+        loaded_weights = self._loaded_weights()
+        checksum = self._checksum(loaded_weights)
         synced = time.perf_counter()
         self._follow()
         weights = self.policy.weights()
@@ -104,7 +104,7 @@ class LearnerRank(ABC):
             synced - updated,
             sum(weight.numel() for weight in weights.values()) * self._dtype.itemsize,
             checksum,
-            holding,
+            loaded_weights,
             drift(self._sketch, sketch(weights)),
         )
 
@@ -115,23 +115,23 @@ class LearnerRank(ABC):
     def write(self, folder: Path) -> None:
         """Writes what was staged; replicas of the policy, equal everywhere, are one rank's to write. Called from another thread."""
         if self._staged_policy:
-            store.write(self._staged_policy, folder / POLICY, self.policy.saving_group)
+            learner_state.write(self._staged_policy, folder / POLICY, self.policy.saving_group)
         self._staged_policy = None
 
     def load(self, folder: Path) -> int:
         """Goes on from ``folder``; returns the drafter's version, 0 if there is none."""
-        store.read(self.learner.state(), folder / POLICY, self.policy.saving_group)
+        learner_state.read(self.learner.state(), folder / POLICY, self.policy.saving_group)
         self._sketch = sketch(self.policy.weights())
         self._load_target(self._target_version)
         self._follow()
         return 0
 
-    def _checksum(self, holding: Holding | None) -> str:  # noqa: ARG002
+    def _checksum(self, loaded_weights: LoadedWeights | None) -> str:  # noqa: ARG002
         """Of the policy."""
         return self.policy.checksum()
 
     @abstractmethod
-    def _holding(self) -> Holding | None:
+    def _loaded_weights(self) -> LoadedWeights | None:
         """What the engine decodes with."""
 
     @abstractmethod

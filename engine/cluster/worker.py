@@ -1,4 +1,4 @@
-"""One worker: its rollout engine, its share of the learner, and its spot trainer. Plain Python; ``group.py`` makes it a Ray actor."""
+"""One worker: its rollout engine, its share of the learner, its spot trainer. Plain Python; ``worker_group.py`` makes it a Ray actor."""
 
 import copy
 import json
@@ -13,23 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine import checkpoint
-from engine.cluster.cutter import Cutter
-from engine.cluster.drift import sketch
-from engine.cluster.forecast import Forecaster
+from engine.checkpoint import storage
+from engine.checkpoint.drafter_snapshots import SessionProgress
+from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyStop
+from engine.cluster.distributed_rollout.finish_forecast import FinishForecaster
 from engine.cluster.learner_rank import LearnerRank
-from engine.cluster.spot import Spot, Trained
+from engine.cluster.spot_training.weight_drift import sketch
+from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
 from engine.config import RunConfig
-from engine.drafter.card import Card
-from engine.drafter.checkpoint import Progress
 from engine.drafter.export import write_drafter_folder
-from engine.drafter.trainer import Judged
+from engine.drafter.model_card import DrafterCard
+from engine.drafter.spot_trainer import Judged
 from engine.models.load import load_tokenizer, resolve
-from engine.policy.batch import Row
-from engine.rollout.base import Completion, Holding, Request, RolloutStatistics, Sampling
-from engine.rollout.build import build_engine
+from engine.models.weights import base_weights
+from engine.policy.training.microbatches import TrainingRow
+from engine.rollout.factory import build_engine
+from engine.rollout.interface import Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
-from engine.weights import base_weights
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RolloutShare:
 
 class Worker(LearnerRank):
     """Created once per run and ``rank``, which counts workers; it is the first rank of the learner on its GPUs, the others are
-    ``Partner``s. ``checkpoints``, the run's folder for them, gets snapshots of the drafter while it trains."""
+    ``LearnerOnlyRank``s. ``checkpoints``, the run's folder for them, gets snapshots of the drafter while it trains."""
 
     def __init__(self, rank: int, config: RunConfig, rendezvous: str, checkpoints: Path | None = None) -> None:
         super().__init__(rank * config.rollout.gpus, config, rendezvous)
@@ -52,7 +52,7 @@ class Worker(LearnerRank):
         folder, model = resolve(config.model.path), self.policy.model
         self._model_config = model.config
         self._tokenizer = load_tokenizer(folder)
-        self.spot = Spot(config, model, rank, self.device, checkpoints) if config.speculation.enabled else None
+        self.spot = SpotTraining(config, model, rank, self.device, checkpoints) if config.speculation.enabled else None
         published = self.spot.published if self.spot else None
         self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published)
         # Then the engine's checksum of the target is the policy's.
@@ -64,8 +64,8 @@ class Worker(LearnerRank):
         self._max_batch = config.rollout.max_batch
         self._step = -1
         self._halt = threading.Event()
-        self._cutter = Cutter(self.engine.abort)
-        self._forecaster = Forecaster(time.monotonic(), self._max_batch)
+        self._early_stop = WorkerEarlyStop(self.engine.abort)
+        self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
 
     def facts(self) -> dict[str, str]:
         """Parameters and device of the policy, the number of workers, and what SGLang, if it is there, says of its CUDA graphs."""
@@ -78,10 +78,10 @@ class Worker(LearnerRank):
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
         self._step = step
         self._halt.clear()
-        self._forecaster = Forecaster(time.monotonic(), self._max_batch)
+        self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
         self.engine.watch(watch)
-        with self._cutter.rollout(step, requests):
-            completions = self._generate(requests, sampling, self._cutter.finished)
+        with self._early_stop.rollout(step, requests):
+            completions = self._generate(requests, sampling, self._early_stop.finished)
         finished = [completion for completion in completions if completion.finish != "abort"]
         if self.spot and (features := self.engine.take_features()):
             self.spot.remember(step, finished, features)
@@ -113,18 +113,18 @@ class Worker(LearnerRank):
         return self._forecaster.seconds(self.engine.progress(time.monotonic()))
 
     def complete_groups(self, step: int) -> int:
-        """How many groups of its share of ``step`` it has generated by now. Called from another thread, as ``cut`` is."""
-        return self._cutter.complete(step)
+        """How many groups of its share of ``step`` it has generated by now. Called from another thread, as ``stop_early`` is."""
+        return self._early_stop.complete(step)
 
-    def cut(self, step: int) -> None:
+    def stop_early(self, step: int) -> None:
         """Ends its share of ``step`` as it is."""
-        self._cutter.cut(step)
+        self._early_stop.stop_early(step)
 
-    def train_drafter(self, step: int) -> Trained | None:
+    def train_drafter(self, step: int) -> TrainedSession | None:
         """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or not enough time."""
         if not self.spot or step != self._step or self._halt.is_set():
             return None
-        return self.spot.train(self._halt.is_set, Progress(self._target_version))
+        return self.spot.train(self._halt.is_set, SessionProgress(self._target_version))
 
     def halt(self, step: int) -> None:
         """Ends ``train_drafter`` of ``step`` after its current micro-step. Called from another thread."""
@@ -139,7 +139,7 @@ class Worker(LearnerRank):
 
     def write(self, folder: Path) -> None:
         for name, part in self._staged.items():
-            checkpoint.write(part.result() if isinstance(part, Future) else part, folder / name)
+            storage.write(part.result() if isinstance(part, Future) else part, folder / name)
         super().write(folder)
 
     def load(self, folder: Path) -> int:
@@ -155,7 +155,7 @@ class Worker(LearnerRank):
             self.engine.speculator.load_state(versions["speculation"])
         return self._drafter_version
 
-    def export(self, folder: Path, card: Card) -> list[Path]:
+    def export(self, folder: Path, card: DrafterCard) -> list[Path]:
         """Writes the policy, and the drafter if there is one, as Hugging Face folders; returns those. One worker writes, all take part."""
         own = self.rank == 0
         folder.mkdir(parents=True, exist_ok=True)
@@ -176,14 +176,14 @@ class Worker(LearnerRank):
         """The published drafter and ``candidate``, by default the last good one, on held-out responses."""
         return self._require_spot().judge(candidate)
 
-    def publish(self, weights: Mapping[str, Tensor], version: int, proven: bool) -> Holding:
+    def publish(self, weights: Mapping[str, Tensor], version: int, proven: bool) -> LoadedWeights:
         """Takes ``weights`` as the drafter of ``version``, in engine and trainer; returns what the engine holds now.
 
         ``proven``: the version held until now drafted well, so that it is the one to roll back to.
         """
         self._settle(weights, proven)
         self._load_drafter(weights, version)
-        return self.engine.holding()
+        return self.engine.loaded_weights()
 
     def keep(self, proven: bool) -> None:
         """Undoes what was trained since the last version, which stays; for ``proven`` see ``publish``."""
@@ -196,25 +196,25 @@ class Worker(LearnerRank):
         spot.adopt(weights)
         self._sketch = sketch(self.policy.weights())
 
-    def roll_back(self, version: int) -> Holding:
+    def roll_back(self, version: int) -> LoadedWeights:
         """Takes the last good drafter again, as ``version``; returns what the engine holds now."""
         spot = self._require_spot()
         spot.roll_back()
         self._load_drafter(spot.published, version)
-        return self.engine.holding()
+        return self.engine.loaded_weights()
 
     def _read(self) -> None:
         read, self._unread = self._unread, []
-        rows = [Row((*each.request.prompt, *each.tokens), len(each.request.prompt), 0.0, each.logprobs) for each in read]
+        rows = [TrainingRow((*each.request.prompt, *each.tokens), len(each.request.prompt), 0.0, each.logprobs) for each in read]
         features = self.learner.features(rows, self._kind)
         kept = {each.request.id: found[:-1].to("cpu", torch.bfloat16, copy=True) for each, found in zip(read, features, strict=True)}
         self._require_spot().remember(self._step, read, kept)
 
-    def _holding(self) -> Holding:
-        return self.engine.holding()
+    def _loaded_weights(self) -> LoadedWeights:
+        return self.engine.loaded_weights()
 
-    def _checksum(self, holding: Holding | None) -> str:
-        return holding.target if holding and self._copies_exactly else super()._checksum(holding)
+    def _checksum(self, loaded_weights: LoadedWeights | None) -> str:
+        return loaded_weights.target if loaded_weights and self._copies_exactly else super()._checksum(loaded_weights)
 
     def _follow(self) -> None:
         if self.spot:
@@ -228,6 +228,6 @@ class Worker(LearnerRank):
         self.engine.load_drafter(weights, version)
         self._drafter_version = version
 
-    def _require_spot(self) -> Spot:
+    def _require_spot(self) -> SpotTraining:
         assert self.spot is not None, "the plain baseline has no drafter"
         return self.spot

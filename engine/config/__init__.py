@@ -2,7 +2,7 @@
 
 from engine.config.cluster import ClusterConfig
 from engine.config.drafter import DrafterConfig, SpotConfig, TriggerConfig
-from engine.config.reading import describe, load, merged, parse
+from engine.config.parsing import describe, load, merged, parse
 from engine.config.rollout import RolloutConfig, SGLangConfig
 from engine.config.run import CheckpointConfig, EvaluationConfig, ModelConfig, RunConfig, own_code
 from engine.config.speculation import (

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from engine.policy.config import LearnerConfig
-from engine.section import Section
+from engine.config.learner import LearnerConfig
+from engine.config.section import Section
 
 
 class ClusterConfig(Section):

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.section import Section
+from engine.config.section import Section
 
 
 class TriggerConfig(Section):

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine.scheduling.config import SchedulingConfig
-from engine.section import Section
+from engine.config.scheduling import SchedulingConfig
+from engine.config.section import Section
 
 
 class SGLangConfig(Section):

@@ -4,14 +4,14 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from engine.config.algorithm import AlgorithmConfig
 from engine.config.cluster import ClusterConfig
 from engine.config.drafter import DrafterConfig
 from engine.config.rollout import RolloutConfig
+from engine.config.scheduling import check_scheduling
+from engine.config.section import Section
 from engine.config.speculation import SpeculationConfig
-from engine.policy.config import AlgorithmConfig
-from engine.scheduling.config import check as check_scheduling
-from engine.section import Section
-from engine.tasks.config import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, TaskConfig
+from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, TaskConfig
 
 
 class ModelConfig(Section):

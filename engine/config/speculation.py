@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from engine.section import Section
+from engine.config.section import Section
 
 DrafterName = Literal["none", "eagle", "ngram"]
 

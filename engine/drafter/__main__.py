@@ -13,7 +13,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     from engine.drafter.evaluate import evaluate_folder, task_of, write_card  # here, so that --help need not wait for torch
-    from engine.rollout.base import Sampling
+    from engine.rollout.interface import Sampling
 
     try:
         sampling = Sampling(options.temperature, max_new_tokens=options.max_new_tokens, seed=options.seed)

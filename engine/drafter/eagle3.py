@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, PretrainedConfig, PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
-from engine.drafter.attention import SEGMENTS, History, Mask
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.drafter.model import Drafter, layer_config
-from engine.weights import base_weights, whole
+from engine.models.packed_attention import SEGMENTS, Mask, PassHistory
+from engine.models.weights import base_weights, whole
 
 
 class Eagle3Drafter(Drafter):
@@ -20,7 +20,7 @@ class Eagle3Drafter(Drafter):
     embedding) and ``hidden_norm`` (of the feature), and ``norm.weight``, the norm before the target's head.
     """
 
-    kind: Kind = "eagle3"
+    kind: DrafterKind = "eagle3"
 
     def _build(self, target: PretrainedConfig) -> None:
         self.config = llama_layer_config(target)
@@ -42,7 +42,9 @@ class Eagle3Drafter(Drafter):
         normed: Tensor = self.norm(features)
         return normed
 
-    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None) -> Tensor:
+    def forward(
+        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: PassHistory | None = None
+    ) -> Tensor:
         layer: Any = self.midlayer
         inputs = torch.cat((layer.input_layernorm(embedded), layer.hidden_norm(features)), dim=-1)
         rotary = self.rotary(features, positions)
@@ -76,13 +78,13 @@ def llama_layer_config(target: PretrainedConfig) -> LlamaConfig:
     return config
 
 
-def make_drafter(kind: Kind, target: PretrainedConfig) -> Drafter:
+def make_drafter(kind: DrafterKind, target: PretrainedConfig) -> Drafter:
     """A drafter of ``kind`` with random weights. ModelError if the target's family is not supported."""
     return (Eagle3Drafter if kind == "eagle3" else Drafter)(target)
 
 
 @torch.no_grad()
-def first_drafter(kind: Kind, target: PreTrainedModel) -> Drafter:
+def first_drafter(kind: DrafterKind, target: PreTrainedModel) -> Drafter:
     """What training starts from where there is no drafter yet, on ``target``'s device: an EAGLE drafter's layer is the target's last
     one, which made the features that it is to predict; EAGLE-3's norm is the target's, which its head is used to. The rest is random."""
     drafter = make_drafter(kind, target.config)

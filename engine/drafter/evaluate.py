@@ -12,19 +12,19 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SpeculationConfig, SpotConfig, StrategyConfig
-from engine.drafter.buffer import DataBuffer
-from engine.drafter.card import base_model, write_figures
+from engine.config.task import CountdownConfig, MathConfig, TaskConfig
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.export import drafter_file, load_drafter_folder
 from engine.drafter.kind import drafter_kind, weights_kind
+from engine.drafter.model_card import base_model, write_figures
 from engine.drafter.recipe import Recipe
-from engine.drafter.trainer import SpotTrainer
+from engine.drafter.spot_trainer import SpotTrainer
 from engine.errors import ConfigError
-from engine.models.folder import describe
+from engine.models.folder import read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
-from engine.rollout.base import Completion, Request, Sampling
-from engine.rollout.native.standalone import fixed_strategy, standalone
-from engine.tasks.config import CountdownConfig, MathConfig, TaskConfig
+from engine.rollout.interface import Completion, Request, Sampling
+from engine.rollout.native.from_model import engine_from_model, fixed_strategy
 from engine.tasks.registry import build_task
 
 FRESH = 3 * 10**6  # seeds of runs and of warm starts are far below
@@ -33,7 +33,7 @@ Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Measured:
+class DraftingResult:
     """``accept_length``: tokens that a target pass brings a request, its own included. ``acceptance[i]``: the share of first drafts
     at depth i + 1 that were accepted. ``target_passes`` that were counted, one a request."""
 
@@ -43,7 +43,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Bench:
+class DrafterMeasurement:
     """A target and what it is asked. ``sampling`` as in training: the acceptance of a drafter depends on it."""
 
     model: PreTrainedModel
@@ -51,10 +51,10 @@ class Bench:
     requests: Sequence[Request]
     sampling: Sampling
 
-    def measure(self, weights: Weights, strategy: StrategyConfig, buffer: DataBuffer | None = None) -> Measured:
+    def measure(self, weights: Weights, strategy: StrategyConfig, buffer: DataBuffer | None = None) -> DraftingResult:
         """Generates all responses with ``weights`` drafting by ``strategy`` throughout; ``buffer`` gets them with their features."""
         longest = max(len(request.prompt) for request in self.requests)
-        engine = standalone(
+        engine = engine_from_model(
             self.model,
             self.ends,
             fixed_strategy(strategy),
@@ -70,7 +70,7 @@ class Bench:
         pairs = zip(counts.accepted_by_position, counts.drafted_by_position, strict=True)
         rates = [round(accepted / drafted, 4) for accepted, drafted in takewhile(lambda pair: pair[1], pairs)]
         passes = counts.speculative_requests
-        return Measured(round(counts.speculative_tokens / max(1, passes), 4), rates, passes)
+        return DraftingResult(round(counts.speculative_tokens / max(1, passes), 4), rates, passes)
 
     def agreement(self, weights: Weights, buffer: DataBuffer) -> float:
         """The share of positions where the most likely tokens of drafter and target are the same, given the target's own features."""
@@ -96,8 +96,8 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
     tokenizer = load_tokenizer(source)
     found = build_task(task, FRESH + sampling.seed, tokenizer).prompts(0, prompts)
     requests = [Request(index, index, prompt.tokens) for index, prompt in enumerate(found)]
-    _check_context(base, max(len(request.prompt) for request in requests), sampling.max_new_tokens, describe(source).context)
-    bench = Bench(target, end_tokens(target, tokenizer), requests, sampling)
+    _check_context(base, max(len(request.prompt) for request in requests), sampling.max_new_tokens, read_facts(source).context)
+    bench = DrafterMeasurement(target, end_tokens(target, tokenizer), requests, sampling)
     buffer, tree = DataBuffer(2**31), SpeculationConfig().strategies[0]
     chain = bench.measure(weights, CHAIN, buffer)
     return {

@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.drafter.card import README, Card, text
 from engine.drafter.eagle3 import llama_layer_config, make_drafter
-from engine.drafter.kind import EAGLE3, Kind, captured_layers, drafter_kind, weights_kind
+from engine.drafter.kind import EAGLE3, DrafterKind, captured_layers, drafter_kind, weights_kind
 from engine.drafter.model import layer_config
+from engine.drafter.model_card import README, DrafterCard, text
 from engine.errors import ModelError
 
 ARCHITECTURES = {"llama": "LlamaForCausalLMEagle", "qwen2": "Qwen2ForCausalLMEagle", "qwen3": "Qwen3ForCausalLMEagle"}
@@ -22,7 +22,7 @@ BIAS = "fc.bias"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, card: Card) -> None:
+def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, card: DrafterCard) -> None:
     """Writes config.json, model.safetensors and README.md. ``weights`` as in ``Drafter.state_dict``, of either kind.
 
     SGLang's EAGLE layer has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros. EAGLE-3's has none.
@@ -39,7 +39,7 @@ def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: Pretr
     (folder / README).write_text(text(kind, card, digests), encoding="utf-8")
 
 
-def load_drafter_folder(folder: Path, target: PretrainedConfig, kind: Kind = "eagle") -> dict[str, Tensor]:
+def load_drafter_folder(folder: Path, target: PretrainedConfig, kind: DrafterKind = "eagle") -> dict[str, Tensor]:
     """The trainable tensors, float32. ModelError if ``folder`` is not a local folder of a drafter of ``kind`` that fits ``target``."""
     try:
         weights = load_file(drafter_file(folder))
@@ -63,7 +63,7 @@ def drafter_file(folder: Path) -> Path:
     return file
 
 
-def _check(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, kind: Kind) -> None:
+def _check(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, kind: DrafterKind) -> None:
     with torch.device("meta"):
         expected = make_drafter(kind, target).state_dict()
     if missing := sorted(expected.keys() - weights.keys()):
@@ -83,7 +83,7 @@ def write_zip(folder: Path, path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def _config(kind: Kind, target: PretrainedConfig) -> str:
+def _config(kind: DrafterKind, target: PretrainedConfig) -> str:
     config = llama_layer_config(target) if kind == "eagle3" else layer_config(target)
     config.architectures = [EAGLE3 if kind == "eagle3" else ARCHITECTURES[target.model_type]]
     config.dtype = torch.float32

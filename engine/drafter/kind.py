@@ -6,12 +6,12 @@ from typing import Literal
 
 from engine.models.folder import read_config
 
-Kind = Literal["eagle", "eagle3"]
-RECIPE_KINDS: dict[str, Kind] = {"eagle": "eagle", "hass": "eagle", "eagle3": "eagle3"}
+DrafterKind = Literal["eagle", "eagle3"]
+RECIPE_KINDS: dict[str, DrafterKind] = {"eagle": "eagle", "hass": "eagle", "eagle3": "eagle3"}
 EAGLE3 = "LlamaForCausalLMEagle3"
 
 
-def captured_layers(kind: Kind, layers: int) -> tuple[int, ...]:
+def captured_layers(kind: DrafterKind, layers: int) -> tuple[int, ...]:
     """The layers, rising, whose inputs the drafter reads; none for EAGLE, which reads the target's last hidden state.
 
     EAGLE-3 (arXiv 2503.01840) reads a low, a middle and a high one, those of its released code: 2, ``layers`` / 2, ``layers`` - 3.
@@ -21,16 +21,16 @@ def captured_layers(kind: Kind, layers: int) -> tuple[int, ...]:
     return tuple(sorted(min(max(layer, 0), layers - 1) for layer in (2, layers // 2, layers - 3)))
 
 
-def feature_width(kind: Kind, hidden: int) -> int:
+def feature_width(kind: DrafterKind, hidden: int) -> int:
     """Numbers that are kept of each position: what the drafter reads and, last, the hidden state after the final norm."""
     return hidden if kind == "eagle" else 4 * hidden
 
 
-def weights_kind(names: Collection[str]) -> Kind:
+def weights_kind(names: Collection[str]) -> DrafterKind:
     """The kind of a drafter by the names of its tensors."""
     return "eagle3" if "norm.weight" in names else "eagle"
 
 
-def drafter_kind(folder: Path) -> Kind:
+def drafter_kind(folder: Path) -> DrafterKind:
     """The kind of a drafter folder, by the architecture in its config.json. ModelError if there is none."""
     return "eagle3" if EAGLE3 in read_config(folder).get("architectures", ()) else "eagle"

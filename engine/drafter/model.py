@@ -14,9 +14,9 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRot
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
 
-from engine.drafter.attention import SEGMENTS, History, Mask
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.errors import ModelError
+from engine.models.packed_attention import SEGMENTS, Mask, PassHistory
 
 FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
     "llama": (LlamaDecoderLayer, LlamaRotaryEmbedding),
@@ -32,7 +32,7 @@ class Drafter(nn.Module):
     EAGLE needs neither. State dict: ``fc.weight`` [H, 2H] and ``layers.0.*`` with the target's own names, without ``input_layernorm``.
     """
 
-    kind: Kind = "eagle"
+    kind: DrafterKind = "eagle"
     fc: nn.Linear
     config: PretrainedConfig
 
@@ -69,7 +69,9 @@ class Drafter(nn.Module):
         """[.., H] to what the target's head makes logits of, [.., H]."""
         return features
 
-    def forward(self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: History | None = None) -> Tensor:
+    def forward(
+        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: PassHistory | None = None
+    ) -> Tensor:
         """Predicted features [B, T, H] of h[t+1].
 
         ``embedded`` [B, T, H]: embeddings of the next tokens x[t+1]; ``features`` [B, T, H]: h[t], fused; ``positions`` [B, T]: t.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.drafter.buffer import Entry
+from engine.drafter.data_buffer import Entry
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import linear, log_softmax, smooth_l1_loss, softmax
 
 from engine.config import DrafterConfig
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Recipe:
     those of the released TLT code for EAGLE.
     """
 
-    kind: Kind = "eagle"
+    kind: DrafterKind = "eagle"
     unroll: int = 1
     feature_weight: float = 1.0
     token_weight: float = 0.1

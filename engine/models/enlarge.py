@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Generator, Tensor
 
-from engine.models.folder import describe, read_config, weight_files
+from engine.models.folder import read_config, read_facts, weight_files
 
 WIDENED = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 HEAD_NORMS = ("q_norm.weight", "k_norm.weight")
@@ -29,7 +29,7 @@ def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0) 
 
     Parameters grow about ``width``² times in each layer. Dtype and tokenizer stay.
     """
-    depth = describe(source).layers
+    depth = read_facts(source).layers
     if width < 2 or width & (width - 1):
         raise ValueError(f"width={width} must be a power of two, at least 2")
     if layers < depth:

@@ -35,7 +35,7 @@ def home() -> Path:
     return Path(os.environ.get("LONGTAIL_HOME", ".longtail")).absolute()
 
 
-def describe(folder: Path) -> ModelFacts:
+def read_facts(folder: Path) -> ModelFacts:
     """Facts of a model folder. ModelError says what is missing or unsupported."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; use a built-in model ({', '.join(BUILT_IN)}) or a local Hugging Face folder")

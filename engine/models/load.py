@@ -10,10 +10,10 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge, enlarge_drafter
-from engine.models.folder import DRAFTER, TINY, describe, home, weight_files
+from engine.models.folder import DRAFTER, TINY, home, read_facts, weight_files
 
 logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
@@ -21,15 +21,15 @@ SMALL_WIDTH, SMALL_LAYERS = 2, 36
 
 
 def resolve(path: str) -> Path:
-    """The folder of a built-in model (``small`` is made on first use) or the local folder ``path``, checked by ``describe``."""
+    """The folder of a built-in model (``small`` is made on first use) or the local folder ``path``, checked by ``read_facts``."""
     if path == "small":
         return _made("small", TINY, lambda folder: enlarge(TINY, folder, SMALL_WIDTH, SMALL_LAYERS))
     folder = TINY if path == "tiny" else Path(path)
-    describe(folder)
+    read_facts(folder)
     return folder
 
 
-def resolve_drafter(path: str | None, model: str, kind: Kind = "eagle") -> Path | None:
+def resolve_drafter(path: str | None, model: str, kind: DrafterKind = "eagle") -> Path | None:
     """The drafter folder for the model path ``model``; None, to start from nothing, if there is no path, or no built-in drafter of
     ``kind`` for it: all are EAGLE drafters."""
     if path != "builtin":
@@ -43,7 +43,7 @@ def resolve_drafter(path: str | None, model: str, kind: Kind = "eagle") -> Path 
 
 def load_model(folder: Path, dtype: torch.dtype | str) -> PreTrainedModel:
     """The causal LM in evaluation mode on the CPU, with every weight from the folder; ModelError names those that are missing."""
-    describe(folder)
+    read_facts(folder)
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=dtype,
@@ -64,7 +64,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
     ModelError if its tokens go beyond the model's vocabulary.
     """
-    facts = describe(folder)
+    facts = read_facts(folder)
     tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     largest = max(tokenizer.get_vocab().values())
     if largest >= facts.vocabulary:

@@ -11,19 +11,19 @@ from dataclasses import asdict
 from pydantic import ValidationError
 
 from engine.config import describe
+from engine.config.learner import LearnerConfig, LoraConfig
 from engine.errors import LongtailError
-from engine.planner.known import Known, known
 from engine.planner.memory import GB, Hardware, Load
-from engine.planner.plan import Plan, plan
-from engine.planner.shape import PRESETS, shape
-from engine.policy.config import LearnerConfig, LoraConfig
+from engine.planner.memory_plan import MemoryPlan, plan
+from engine.planner.model_shape import PRESETS, shape
+from engine.planner.published_figures import PublishedFigure, published_figures
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     if options.known:
-        for line in known():
+        for line in published_figures():
             print(_comparison(line))
         return 0
     try:
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if found.fits else 1
 
 
-def _print(options: argparse.Namespace, found: Plan) -> None:
+def _print(options: argparse.Namespace, found: MemoryPlan) -> None:
     if options.json:
         print(json.dumps(asdict(found)))
         return
@@ -52,7 +52,7 @@ def _print(options: argparse.Namespace, found: Plan) -> None:
     print("fits" if found.fits else "DOES NOT FIT")
 
 
-def _comparison(line: Known) -> str:
+def _comparison(line: PublishedFigure) -> str:
     unit = 1024 if line.predicted < GB / 1000 else GB
     name = "KiB" if unit == 1024 else "GB"
     told = f"fits into {line.limit / unit:.0f}" if line.limit else f"{(line.published or 0) / unit:.1f}"

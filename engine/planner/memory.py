@@ -6,13 +6,13 @@ All figures are bytes on the fullest GPU: the learner has a rank on each, the ro
 
 from dataclasses import dataclass
 
-from engine.planner.shape import Shape
-from engine.policy.config import LearnerConfig
+from engine.config.learner import LearnerConfig
+from engine.planner.model_shape import Shape
 
 GB = 10**9
 FLOAT, HALF = 4, 2
 LOGITS_AT_ONCE = 2**25
-"""As engine.policy.logprobs has it."""
+"""As engine.policy.training.logprobs has it."""
 LOGIT = 18
 """Bytes of a logit at the worst moment: itself and four gradients and copies in float32, one in bfloat16."""
 OVERHEAD = 2 * GB
@@ -70,10 +70,10 @@ def passes(shape: Shape, learner: LearnerConfig, tokens: int, logits: int | None
     kept = layer_activations(shape, learner)
     activations = tokens * (shape.layers * c * shape.hidden + kept if learner.activation_checkpointing else shape.layers * kept)
     ours = LOGIT * min(tokens * shape.vocabulary, LOGITS_AT_ONCE)
-    return {"gathered weights": gathered(shape, learner), "activations": activations, "logits": ours if logits is None else logits}
+    return {"gathered weights": gathered_weights(shape, learner), "activations": activations, "logits": ours if logits is None else logits}
 
 
-def gathered(shape: Shape, learner: LearnerConfig) -> int:
+def gathered_weights(shape: Shape, learner: LearnerConfig) -> int:
     """Weights and gradients that are together for a moment: with FSDP the ends and two layers with the buffers of their exchange; with
     DDP only the copies that autocast makes."""
     c = width(learner)

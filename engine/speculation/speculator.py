@@ -2,24 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from engine.config import DrafterName, SpeculationConfig
-from engine.speculation.build import build_tuner
-from engine.speculation.cost import CostTable, assumed_seconds
-from engine.speculation.elastic import ElasticSwitch
-from engine.speculation.gate import Gate
-from engine.speculation.lengths import LengthPredictor
-from engine.speculation.strategy import OFF, Context, Strategy
-from engine.speculation.suffix import Draft, SuffixStore
-from engine.speculation.tailmode import TailMode
-from engine.speculation.watchdog import Notice, Watchdog
-from engine.speculation.width import Widths
+from engine.speculation.acceptance_watchdog import Notice, Watchdog
+from engine.speculation.drafter_selection import DrafterSelector
+from engine.speculation.elastic_switch import ElasticSwitch
+from engine.speculation.ngram.draft_length import DraftLengthChooser
+from engine.speculation.ngram.suffix_store import Draft, SuffixStore
+from engine.speculation.remaining_length import RemainingLengthPredictor
+from engine.speculation.strategy import OFF, Context, RunningRequest, Strategy
+from engine.speculation.tail_mode import TailMode
+from engine.speculation.tuner.cost_table import CostTable, assumed_seconds
+from engine.speculation.tuner.factory import build_tuner
 
 PATIENCE, MOST_PATIENT = 8, 32
 """Steps without a look into the suffix store after a look that found nothing worth drafting; twice as many after each more, at most
 so many."""
-NOTHING = Draft()
+EMPTY_DRAFT = Draft()
 LOOKS = 16
 """Looks into the suffix store at one step, at most, beside the learned drafter: in a large batch that has what is not looked up."""
 PAUSE, LONGEST_PAUSE = 1, 16
@@ -31,23 +31,8 @@ MEMORY = 256
 """Requests drafted for after which an observation of a shape's acceptance counts 1/e."""
 
 
-class Running(Protocol):
-    """A running request: its id and group, the tokens known (prompt included), generated, and seen by the learned drafter."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def group(self) -> int: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def generated(self) -> int: ...
-    @property
-    def drafted(self) -> int: ...
-
-
 @dataclass(frozen=True)
-class Plan:
+class StepPlan:
     """A decode step: the learned drafter drafts in ``shape`` (None: not at all), but for requests with ``given`` drafts, the first
     ``limits`` tokens of each request's draft. ``strategy`` is what the tuner learns about; None if requests use different ones."""
 
@@ -71,11 +56,11 @@ class Speculator:
         self.tuner = build_tuner(config, seed, costs)
         self._switch = ElasticSwitch(config.threshold, config.hysteresis)
         self._watchdog = Watchdog()
-        self._lengths = LengthPredictor()
+        self._lengths = RemainingLengthPredictor()
         self._tail = TailMode(config.tail_requests, self._strategies, self._lengths)
         self._store = SuffixStore(config.suffix.memory_bytes) if config.suffix.enabled else None
-        self._gate = Gate()
-        self._widths = Widths(costs.seconds if costs else assumed_seconds)
+        self._selector = DrafterSelector()
+        self._widths = DraftLengthChooser(costs.seconds if costs else assumed_seconds)
         self._learned: dict[str, float] = {}
         self._drafting: set[int] = set()
         self._proving: frozenset[int] = frozenset()
@@ -83,7 +68,7 @@ class Speculator:
         self._patience: dict[int, int] = {}
         self._looks = 0
         self._now, self._fresh = Context(1), 0
-        self._bucket, self._rest, self._pause = 0, 0, PAUSE
+        self._bucket, self._pause_left, self._pause = 0, 0, PAUSE
         self._limit = 0
         self._versions: dict[str, int] = {"target": 0, "drafter": 0}
 
@@ -101,11 +86,11 @@ class Speculator:
         if self._store:
             self._store.begin(request, prompt, written)
 
-    def finish(self, request: Running) -> None:
+    def finish(self, request: RunningRequest) -> None:
         self._forget(request.id)
         self._lengths.finished(request.group, request.generated)
 
-    def remaining(self, request: Running) -> float:
+    def remaining(self, request: RunningRequest) -> float:
         """Tokens that the request is predicted to need still."""
         return self._lengths.remaining(request.group, request.generated, self._limit)
 
@@ -115,26 +100,26 @@ class Speculator:
         self._watchdog.loaded(what, version)
         self._proving = frozenset(self._drafting)
 
-    def plan(self, batch: Sequence[Running], learned: bool) -> Plan:
+    def plan(self, batch: Sequence[RunningRequest], learned: bool) -> StepPlan:
         """The next step. ``learned``: whether the learned drafter can draft."""
         context = self._context(batch, learned)
         if context.drafters == {"none"}:
-            return Plan(context)
+            return StepPlan(context)
         uneven = self._tail.strategies(batch, context, self.tuner, self._limit)
         if uneven is not None:
             return self._planned(batch, context, None, uneven)
         strategy = self.tuner.select(context)
         bucket = context.batch.bit_length()
         (self._drafting.add if strategy.drafter == "eagle" else self._drafting.discard)(bucket)
-        return Plan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch))
+        return StepPlan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch))
 
-    def record(self, plan: Plan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
+    def record(self, plan: StepPlan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
         """What the step brought each request: ``accepted`` drafts, and ``kept`` tokens (fewer, if the response ended before)."""
         if plan.strategy is not None:
             self.tuner.record(plan.strategy, plan.context, [tokens - 1 for tokens in kept], elapsed)
         for draft, drafts in zip(plan.suffixes, accepted, strict=False):
             if draft is not None and draft.tokens:
-                self._gate.record(draft, drafts)
+                self._selector.record(draft, drafts)
         if plan.shape is None:
             return
         if plan.given is None and plan.limits is None:
@@ -156,7 +141,7 @@ class Speculator:
             "tuner": self.tuner.state(),
             "watchdog": self._watchdog.state(),
             "lengths": self._lengths.state(),
-            "gate": self._gate.state(),
+            "gate": self._selector.state(),
             "learned": dict(self._learned),
             "drafting": sorted(self._drafting),
             "proving": sorted(self._proving),
@@ -166,11 +151,11 @@ class Speculator:
         self.tuner.load_state(state["tuner"])
         self._watchdog.load_state(state["watchdog"])
         self._lengths.load_state(state["lengths"])
-        self._gate.load_state(state["gate"])
+        self._selector.load_state(state["gate"])
         self._learned = dict(state["learned"])
         self._drafting, self._proving = set(state["drafting"]), frozenset(state["proving"])
 
-    def _context(self, batch: Sequence[Running], learned: bool) -> Context:
+    def _context(self, batch: Sequence[RunningRequest], learned: bool) -> Context:
         now, drafters = self._now, self._drafters(len(batch), learned)
         if self._fresh > 0 and now.batch == len(batch) and now.drafters == drafters:
             self._fresh -= 1
@@ -200,36 +185,36 @@ class Speculator:
     def _ngrams(self, bucket: int) -> bool:
         """Whether n-gram drafts may pay now; they may at other costs, that is, in another ``bucket`` of batch sizes."""
         if bucket != self._bucket:
-            self._bucket, self._rest, self._pause = bucket, 0, PAUSE
-        self._rest -= 1
-        return self._store is not None and self._rest < 0
+            self._bucket, self._pause_left, self._pause = bucket, 0, PAUSE
+        self._pause_left -= 1
+        return self._store is not None and self._pause_left < 0
 
-    def _planned(self, batch: Sequence[Running], context: Context, strategy: Strategy | None, each: Sequence[Strategy]) -> Plan:
+    def _planned(self, batch: Sequence[RunningRequest], context: Context, strategy: Strategy | None, each: Sequence[Strategy]) -> StepPlan:
         self._looks = LOOKS
         suffixes: Sequence[Draft | None] = [self._suffix(request, one) for request, one in zip(batch, each, strict=True)]
         if strategy is not None and strategy.drafter == "ngram":
-            drafts = suffixes = self._narrowed([draft or NOTHING for draft in suffixes], batch, context)
+            drafts = suffixes = self._narrowed([draft or EMPTY_DRAFT for draft in suffixes], batch, context)
             if not any(draft.tokens for draft in drafts):
-                self._rest, self._pause = self._pause, min(2 * self._pause, max(PAUSE, len(batch) // 4), LONGEST_PAUSE)
-                return Plan(context)
+                self._pause_left, self._pause = self._pause, min(2 * self._pause, max(PAUSE, len(batch) // 4), LONGEST_PAUSE)
+                return StepPlan(context)
             self._pause = PAUSE
         learned = [one for one, draft in zip(each, suffixes, strict=True) if draft is None]
         shape = max(learned, key=lambda one: one.verify, default=None)
         limits = [one.verify for one in each] if strategy is None and len(set(learned)) > 1 else None
         if len(learned) == len(batch):
-            return Plan(context, strategy, shape, limits=limits)
+            return StepPlan(context, strategy, shape, limits=limits)
         given = [None if draft is None else draft.tokens for draft in suffixes]
-        return Plan(context, strategy, shape, given, limits, suffixes)
+        return StepPlan(context, strategy, shape, given, limits, suffixes)
 
-    def _suffix(self, request: Running, strategy: Strategy) -> Draft | None:
+    def _suffix(self, request: RunningRequest, strategy: Strategy) -> Draft | None:
         """The suffix draft to use; None leaves the request to the learned drafter."""
         model_free = strategy.drafter != "eagle"
         if not self._store or strategy.drafter == "none":
-            return NOTHING if model_free else None
+            return EMPTY_DRAFT if model_free else None
         if not model_free and not self._may_look(request.id):
             return None
         learned = 0.0 if model_free else self._learned.get(str(strategy), 0.5)
-        draft = self._gate.offer(self._store.draft(request.id, strategy.verify), learned)
+        draft = self._selector.offer(self._store.draft(request.id, strategy.verify), learned)
         if draft.tokens or model_free:
             self._patience[request.id] = PATIENCE
             return draft
@@ -244,11 +229,11 @@ class Speculator:
         self._looks -= 1
         return self._looks >= 0
 
-    def _narrowed(self, drafts: Sequence[Draft], batch: Sequence[Running], context: Context) -> list[Draft]:
+    def _narrowed(self, drafts: Sequence[Draft], batch: Sequence[RunningRequest], context: Context) -> list[Draft]:
         """Drafts no longer than pays in this step. Attention reaches over the longest request for all of them."""
         reach = max(request.length for request in batch)
         width = self._widths.best([draft.chances for draft in drafts], replace(context, length=reach))
-        return [self._gate.narrow(draft, width) for draft in drafts]
+        return [self._selector.narrow(draft, width) for draft in drafts]
 
     def _observe(self, shape: Strategy, accepted: Sequence[int]) -> None:
         """``accepted``: of whole drafts."""

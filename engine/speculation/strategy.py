@@ -3,6 +3,7 @@
 from collections.abc import Set
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
 from engine.config import DrafterName, StrategyConfig
 
@@ -48,3 +49,18 @@ class Context:
     horizon: float = inf
     spread: float = inf
     behind: int = 0
+
+
+class RunningRequest(Protocol):
+    """A running request: its id and group, the tokens known (prompt included), generated, and seen by the learned drafter."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def group(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def generated(self) -> int: ...
+    @property
+    def drafted(self) -> int: ...

@@ -2,9 +2,9 @@
 
 import re
 
-from engine.tasks.config import CodeConfig
-from engine.tasks.dataset import Row
-from engine.tasks.questions import Kind, Question, Score
+from engine.config.task import CodeConfig
+from engine.tasks.dataset import Example
+from engine.tasks.dataset_task import Question, Score, TaskKind
 from engine.tasks.sandbox import Sandbox
 
 _BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
@@ -16,7 +16,7 @@ def code_of(response: str) -> str:
     return str(blocks[-1]) if blocks else response
 
 
-def _read(config: CodeConfig, row: Row) -> Question:
+def _read(config: CodeConfig, row: Example) -> Question:
     tests = row.columns.get(config.tests)
     several = row.texts(config.tests, 1, 1000) if isinstance(tests, list) else [row.text(config.tests)]
     return Question(row.text(config.question), several)
@@ -29,10 +29,10 @@ def _score(config: CodeConfig) -> Score:
     def score(tests: list[str], response: str) -> float:
         code = code_of(response)
         if not config.partial:
-            return float(sandbox.passes("\n".join([code, *tests])))
-        return sum(sandbox.passes(f"{code}\n{test}") for test in tests) / len(tests)
+            return float(sandbox.passes(code, "\n".join(tests)))
+        return sum(sandbox.passes(code, test) for test in tests) / len(tests)
 
     return score
 
 
-CODE: Kind[CodeConfig] = Kind(_read, _score, waits=True)
+CODE: TaskKind[CodeConfig] = TaskKind(_read, _score, waits=True)

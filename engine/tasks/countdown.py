@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from engine.config.task import CountdownConfig
 from engine.errors import DataError
-from engine.tasks.base import Prompt
-from engine.tasks.config import CountdownConfig
+from engine.tasks.task import Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -10,7 +10,7 @@ from engine.errors import DataError
 
 
 @dataclass(frozen=True)
-class Row:
+class Example:
     """A row's columns; ``place`` says where it stands, for messages ("data.jsonl: line 3"). DataError names place, column and fault."""
 
     place: str
@@ -44,7 +44,7 @@ class Row:
         return DataError(f"{self.place}: column {column!r} must be {wanted}, got {_kind(value)}")
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[Example]:
     """All rows of the file, at least one. DataError names the file, the place and the fault of the first one that is not readable."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder; task.path must be a JSONL or parquet file")
@@ -59,7 +59,7 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
-def _jsonl(path: Path) -> Iterator[Row]:
+def _jsonl(path: Path) -> Iterator[Example]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -70,10 +70,10 @@ def _jsonl(path: Path) -> Iterator[Row]:
                 raise DataError(f"{path}: line {number}: not readable as JSON: {error}") from None
             if not isinstance(record, dict):
                 raise DataError(f"{path}: line {number}: must be a JSON object, got {_kind(record)}")
-            yield Row(f"{path}: line {number}", record)
+            yield Example(f"{path}: line {number}", record)
 
 
-def _parquet(path: Path) -> Iterator[Row]:
+def _parquet(path: Path) -> Iterator[Example]:
     import pyarrow.parquet  # here, so that those who read no parquet do not wait for it
 
     try:
@@ -81,7 +81,7 @@ def _parquet(path: Path) -> Iterator[Row]:
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not readable as parquet: {error}") from None
     for number, record in enumerate(table.to_pylist(), start=1):
-        yield Row(f"{path}: row {number}", record)
+        yield Example(f"{path}: row {number}", record)
 
 
 def _kind(value: Any) -> str:

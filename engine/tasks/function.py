@@ -4,19 +4,19 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-from engine import own_functions
+from engine.config import import_path
+from engine.config.task import FunctionConfig
 from engine.errors import DataError
-from engine.tasks.config import FunctionConfig
-from engine.tasks.dataset import Row
-from engine.tasks.questions import Kind, Question, Score
+from engine.tasks.dataset import Example
+from engine.tasks.dataset_task import Question, Score, TaskKind
 
 
-def _read(config: FunctionConfig, row: Row) -> Question:
+def _read(config: FunctionConfig, row: Example) -> Question:
     return Question(row.text(config.question), dict(row.columns))
 
 
 def _score(config: FunctionConfig) -> Score:
-    function: Callable[..., Any] = own_functions.load("task.function", config.function)
+    function: Callable[..., Any] = import_path.load_function("task.function", config.function)
 
     def score(row: dict[str, Any], response: str) -> float:
         reward = float(function(row, response))
@@ -27,4 +27,4 @@ def _score(config: FunctionConfig) -> Score:
     return score
 
 
-FUNCTION: Kind[FunctionConfig] = Kind(_read, _score)
+FUNCTION: TaskKind[FunctionConfig] = TaskKind(_read, _score)

@@ -1,12 +1,12 @@
 """Maths questions with a known answer; a response is right if math-verify finds the answer equal."""
 
-from engine.tasks.checker import Checker
-from engine.tasks.config import MathConfig
-from engine.tasks.dataset import Row
-from engine.tasks.questions import Kind, Question, Score
+from engine.config.task import MathConfig
+from engine.tasks.dataset import Example
+from engine.tasks.dataset_task import Question, Score, TaskKind
+from engine.tasks.math_checker import Checker
 
 
-def _read(config: MathConfig, row: Row) -> Question:
+def _read(config: MathConfig, row: Example) -> Question:
     return Question(row.text(config.question), expected(row.text_or_number(config.answer)))
 
 
@@ -21,4 +21,4 @@ def expected(answer: str) -> str:
     return answer if "\\boxed" in answer or "$" in answer else f"\\boxed{{{answer}}}"
 
 
-MATH: Kind[MathConfig] = Kind(_read, _score)
+MATH: TaskKind[MathConfig] = TaskKind(_read, _score)

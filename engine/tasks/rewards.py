@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from engine.tasks.base import Prompt, Task
+from engine.tasks.task import Prompt, Task
 
 
 def rewards_of(task: Task, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[float]:

@@ -8,19 +8,19 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from engine.config import RolloutConfig, SpotConfig
-from engine.drafter.buffer import DataBuffer
-from engine.drafter.card import Card
+from engine.config.task import CountdownConfig
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.model import Drafter
-from engine.drafter.offline import Response, train_offline
+from engine.drafter.model_card import DrafterCard
+from engine.drafter.offline_training import PromptAndResponse, train_offline
 from engine.drafter.recipe import RECIPES
-from engine.drafter.trainer import Evaluation, SpotTrainer
+from engine.drafter.spot_trainer import HeldOutEvaluation, SpotTrainer
 from engine.models.load import end_tokens, load_model, load_tokenizer
-from engine.rollout.base import Request, Sampling
-from engine.rollout.native.standalone import standalone
-from engine.tasks.config import CountdownConfig
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.from_model import engine_from_model
 from engine.tasks.countdown import CountdownTask
-from engine.warmstart.traces import examples
+from engine.warmstart.search_traces import examples
 
 LEARNING_RATE, FINE_LEARNING_RATE = 4e-3, 2e-3
 TOKENS = 2048
@@ -30,7 +30,7 @@ OWN_AT_ONCE = 256
 FOUR_NUMBERS, LONGEST = 0.3, 1000
 
 
-def train_drafter(target: Path, output: Path, minutes: float, seed: int, start_from: Drafter | None = None) -> Evaluation:
+def train_drafter(target: Path, output: Path, minutes: float, seed: int, start_from: Drafter | None = None) -> HeldOutEvaluation:
     """Writes a drafter folder; returns its held-out evaluation. ``start_from`` skips the traces."""
     model, tokenizer = load_model(target, torch.float32), load_tokenizer(target)
     torch.manual_seed(seed)
@@ -44,7 +44,7 @@ def train_drafter(target: Path, output: Path, minutes: float, seed: int, start_f
         seconds *= OWN_SHARE
     evaluation = train_offline(trainer, model, _own_responses(model, tokenizer, ends, seed), seconds, FINE_LEARNING_RATE)
     weights = {name: tensor.to(torch.bfloat16) for name, tensor in trainer.weights().items()}
-    write_drafter_folder(output, weights, model.config, Card(base_model="tiny", task="countdown", version=0))
+    write_drafter_folder(output, weights, model.config, DrafterCard(base_model="tiny", task="countdown", version=0))
     return evaluation
 
 
@@ -56,16 +56,18 @@ def _optimizers(drafter: Drafter) -> list[torch.optim.Optimizer]:
     return [muon, torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)]
 
 
-def _traces(tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int) -> Iterator[Response]:
+def _traces(tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int) -> Iterator[PromptAndResponse]:
     """Endless (prompt, response) token lists that the target has not been trained on."""
     (end,) = ends
     for prompt, response in examples(seed + 10**9, FOUR_NUMBERS, LONGEST):
         yield tokenizer(prompt).input_ids, [*tokenizer(response).input_ids, end]
 
 
-def _own_responses(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int) -> Iterator[Response]:
+def _own_responses(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int
+) -> Iterator[PromptAndResponse]:
     """Endless responses of the target to fresh problems, at temperature 1."""
-    engine = standalone(model, ends, None, rollout=RolloutConfig(max_batch=OWN_AT_ONCE))
+    engine = engine_from_model(model, ends, None, rollout=RolloutConfig(max_batch=OWN_AT_ONCE))
     task = CountdownTask(CountdownConfig(four_numbers=FOUR_NUMBERS), seed + 10**6, tokenizer)
     step = 0
     while True:

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 from transformers import Qwen2ForCausalLM
 
 from engine.models.tiny import character_tokenizer, tiny_config
-from engine.warmstart.batches import IGNORED, TraceBatches
-from engine.warmstart.silence import silence
-from engine.warmstart.traces import examples
+from engine.warmstart.search_traces import examples
+from engine.warmstart.trace_batches import IGNORED, TraceBatches
+from engine.warmstart.unused_tokens import suppress_unused_tokens
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ def _train(rank: int, recipe: WarmStart) -> None:
             saved = time.monotonic()
             save(model, recipe.output)
     if rank == 0:
-        silence(model, tokenizer, examples(recipe.seed, recipe.four_numbers, recipe.longest))
+        suppress_unused_tokens(model, tokenizer, examples(recipe.seed, recipe.four_numbers, recipe.longest))
         save(model, recipe.output)
     dist.destroy_process_group()
 
 
 def _model(recipe: WarmStart, vocabulary: int) -> Qwen2ForCausalLM:
     started = recipe.start_from
-    model = Qwen2ForCausalLM.from_pretrained(started, dtype=torch.float32) if started else Qwen2ForCausalLM(tiny_config(vocabulary))
+    model = Qwen2ForCausalLM.from_pretrained(started, dtype=torch.float32) if started else Qwen2ForCausalLM(tiny_config(vocabulary))  # type: ignore[no-untyped-call]
     model.train()
     return model
 
@@ -117,7 +117,7 @@ def _agreed(value: float) -> float:
 
 def save(model: Qwen2ForCausalLM, folder: Path) -> None:
     """Writes a bf16 Hugging Face folder with its tokenizer."""
-    half = Qwen2ForCausalLM(model.config)
+    half = Qwen2ForCausalLM(model.config)  # type: ignore[no-untyped-call]
     half.load_state_dict(model.state_dict())
     half.bfloat16()
     half.save_pretrained(folder)

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
-from backend.client import Longtail
 from backend.demo_data import telemetry
-from backend.schemas.runs import Run
 from backend.settings import Settings
-from backend.stack import Stack
+from backend.stack.local_stack import Stack
+from longtail import Longtail
+from longtail.schemas.runs import Run
 
 ENGINE = Path(__file__).parents[1] / "replay_engine.py"
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Page, sync_playwright
 
-from backend.client import Longtail
-from backend.client.accounts import entrance
-from dashboard.tabs import tabs_of
+from dashboard.views.run.tab_list import tabs_of
+from longtail import Longtail
+from longtail.identity import entrance
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SETTLE_MS, PATIENCE_MS = 1500, 300_000

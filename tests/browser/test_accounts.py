@@ -7,10 +7,10 @@ import pytest
 from conftest import Submit, guarded, until
 from playwright.sync_api import Browser, Page, expect
 
-from backend.client import ApiError, Longtail
-from backend.client.accounts import entrance
-from backend.schemas.accounts import Role
-from backend.stack import Stack
+from backend.stack.local_stack import Stack
+from longtail import ApiError, Longtail
+from longtail.identity import entrance
+from longtail.schemas.identity import Role
 
 LONG = "correct horse battery"
 As = Callable[[Role], Page]

@@ -12,11 +12,11 @@ from playwright.sync_api import Browser, Page, expect
 from backend.database import Database
 from backend.migrate import upgrade
 from backend.models import Token
-from backend.parts import Part, answers
-from backend.ports import Port
-from backend.services.first_admin import ensure_admin
-from backend.services.tokens import identify, open_session
+from backend.services.identity.first_admin import ensure_admin
+from backend.services.identity.tokens import identify, open_session
 from backend.settings import Settings
+from backend.stack.child_process import ChildProcess, answers
+from backend.stack.ports import Port
 
 HOST = "127.0.0.1"
 
@@ -53,7 +53,7 @@ def page(browser: Browser, environment: dict[str, str], login: str, tmp_path: Pa
     """A dashboard whose API is not there."""
     port = Port(HOST, 0, 0).number
     command = (sys.executable, "-m", "dashboard", "--port", str(port))
-    dashboard = Part("dashboard", command, environment, tmp_path / "dashboard.log", answers(f"http://{HOST}:{port}/_stcore/health"))
+    dashboard = ChildProcess("dashboard", command, environment, tmp_path / "dashboard.log", answers(f"http://{HOST}:{port}/_stcore/health"))
     dashboard.start()
     try:
         dashboard.wait_until_healthy(float("inf"))
@@ -68,7 +68,7 @@ def test_a_page_waits_for_the_api_and_comes_back_by_itself(
 ) -> None:
     page.goto(address)
     expect(page.get_by_text("The Longtail API does not answer")).to_be_visible()
-    api = Part(
+    api = ChildProcess(
         "api", (sys.executable, "-m", "backend.api"), environment, tmp_path / "api.log", answers(f"http://{HOST}:{settings.port}/healthz")
     )
     api.start()

@@ -7,8 +7,8 @@ from conftest import until
 from playwright.sync_api import Page, expect
 from test_run_pages import Pair
 
-from backend.client import Longtail
 from backend.demo_data import telemetry
+from longtail import Longtail
 
 
 def test_a_drafter_is_found_read_about_and_downloaded_whole(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:

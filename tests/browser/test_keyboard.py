@@ -7,8 +7,8 @@ from pathlib import Path
 from conftest import until
 from playwright.sync_api import Locator, Page, expect
 
-from backend.client import Longtail
-from backend.schemas.runs import Run
+from longtail import Longtail
+from longtail.schemas.runs import Run
 
 PASSWORD = "correct horse battery"
 FARTHEST = 120
@@ -131,7 +131,7 @@ def test_what_has_the_focus_is_seen(page: Page) -> None:
             frame = control.locator(FRAME)
             without = still(frame)
             control.focus()
-            until(frame.screenshot, lambda seen, without=without: seen != without, seconds=5)  # type: ignore[misc]
+            until(frame.screenshot, lambda seen, without=without: seen != without)  # type: ignore[misc]
 
 
 def still(frame: Locator) -> bytes:

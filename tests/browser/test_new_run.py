@@ -6,9 +6,9 @@ from pathlib import Path
 from conftest import finished, until
 from playwright.sync_api import Page, expect
 
-from backend.client import Longtail
-from backend.schemas.runs import Run
 from engine.config import merged
+from longtail import Longtail
+from longtail.schemas.runs import Run
 
 
 def fill(page: Page, label: str, text: str) -> None:

@@ -3,9 +3,9 @@
 from playwright.sync_api import Browser
 
 from backend.bench.pages import load, measured
-from backend.client import Longtail
-from backend.client.accounts import entrance
-from backend.stack import Stack
+from backend.stack.local_stack import Stack
+from longtail import Longtail
+from longtail.identity import entrance
 
 
 def test_a_page_is_timed(browser: Browser, stack: Stack, api: Longtail) -> None:
@@ -14,6 +14,6 @@ def test_a_page_is_timed(browser: Browser, stack: Stack, api: Longtail) -> None:
     load(context, entrance(api, stack.dashboard_url))
     found = measured(stack, context, "/settings", loads=1)
     context.close()
-    assert 0.1 < found["s"] <= found["max_s"] < 60
+    assert 0.1 < found["s"] <= found["max_s"] < 600
     assert found["api_requests"] >= 1
     assert 0 < found["api_s"] < found["s"]

@@ -10,8 +10,8 @@ import pytest
 from conftest import Submit, drawn, until
 from playwright.sync_api import Locator, Page, expect
 
-from backend.client import Longtail
-from backend.schemas.runs import Run
+from longtail import Longtail
+from longtail.schemas.runs import Run
 
 Pair = tuple[Run, Run]
 SETTLE_MS = 5_000

@@ -10,9 +10,9 @@ import replay_engine
 from conftest import Submit, drawn, finished, until
 from playwright.sync_api import Locator, Page, expect
 
-from backend.client import Longtail
-from backend.schemas.runs import Run
-from dashboard.formats import uncoloured, visible
+from dashboard.text.escaping import visible, without_colors
+from longtail import Longtail
+from longtail.schemas.runs import Run
 
 Pair = tuple[Run, Run]
 
@@ -101,7 +101,7 @@ def test_hostile_samples_and_lines_are_text(page: Page, chatty: Run) -> None:
     expect(page.locator("[data-testid=stHtml] pre").filter(has_text="onerror")).to_have_text(visible(replay_engine.HOSTILE))
     no_markup(page)
     open_tab(page, chatty, "Logs")
-    expect(page.get_by_test_id("stCode")).to_contain_text(uncoloured(replay_engine.HOSTILE))
+    expect(page.get_by_test_id("stCode")).to_contain_text(without_colors(replay_engine.HOSTILE))
     no_markup(page)
 
 

@@ -7,8 +7,8 @@ from conftest import Submit, finished, until
 from grid import Grid
 from playwright.sync_api import Page, expect
 
-from backend.client import Longtail
-from backend.schemas.runs import Run
+from longtail import Longtail
+from longtail.schemas.runs import Run
 
 Pair = tuple[Run, Run]
 HOSTILE = (

@@ -18,26 +18,26 @@ from typing import Any, TypeVar, get_args
 
 import history
 from bare_model import make_bare_model
-from kombu.exceptions import OperationalError
+from kombu.exceptions import ChannelError, OperationalError
 from redis_for_tests import Redis
 from sqlalchemy import select
 
-from backend.client import ApiError, Longtail
 from backend.database import Database
-from backend.jobs.celery import make_celery, ring
-from backend.jobs.processes import belonging, start_time
-from backend.migrate import upgrade
+from backend.jobs.celery import make_celery, notify_workers
+from backend.jobs.engine.processes import processes_of_attempt, start_time
 from backend.models import Attempt, Run
-from backend.schemas.runs import TERMINAL_STATES
-from backend.schemas.webhooks import Event
-from backend.services import webhooks
-from backend.services.first_admin import ensure_admin
+from backend.services.identity.first_admin import ensure_admin
+from backend.services.webhooks import subscriptions
 from backend.settings import Settings
+from longtail import ApiError, Longtail
+from longtail.schemas.runs import TERMINAL_STATES
+from longtail.schemas.webhooks import Event
 
 ENGINE = Path(__file__).with_name("fault_engine.py")
 LEASE = 3.0
 PACE = {"SWEEP": 0.2, "POLL": 0.05, "LEASE": LEASE, "GRACE": 0.5, "HANDOVER": 1.0}
-SECONDS = 30.0
+SECONDS = 120.0
+"""How long anything is waited for: a busy machine is no failure."""
 NOWHERE = "https://127.0.0.1:9"
 ENGINE_NAMES = ("run", "run", "mid-checkpoint", "mid-event", "between-artifact-and-row")
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Zygote:
 class Arena:
     """API and workers on an empty database at ``url``, a SQLite file by default. Their broker is a folder, or ``redis``."""
 
-    def __init__(self, zygote: Zygote, home: Path, url: str = "", redis: Redis | None = None) -> None:
+    def __init__(self, zygote: Zygote, home: Path, make_tables: Callable[[str], None], url: str = "", redis: Redis | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -79,10 +79,10 @@ class Arena:
         (home / "clock").write_text("0")
         self.model = make_bare_model(home / "model")
         self.database = Database(self.settings.database)
-        upgrade(self.database)
+        make_tables(self.settings.database)
         history.watch(self.database)
         with self.database.write() as session:
-            webhooks.add(session, NOWHERE, get_args(Event))
+            subscriptions.add(session, NOWHERE, get_args(Event))
         self._zygote = zygote
         self.workers: list[int] = []
         self.api = 0
@@ -90,7 +90,7 @@ class Arena:
         self.client = Longtail(f"http://127.0.0.1:{port}", self.settings.token_file.read_text(), timeout=SECONDS)
         self.accepted: list[str] = []
         self.leaving: list[int] = []
-        self.points = ["after-claim", "before-the-engine-is-known", "mid-ingest", "before-settling", "mid-settling", "before-ack"]
+        self.points = ["after-claim", "before-the-engine-is-known", "mid-ingest", "before-settling", "mid-settling", "after-settling"]
 
     def start_api(self) -> None:
         self.api = self._zygote.fork("api", self.environment, self.settings.home / "api.log")
@@ -140,7 +140,7 @@ class Arena:
         """Every process of every attempt."""
         with self.database.read() as session:
             attempts = session.execute(select(Attempt.run_id, Attempt.number)).all()
-        return sorted(pid for run_id, number in attempts for pid in belonging(run_id, number, None))
+        return sorted(pid for run_id, number in attempts for pid in processes_of_attempt(run_id, number, None))
 
     @contextmanager
     def frozen(self, pid: int) -> Iterator[None]:
@@ -171,12 +171,11 @@ class Arena:
             self.redis.start()
         shutil.rmtree(self.settings.broker_folder, ignore_errors=True)
 
-    def double_messages(self) -> None:
-        self.settings.broker_folder.mkdir(exist_ok=True)
+    def send_needless_messages(self) -> None:
         app = make_celery(self.settings)
-        for run_id in self.accepted * 2:
-            with suppress(OSError, OperationalError):  # the broker may be away at this very moment
-                ring(app, run_id)
+        for _ in self.accepted * 2:
+            with suppress(OSError, ChannelError, OperationalError):  # the broker may be away at this very moment
+                notify_workers(app)
         app.close()
 
     def set_clock(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def zygote() -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def arena(zygote: Zygote, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Arena]:
+def arena(zygote: Zygote, tmp_path: Path, make_tables: Callable[[str], None], request: pytest.FixtureRequest) -> Iterator[Arena]:
     """Without processes yet. On SQLite; where the test is parametrised to it on "postgresql", or on "redis": both PostgreSQL and Redis."""
     kind = getattr(request, "param", "sqlite")
     if kind == "redis" and redis_for_tests.server() is None:
@@ -25,10 +25,10 @@ def arena(zygote: Zygote, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
         url, redis = "", None
         if kind != "sqlite":
             server: Postgres = request.getfixturevalue("postgres")
-            url = resources.enter_context(server.database())
+            url = resources.enter_context(server.place())
         if kind == "redis":
             redis = redis_for_tests.Redis(tmp_path / "redis")
             resources.callback(redis.kill)
-        arena = Arena(zygote, tmp_path / "home", url, redis)
+        arena = Arena(zygote, tmp_path / "home", make_tables, url, redis)
         resources.callback(arena.close)
         yield arena

@@ -13,11 +13,11 @@ from typing import Any
 import yaml
 from models_for_tests import make_random_model
 
-from backend.jobs.processes import belonging, kill_all, mark
+from backend.jobs.engine.processes import attempt_variables, kill_all, processes_of_attempt
 from engine.events import AnyEvent, RolloutFinished, RunStarted, StepFinished, read
 
 RESUMABLE = 75
-SECONDS = 120.0
+SECONDS = 600.0
 TESTS = Path(__file__).parents[1]
 
 
@@ -56,7 +56,7 @@ class Attempts:
         self.number += 1
         self._before = len(self.story())
         command = [*self._prefix, sys.executable, "-m", "engine", "run", str(self._config), "--out", str(self.out), "--resume"]
-        environment = os.environ | self._environment | mark(self.out.name, self.number)
+        environment = os.environ | self._environment | attempt_variables(self.out.name, self.number)
         with (self.out / f"attempt_{self.number}.log").open("wb") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
@@ -67,7 +67,7 @@ class Attempts:
 
     def processes(self) -> set[int]:
         """All that belong to the attempt."""
-        return belonging(self.out.name, self.number, self.process.pid)
+        return processes_of_attempt(self.out.name, self.number, self.process.pid)
 
     def kill(self) -> None:
         """All of them."""

@@ -11,12 +11,12 @@ from contextlib import suppress
 import history
 from arena import ENGINE_NAMES, LEASE, Arena, in_background, some
 
-from backend.client import ApiError
+from longtail import ApiError
 
 RUNS = 4
 FAULTS = 4
 SPAN_SECONDS = 1.5
-NOTICED_SECONDS = 3 * LEASE
+NOTICED_SECONDS = 10 * LEASE
 
 Fault = Callable[[Arena, random.Random], None]
 
@@ -71,8 +71,8 @@ def delete_broker(arena: Arena, _: random.Random) -> None:
     arena.delete_broker()
 
 
-def double_messages(arena: Arena, _: random.Random) -> None:
-    arena.double_messages()
+def send_needless_messages(arena: Arena, _: random.Random) -> None:
+    arena.send_needless_messages()
 
 
 def lock_database(arena: Arena, chance: random.Random) -> None:
@@ -109,7 +109,7 @@ FAULT_LIST: tuple[Fault, ...] = (
     kill_api,
     kill_everything,
     delete_broker,
-    double_messages,
+    send_needless_messages,
     lock_database,
     jump_the_clock,
     user,

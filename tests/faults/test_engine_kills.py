@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 from engine_attempts import RESUMABLE, Attempts, check, configuration
 from safetensors.torch import load_file
+from sizes import ALL
 from torch import Tensor
 
-KILLS = 10 if os.environ.get("LONGTAIL_FAULTS") == "all" else 1
+KILLS = 10 if ALL else 1
 SEED = int(os.environ.get("LONGTAIL_FAULT_SEED", "0"))
 PARTS = {"worker": "ray::", "engine": "-m engine run", "raylet": "raylet/raylet", "everything": ""}
 FARTHEST = 4
@@ -73,7 +74,7 @@ def survive(attempts: Attempts, parts: Sequence[str], chance: random.Random) -> 
 
 
 def test_a_run_survives_kills_at_random(tmp_path: Path) -> None:
-    """``make faults`` kills ten times in 60 steps, and compares with the run that nobody disturbs: the curve is the same, to the bit.
+    """``make test-all`` kills ten times in 60 steps, and compares with the run that nobody disturbs: the curve is the same, to the bit.
 
     So is the policy, up to rounding: when the drafter was trained is for the clock to say, and log-probs of steps with other drafts
     differ in their last digits.

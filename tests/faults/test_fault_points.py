@@ -9,9 +9,10 @@ from contextlib import suppress
 import history
 import pytest
 from arena import LEASE, Arena, in_background
+from sizes import ALL
 from sqlalchemy import select
 
-from backend.jobs.processes import start_time
+from backend.jobs.engine.processes import start_time
 from backend.models import LogLine, Run, Worker
 
 BOTH = pytest.mark.parametrize("arena", ["sqlite", "postgresql"], indirect=True)
@@ -21,13 +22,13 @@ WORKER_POINTS = {
     "mid-ingest": ["lost", "succeeded"],
     "before-settling": ["lost", "succeeded"],
     "mid-settling": ["lost", "succeeded"],
-    "before-ack": ["succeeded"],
+    "after-settling": ["succeeded"],
 }
 
 
-def finish(arena: Arena, seconds: float = 30.0) -> None:
+def finish(arena: Arena) -> None:
     """All runs come to their end, and their stories hold."""
-    arena.settle(seconds)
+    arena.settle()
     for run_id in arena.accepted:
         history.check(arena.database, arena.settings, run_id)
     assert arena.engines() == []
@@ -55,11 +56,11 @@ def await_another_worker(arena: Arena, **environment: str) -> None:
 
 
 def until_noticed(arena: Arena, run_id: str, crashed: float) -> None:
-    """That the run's first attempt is over, within two leases of ``crashed`` on the monotonic clock."""
+    """That the run's first attempt is over, within two leases of ``crashed`` on the monotonic clock; ten beside other tests."""
     arena.until(lambda: arena.attempts(run_id)[0] != "running")
     seconds = time.monotonic() - crashed
     print(f"noticed after {seconds:.1f} s")
-    assert seconds < 2 * LEASE
+    assert seconds < (2 if ALL else 10) * LEASE
 
 
 @BOTH
@@ -98,7 +99,7 @@ def test_the_api_may_die_at_any_time(arena: Arena) -> None:
     assert arena.attempts(first) == ["succeeded"]
 
 
-def test_the_broker_folder_may_vanish_and_messages_come_twice(arena: Arena) -> None:
+def test_the_broker_folder_may_vanish_and_messages_be_too_many(arena: Arena) -> None:
     arena.start_api()
     first = arena.submit(steps=10)
     arena.delete_broker()
@@ -108,7 +109,7 @@ def test_the_broker_folder_may_vanish_and_messages_come_twice(arena: Arena) -> N
     arena.delete_broker()
     second = arena.submit()
     for _ in range(3):
-        arena.double_messages()
+        arena.send_needless_messages()
     finish(arena)
     assert [arena.attempts(run_id) for run_id in (first, second)] == [["succeeded"]] * 2
 
@@ -276,7 +277,7 @@ def test_a_host_that_vanishes_loses_its_runs_to_another(arena: Arena) -> None:
     await_another_worker(arena, FAULT_MACHINE="second")
     crashed = time.monotonic()
     arena.kill_worker(gone)
-    arena.until(lambda: not arena.engines(), LEASE)
+    arena.until(lambda: not arena.engines())
     until_noticed(arena, run_id, crashed)
     finish(arena)
     assert arena.attempts(run_id) == ["lost", "succeeded"]

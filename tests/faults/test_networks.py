@@ -12,11 +12,12 @@ import networks
 import pytest
 from engine_attempts import RESUMABLE, Attempts, check, configuration
 from networks import Hosts
+from sizes import ALL
 
-from backend.jobs.processes import kill_all, mark
+from backend.jobs.engine.processes import attempt_variables, kill_all
 
 pytestmark = [
-    pytest.mark.skipif(os.environ.get("LONGTAIL_FAULTS") != "all", reason="takes a minute: make faults, or LONGTAIL_FAULTS=all"),
+    pytest.mark.skipif(not ALL, reason="takes a minute: make test-all"),
     pytest.mark.skipif(not networks.permitted(), reason="making network namespaces needs root"),
     pytest.mark.slow,
 ]
@@ -49,7 +50,7 @@ def start_ray(hosts: Hosts, host: int, folder: str) -> None:
     place = ["--node-ip-address", hosts.addresses[host], "--num-cpus", str(min(host, 1))]
     more = ["--object-store-memory", "100000000", "--disable-usage-stats", "--temp-dir", folder]
     start = [*hosts.within(host), sys.executable, "-m", "ray.scripts.scripts", "start", *role, *place, *more]
-    subprocess.run(start, env=os.environ | NETWORKED | IMPATIENT | mark(CLUSTER, 1), check=True, timeout=60)
+    subprocess.run(start, env=os.environ | NETWORKED | IMPATIENT | attempt_variables(CLUSTER, 1), check=True, timeout=60)
 
 
 def address_of(hosts: Hosts) -> str:

@@ -17,21 +17,21 @@ from typing import Any, NoReturn
 
 import uvicorn
 
-import backend.ingest
-import backend.jobs.reaper
-import backend.jobs.supervisor
+import backend.jobs.engine.supervisor
+import backend.jobs.maintenance.lost_attempts
 import backend.jobs.worker
+import backend.services.telemetry.event_ingest
 from backend.api.app import create_app
-from backend.jobs.supervisor import Supervisor
+from backend.jobs.engine.supervisor import Supervisor
 from backend.settings import Settings
 
 POINTS: dict[str, Callable[[Callable[[], NoReturn]], None]] = {
     "after-claim": lambda die: _before(Supervisor, "run", die),
     "before-the-engine-is-known": lambda die: _before(Supervisor, "_introduce", die),
-    "mid-ingest": lambda die: _before(backend.ingest.Writer, "close", die),
+    "mid-ingest": lambda die: _before(backend.services.telemetry.event_ingest.EventRowWriter, "close", die),
     "before-settling": lambda die: _before(Supervisor, "_settle", die),
-    "mid-settling": lambda die: _before(backend.jobs.supervisor, "settle", die, after=True),
-    "before-ack": lambda die: _before(Supervisor, "run", die, after=True),
+    "mid-settling": lambda die: _before(backend.jobs.engine.supervisor, "settle", die, after=True),
+    "after-settling": lambda die: _before(Supervisor, "run", die, after=True),
 }
 
 
@@ -63,8 +63,8 @@ def bend_the_clock(offset: Path) -> None:
 
 def move_to(name: str) -> None:
     """This process is on another machine, whose processes cannot be seen or killed from here, nor these from there."""
-    backend.jobs.worker.machine = backend.jobs.reaper.machine = lambda: name  # type: ignore[attr-defined]
-    backend.jobs.reaper.kill_all = lambda *_: None  # type: ignore[attr-defined]
+    backend.jobs.worker.machine = backend.jobs.maintenance.lost_attempts.machine = lambda: name  # type: ignore[attr-defined]
+    backend.jobs.maintenance.lost_attempts.kill_all = lambda *_: None  # type: ignore[attr-defined]
 
 
 def become(kind: str, environment: dict[str, str], log: str) -> NoReturn:

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from backend.client import Longtail
 from backend.database import Database
-from backend.home import announced
-from backend.jobs.processes import start_time
+from backend.jobs.engine.processes import start_time
 from backend.models import Run
-from backend.parts import kill_sessions, sessions_below
-from backend.presets import preset
+from backend.services.runs.presets import preset
 from backend.settings import Settings
-from backend.stack import Stack
+from backend.stack.child_process import kill_sessions, sessions_below
+from backend.stack.home_folder import read_server_file
+from backend.stack.local_stack import Stack
+from longtail import Longtail
 
 REPLAY = (sys.executable, str(Path(__file__).parents[1] / "replay_engine.py"))
 ASLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
 UNLUCKY = (sys.executable, "-c", "raise SystemExit('out of luck')")
-DEMO = (sys.executable, "-c", "from backend.demo import main; raise SystemExit(main(exit_after=True, seed=7))")
+DEMO = (sys.executable, "-c", "from backend.cli.demo import main; raise SystemExit(main(exit_after=True, seed=7))")
 Start = Callable[[Path, tuple[str, ...]], subprocess.Popen[str]]
 KEYS = {"wall_s", "e2e_speedup", "rollout_share", "rollout_speedup", "reward_plain", "reward_tlt", "accept_length", "harvest"}
 
@@ -59,7 +59,7 @@ def seeds(home: Path) -> list[int]:
 
 def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path, start: Start) -> None:
     demo = start(tmp_path, REPLAY)
-    output, _ = demo.communicate(timeout=300)
+    output, _ = demo.communicate(timeout=1000)
     assert demo.returncode == 0, output
     assert states(tmp_path) == ["succeeded", "succeeded"]
     assert seeds(tmp_path) == [7, 7]
@@ -72,19 +72,19 @@ def test_two_runs_a_table_and_a_line_for_programs(tmp_path: Path, start: Start) 
     steps = preset("demo-tlt").config["algorithm"]["steps"]
     assert [len(numbers[key]) for key in ("reward_plain", "reward_tlt", "accept_length")] == [steps] * 3
     assert numbers["e2e_speedup"] > 1
-    assert announced(Settings(home=tmp_path)) is None
+    assert read_server_file(Settings(home=tmp_path)) is None
 
 
 def test_ctrl_c_cancels_the_runs_and_leaves_nothing(tmp_path: Path, start: Start) -> None:
     demo = start(tmp_path, ASLEEP)
-    deadline = time.monotonic() + 120
-    while announced(Settings(home=tmp_path)) is None or "starting" not in states(tmp_path):
+    deadline = time.monotonic() + 1000
+    while read_server_file(Settings(home=tmp_path)) is None or "starting" not in states(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.5)
-    noted = announced(Settings(home=tmp_path))
+    noted = read_server_file(Settings(home=tmp_path))
     assert noted is not None
     demo.send_signal(signal.SIGINT)
-    output, _ = demo.communicate(timeout=300)
+    output, _ = demo.communicate(timeout=1000)
     assert demo.returncode == 130, output
     assert states(tmp_path) == ["cancelled", "cancelled"]
     assert [start_time(pid) for pid, _ in noted["parts"]] == [None, None, None]
@@ -92,7 +92,7 @@ def test_ctrl_c_cancels_the_runs_and_leaves_nothing(tmp_path: Path, start: Start
 
 def test_a_run_that_fails_fails_the_demo_and_says_why(tmp_path: Path, start: Start) -> None:
     demo = start(tmp_path, UNLUCKY)
-    output, _ = demo.communicate(timeout=300)
+    output, _ = demo.communicate(timeout=1000)
     assert demo.returncode == 1, output
     assert "out of luck" in output
     assert states(tmp_path)[0] == "failed"
@@ -107,7 +107,7 @@ def stack(tmp_path: Path) -> Stack:
 def test_a_stack_that_runs_already_is_used_and_left_running(stack: Stack, start: Start) -> None:
     with stack:
         demo = start(stack.settings.home, REPLAY)
-        output, _ = demo.communicate(timeout=300)
+        output, _ = demo.communicate(timeout=1000)
         assert demo.returncode == 0, output
         assert stack.url in output
         with Longtail(stack.url, stack.token) as client:

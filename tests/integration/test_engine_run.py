@@ -16,6 +16,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from sizes import ALL
 
 from engine.events import (
     AnyEvent,
@@ -30,7 +31,7 @@ from engine.events import (
     WorkerSpan,
     read,
 )
-from engine.speculation.cost import CostTable
+from engine.speculation.tuner.cost_table import CostTable
 
 STRATEGIES = [{"depth": 3, "verify": 3}, {"depth": 3, "top_k": 2, "verify": 6}, {"drafter": "ngram", "depth": 4, "verify": 4}]
 SMALL_RUN: dict[str, Any] = {
@@ -42,6 +43,8 @@ SMALL_RUN: dict[str, Any] = {
     "checkpoint": {"every": 2},
 }
 Config = dict[str, Any]
+SLACK = 0.02 if ALL else 0.5
+"""Seconds that may lie between two processes' looks at the clock; half of one where other tests run beside this."""
 
 
 def start(config: Config, out: Path, *flags: str) -> "subprocess.Popen[str]":
@@ -53,7 +56,7 @@ def start(config: Config, out: Path, *flags: str) -> "subprocess.Popen[str]":
 
 
 def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=1000)
     return process.returncode, errors
 
 
@@ -124,16 +127,16 @@ def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
     seconds = {event.step: event.seconds for event in steps(events)}
     assert set(spans) == {(step, worker) for step in range(3) for worker in range(2)}
     for (step, _), found in spans.items():
-        assert sum(span.end - span.start for span in found) == pytest.approx(seconds[step], rel=0.01, abs=0.01)
+        assert sum(span.end - span.start for span in found) == pytest.approx(seconds[step], rel=0.01, abs=SLACK)
         assert found[0].state == "BUSY"
         assert found[-1].state == "UPDATE"
-        assert all(before.end == pytest.approx(after.start, abs=0.02) for before, after in pairwise(found))
+        assert all(before.end == pytest.approx(after.start, abs=SLACK) for before, after in pairwise(found))
     told = {(event.step, event.worker): event for event in events if isinstance(event, Decoding)}
     assert set(told) == set(spans)
     for key, event in told.items():
         busy = spans[key][0]
         assert event.points[-1][1:] == (0, "off")
-        assert busy.start - 0.02 <= event.start <= event.start + event.points[-1][0] <= busy.end + 0.02
+        assert busy.start - SLACK <= event.start <= event.start + event.points[-1][0] <= busy.end + SLACK
         assert max(running for _, running, _ in event.points) == 8
 
 

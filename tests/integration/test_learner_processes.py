@@ -11,19 +11,20 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from engine.checkpoint import learner_state
 from engine.cluster.devices import show_gpus
-from engine.drafter.kind import Kind
-from engine.drafter.offline import hidden_states
+from engine.config.algorithm import AlgorithmConfig
+from engine.config.learner import LearnerConfig
+from engine.drafter.kind import DrafterKind
+from engine.drafter.offline_training import hidden_states
 from engine.models.load import load_model
-from engine.policy import store
-from engine.policy.batch import Row
-from engine.policy.config import AlgorithmConfig, LearnerConfig
-from engine.policy.learner import Learner
-from engine.policy.policy import Policy
-from engine.policy.replica import Replica
-from engine.policy.shards import Shards
-from engine.rollout.sglang.weights import fill, plan
-from engine.weights import gathered, whole
+from engine.models.weights import gathered, whole
+from engine.policy.training.learner import Learner
+from engine.policy.training.microbatches import TrainingRow
+from engine.policy.training.policy import Policy
+from engine.policy.training.replicated_policy import ReplicatedPolicy
+from engine.policy.training.sharded_policy import ShardedPolicy
+from engine.rollout.sglang.weight_transfer import fill_bucket, plan_buckets
 
 VOCABULARY, STEPS, SAVED = 259, 5, 2
 CPU = torch.device("cpu")
@@ -54,19 +55,19 @@ def make_learner(model: Path, group: dist.ProcessGroup | None = None, how: dict[
     policy: Policy
     if learner.parallel == "fsdp":
         assert group is not None
-        policy = Shards(model, learner, 1.0, CPU, group, True)
+        policy = ShardedPolicy(model, learner, 1.0, CPU, group, True)
     else:
-        policy = Replica(load_model(model, torch.float32), learner, 1.0, CPU, group, True)
+        policy = ReplicatedPolicy(load_model(model, torch.float32), learner, 1.0, CPU, group, True)
     return Learner(policy, AlgorithmConfig(**defaults | config), 64)
 
 
-def rows_of(step: int) -> list[Row]:
+def rows_of(step: int) -> list[TrainingRow]:
     draw = torch.Generator().manual_seed(step)
     rows = []
     for _ in range(10):
         prompt, response = (int(torch.randint(1, high, (), generator=draw)) for high in (9, 60))
         tokens = torch.randint(VOCABULARY, (prompt + response,), generator=draw).tolist()
-        rows.append(Row(tuple(tokens), prompt, float(torch.randn((), generator=draw)), (-4.0,) * response))
+        rows.append(TrainingRow(tuple(tokens), prompt, float(torch.randn((), generator=draw)), (-4.0,) * response))
     return rows
 
 
@@ -85,9 +86,9 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
 def sent(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """What SGLang finds in the buckets."""
     found: dict[str, torch.Tensor] = {}
-    for bucket in plan(weights, torch.bfloat16, BUCKET):
+    for bucket in plan_buckets(weights, torch.bfloat16, BUCKET):
         memory = torch.zeros(bucket.bytes, dtype=torch.uint8)
-        fill(bucket, weights, memory)
+        fill_bucket(bucket, weights, memory)
         found |= {span.name: memory[span.start : span.end].view(span.dtype).view(span.shape) for span in bucket.tensors}
     return found
 
@@ -107,7 +108,7 @@ def pair(rank: int, model: Path, folder: Path) -> None:
         learner = make_learner(model, group, how, **config)
         metrics = train(learner, range(SAVED + 1), shares[rank])
         if learner.policy.saves:
-            store.write(learner.state(), folder / name, learner.policy.saving_group)
+            learner_state.write(learner.state(), folder / name, learner.policy.saving_group)
         metrics += train(learner, range(SAVED + 1, STEPS), shares[rank])
         results[name] = {"weights": weights(learner), "checksum": learner.policy.checksum(), "metrics": metrics}
     shards = make_learner(model, group, FSDP).policy.weights()
@@ -196,14 +197,14 @@ def test_one_worker_goes_on_where_two_left_off(
 ) -> None:
     expected, metrics = undisturbed
     learner = make_learner(random_model, alone if how else None, how)
-    store.read(learner.state(), folder / saved, learner.policy.saving_group)
+    learner_state.read(learner.state(), folder / saved, learner.policy.saving_group)
     for mine, one in zip(train(learner, range(SAVED + 1, STEPS)), metrics[SAVED + 1 :], strict=True):
         assert mine == pytest.approx(one, rel=1e-3, abs=1e-5)
     torch.testing.assert_close(weights(learner), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])
-def test_shards_read_responses_for_the_drafter(random_model: Path, alone: dist.ProcessGroup, kind: Kind) -> None:
+def test_shards_read_responses_for_the_drafter(random_model: Path, alone: dist.ProcessGroup, kind: DrafterKind) -> None:
     rows = rows_of(0)
     expected = hidden_states(load_model(random_model, torch.float32), [list(row.tokens) for row in rows], kind)
     for found, states in zip(make_learner(random_model, alone, EVERYTHING).features(rows, kind), expected, strict=True):

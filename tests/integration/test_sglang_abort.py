@@ -11,12 +11,12 @@ from sglang_cases import chains, native_engine, needs_sglang, sglang_engine
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig
+from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
-from engine.rollout.base import Begun, Completion, Request, Sampling
+from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
-from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang
@@ -69,7 +69,7 @@ def test_responses_that_go_on_end_as_if_they_had_never_been_ended(
         assert {completion.request.id for completion in seen} == {each.request.id for each in found if each.finish != "abort"}
         done |= {completion.request.id: completion for completion in seen}
         left = [
-            replace(completion.request, begun=Begun(completion.tokens, completion.logprobs, completion.spans))
+            replace(completion.request, begun=PartialResponse(completion.tokens, completion.logprobs, completion.spans))
             for completion in found
             if completion.finish == "abort"
         ]
@@ -109,5 +109,5 @@ def test_a_paused_generation_stands_still_until_it_may_go_on(
     assert engine.progress(0.0) == before
     assert before.remaining
     engine.proceed()
-    thread.join(60)
+    thread.join(600)
     assert outcome(found) == outcome(expected)

@@ -11,13 +11,13 @@ import torch
 from sglang_cases import STAND_IN, TESTS, native_engine, needs_sglang
 
 from engine.config import RolloutConfig
-from engine.drafter.card import Card
+from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder, write_drafter_folder
+from engine.drafter.model_card import DrafterCard
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
-from engine.rollout.base import Request, Sampling
+from engine.rollout.interface import Request, Sampling
 from engine.rollout.sglang.arguments import environment
-from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang
@@ -30,10 +30,16 @@ def test_a_drafter_folder_drafts_in_a_bare_sglang(tmp_path: Path, shipped: bool)
     prompts = [prompt.tokens for prompt in CountdownTask(CountdownConfig(), 0, tokenizer).prompts(0, 6)]
     folder = DRAFTER if shipped else tmp_path / "drafter"
     if not shipped:
-        write_drafter_folder(folder, load_drafter_folder(DRAFTER, model.config), model.config, Card("tiny", "countdown", 1))
+        write_drafter_folder(folder, load_drafter_folder(DRAFTER, model.config), model.config, DrafterCard("tiny", "countdown", 1))
     command = [sys.executable, str(TESTS / "sglang_bare.py"), str(TINY), str(folder), json.dumps(prompts)]
     done = subprocess.run(
-        command, env=os.environ | environment() | STAND_IN, capture_output=True, text=True, timeout=200, start_new_session=True, check=False
+        command,
+        env=os.environ | environment() | STAND_IN,
+        capture_output=True,
+        text=True,
+        timeout=1000,
+        start_new_session=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.strip().splitlines()[-1])

@@ -7,11 +7,11 @@ import torch
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
 
 from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
+from engine.config.task import CountdownConfig
 from engine.models.folder import TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
-from engine.rollout.base import Request, Sampling
+from engine.rollout.interface import Request, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
-from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang
@@ -34,14 +34,14 @@ def same_as_native(engine: SGLangEngine) -> None:
 
 def target_alone_changes(engine: SGLangEngine) -> None:
     """A load of the learned drafter only counts; a load of the target leaves what drafts as it is."""
-    before = engine.holding()
+    before = engine.loaded_weights()
     engine.load_target({name: 1.02 * weight for name, weight in weights_of(MODEL).items()}, 1)
-    moved = engine.holding()
+    moved = engine.loaded_weights()
     assert (moved.target_version, moved.target != before.target, moved.drafter == before.drafter) == (1, True, True)
     engine.load_drafter(random_drafter(MODEL, seed=2), 1)
-    assert (engine.holding().drafter_version, engine.holding().drafter) == (1, before.drafter)
+    assert (engine.loaded_weights().drafter_version, engine.loaded_weights().drafter) == (1, before.drafter)
     engine.load_target(weights_of(MODEL), 2)
-    assert engine.holding().target == before.target
+    assert engine.loaded_weights().target == before.target
 
 
 def test_a_small_model_drafts_chains_that_the_tuner_chooses_or_none() -> None:

@@ -13,14 +13,14 @@ from sglang_cases import accept_length, chains, native_engine, needs_sglang, ran
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SGLangConfig
+from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
-from engine.drafter.offline import hidden_states
+from engine.drafter.offline_training import hidden_states
 from engine.errors import DataError
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
-from engine.rollout.base import Completion, Request, Sampling
+from engine.rollout.interface import Completion, Request, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
-from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang
@@ -174,25 +174,25 @@ def test_syncs_change_what_they_name_and_acceptance_stays(
     native = native_engine(model, ROLLOUT, chains(4), drafter_weights=drafter, end_tokens=ends)
     native.generate(requests, GREEDY)
     with sglang_engine(TINY, model, ROLLOUT, chains(4), drafter_weights=drafter, end_tokens=ends) as engine:
-        start, before = engine.holding(), measured(engine, requests)
+        start, before = engine.loaded_weights(), measured(engine, requests)
         assert before == pytest.approx(accept_length(native.take_statistics()), rel=0.05)
         engine.load_target(weights_of(model), 1)
-        assert (engine.holding().target, engine.holding().drafter) == (start.target, start.drafter)
+        assert (engine.loaded_weights().target, engine.loaded_weights().drafter) == (start.target, start.drafter)
         assert measured(engine, requests) >= 0.95 * before
         other = {name: 1.02 * weight for name, weight in weights_of(model).items()}
         engine.load_target(other, 2)
-        moved = engine.holding()
+        moved = engine.loaded_weights()
         assert (moved.target_version, moved.target != start.target, moved.drafter == start.drafter) == (2, True, True)
         engine.load_target(weights_of(model), 3)
-        assert engine.holding().target == start.target
+        assert engine.loaded_weights().target == start.target
         spoilt = {name: torch.randn_like(weight) * 0.02 for name, weight in drafter.items()}
         engine.load_drafter(spoilt, 1)
-        changed = engine.holding()
+        changed = engine.loaded_weights()
         assert (changed.drafter_version, changed.target == start.target, changed.drafter != start.drafter) == (1, True, True)
         assert measured(engine, requests) < 1 + (before - 1) / 2
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected), "whatever the drafter"
         engine.load_drafter(drafter, 2)
-        assert engine.holding().drafter == start.drafter
+        assert engine.loaded_weights().drafter == start.drafter
         assert measured(engine, requests) >= 0.95 * before
         completions = engine.generate(requests, GREEDY)
         assert outcome(completions) == outcome(expected)
@@ -201,13 +201,13 @@ def test_syncs_change_what_they_name_and_acceptance_stays(
 
 def test_memory_is_given_back_and_taken_again(tuned: SGLangEngine, model: PreTrainedModel, requests: list[Request]) -> None:
     """A CPU has no memory saver, so that SGLang only goes through the motions; weights are loaded in between, as in a run."""
-    before, held = tuned.generate(requests[:4], GREEDY), tuned.holding()
+    before, held = tuned.generate(requests[:4], GREEDY), tuned.loaded_weights()
     tuned.resume()
     for _ in range(2):
         tuned.release()
         tuned.release()
         tuned.load_target(weights_of(model), held.target_version)
-        assert tuned.holding() == held
+        assert tuned.loaded_weights() == held
         tuned.resume()
         assert outcome(tuned.generate(requests[:4], GREEDY)) == outcome(before)
 
@@ -240,9 +240,9 @@ def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
     with sglang_engine(TINY, model, ROLLOUT, chains(3), **more) as engine:
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
         assert accept_length(engine.take_statistics()) == pytest.approx(accept_length(native.take_statistics()), rel=0.05)
-        holding = engine.holding()
+        loaded_weights = engine.loaded_weights()
         engine.load_drafter(random_drafter(model, seed=2, kind="eagle3"), 1)
-        assert engine.holding().drafter != holding.drafter
+        assert engine.loaded_weights().drafter != loaded_weights.drafter
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
 
 
@@ -256,11 +256,13 @@ def test_ranks_of_a_tensor_parallel_group_decode_alike(
     with sglang_engine(TINY, model, rollout, speculation, drafter_weights=drafter, end_tokens=ends) as engine:
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
         assert {arm.strategy for arm in engine.take_statistics().arms} == {"off", "eagle d3 k1 v3"}
-        holding = engine.holding()
-        assert len(set(holding.target.split(":"))) == len(set(holding.drafter.split(":"))) == 2, "each rank holds another half"
+        loaded_weights = engine.loaded_weights()
+        assert len(set(loaded_weights.target.split(":"))) == len(set(loaded_weights.drafter.split(":"))) == 2, (
+            "each rank holds another half"
+        )
         engine.load_target(weights_of(model), 1)
         engine.load_drafter(drafter, 1)
-        assert (engine.holding().target, engine.holding().drafter) == (holding.target, holding.drafter)
+        assert (engine.loaded_weights().target, engine.loaded_weights().drafter) == (loaded_weights.target, loaded_weights.drafter)
 
 
 @pytest.mark.parametrize("victim", ["scheduler", "host"])
@@ -269,7 +271,7 @@ def test_a_killed_sglang_is_replaced_in_mid_rollout(
 ) -> None:
     """Unfinished responses are redone with the weights of now; none comes twice."""
     tuned.load_target(weights_of(model), 5)
-    holding, host, seen = tuned.holding(), tuned.host, list[Completion]()
+    loaded_weights, host, seen = tuned.loaded_weights(), tuned.host, list[Completion]()
     tuned.take_statistics()
 
     def kill_at_first(completion: Completion) -> None:
@@ -280,7 +282,7 @@ def test_a_killed_sglang_is_replaced_in_mid_rollout(
     completions = tuned.generate(requests, GREEDY, kill_at_first)
     assert outcome(completions) == outcome(expected)
     assert sorted(completion.request.id for completion in seen) == [request.id for request in requests]
-    assert tuned.holding() == holding
+    assert tuned.loaded_weights() == loaded_weights
     assert tuned.host.pid != host.pid
     assert not host.folder.exists()
     statistics = tuned.take_statistics()
@@ -302,7 +304,7 @@ def test_nothing_is_left_when_its_owner_is_gone(tuned: SGLangEngine) -> None:
     """The last test of this module. A socket closes with the process that holds it, even if that is killed."""
     host = tuned.host
     host._socket.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 200
     while any(map(alive, pids := (host.pid, *host.ready.processes))):
         assert time.monotonic() < deadline, f"still there: {[pid for pid in pids if alive(pid)]}"
         time.sleep(0.05)

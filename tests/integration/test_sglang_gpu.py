@@ -13,7 +13,7 @@ from engine.config import RolloutConfig, SGLangConfig
 from engine.models.enlarge import enlarge, enlarge_drafter
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import load_model
-from engine.rollout.base import Request, Sampling
+from engine.rollout.interface import Request, Sampling
 
 pytestmark = [*needs_sglang, pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 GREEDY = Sampling(temperature=0, max_new_tokens=64)

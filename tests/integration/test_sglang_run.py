@@ -30,7 +30,7 @@ def run(config: dict[str, Any], out: Path, ranks: int = 1) -> list[AnyEvent]:
     command = [sys.executable, "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
     with on_the_cpu(ranks):
         environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, start_new_session=True, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1100, start_new_session=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return list(read(out / "events.jsonl"))
 

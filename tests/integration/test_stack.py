@@ -14,20 +14,20 @@ import httpx
 import pytest
 from bare_model import make_bare_model
 
-from backend.client import ApiError, Longtail
-from backend.client.accounts import shown_address
 from backend.database import Database
-from backend.home import announced
 from backend.models import Run
-from backend.parts import StackError, answers
 from backend.settings import Settings
-from backend.stack import Stack
+from backend.stack.child_process import StackError, answers
+from backend.stack.home_folder import read_server_file
+from backend.stack.local_stack import Stack
+from longtail import ApiError, Longtail
+from longtail.identity import shown_address
 
 ASLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
-SERVE = "from backend.stack import main; main(port=0, dashboard=False)"
+SERVE = "from backend.stack.local_stack import main; main(port=0, dashboard=False)"
 
 
-def until(condition: Callable[[], bool], seconds: float = 120) -> None:
+def until(condition: Callable[[], bool], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -78,7 +78,7 @@ def test_every_part_answers(stack: Stack) -> None:
     with Longtail(stack.url, stack.token) as client, httpx.Client(follow_redirects=True) as browser:
         reply = browser.get(shown_address(client, stack.dashboard_url, "/new"))
         assert (reply.status_code, str(reply.url)) == (200, f"{stack.dashboard_url}/new")
-    noted = announced(stack.settings)
+    noted = read_server_file(stack.settings)
     assert noted is not None
     assert (noted["url"], noted["dashboard_url"], noted["pid"]) == (stack.url, stack.dashboard_url, os.getpid())
 
@@ -118,7 +118,7 @@ def test_a_second_stack_on_the_same_home_is_refused(stack: Stack) -> None:
     second = Stack(stack.settings.home, port=0, dashboard_port=0)
     with pytest.raises(StackError, match=f"another stack \\(process {os.getpid()}\\) serves {stack.url}"), second:
         pytest.fail("two stacks in one home")
-    assert announced(stack.settings) is not None
+    assert read_server_file(stack.settings) is not None
 
 
 def test_a_taken_port_is_refused(stack: Stack) -> None:
@@ -127,7 +127,7 @@ def test_a_taken_port_is_refused(stack: Stack) -> None:
 
 
 def test_nothing_listens_beyond_loopback(stack: Stack) -> None:
-    noted = announced(stack.settings)
+    noted = read_server_file(stack.settings)
     assert noted is not None
     for url in (stack.url, stack.dashboard_url):
         assert url is not None
@@ -148,13 +148,17 @@ def own_address() -> str:
 
 
 def test_a_part_that_dies_is_started_again(stack: Stack, said: list[str]) -> None:
-    before = announced(stack.settings)
+    before = read_server_file(stack.settings)
     assert before is not None
     for pid, _ in before["parts"]:
         os.kill(pid, signal.SIGKILL)
     until(lambda: len(said) == 3)
     assert all("ended with code -9; starting it again" in line for line in said)
-    until(lambda: all(new[0] != old[0] for new, old in zip((announced(stack.settings) or before)["parts"], before["parts"], strict=True)))
+    until(
+        lambda: all(
+            new[0] != old[0] for new, old in zip((read_server_file(stack.settings) or before)["parts"], before["parts"], strict=True)
+        )
+    )
     until(lambda: answers(f"{stack.url}/readyz")() and answers(f"{stack.dashboard_url}/_stcore/health")())
 
 
@@ -166,7 +170,7 @@ def test_ctrl_c_stops_everything(served: subprocess.Popen[str], tmp_path: Path) 
 
 
 def test_a_run_goes_back_to_the_queue_when_the_stack_is_terminated(served: subprocess.Popen[str], tmp_path: Path) -> None:
-    noted = announced(Settings(home=tmp_path))
+    noted = read_server_file(Settings(home=tmp_path))
     assert noted is not None
     model = make_bare_model(tmp_path / "model")
     with Longtail(noted["url"], Settings(home=tmp_path).token_file.read_text()) as client:

@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import ALL
 
-from engine.cluster.coordinator import State
+from engine.cluster.distributed_rollout.coordinator import RolloutState
+from engine.cluster.distributed_rollout.driver import RolloutDriver
 from engine.cluster.ray_session import ray_session
-from engine.cluster.spot import Trained
-from engine.cluster.tail import Tail
+from engine.cluster.spot_training.worker_side import TrainedSession
 from engine.cluster.worker import RolloutShare, Worker
 from engine.config import ClusterConfig, RunConfig, parse
 from engine.errors import WorkerLostError
-from engine.rollout.base import Completion, Request, Sampling
+from engine.rollout.interface import Completion, Request, Sampling
 
 SAMPLING = Sampling(max_new_tokens=48)
-SLOW = 2.0
+SLOW = 3.0
+"""Seconds."""
+PROMPT, SLACK = (1.0, 0.0) if ALL else (30.0, 1.0)
+"""Seconds: what the end of a training may take that has work for minutes, and what a machine that does much else may take from a tail."""
 
 
 class Fragile(Worker):
@@ -37,7 +41,7 @@ class Fragile(Worker):
                 os._exit(9)
         return share
 
-    def train_drafter(self, step: int) -> Trained | None:
+    def train_drafter(self, step: int) -> TrainedSession | None:
         if step == 1:
             raise MemoryError("no memory for the optimizer")
         return super().train_drafter(step)
@@ -48,10 +52,10 @@ class Cluster:
     actors: list[Any]
     scored: list[float] = field(default_factory=list)
 
-    def run(self, step: int, state: State, sampling: Sampling = SAMPLING, count: int = 4, quota: int | None = None) -> Any:
+    def run(self, step: int, state: RolloutState, sampling: Sampling = SAMPLING, count: int = 4, quota: int | None = None) -> Any:
         self.scored.clear()
         shares = [[request(step, rank * count + index) for index in range(count)] for rank in range(2)]
-        return Tail(step, self.actors, state, quota).run(shares, sampling, self.score)
+        return RolloutDriver(step, self.actors, state, quota).run(shares, sampling, self.score)
 
     def score(self, completions: Sequence[Completion]) -> None:
         time.sleep(0.5)  # such as a checker that thinks: nobody may wait for it
@@ -87,49 +91,49 @@ def cluster(random_model: Path) -> Iterator[Cluster]:
 
 def test_idle_time_is_trained_and_the_spans_are_the_rollout(cluster: Cluster) -> None:
     began = time.time()
-    rollout = cluster.run(0, State())
+    rollout = cluster.run(0, RolloutState())
     assert set(rollout.sessions) == {0}
     assert rollout.sessions[0].report.microsteps > 0
     assert 0 < rollout.sessions[0].set_up < SLOW
-    assert rollout.stopped - rollout.ended < 1.0
+    assert rollout.stopped - rollout.ended < PROMPT
     for worker in range(2):
         spans = sum(span.end - span.start for span in rollout.spans if span.worker == worker)
-        assert spans == pytest.approx(rollout.ended - began, rel=0.01)
-    assert rollout.seconds("TRAINING") > 0.9 * SLOW
+        assert spans == pytest.approx(rollout.ended - began, rel=0.01, abs=SLACK)
+    assert rollout.seconds("TRAINING") > 0.9 * SLOW - SLACK
     assert len(cluster.scored) == 8
 
 
 def test_a_tail_too_short_for_its_set_up_is_left_alone(cluster: Cluster) -> None:
     """Worker 1 has generated all it had to and only sleeps: its forecast is zero, so that nobody trains for it."""
-    rollout = cluster.run(3, State(least_rest=5.0))
+    rollout = cluster.run(3, RolloutState(least_remaining=5.0))
     assert rollout.sessions == {}
     assert rollout.seconds("TRAINING") == 0
-    assert rollout.seconds("IDLE") > 0.9 * SLOW
+    assert rollout.seconds("IDLE") > 0.9 * SLOW - SLACK
 
 
 def test_a_training_that_fails_costs_the_rollout_nothing(cluster: Cluster) -> None:
-    rollout = cluster.run(1, State())
+    rollout = cluster.run(1, RolloutState())
     assert len(rollout.completions) == 8
     assert rollout.sessions == {}
     ((code, message),) = rollout.statistics.alarms
     assert code == "drafter_training_failed"
     assert "worker 0" in message
     assert "no memory for the optimizer" in message
-    assert cluster.run(4, State()).sessions[0].report.microsteps > 0, "the next tail trains again"
+    assert cluster.run(4, RolloutState()).sessions[0].report.microsteps > 0, "the next tail trains again"
 
 
 def test_a_rollout_ends_once_its_quota_of_groups_is_complete(cluster: Cluster) -> None:
     """A sixth of the responses, which are the first of each worker: it still has most of its share before it."""
-    rollout = cluster.run(5, State(), Sampling(max_new_tokens=1000, seed=1), count=30, quota=10)
+    rollout = cluster.run(5, RolloutState(), Sampling(max_new_tokens=1000, seed=1), count=30, quota=10)
     finishes = [completion.finish for completion in rollout.completions]
     assert len(finishes) == 60
     assert 10 <= 60 - finishes.count("abort") < 60
     assert len(cluster.scored) == 60
-    assert "abort" not in {completion.finish for completion in cluster.run(6, State()).completions}
+    assert "abort" not in {completion.finish for completion in cluster.run(6, RolloutState()).completions}
 
 
 def test_a_worker_that_dies_ends_the_attempt_in_a_way_that_can_be_resumed(cluster: Cluster) -> None:
     """The last test of this module: worker 1 is gone."""
     with pytest.raises(WorkerLostError, match=r"rollout of step 2: worker 1.*resume") as caught:
-        cluster.run(2, State())
+        cluster.run(2, RolloutState())
     assert caught.value.exit_code == 75

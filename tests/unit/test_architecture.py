@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import median
 
@@ -13,8 +14,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"engine", "backend", "dashboard", "migrations", "tests", "infra", ".ci"}
 OURS = {"engine", "backend", "dashboard", "migrations"}
-ENGINE_FOR_BACKEND = {"engine.config", "engine.events", "engine.errors", "engine.manifest", "engine.preflight"}
-BACKEND_FOR_DASHBOARD = ("backend.client.", "backend.schemas.")
+ENGINE_FOR_BACKEND = {
+    "engine.bench.provenance",
+    "engine.checkpoint.verification",
+    "engine.config",
+    "engine.errors",
+    "engine.events",
+    "engine.preflight",
+}
+CLIENT = ROOT / "backend" / "client"
+MODULES_AT_A_ROOT = 6
 HEAVY = {"torch", "transformers", "ray", "pandas", "streamlit", "pyarrow"}
 REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.org|download\.pytorch\.org|npmjs\.(org|com)|anaconda\.(org|com)|crates\.io")
 MACHINE_PATHS = re.compile(r"(?<![\w.}*])/(work|root|home)/[\w.]")
@@ -41,7 +50,7 @@ def imports(package: str) -> set[tuple[str, str]]:
 
 
 def is_module(name: str) -> bool:
-    path = ROOT.joinpath(*name.split("."))
+    path = (CLIENT if name.startswith("longtail.") else ROOT).joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
@@ -54,9 +63,22 @@ def test_the_engine_stands_alone(other: str) -> None:
     assert ours("engine", other) == set()
 
 
-def test_the_dashboard_knows_the_client_only() -> None:
-    assert {fault for fault in ours("dashboard", "backend") if not f"{fault[1]}.".startswith(BACKEND_FOR_DASHBOARD)} == set()
-    assert ours("dashboard", "engine") == set()
+@pytest.mark.parametrize("other", ["backend", "engine", "migrations"])
+def test_the_dashboard_knows_the_client_only(other: str) -> None:
+    assert ours("dashboard", other) == set()
+
+
+@pytest.mark.parametrize("other", ["backend", "dashboard", "engine", "migrations"])
+def test_the_client_stands_alone(other: str) -> None:
+    assert ours("backend/client", other) == set()
+
+
+@pytest.mark.parametrize("package", ["dashboard/analysis", "dashboard/charts", "dashboard/text"])
+def test_analysis_and_charts_neither_draw_pages_nor_ask_the_api(package: str) -> None:
+    pure = ("dashboard.analysis", "dashboard.charts", "dashboard.text")
+    assert {fault for fault in imports(package) if fault[1].split(".")[0] in {"streamlit", "httpx"}} == set()
+    assert {fault for fault in ours(package, "longtail") if not fault[1].startswith("longtail.schemas.")} == set()
+    assert {fault for fault in ours(package, "dashboard") if not fault[1].startswith(pure)} == set()
 
 
 def test_the_backend_knows_only_what_the_engine_promises() -> None:
@@ -76,10 +98,28 @@ def test_speculation_decides_without_torch() -> None:
 
 
 def test_the_backend_is_light_to_import() -> None:
-    modules = "backend.client, backend.api.app, backend.cli, backend.stack, backend.jobs.worker"
+    modules = "longtail, backend.api.app, backend.cli, backend.stack.local_stack, backend.jobs.worker"
     code = f"import sys, {modules}; print(*({HEAVY!r} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert loaded == []
+
+
+@pytest.mark.parametrize("package", ["engine", "backend", "dashboard"])
+def test_at_the_root_stands_what_every_room_uses_only(package: str) -> None:
+    modules = sorted(path.stem for path in (ROOT / package).glob("*.py") if path.stem not in {"__init__", "__main__"})
+    assert len(modules) <= MODULES_AT_A_ROOT, modules
+
+
+def test_no_import_goes_round_in_circles() -> None:
+    """Imports inside functions and those for types alone are counted, too."""
+    graph: dict[str, set[str]] = {}
+    for file, module in (found for package in ("engine", "backend", "dashboard") for found in imports(package)):
+        file = file.removeprefix("backend/client/")
+        graph.setdefault(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."), set()).add(module)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 def test_the_top_level_has_the_folders_of_the_design_only() -> None:

@@ -7,7 +7,7 @@ import yaml
 
 from engine import artifacts
 from engine.config import RunConfig
-from engine.drafter.card import Card
+from engine.drafter.model_card import DrafterCard
 from engine.events import DrafterTrained, EventWriter, Speculation, StepFinished
 
 
@@ -69,7 +69,7 @@ def test_the_policys_card_tells_what_came_of_it(tmp_path: Path) -> None:
 
 
 def test_a_zip_says_what_is_in_it(tmp_path: Path) -> None:
-    card = Card("tiny", "countdown", 4, 2.2)
+    card = DrafterCard("tiny", "countdown", 4, 2.2)
     for name in ("drafter", "policy"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")

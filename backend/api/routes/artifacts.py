@@ -9,17 +9,20 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from backend.api import ranges
-from backend.api.choice import RunId, Text
-from backend.api.deps import Cursor, DatabaseDep, IdentityDep, Limit, PlainDatabase, Reading, SettingsDep, StoreDep
-from backend.api.problems import Responses, documented
+from backend.api.dependencies import Cursor, DatabaseDep, IdentityDep, Limit, ReadSession, SettingsDep, StoreDep, UnauditedDatabase
+from backend.api.error_responses import Responses, documented
+from backend.api.run_filter import RunId, Text
 from backend.errors import RequestError, StorageFullError
-from backend.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType, FileName
-from backend.services import artifacts, projects, runs
-from backend.services.artifact_lists import Wanted, listed
+from backend.services.artifacts import registry
+from backend.services.artifacts.listing import ArtifactFilter, page_of_artifacts
+from backend.services.projects import membership_check
+from backend.services.runs import lookup
 from backend.settings import Settings
-from backend.staging import CHUNK, Staged, staging
-from backend.store import Store
+from backend.storage import range_requests
+from backend.storage.staging import Staged, staging
+from backend.storage.store import Store
+from longtail.file_chunks import CHUNK
+from longtail.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType, FileName
 
 router = APIRouter(tags=["artifacts"])
 
@@ -34,7 +37,7 @@ BODY: dict[str, Any] = {
 @router.get("/artifacts", responses=documented(404))
 def list_artifacts(
     identity: IdentityDep,
-    session: Reading,
+    session: ReadSession,
     type: Annotated[list[ArtifactType], Query(default_factory=list, max_length=4, description="Of one of these types")],
     run: Annotated[str | None, Query(pattern=r"^[0-9a-f]{16}$", description="Of the run with this id")] = None,
     project: Annotated[RunId | None, Query(description="Id of a project; else all that are in sight and not archived")] = None,
@@ -43,22 +46,22 @@ def list_artifacts(
     cursor: Cursor = None,
 ) -> ArtifactPage:
     """Those of all runs in sight, newest first."""
-    wanted = Wanted(projects.chosen(session, identity, project), type, run, q)
-    return ArtifactPage.from_rows(listed(session, wanted, limit, cursor))
+    wanted = ArtifactFilter(membership_check.chosen_projects(session, identity, project), type, run, q)
+    return ArtifactPage.from_rows(page_of_artifacts(session, wanted, limit, cursor))
 
 
 @router.get("/artifacts/{artifact_id}", responses=documented(404))
-def get_artifact(artifact_id: str, session: Reading) -> ArtifactCard:
+def get_artifact(artifact_id: str, session: ReadSession) -> ArtifactCard:
     """With the text of its model card."""
-    return ArtifactCard.model_validate(artifacts.find(session, artifact_id))
+    return ArtifactCard.model_validate(registry.find(session, artifact_id))
 
 
 @router.get("/artifacts/{artifact_id}/download", response_class=StreamingResponse, responses=FILE | documented(404, 416))
-def download(artifact_id: str, request: Request, database: PlainDatabase, settings: SettingsDep, store: StoreDep) -> StreamingResponse:
+def download(artifact_id: str, request: Request, database: UnauditedDatabase, settings: SettingsDep, store: StoreDep) -> StreamingResponse:
     """The file, whole or by Range (If-Range with the ETag, which is its SHA-256 in quotes); x-sha256 is the checksum of the whole."""
     with database.read() as session:  # which ends before the download, however long that takes
-        content = artifacts.content(session, settings, store, artifact_id)
-    return ranges.download(request, content)
+        content = registry.content(session, settings, store, artifact_id)
+    return range_requests.download(request, content)
 
 
 @router.post("/runs/{run_id}/artifacts", status_code=201, responses=KNOWN | documented(404, 409, 415, 507), openapi_extra=BODY)
@@ -77,8 +80,8 @@ async def upload_artifact(
     await run_in_threadpool(_demand, database, settings, store, run_id, int(request.headers.get("content-length", "0")))
     with staging(store.incoming) as staged:
         await _receive(request, staged)
-        artifacts.demand_checksum(staged, x_sha256)
-        artifact, is_new = await run_in_threadpool(artifacts.take_in, database, settings, store, run_id, staged, name, type)
+        registry.check_checksum(staged, x_sha256)
+        artifact, is_new = await run_in_threadpool(registry.store_upload, database, settings, store, run_id, staged, name, type)
     response.status_code = 201 if is_new else 200
     return artifact
 
@@ -87,13 +90,13 @@ async def upload_artifact(
 def delete_artifact(artifact_id: str, database: DatabaseDep) -> None:
     """For good. Its content goes when no artifact has it any more."""
     with database.write() as session:
-        artifacts.remove(session, artifact_id)
+        registry.remove(session, artifact_id)
 
 
 def _demand(database: DatabaseDep, settings: Settings, store: Store, run_id: str, size: int) -> None:
     """Before the first byte: that there is such a run, and space."""
     with database.read() as session:
-        runs.find(session, run_id)
+        lookup.find(session, run_id)
     store.incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
     if shutil.disk_usage(store.incoming).free - size < settings.least_free_bytes:
         raise StorageFullError(f"the server has no space for {size} bytes more")

@@ -4,11 +4,11 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from backend.api.deps import MeasuresDep, ReadinessDep
-from backend.api.problems import documented
+from backend.api.dependencies import PrometheusDep, ReadinessDep
+from backend.api.error_responses import documented
 from backend.errors import NotReadyError
-from backend.schemas.base import FieldError
-from backend.schemas.health import Health, Readiness
+from longtail.schemas.base import FieldError
+from longtail.schemas.health import Health, Readiness
 
 router = APIRouter(tags=["health"])
 
@@ -30,6 +30,6 @@ def readyz(readiness: ReadinessDep) -> Readiness:
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=documented(403, 429))
-def measures(measures: MeasuresDep) -> PlainTextResponse:
+def prometheus_metrics(prometheus: PrometheusDep) -> PlainTextResponse:
     """For Prometheus. With LONGTAIL_OPEN_METRICS this machine needs no token for it."""
-    return PlainTextResponse(measures.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return PlainTextResponse(prometheus.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -4,13 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from backend.api.deps import Cursor, DatabaseDep, IdentityDep, Limit, Reading, WholeIdentity
-from backend.api.problems import documented
+from backend.api.dependencies import Cursor, DatabaseDep, IdentityDep, Limit, ReadSession, UnrestrictedIdentity
+from backend.api.error_responses import documented
 from backend.models import Project as Row
-from backend.schemas.accounts import USER_NAME
-from backend.schemas.base import Items
-from backend.schemas.projects import Member, MemberRequest, Project, ProjectChange, ProjectPage, ProjectRequest
-from backend.services import projects
+from backend.services.projects import management, membership_check
+from longtail.schemas.base import Items
+from longtail.schemas.identity import USER_NAME
+from longtail.schemas.projects import Member, MemberRequest, Project, ProjectChange, ProjectPage, ProjectRequest
 
 router = APIRouter(prefix="/projects", tags=["projects"])
 
@@ -20,43 +20,43 @@ UserNamed = Annotated[str, Path(max_length=64, pattern=USER_NAME)]
 @router.get("")
 def list_projects(
     identity: IdentityDep,
-    session: Reading,
+    session: ReadSession,
     archived: Annotated[bool, Query(description="With archived ones")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ProjectPage:
     """Those that one may see, newest first."""
-    found, next_cursor = projects.projects(session, identity, archived, limit, cursor)
-    roles = {project.id: projects.role_in(session, identity, project.id) for project in found}
+    found, next_cursor = management.projects(session, identity, archived, limit, cursor)
+    roles = {project.id: membership_check.role_in(session, identity, project.id) for project in found}
     return ProjectPage.from_rows(([_shown(project, roles[project.id]) for project in found], next_cursor))
 
 
 @router.post("", status_code=201, responses=documented(409))
-def create_project(body: ProjectRequest, identity: WholeIdentity, database: DatabaseDep) -> Project:
+def create_project(body: ProjectRequest, identity: UnrestrictedIdentity, database: DatabaseDep) -> Project:
     """Who makes it administers it, and is its first member."""
     with database.write() as session:
-        return _shown(projects.create(session, identity, body.name, body.description), "admin")
+        return _shown(management.create(session, identity, body.name, body.description), "admin")
 
 
 @router.get("/{project_id}", responses=documented(404))
-def get_project(project_id: str, identity: IdentityDep, session: Reading) -> Project:
-    project = projects.find(session, identity, project_id)
-    return _shown(project, projects.role_in(session, identity, project_id))
+def get_project(project_id: str, identity: IdentityDep, session: ReadSession) -> Project:
+    project = membership_check.find_project(session, identity, project_id)
+    return _shown(project, membership_check.role_in(session, identity, project_id))
 
 
 @router.patch("/{project_id}", responses=documented(404, 409))
 def change_project(project_id: str, body: ProjectChange, identity: IdentityDep, database: DatabaseDep) -> Project:
     """Renames, describes or archives it, and takes it back out of the archive. By its admins."""
     with database.write() as session:
-        project = projects.find(session, identity, project_id, "admin")
-        projects.change(session, project, body)
+        project = membership_check.find_project(session, identity, project_id, "admin")
+        management.change(session, project, body)
         return _shown(project, "admin")
 
 
 @router.get("/{project_id}/members", responses=documented(404))
-def list_members(project_id: str, identity: IdentityDep, session: Reading) -> Items[Member]:
+def list_members(project_id: str, identity: IdentityDep, session: ReadSession) -> Items[Member]:
     """By name. Global admins are in every project without being members."""
-    found = projects.members(session, projects.find(session, identity, project_id))
+    found = management.members(session, membership_check.find_project(session, identity, project_id))
     return Items[Member].of({"user": name, "role": role} for name, role in found)
 
 
@@ -64,7 +64,7 @@ def list_members(project_id: str, identity: IdentityDep, session: Reading) -> It
 def set_member(project_id: str, user_name: UserNamed, body: MemberRequest, identity: IdentityDep, database: DatabaseDep) -> Member:
     """Lets a user in, or changes what a member may do. By the project's admins."""
     with database.write() as session:
-        projects.admit(session, projects.find(session, identity, project_id, "admin"), user_name, body.role)
+        management.admit(session, membership_check.find_project(session, identity, project_id, "admin"), user_name, body.role)
     return Member(user=user_name, role=body.role)
 
 
@@ -72,7 +72,7 @@ def set_member(project_id: str, user_name: UserNamed, body: MemberRequest, ident
 def remove_member(project_id: str, user_name: UserNamed, identity: IdentityDep, database: DatabaseDep) -> None:
     """By the project's admins."""
     with database.write() as session:
-        projects.expel(session, projects.find(session, identity, project_id, "admin"), user_name)
+        management.expel(session, membership_check.find_project(session, identity, project_id, "admin"), user_name)
 
 
 def _shown(project: Row, role: str | None) -> Project:

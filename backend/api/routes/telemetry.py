@@ -5,11 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from backend import models
-from backend.api.deps import LAST_LINE, LineId, Reading, RunDep, SinceStep, StretchDep
-from backend.api.problems import documented
-from backend.schemas.artifacts import Artifact
-from backend.schemas.base import Items
-from backend.schemas.telemetry import (
+from backend.api.dependencies import LAST_LINE, LineId, ReadSession, RunDep, SinceStep, StepRangeDep
+from backend.api.error_responses import documented
+from backend.services.artifacts import listing
+from backend.services.telemetry import log_lines, metric_series, step_rows
+from backend.services.telemetry.metric_series import downsampled
+from longtail.schemas.artifacts import Artifact
+from longtail.schemas.base import Items
+from longtail.schemas.telemetry import (
     Decoding,
     DrafterSession,
     Lengths,
@@ -18,11 +21,9 @@ from backend.schemas.telemetry import (
     MetricKey,
     Metrics,
     SampleItem,
-    Span,
     SpeculationStep,
+    WorkerSpan,
 )
-from backend.services import telemetry
-from backend.services.metrics import overview, thinned
 
 POINTS = 1000
 MOST_POINTS = 10_000
@@ -33,7 +34,7 @@ router = APIRouter(prefix="/runs/{run_id}", tags=["telemetry"], responses=docume
 @router.get("/metrics")
 def metrics(
     run: RunDep,
-    session: Reading,
+    session: ReadSession,
     keys: Annotated[str | None, Query(max_length=2000, pattern=r"^[^\x00]*$", description="Comma-separated; all if left out")] = None,
     prefix: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$", description="Only keys that begin so")] = "",
     since_step: SinceStep = -1,
@@ -42,72 +43,72 @@ def metrics(
     """Series by key. A step's duration is step_seconds, its phases are phase/rollout and so on. Of very many series each comes in
     fewer points."""
     wanted = [key for key in (keys or "").split(",") if key]
-    return Metrics(series=thinned(session, run.id, wanted, since_step, points, prefix))
+    return Metrics(series=downsampled(session, run.id, wanted, since_step, points, prefix))
 
 
 @router.get("/metrics/keys")
-def metric_keys(run: RunDep, session: Reading) -> Items[MetricKey]:
+def metric_keys(run: RunDep, session: ReadSession) -> Items[MetricKey]:
     """The run's series: where each begins and ends, its latest value, and of how many points it is."""
-    return Items(items=overview(session, run.id))
+    return Items(items=metric_series.metric_keys(session, run.id))
 
 
 @router.get("/lengths")
-def lengths(run: RunDep, session: Reading, stretch: StretchDep) -> Items[Lengths]:
+def lengths(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[Lengths]:
     """Response lengths of each step."""
-    return Items[Lengths].of(telemetry.stepped(session, models.Rollout, run.id, stretch))
+    return Items[Lengths].of(step_rows.rows_of_steps(session, models.Rollout, run.id, step_range))
 
 
 @router.get("/spans")
-def spans(run: RunDep, session: Reading, stretch: StretchDep) -> Items[Span]:
+def spans(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[WorkerSpan]:
     """The workers' timeline."""
-    return Items[Span].of(telemetry.stepped(session, models.Span, run.id, stretch))
+    return Items[WorkerSpan].of(step_rows.rows_of_steps(session, models.WorkerSpan, run.id, step_range))
 
 
 @router.get("/decoding")
-def decoding(run: RunDep, session: Reading, stretch: StretchDep) -> Items[Decoding]:
+def decoding(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[Decoding]:
     """Running requests and strategies of each worker over the time of each step."""
-    return Items[Decoding].of(telemetry.stepped(session, models.Decoding, run.id, stretch))
+    return Items[Decoding].of(step_rows.rows_of_steps(session, models.Decoding, run.id, step_range))
 
 
 @router.get("/speculation")
-def speculation(run: RunDep, session: Reading, stretch: StretchDep) -> Items[SpeculationStep]:
+def speculation(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[SpeculationStep]:
     """Use of the strategies and acceptance by draft position."""
-    return Items[SpeculationStep].of(telemetry.stepped(session, models.Speculation, run.id, stretch))
+    return Items[SpeculationStep].of(step_rows.rows_of_steps(session, models.Speculation, run.id, step_range))
 
 
 @router.get("/drafters")
-def drafters(run: RunDep, session: Reading, stretch: StretchDep) -> Items[DrafterSession]:
+def drafters(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[DrafterSession]:
     """Spot-training sessions of the drafter."""
-    return Items[DrafterSession].of(telemetry.stepped(session, models.DrafterSession, run.id, stretch))
+    return Items[DrafterSession].of(step_rows.rows_of_steps(session, models.DrafterSession, run.id, step_range))
 
 
 @router.get("/samples")
 def samples(
     run: RunDep,
-    session: Reading,
+    session: ReadSession,
     since_step: SinceStep = -1,
     step: Annotated[int | None, Query(ge=0, le=LAST_LINE, description="Only those of this step")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Items[SampleItem]:
     """The latest responses, oldest first, and what drafted their tokens."""
-    return Items[SampleItem].of(telemetry.samples(session, run.id, since_step, limit, step))
+    return Items[SampleItem].of(step_rows.samples(session, run.id, since_step, limit, step))
 
 
 @router.get("/logs")
 def logs(
     run: RunDep,
-    session: Reading,
+    session: ReadSession,
     since: LineId = 0,
     before: Annotated[int | None, Query(ge=0, le=LAST_LINE, description="Only lines with a lower id")] = None,
-    tail: Annotated[int | None, Query(ge=1, le=telemetry.LOG_LINES, description="Only the last so many")] = None,
+    tail: Annotated[int | None, Query(ge=1, le=log_lines.LOG_LINES, description="Only the last so many")] = None,
     level: Annotated[list[Level] | None, Query(max_length=4, description="Only lines of these levels")] = None,
     contains: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$", description="Only lines with this text, in any case")] = "",
 ) -> Items[LogLine]:
     """Log lines and alarms, oldest first, at most 1000 at a time: the first ones, or with ``tail`` the last ones."""
-    return Items[LogLine].of(telemetry.logs(session, run.id, since, before, tail, level or (), contains))
+    return Items[LogLine].of(log_lines.log_lines(session, run.id, since, before, tail, level or (), contains))
 
 
 @router.get("/artifacts")
-def artifacts(run: RunDep, session: Reading) -> Items[Artifact]:
+def artifacts(run: RunDep, session: ReadSession) -> Items[Artifact]:
     """Files to download, oldest first."""
-    return Items[Artifact].of(telemetry.artifacts(session, run.id))
+    return Items[Artifact].of(listing.artifacts_of_run(session, run.id))

@@ -2,11 +2,12 @@
 
 from fastapi import APIRouter, Response
 
-from backend.api.deps import BellDep, DatabaseDep, IdentityDep, ScribeDep, SettingsDep
+from backend.api.dependencies import DatabaseDep, IdentityDep, MetricBatchWriterDep, NotifierDep, SettingsDep
 from backend.api.routes.runs import ACTION, REPEATED, IdempotencyKey, accepted
-from backend.schemas.runs import Run
-from backend.schemas.tracking import Finish, NewBatch, Receipt, Tracked
-from backend.services import projects, tracking
+from backend.services.projects import management
+from backend.services.runs import tracking
+from longtail.schemas.runs import Run
+from longtail.schemas.tracking import Finish, NewBatch, Receipt, Tracked
 
 router = APIRouter(prefix="/runs", tags=["tracking"])
 
@@ -18,24 +19,24 @@ def track(
     database: DatabaseDep,
     settings: SettingsDep,
     identity: IdentityDep,
-    bell: BellDep,
+    notifier: NotifierDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
     """Begins a run that no worker carries: the caller tells what happens in it, and when it is over."""
 
     def begin() -> tuple[Run, bool]:
         with database.write() as session:
-            place = projects.place_for(session, identity, body.project_id)
-            run, is_new = tracking.begin(session, body, place, identity.user_name, idempotency_key, settings.silence_seconds)
+            project = management.project_for_new_run(session, identity, body.project_id)
+            run, is_new = tracking.begin(session, body, project, identity.user_name, idempotency_key, settings.silence_seconds)
             return Run.model_validate(run), is_new
 
-    return accepted(response, bell, begin)
+    return accepted(response, notifier, begin)
 
 
 @router.post("/{run_id}/batches", responses=ACTION)
-async def ingest(run_id: str, body: NewBatch, scribe: ScribeDep, settings: SettingsDep) -> Receipt:
+async def ingest(run_id: str, body: NewBatch, batch_writer: MetricBatchWriterDep, settings: SettingsDep) -> Receipt:
     """Adds points and log lines to a tracked run, all or none. Sent again, the same batch changes nothing."""
-    return await scribe.write(run_id, lambda session: tracking.ingest(session, run_id, body, settings.silence_seconds))
+    return await batch_writer.write(run_id, lambda session: tracking.ingest(session, run_id, body, settings.silence_seconds))
 
 
 @router.post("/{run_id}/finish", responses=ACTION)

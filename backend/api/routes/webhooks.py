@@ -2,44 +2,44 @@
 
 from fastapi import APIRouter
 
-from backend.api.deps import CourierDep, Cursor, DatabaseDep, Limit, Reading
-from backend.api.problems import documented
-from backend.schemas.webhooks import Delivery, DeliveryPage, NewWebhook, WebhookPage, WebhookRequest
-from backend.services import webhooks
+from backend.api.dependencies import Cursor, DatabaseDep, Limit, ReadSession, WebhookSenderDep
+from backend.api.error_responses import documented
+from backend.services.webhooks import deliveries, subscriptions
+from longtail.schemas.webhooks import Delivery, DeliveryPage, NewWebhook, WebhookPage, WebhookRequest
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
 
 @router.get("")
-def list_webhooks(session: Reading, limit: Limit = 50, cursor: Cursor = None) -> WebhookPage:
+def list_webhooks(session: ReadSession, limit: Limit = 50, cursor: Cursor = None) -> WebhookPage:
     """Newest first."""
-    return WebhookPage.from_rows(webhooks.webhooks(session, limit, cursor))
+    return WebhookPage.from_rows(subscriptions.webhooks(session, limit, cursor))
 
 
 @router.post("", status_code=201, responses=documented(409))
 def add_webhook(body: WebhookRequest, database: DatabaseDep) -> NewWebhook:
     """From now on ``url`` gets a message, signed with the secret that is shown this once, for every event of these kinds."""
     with database.write() as session:
-        return NewWebhook.model_validate(webhooks.add(session, body.url, body.events))
+        return NewWebhook.model_validate(subscriptions.add(session, body.url, body.events))
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=documented(404))
 def remove_webhook(webhook_id: str, database: DatabaseDep) -> None:
     """With all its messages, sent or not."""
     with database.write() as session:
-        webhooks.remove(session, webhooks.find(session, webhook_id))
+        subscriptions.remove(session, subscriptions.find(session, webhook_id))
 
 
 @router.post("/{webhook_id}/test", status_code=202, responses=documented(404))
-def test_webhook(webhook_id: str, database: DatabaseDep, courier: CourierDep) -> Delivery:
+def test_webhook(webhook_id: str, database: DatabaseDep, webhook_sender: WebhookSenderDep) -> Delivery:
     """Sends a ping, once. What becomes of it is among the deliveries within seconds."""
     with database.write() as session:
-        delivery = Delivery.model_validate(webhooks.ping(session, webhooks.find(session, webhook_id)))
-    courier.nudge()
+        delivery = Delivery.model_validate(deliveries.ping(session, subscriptions.find(session, webhook_id)))
+    webhook_sender.nudge()
     return delivery
 
 
 @router.get("/{webhook_id}/deliveries", responses=documented(404))
-def list_deliveries(webhook_id: str, session: Reading, limit: Limit = 50, cursor: Cursor = None) -> DeliveryPage:
+def list_deliveries(webhook_id: str, session: ReadSession, limit: Limit = 50, cursor: Cursor = None) -> DeliveryPage:
     """What was sent to it, or is to be sent, in the last 30 days, newest first."""
-    return DeliveryPage.from_rows(webhooks.deliveries(session, webhooks.find(session, webhook_id), limit, cursor))
+    return DeliveryPage.from_rows(deliveries.deliveries(session, subscriptions.find(session, webhook_id), limit, cursor))

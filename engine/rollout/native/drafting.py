@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from engine.rollout.native.draft_tree import Candidates, DraftTree
+from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.kv_cache import KVCache
-from engine.rollout.native.passes import Passes
-from engine.rollout.native.sampling import Law
-from engine.rollout.native.scheduler import Response
-from engine.rollout.native.tree import Candidates, Tree
+from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.response import Response
 from engine.speculation.strategy import Strategy
 
 TOKENS_PER_PASS = 4096
@@ -26,13 +26,13 @@ class Drafting:
     The drafter's entries from the newest position on rest on predicted features; the next step's catching up rewrites them.
     """
 
-    def __init__(self, passes: Passes, cache: KVCache, batch: Sequence[Response], newest: Tensor) -> None:
+    def __init__(self, passes: ForwardPasses, cache: KVCache, batch: Sequence[Response], newest: Tensor) -> None:
         self._passes, self._cache = passes, cache
         self._batch, self._newest = batch, newest
 
-    def drafts(self, shape: Strategy, law: Law, noise: Tensor) -> Tree:
+    def drafts(self, shape: Strategy, sampler: TokenSampler, noise: Tensor) -> DraftTree:
         """Drafts of ``shape`` for ``noise`` [n, depth, vocabulary] at the levels from 1 on."""
-        return (self._chain if shape.top_k == 1 else self._tree)(shape, law, noise, *self._catch_up())
+        return (self._chain if shape.top_k == 1 else self._tree)(shape, sampler, noise, *self._catch_up())
 
     def _catch_up(self) -> tuple[Tensor, Tensor]:
         """Shows the drafter all that the target has seen since its last step; returns its prediction [n, hidden] of the newest
@@ -53,21 +53,21 @@ class Drafting:
         index = self._cache.index(positions).flatten()
         return self._cache.tokens[index + 1], self._passes.fuse(self._cache.features[index])
 
-    def _chain(self, shape: Strategy, law: Law, noise: Tensor, feature: Tensor, logits: Tensor) -> Tree:
+    def _chain(self, shape: Strategy, sampler: TokenSampler, noise: Tensor, feature: Tensor, logits: Tensor) -> DraftTree:
         reach = self._reach(shape.verify - 1)
-        drafts = [law.guess(logits, noise[:, 0])]
+        drafts = [sampler.guess(logits, noise[:, 0])]
         levels = self._newest + self._cache.positions[: shape.verify - 1]
         steps = self._cache.plan(levels, reach, drafter=True)
         for level in range(shape.verify - 1):
             feature, logits = self._passes.draft(drafts[-1], feature, steps.column(level))
-            drafts.append(law.guess(logits, noise[:, level + 1]))
-        return Tree(torch.stack(drafts, 1))
+            drafts.append(sampler.guess(logits, noise[:, level + 1]))
+        return DraftTree(torch.stack(drafts, 1))
 
-    def _tree(self, shape: Strategy, law: Law, noise: Tensor, feature: Tensor, logits: Tensor) -> Tree:
+    def _tree(self, shape: Strategy, sampler: TokenSampler, noise: Tensor, feature: Tensor, logits: Tensor) -> DraftTree:
         n, k = len(self._batch), shape.top_k
         reach = self._reach((shape.depth - 1) * k)
         candidates = Candidates(n, k, feature.device)
-        tokens, parents = candidates.grow(law.guesses(logits, noise[:, 0])[:, None])
+        tokens, parents = candidates.grow(sampler.guesses(logits, noise[:, 0])[:, None])
         features = feature[:, None]
         itself = torch.eye(k, dtype=torch.bool, device=feature.device).expand(n, -1, -1)
         paths = itself
@@ -76,7 +76,7 @@ class Drafting:
             positions = (self._newest + level - 1).expand(n, k)
             step = self._cache.tree_plan(self._newest, positions, paths, reach, skipped=(level - 1) * k, drafter=True)
             features, logits = (each.view(n, k, -1) for each in self._passes.draft(tokens.flatten(), features.flatten(0, 1), step))
-            tokens, parents = candidates.grow(law.guesses(logits, noise[:, level, None]))
+            tokens, parents = candidates.grow(sampler.guesses(logits, noise[:, level, None]))
             paths = torch.cat((paths.gather(1, parents[:, :, None].expand(-1, -1, paths.shape[-1])), itself), -1)
         return candidates.best(shape.verify)
 

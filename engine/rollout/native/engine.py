@@ -10,26 +10,27 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.checksum import checksum
 from engine.config import GoodputConfig, RolloutConfig, SpeculationConfig
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.errors import ModelError
-from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling, longest_prompt
+from engine.models.checksum import checksum
+from engine.rollout.decoding_timeline import DecodingTimeline
+from engine.rollout.interface import Completion, GenerationProgress, LoadedWeights, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.native.architecture import Architecture
-from engine.rollout.native.control import Control
-from engine.rollout.native.costs import cost_table
+from engine.rollout.native.cost_measurement import cost_table
 from engine.rollout.native.drafting import scratch
+from engine.rollout.native.generation_control import GenerationControl
 from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.runner import Drawn, Runner
-from engine.rollout.native.sampling import Law
-from engine.rollout.native.scheduler import Ends, Response, Scheduler
-from engine.rollout.trail import Trail
-from engine.speculation.cost import CostTable
-from engine.speculation.speculator import Plan, Speculator
+from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.native.scheduler import Scheduler
+from engine.rollout.response import Response, StopCondition
+from engine.speculation.speculator import Speculator, StepPlan
 from engine.speculation.strategy import OFF, Context, Strategy
+from engine.speculation.tuner.cost_table import CostTable
 
-PLAIN = Plan(Context(0))
+PLAIN = StepPlan(Context(0))
 MIXED = "mixed"
 """Each request has a strategy of its own."""
 
@@ -58,7 +59,7 @@ class NativeEngine:
         costs: Path | None = None,
         clock: Callable[[], float] = time.perf_counter,
         recorder: Recorder | None = None,
-        drafter_kind: Kind = "eagle",
+        drafter_kind: DrafterKind = "eagle",
     ) -> None:
         """ModelError if the model is not supported or weights do not fit. ``seed`` is the tuner's; each generation has its own.
         ``keep_features`` (with speculation only) is for ``take_features``. ``decode`` makes text of tokens, for stop strings; ``costs``
@@ -84,8 +85,8 @@ class NativeEngine:
         self._drafter_loaded = False
         self._drafter_version = 0
         self._scheduler = Scheduler([], 0)
-        self._control = Control()
-        self._statistics, self._trail = self._no_statistics(), Trail()
+        self._control = GenerationControl()
+        self._statistics, self._timeline = self._no_statistics(), DecodingTimeline()
         self.load_target(target_weights, 0)
         if speculation:
             self.speculator = Speculator(speculation, seed, self._costs(config, speculation, costs) if costs else None)
@@ -113,20 +114,20 @@ class NativeEngine:
         """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long."""
         began = self._clock()
         longest = longest_prompt(requests, self._rollout.max_prompt_tokens)
-        ends = Ends(self._end_tokens, sampling.stop, self._decode_tokens)
+        ends = StopCondition(self._end_tokens, sampling.stop, self._decode_tokens)
         responses = [Response(request) for request in requests]
         self._scheduler = Scheduler(responses, self._rollout.max_batch)
         self._control.begin()
         self._runner.reserve(min(self._rollout.max_batch, len(requests)), longest + sampling.max_new_tokens + self._scratch)
         if self._active:
             self._active.begin(sampling.max_new_tokens)
-        law = Law(sampling, self._vocabulary, self._device)
+        sampler = TokenSampler(sampling, self._vocabulary, self._device)
         while self._continues():
             self._admit()
-            for response in self._step(law, ends, sampling.max_new_tokens):
+            for response in self._step(sampler, ends, sampling.max_new_tokens):
                 if on_finish:
                     on_finish(self._completion(response))
-        self._trail.add(0, str(OFF))
+        self._timeline.add(0, str(OFF))
         self._statistics.seconds += self._clock() - began
         return [self._completion(response) for response in responses]
 
@@ -154,23 +155,23 @@ class NativeEngine:
         self._drafter_loaded, self._drafter_version = True, version
         self.speculator.loaded("drafter", version)
 
-    def holding(self) -> Holding:
+    def loaded_weights(self) -> LoadedWeights:
         """See RolloutEngine."""
         drafter = self._runner.drafter if self._drafter_loaded else None
-        return Holding(
+        return LoadedWeights(
             self._target_version,
             self._drafter_version,
             checksum(self._runner.target.parameters().values()),
             checksum(drafter.parameters().values()) if drafter else "",
         )
 
-    def progress(self, now: float) -> Progress:
+    def progress(self, now: float) -> GenerationProgress:
         """How far the generation is at ``now``; with speculation only. May be called from another thread while it runs."""
         assert self.speculator is not None, "the plain baseline predicts no lengths"
         running, waiting = list(self._scheduler.running), list(self._scheduler.waiting)
         unfinished = [response for response in (*running, *waiting) if not response.finish]
         remaining = {response.id: self.speculator.remaining(response) for response in unfinished}
-        return Progress(now, {response.id: response.generated for response in running}, remaining)
+        return GenerationProgress(now, {response.id: response.generated for response in running}, remaining)
 
     def take_features(self) -> dict[int, Tensor]:
         taken, self._features = self._features, {}
@@ -188,7 +189,7 @@ class NativeEngine:
     def take_statistics(self) -> RolloutStatistics:
         """See RolloutEngine. Draft positions count verified drafts; tokens and arms count what was kept (none after an end token)."""
         taken, self._statistics = self._statistics, self._no_statistics()
-        taken.moments = {0: self._trail.take()}
+        taken.moments = {0: self._timeline.take()}
         if self.speculator:
             taken.arms = self.speculator.tuner.take_arms()
             taken.alarms = [(notice.code, notice.message) for notice in self.speculator.take_alarms()]
@@ -226,12 +227,12 @@ class NativeEngine:
             for response in running[slots.start : slots.stop + len(copies)]:
                 self._active.admit(response.id, response.request.prompt, response.tokens)
 
-    def _step(self, law: Law, ends: Ends, limit: int) -> list[Response]:
+    def _step(self, sampler: TokenSampler, ends: StopCondition, limit: int) -> list[Response]:
         """Decodes one step of every running request; returns those that finished."""
         batch, began = list(self._scheduler.running), self._clock()
         plan = self._active.plan(batch, self._can_draft(batch)) if self._active else PLAIN
-        self._trail.add(len(batch), str(plan.strategy or MIXED))
-        drawn = self._runner.decode(batch, law, plan)
+        self._timeline.add(len(batch), str(plan.strategy or MIXED))
+        drawn = self._runner.decode(batch, sampler, plan)
         kept = [response.extend(new.tokens, new.logprobs, ends, limit) for response, new in zip(batch, drawn, strict=True)]
         for place, (response, new, tokens) in enumerate(zip(batch, drawn, kept, strict=True)):
             response.made(tokens, min(new.accepted, tokens), plan.drafter(place))
@@ -247,7 +248,7 @@ class NativeEngine:
         return [response for _, response in finished]
 
     def _report(
-        self, speculator: Speculator, plan: Plan, batch: list[Response], drawn: list[Drawn], kept: list[int], elapsed: float
+        self, speculator: Speculator, plan: StepPlan, batch: list[Response], drawn: list[Drawn], kept: list[int], elapsed: float
     ) -> None:
         speculator.record(plan, [new.accepted for new in drawn], kept, elapsed)
         for response in batch:
@@ -258,7 +259,7 @@ class NativeEngine:
         """Not before there is a drafter, nor for a first token, before which there is no feature."""
         return self._drafter_loaded and all(response.length > 1 for response in batch)
 
-    def _count(self, plan: Plan, drawn: list[Drawn], kept: list[int]) -> None:
+    def _count(self, plan: StepPlan, drawn: list[Drawn], kept: list[int]) -> None:
         counts = self._statistics
         counts.decode_steps += 1
         counts.tokens += sum(kept)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.rollout.native.architecture import Architecture, Rotary
-from engine.rollout.native.layer import Pass
+from engine.rollout.native.decoder_layer import ForwardPass
 
 
 class KVCache:
@@ -78,7 +78,7 @@ class KVCache:
         visible: Tensor | None = None,
         rows: Tensor | None = None,
         drafter: bool = False,
-    ) -> Pass:
+    ) -> ForwardPass:
         """A pass of the target, or of the drafter, over tokens at ``positions`` [n, T] of slots ``first`` and following; a token sees
         itself and all before it.
 
@@ -97,7 +97,7 @@ class KVCache:
         flat = positions.flatten()
         if rows is not None:
             index, flat = index.index_select(0, rows), flat.index_select(0, rows)
-        return Pass(
+        return ForwardPass(
             requests=n,
             tokens=t,
             rows=rows,
@@ -120,7 +120,7 @@ class KVCache:
         *,
         rows: Tensor | None = None,
         drafter: bool = False,
-    ) -> Pass:
+    ) -> ForwardPass:
         """A pass over tree tokens that lie one after the other in the cache, the first ``skipped`` of them, of an earlier pass, from
         ``newest`` [n, 1] on. ``positions`` [n, T] are those of the others; ``paths`` [n, T, skipped + T] tells which tree tokens each
         sees, besides all before ``newest``."""

@@ -7,12 +7,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.errors import ModelError
+from engine.models.weights import gathered
 from engine.rollout.native.architecture import Architecture
-from engine.rollout.native.layer import DecoderLayer, Linear, Pass, RMSNorm
-from engine.weights import gathered
+from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass, Linear, RMSNorm
 
 
-class Target:
+class TargetModel:
     """The policy. Its features are the hidden states after the final norm, behind those that a drafter wants captured."""
 
     def __init__(self, architecture: Architecture, like: Tensor, captured: Sequence[int] = ()) -> None:
@@ -44,7 +44,7 @@ class Target:
         """[R] to [R, hidden]."""
         return self._embedding.index_select(0, tokens)
 
-    def features(self, tokens: Tensor, step: Pass) -> Tensor:
+    def features(self, tokens: Tensor, step: ForwardPass) -> Tensor:
         """Runs tokens [R] and extends the cache by them; [R, width], the last ``hidden`` of them after the final norm."""
         x = self.embed(tokens)
         captured: list[Tensor] = []
@@ -58,7 +58,7 @@ class Target:
         return F.linear(features[:, -self._hidden :], self._head).float()
 
 
-class Drafter:
+class DraftModel:
     """One decoder layer on (embedding of x[t+1], feature h[t]) that predicts h[t+1]; the shift of engine/drafter/model.py.
 
     Its keys and values are one more layer of the cache, behind the target's.
@@ -90,11 +90,11 @@ class Drafter:
         """Predicted features as the target's head reads them, [R, hidden]."""
         return features
 
-    def features(self, embedded: Tensor, features: Tensor, step: Pass) -> Tensor:
+    def features(self, embedded: Tensor, features: Tensor, step: ForwardPass) -> Tensor:
         """Predictions of the next features, [R, hidden]."""
         return self._layer(self._fuse(torch.cat((embedded, features), -1)), step, 0)
 
-    def fill(self, embedded: Tensor, features: Tensor, step: Pass) -> None:
+    def fill(self, embedded: Tensor, features: Tensor, step: ForwardPass) -> None:
         """Only extends the cache: a layer's keys and values do not depend on what it attends to."""
         self._layer.fill(self._fuse(torch.cat((embedded, features), -1)), step, 0)
 

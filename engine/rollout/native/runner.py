@@ -10,26 +10,26 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PretrainedConfig
 
-from engine.drafter.kind import Kind, captured_layers, feature_width
+from engine.drafter.kind import DrafterKind, captured_layers, feature_width
 from engine.rollout.native.architecture import Architecture, Rotary
+from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
 from engine.rollout.native.drafting import Drafting
-from engine.rollout.native.eagle3 import Eagle3Drafter
+from engine.rollout.native.eagle3_draft_model import Eagle3DraftModel
+from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.kv_cache import KVCache
-from engine.rollout.native.model import Drafter, Target
-from engine.rollout.native.passes import Passes
-from engine.rollout.native.sampling import Law
-from engine.rollout.native.scheduler import Response
-from engine.rollout.native.tree import NOTHING, Tree, cut, joined, widened
-from engine.speculation.speculator import Plan
+from engine.rollout.native.model import DraftModel, TargetModel
+from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.response import Response
+from engine.speculation.speculator import StepPlan
 
 TOKENS_PER_PASS = 2048
 WORTH_LEAVING_OUT = 0.85
 GRANULARITY = 256
 """Of the reach of attention, if there are graphs: each reach has its own."""
 
-DRAFTERS: dict[Kind, type[Drafter]] = {"eagle": Drafter, "eagle3": Eagle3Drafter}
+DRAFTERS: dict[DrafterKind, type[DraftModel]] = {"eagle": DraftModel, "eagle3": Eagle3DraftModel}
 
 T = TypeVar("T")
 
@@ -54,12 +54,12 @@ class Runner:
         drafting: bool,
         plan: GraphPlan | None = None,
         recorder: Recorder | None = None,
-        kind: Kind = "eagle",
+        kind: DrafterKind = "eagle",
     ) -> None:
         """Empty weights on ``like``'s device, in its data type. ModelError if the model is not supported. ``plan`` has the steps that
-        run as graphs of ``recorder``, see Passes. ``kind`` is that of the drafter, if it is to have one."""
+        run as graphs of ``recorder``, see ForwardPasses. ``kind`` is that of the drafter, if it is to have one."""
         architecture = Architecture.of(config)
-        self.target = Target(architecture, like, captured_layers(kind, architecture.layers) if drafting else ())
+        self.target = TargetModel(architecture, like, captured_layers(kind, architecture.layers) if drafting else ())
         self.drafter = DRAFTERS[kind](architecture, like) if drafting else None
         width = feature_width(kind, architecture.hidden) if drafting else 0
         self._make_cache = partial(KVCache, architecture, Rotary(config, like), like, width, GRANULARITY if plan else 1)
@@ -75,7 +75,7 @@ class Runner:
 
     def plan_graphs(self, plan: GraphPlan | None) -> None:
         """Graphs of other steps from now on."""
-        self.passes = Passes(self.target, self.drafter, self.cache, plan, self._recorder)
+        self.passes = ForwardPasses(self.target, self.drafter, self.cache, plan, self._recorder)
 
     def reserve(self, slots: int, capacity: int) -> None:
         """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large.
@@ -118,40 +118,40 @@ class Runner:
                 tokens = self.cache.tokens[self.cache.index(positions, first)].flatten().clamp_min_(0)  # a tree leaves -1 behind
                 self.passes.prefill(tokens, self.cache.plan(positions, stop, first))
 
-    def decode(self, batch: Sequence[Response], law: Law, plan: Plan) -> list[Drawn]:
+    def decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
         """One step of all slots. The tokens are what the target draws; drafts only decide how many of them a step yields.
 
         The last request is repeated up to the batch size of a graph. What is computed again goes to free slots."""
         size = self.passes.batch(len(batch))
         if size == len(batch):
-            return self._decode(batch, law, plan)
+            return self._decode(batch, sampler, plan)
         padded = replace(plan, given=_repeated(plan.given, size), limits=_repeated(plan.limits, size))
-        return self._decode(_repeated(batch, size), law, padded)[: len(batch)]
+        return self._decode(_repeated(batch, size), sampler, padded)[: len(batch)]
 
-    def _decode(self, batch: Sequence[Response], law: Law, plan: Plan) -> list[Drawn]:
+    def _decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
         shape, given = plan.shape, plan.given
         newest = torch.tensor([[response.length - 1] for response in batch], device=self._device)
         requests = torch.tensor([response.request.id for response in batch], device=self._device)
         levels = max([shape.depth if shape else 0, *(len(drafts) for drafts in given or () if drafts)])
-        noise = law.noise(requests, newest + 1 + self.cache.positions[: levels + 1])
-        learned = self.drafting(batch, newest).drafts(shape, law, noise[:, :-1]) if shape else None
+        noise = sampler.noise(requests, newest + 1 + self.cache.positions[: levels + 1])
+        learned = self.drafting(batch, newest).drafts(shape, sampler, noise[:, :-1]) if shape else None
         if learned and plan.limits:
-            learned = cut(learned, plan.limits)
-        tree = joined(learned, given, self._device) if given else learned
+            learned = cut_chains(learned, plan.limits)
+        tree = with_given_drafts(learned, given, self._device) if given else learned
         if tree is None or not tree.tokens.shape[1]:
-            return self._plain(batch, newest, law, noise)
+            return self._plain(batch, newest, sampler, noise)
         tree = widened(tree, self.passes.tokens(len(batch), tree.tokens.shape[1] + 1) - 1)
-        return self._verify(batch, newest, tree, law, noise)
+        return self._verify(batch, newest, tree, sampler, noise)
 
-    def _plain(self, batch: Sequence[Response], newest: Tensor, law: Law, noise: Tensor) -> list[Drawn]:
+    def _plain(self, batch: Sequence[Response], newest: Tensor, sampler: TokenSampler, noise: Tensor) -> list[Drawn]:
         index = self.cache.index(newest)[:, 0]
         reach = max(response.length for response in batch)
         logits = self.passes.verify(self.cache.tokens[index], self.cache.plan(newest, reach))
-        drawn, logprobs = law.sample(logits, noise[:, 0])
+        drawn, logprobs = sampler.sample(logits, noise[:, 0])
         self.cache.tokens[index + 1] = drawn
         return [Drawn(0, 0, [int(token)], [logprob]) for token, logprob in torch.stack((drawn, logprobs), 1).tolist()]
 
-    def _verify(self, batch: Sequence[Response], newest: Tensor, tree: Tree, law: Law, noise: Tensor) -> list[Drawn]:
+    def _verify(self, batch: Sequence[Response], newest: Tensor, tree: DraftTree, sampler: TokenSampler, noise: Tensor) -> list[Drawn]:
         """Runs the newest tokens and their drafts through the target, and keeps the path that it draws."""
         n, nodes = tree.tokens.shape[0], tree.tokens.shape[1] + 1
         reach = max(response.length for response in batch) + nodes - 1
@@ -167,11 +167,11 @@ class Runner:
         if rows is not None:
             tokens, noise_rows = tokens[rows], noise_rows[rows]
         logits = self.passes.verify(tokens, step)
-        drawn, logprobs = law.sample(logits, noise.flatten(0, 1).index_select(0, noise_rows))
+        drawn, logprobs = sampler.sample(logits, noise.flatten(0, 1).index_select(0, noise_rows))
         drawn, logprobs = (_spread(each, rows, n, nodes) for each in (drawn, logprobs))
         return self._keep(newest, tree, ancestors, drawn, logprobs)
 
-    def _keep(self, newest: Tensor, tree: Tree, ancestors: Tensor | None, drawn: Tensor, logprobs: Tensor) -> list[Drawn]:
+    def _keep(self, newest: Tensor, tree: DraftTree, ancestors: Tensor | None, drawn: Tensor, logprobs: Tensor) -> list[Drawn]:
         """Puts the accepted drafts, each request's a path in the order of its nodes, behind the newest token."""
         accepted = tree.accepted(drawn, ancestors)
         counts = accepted.sum(1)
@@ -190,7 +190,7 @@ class Runner:
             results.append(Drawn(int(levels), int(drafts), [int(token) for token in row[:count]], row[width : width + count]))
         return results
 
-    def _present(self, tree: Tree) -> Tensor | None:
+    def _present(self, tree: DraftTree) -> Tensor | None:
         """The rows of nodes that exist, if leaving the others out pays."""
         if tree.complete or self.passes.plan is not None:
             return None
@@ -211,4 +211,4 @@ def _spread(values: Tensor, rows: Tensor | None, n: int, nodes: int) -> Tensor:
     """[R] to [n, nodes]; -1 where there is no row."""
     if rows is None:
         return values.view(n, nodes)
-    return values.new_full((n * nodes,), NOTHING).index_copy_(0, rows, values).view(n, nodes)
+    return values.new_full((n * nodes,), NO_DRAFT).index_copy_(0, rows, values).view(n, nodes)

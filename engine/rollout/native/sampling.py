@@ -12,10 +12,10 @@ import math
 import torch
 from torch import Tensor
 
-from engine.rollout.base import Sampling
+from engine.rollout.interface import Sampling
 
 
-class Law:
+class TokenSampler:
     """Temperature, then top-k, top-p and min-p, as in transformers. Greedy log-probabilities are those of the unmodified law."""
 
     def __init__(self, sampling: Sampling, vocabulary: int, device: torch.device) -> None:

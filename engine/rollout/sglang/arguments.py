@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
-from engine.drafter.kind import Kind
-from engine.rollout.base import Request, Sampling
-from engine.rollout.sglang.drafts import Drafting, chain_steps
+from engine.drafter.kind import DrafterKind
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.sglang.supported_speculation import SGLangDrafter, chain_steps
 
 STREAMED = 16
 """Tokens between two signs of life of a response; with stop strings each token is looked at."""
-ALGORITHMS: dict[Kind, str] = {"eagle": "EAGLE", "eagle3": "EAGLE3"}
+ALGORITHMS: dict[DrafterKind, str] = {"eagle": "EAGLE", "eagle3": "EAGLE3"}
 MODELS = {"llama", "llama_eagle", "llama_eagle3", "qwen2", "qwen2_eagle", "qwen3"}
 HEADS = (64, 128, 256)
 CPU = {"device": "cpu", "attention_backend": "intel_amx", "disable_cuda_graph": True}
@@ -62,7 +62,9 @@ def engine_arguments(
     return arguments | ({} if flash else {"attention_backend": "triton"}) | {"enable_memory_saver": settings.release_memory}
 
 
-def draft_arguments(speculation: SpeculationConfig, drafting: Drafting, settings: SGLangConfig, kind: Kind, folder: Path) -> dict[str, Any]:
+def draft_arguments(
+    speculation: SpeculationConfig, drafting: SGLangDrafter, settings: SGLangConfig, kind: DrafterKind, folder: Path
+) -> dict[str, Any]:
     """Of who drafts: the learned drafter in ``folder``/drafter, or what is there in its place. ``folder`` gets a file of SGLang's."""
     if drafting == "ngram":
         return ngram_arguments(speculation)

@@ -13,23 +13,23 @@ from torch.distributed.tensor import DTensor
 from transformers import PretrainedConfig
 
 from engine.config import RolloutConfig, SpeculationConfig
-from engine.drafter.card import Card
 from engine.drafter.export import BIAS, write_drafter_folder
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
+from engine.drafter.model_card import DrafterCard
 from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
-from engine.rollout.base import Completion, Holding, Progress, Request, RolloutStatistics, Sampling, longest_prompt
-from engine.rollout.native.scheduler import Ends, Response
+from engine.rollout.decoding_timeline import DecodingTimeline, Moment
+from engine.rollout.interface import Completion, GenerationProgress, LoadedWeights, Request, RolloutStatistics, Sampling, longest_prompt
+from engine.rollout.response import Response, StopCondition
 from engine.rollout.sglang.arguments import draft_arguments, engine_arguments, environment
-from engine.rollout.sglang.drafts import chain_speculation, chain_steps, drafting
 from engine.rollout.sglang.generation import Generation
-from engine.rollout.sglang.job import Job
-from engine.rollout.sglang.learnt import LearntSpeculation
+from engine.rollout.sglang.host_process import HostLostError, HostProcess, new_folder, sweep
+from engine.rollout.sglang.host_settings import HostSettings
 from engine.rollout.sglang.messages import Pause, Stop
-from engine.rollout.sglang.process import HostLostError, HostProcess, new_folder, sweep
-from engine.rollout.sglang.weights import through
-from engine.rollout.trail import Moment, Trail
-from engine.speculation.lengths import LengthPredictor
+from engine.rollout.sglang.supported_speculation import chain_speculation, chain_steps, drafting
+from engine.rollout.sglang.tuner_state import RemoteTunerState
+from engine.rollout.sglang.weight_transfer import through
+from engine.speculation.remaining_length import RemainingLengthPredictor
 from engine.speculation.strategy import OFF
 
 ATTEMPTS = 3
@@ -63,7 +63,7 @@ class SGLangEngine:
         seed: int = 0,
         features: Features | None = None,
         decode: Callable[[list[int]], str] | None = None,
-        drafter_kind: Kind = "eagle",
+        drafter_kind: DrafterKind = "eagle",
     ) -> None:
         """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ``features`` computes what
         ``take_features`` gives, by the target that the engine holds. ConfigError or ModelError if SGLang does not start."""
@@ -79,12 +79,12 @@ class SGLangEngine:
         self._watches = True
         self._target: tuple[Weights, int] = (target_weights, 0)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
-        self._lengths = LengthPredictor()
+        self._lengths = RemainingLengthPredictor()
         self._generation: Generation | None = None
         self._still = False
-        self._statistics, self._trail = RolloutStatistics(), Trail()
+        self._statistics, self._timeline = RolloutStatistics(), DecodingTimeline()
         self._decoded = 0  # tokens since the last statistics, without those that prompts gave
-        self.speculator = LearntSpeculation(lambda: self.host) if self._drafting not in (None, "ngram") else None
+        self.speculator = RemoteTunerState(lambda: self.host) if self._drafting not in (None, "ngram") else None
         sweep()
         self._start()
 
@@ -102,7 +102,7 @@ class SGLangEngine:
         """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long."""
         began = time.perf_counter()
         longest_prompt(requests, self._rollout.max_prompt_tokens)
-        ends = Ends(self._end_tokens, sampling.stop, self._decode_tokens)
+        ends = StopCondition(self._end_tokens, sampling.stop, self._decode_tokens)
         self._lengths.new_step()
         done: dict[int, Completion] = {}
 
@@ -165,18 +165,18 @@ class SGLangEngine:
         if self._drafting == "eagle":
             self._reload("drafter", version, self._send_drafter)
 
-    def holding(self) -> Holding:
+    def loaded_weights(self) -> LoadedWeights:
         """See RolloutEngine."""
         target, drafter = self._checksums()
-        return Holding(self._target[1], self._drafter[1] if self._drafter else 0, target, drafter)
+        return LoadedWeights(self._target[1], self._drafter[1] if self._drafter else 0, target, drafter)
 
-    def progress(self, now: float) -> Progress:
+    def progress(self, now: float) -> GenerationProgress:
         """How far the generation is at ``now``. May be called from another thread while it runs."""
         generation = self._generation
         unfinished = [response for response in generation.responses if not response.finish] if generation else []
         limit = self._rollout.max_new_tokens
         remaining = {response.id: self._lengths.remaining(response.group, response.generated, limit) for response in unfinished}
-        return Progress(now, {response.id: response.generated for response in unfinished if response.generated}, remaining)
+        return GenerationProgress(now, {response.id: response.generated for response in unfinished if response.generated}, remaining)
 
     def take_features(self) -> dict[int, Tensor]:
         """See RolloutEngine. Computed now, in a pass over the responses."""
@@ -198,7 +198,7 @@ class SGLangEngine:
         """See RolloutEngine. Draft positions and arms count tokens behind an end token, too; without speculation no steps are counted."""
         taken, self._statistics = self._statistics, RolloutStatistics()
         decoded, self._decoded = self._decoded, 0
-        moments = self._trail.take()
+        moments = self._timeline.take()
         if self._speculation:
             counts = self.host.plugin("statistics")[0]
             kept = max(0, decoded - counts.pop("plain_tokens"))
@@ -241,11 +241,13 @@ class SGLangEngine:
         arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, deepest, head)
         if self._speculation and self._drafting and self._drafter:
             if self._drafting == "eagle":
-                write_drafter_folder(folder / "drafter", dict(self._drafter[0]), self._config, Card(str(self._model), "", self._drafter[1]))
+                write_drafter_folder(
+                    folder / "drafter", dict(self._drafter[0]), self._config, DrafterCard(str(self._model), "", self._drafter[1])
+                )
             arguments |= draft_arguments(self._speculation, self._drafting, self._rollout.sglang, self._kind, folder)
         speculation = self._speculation.model_dump(mode="json") if self._speculation else None
-        job = Job(str(folder), arguments, speculation, self._drafting, self._seed, self._rollout.max_batch)
-        self._host = HostProcess(job, environment())
+        settings = HostSettings(str(folder), arguments, speculation, self._drafting, self._seed, self._rollout.max_batch)
+        self._host = HostProcess(settings, environment())
         if self._still:
             self.pause()
         self._send_target()
@@ -271,7 +273,7 @@ class SGLangEngine:
     def _count(self, left: int) -> None:
         """With speculation the plugin counts what runs, all but the end of it."""
         if not (left and self._speculation):
-            self._trail.add(min(left, self._rollout.max_batch), str(OFF))
+            self._timeline.add(min(left, self._rollout.max_batch), str(OFF))
 
     def _begin(self, limit: int) -> None:
         if self._speculation:
@@ -316,7 +318,7 @@ class SGLangEngine:
 
     def _checksums(self) -> tuple[str, str]:
         """Target and drafter, of all ranks."""
-        ranks: list[dict[str, str]] = self.host.plugin("holding")
+        ranks: list[dict[str, str]] = self.host.plugin("loaded_weights")
         return ":".join(rank["target"] for rank in ranks), ":".join(rank["drafter"] for rank in ranks).strip(":")
 
     def _completion(self, response: Response) -> Completion:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Sequence, Set
 from itertools import count
 
 from engine.errors import ModelError
-from engine.rollout.base import Request, Sampling
-from engine.rollout.native.scheduler import Ends, Response
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.response import Response, StopCondition
 from engine.rollout.sglang.arguments import sampling_arguments
+from engine.rollout.sglang.host_process import HostLostError, HostProcess
 from engine.rollout.sglang.messages import Begin, Ended, Grown, Stop
-from engine.rollout.sglang.process import HostLostError, HostProcess
 
 _numbers = count()
 
@@ -17,7 +17,7 @@ class Generation:
     """``responses`` grow while it runs; ``ended`` sees each once, when it is complete or aborted."""
 
     def __init__(
-        self, requests: Sequence[Request], sampling: Sampling, ends: Ends, end_tokens: Set[int], ended: Callable[[Response], None]
+        self, requests: Sequence[Request], sampling: Sampling, ends: StopCondition, end_tokens: Set[int], ended: Callable[[Response], None]
     ) -> None:
         self.responses = [Response(request) for request in requests]
         self._sampling, self._ends, self._end_tokens, self._ended = sampling, ends, end_tokens, ended

@@ -17,18 +17,18 @@ from typing import Any
 
 import torch
 
-from engine.rollout.sglang.job import Job
+from engine.rollout.sglang.host_settings import HostSettings
 from engine.rollout.sglang.messages import Ask, Begin, Bucket, Ended, Failed, Grown, Pause, Ready, Result, Stop
 
-JOB = "job.json"
+SETTINGS = "settings.json"
 IDLE_SECONDS = 60.0
 
 
 class Host:
     """Answers messages until the socket is closed. One at a time, but for generations, which go on beside."""
 
-    def __init__(self, job: Job, engine: Any, socket: Connection, bucket: int) -> None:
-        self._job, self._engine, self._socket, self._bucket = job, engine, socket, bucket
+    def __init__(self, settings: HostSettings, engine: Any, socket: Connection, bucket: int) -> None:
+        self._settings, self._engine, self._socket, self._bucket = settings, engine, socket, bucket
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         self._running: set[asyncio.Task[None]] = set()
         self._stopped: set[str] = set()
@@ -97,7 +97,7 @@ class Host:
     async def do_plugin(self, command: str, arguments: Mapping[str, Any]) -> list[Any]:
         """``command`` of the plugin, on every rank; the values by rank."""
         self._engine.collective_rpc("longtail", command=command, **arguments)
-        files = sorted(Path(self._job.folder).glob(f"{command}.*.json"), key=lambda path: int(path.suffixes[0][1:]))
+        files = sorted(Path(self._settings.folder).glob(f"{command}.*.json"), key=lambda path: int(path.suffixes[0][1:]))
         values = [json.loads(file.read_text(encoding="utf-8")) for file in files]
         for file in files:
             file.unlink()
@@ -115,7 +115,7 @@ class Host:
             for each in bucket.tensors
         ]
         payload = {"flattened_tensor": flat, "metadata": metadata}
-        ranks = range(self._job.arguments["tp_size"])
+        ranks = range(self._settings.arguments["tp_size"])
         request = UpdateWeightsFromTensorReqInput(
             serialized_named_tensors=[MultiprocessingSerializer.serialize(payload) for _ in ranks],  # each can be opened once
             load_format="flattened_bucket",
@@ -153,7 +153,7 @@ class Host:
 
 
 def main(socket: Connection, bucket: int, folder: Path) -> None:
-    job = Job.read(folder / JOB)
+    settings = HostSettings.read(folder / SETTINGS)
     try:
         import sglang
         from sglang.version import __version__
@@ -161,13 +161,13 @@ def main(socket: Connection, bucket: int, folder: Path) -> None:
         socket.send(Failed("import", str(error)))
         return
     try:
-        engine = sglang.Engine(**job.arguments)
-        engine.collective_rpc("longtail", command="hello", speculates=job.speculation is not None)
-    except Exception as error:  # SGLang raises anything; ``causes`` tells what it means
+        engine = sglang.Engine(**settings.arguments)
+        engine.collective_rpc("longtail", command="hello", speculates=settings.speculation is not None)
+    except Exception as error:  # SGLang raises anything; ``start_errors`` tells what it means
         socket.send(Failed("start", f"{type(error).__name__}: {error}"))
         return
     socket.send(Ready(__version__, engine.get_all_child_pids()))
-    engine.loop.run_until_complete(Host(job, engine, socket, bucket).serve())
+    engine.loop.run_until_complete(Host(settings, engine, socket, bucket).serve())
 
 
 if __name__ == "__main__":

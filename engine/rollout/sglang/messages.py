@@ -7,7 +7,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Span:
+class TensorSlice:
     """A tensor in a flat bucket of bytes."""
 
     name: str
@@ -19,7 +19,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Bucket:
-    tensors: tuple[Span, ...]
+    tensors: tuple[TensorSlice, ...]
 
     @property
     def bytes(self) -> int:

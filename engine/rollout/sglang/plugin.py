@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from engine.checksum import checksum
-from engine.rollout.sglang.job import Job, current
-from engine.rollout.sglang.ngram import NgramPolicy
-from engine.rollout.sglang.policy import Agree, DraftPolicy
+from engine.models.checksum import checksum
+from engine.rollout.sglang.draft_length_policy import Agree, DraftLengthPolicy
+from engine.rollout.sglang.host_settings import HostSettings, current
+from engine.rollout.sglang.ngram_statistics import NgramStatistics
 from engine.speculation.speculator import Speculator
 
 POLICY = "sglang.srt.speculative.adaptive_spec_params.AdaptiveSpeculativeParams"
@@ -27,17 +27,17 @@ SCHEDULER = "sglang.srt.managers.scheduler.Scheduler.__init__"
 
 def register() -> None:
     """Does nothing in an SGLang that we did not start."""
-    job = current()
-    if job is None:
+    settings = current()
+    if settings is None:
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     HookRegistry.register(SCHEDULER, add_method, HookType.BEFORE)
     HookRegistry.register(SAMPLING, add_seeds, HookType.AROUND)
-    if job.drafting == "ngram":
+    if settings.drafting == "ngram":
         HookRegistry.register(NGRAM, count, HookType.AFTER)
-    elif job.speculation:
-        HookRegistry.register(POLICY, _policy_of(job), HookType.REPLACE)
+    elif settings.speculation:
+        HookRegistry.register(POLICY, _policy_of(settings), HookType.REPLACE)
         HookRegistry.register(STANDALONE, adapt, HookType.AFTER)
 
 
@@ -72,23 +72,23 @@ def adapt(_: Any, worker: Any, *__: Any, **___: Any) -> None:
 
 def count(_: Any, worker: Any, *__: Any, **___: Any) -> None:
     """Lets us see what SGLang's n-gram drafts bring."""
-    job = current()
-    assert job is not None, "the plugin is there only with a job"
-    assert job.configured is not None, "n-grams draft only with speculation"
-    worker.adaptive_controller = NgramPolicy(job.configured)
+    settings = current()
+    assert settings is not None, "the plugin is there only with settings of a host"
+    assert settings.configured is not None, "n-grams draft only with speculation"
+    worker.adaptive_controller = NgramStatistics(settings.configured)
 
 
 def answer(scheduler: Any, command: str, **arguments: Any) -> None:
-    """Obeys ``command`` of the host. SGLang sends no values back: each rank writes its own into the job's folder."""
+    """Obeys ``command`` of the host. SGLang sends no values back: each rank writes its own into the folder of the settings."""
     from sglang.srt.distributed import get_tp_group
 
-    job = current()
-    assert job is not None, "the plugin is there only with a job"
+    settings = current()
+    assert settings is not None, "the plugin is there only with settings of a host"
     value = COMMANDS[command](scheduler, **arguments)
-    Path(job.folder, f"{command}.{get_tp_group().rank_in_group}.json").write_text(json.dumps(value), encoding="utf-8")
+    Path(settings.folder, f"{command}.{get_tp_group().rank_in_group}.json").write_text(json.dumps(value), encoding="utf-8")
 
 
-def _holding(scheduler: Any) -> dict[str, str]:
+def _loaded_weights(scheduler: Any) -> dict[str, str]:
     """Checksums of this rank's weights as they are, in SGLang's own layout."""
     target = scheduler.tp_worker.model_runner.model
     shared = {parameter.data_ptr() for parameter in target.parameters()}
@@ -117,21 +117,21 @@ def _drafters(scheduler: Any) -> list[Any]:
     return list(worker.draft_runners) if worker is not None else []
 
 
-def _policy(scheduler: Any) -> DraftPolicy | NgramPolicy:
+def _policy(scheduler: Any) -> DraftLengthPolicy | NgramStatistics:
     policy = scheduler.draft_worker.adaptive_controller.params
-    assert isinstance(policy, DraftPolicy | NgramPolicy), "SGLang runs another policy than ours"
+    assert isinstance(policy, DraftLengthPolicy | NgramStatistics), "SGLang runs another policy than ours"
     return policy
 
 
 def _speculator(scheduler: Any) -> Speculator:
     policy = _policy(scheduler)
-    assert isinstance(policy, DraftPolicy), "nothing is learnt about n-gram drafts"
+    assert isinstance(policy, DraftLengthPolicy), "nothing is learnt about n-gram drafts"
     return policy.speculator
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "hello": lambda scheduler, speculates: bool(speculates and _policy(scheduler)),
-    "holding": _holding,
+    "loaded_weights": _loaded_weights,
     "graphs": _graphs,
     "load_drafter": _load_drafter,
     "loaded": lambda scheduler, what, version: _speculator(scheduler).loaded(what, version),
@@ -142,14 +142,14 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _policy_of(job: Job) -> type[DraftPolicy]:
-    class ConfiguredPolicy(DraftPolicy):
+def _policy_of(settings: HostSettings) -> type[DraftLengthPolicy]:
+    class ConfiguredPolicy(DraftLengthPolicy):
         """Made by SGLang, with its own arguments."""
 
         def __init__(self, initial_steps: int, cfg_path: str | None = None) -> None:  # noqa: ARG002
-            config = job.configured
+            config = settings.configured
             assert config is not None
-            super().__init__(config, job.seed, job.max_batch, _agreement())
+            super().__init__(config, settings.seed, settings.max_batch, _agreement())
 
     return ConfiguredPolicy
 

@@ -1,5 +1,6 @@
 """A real platform on a temporary folder: uvicorn, Celery workers on the embedded broker, SQLite. Only the engine is a stand-in."""
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -7,20 +8,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from bare_model import make_bare_model
 from sqlalchemy import select
 
-from backend.client import ApiError, Longtail
 from backend.database import Database
+from backend.jobs import worker as jobs_worker
 from backend.migrate import upgrade
 from backend.models import Attempt
-from backend.schemas.runs import Run
 from backend.settings import Settings
+from longtail import ApiError, Longtail
+from longtail.schemas.runs import Run
 
-SECONDS = 120
+SECONDS = 600
 ENGINE = Path(__file__).with_name("standin_engine.py")
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
+
+
+def work(environment: dict[str, str]) -> None:
+    """A worker, in a process that has everything imported already."""
+    os.setsid()
+    os.environ.update(environment)
+    jobs_worker.main()
 
 
 class Platform:
@@ -42,24 +54,26 @@ class Platform:
             "LONGTAIL_SWEEP_SECONDS": "0.5",
             "LONGTAIL_LEASE_SECONDS": "10",
         }
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._api = self._start("-m", "backend.api")
+        self._workers: list[ForkServerProcess] = []
+        self._api = subprocess.Popen([sys.executable, "-m", "backend.api"], env=self.environment, start_new_session=True)
         self.until(self.settings.token_file.is_file)
         self.client = Longtail(f"http://127.0.0.1:{port}", self.settings.token_file.read_text())
 
-    def worker(self, step_seconds: float = 0.05, **environment: str) -> subprocess.Popen[bytes]:
+    def worker(self, step_seconds: float = 0.05, **environment: str) -> ForkServerProcess:
         """Starts a worker whose stand-in engine takes ``step_seconds`` for a step."""
-        worker = self._start("-m", "backend.jobs.worker", STANDIN_STEP_SECONDS=str(step_seconds), **environment)
+        surroundings = self.environment | environment | {"STANDIN_STEP_SECONDS": str(step_seconds)}
+        worker = FORKS.Process(target=work, args=(surroundings,))
+        worker.start()
         self._workers.append(worker)
         return worker
 
     def stop_workers(self) -> None:
         for worker in self._workers:
-            if worker.poll() is None:
-                worker.send_signal(signal.SIGCONT)
+            if worker.is_alive():
+                os.kill(pid_of(worker), signal.SIGCONT)
                 worker.terminate()
         for worker in self._workers:
-            worker.wait(SECONDS)
+            ended(worker)
         self._workers.clear()
 
     def attempts(self, run_id: str) -> list[Attempt]:
@@ -97,5 +111,13 @@ class Platform:
         self.client.close()
         self.database.close()
 
-    def _start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, *arguments], env=self.environment | environment, start_new_session=True)
+
+def pid_of(worker: ForkServerProcess) -> int:
+    assert worker.pid is not None
+    return worker.pid
+
+
+def ended(worker: ForkServerProcess) -> int | None:
+    """Its exit code, once it has ended; None if it does not."""
+    worker.join(SECONDS)
+    return worker.exitcode

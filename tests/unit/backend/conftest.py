@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,24 +9,24 @@ from postgres_for_tests import Postgres
 from running_server import Running
 
 from backend.api import create_app
-from backend.client import Longtail
 from backend.database import Database
-from backend.migrate import upgrade
-from backend.schemas.accounts import Role
-from backend.services import runs, users
-from backend.services.tokens import issue
+from backend.services.identity import users
+from backend.services.identity.tokens import issue
+from backend.services.runs import submission
 from backend.settings import Settings
 from engine.config import RunConfig
+from longtail import Longtail
+from longtail.schemas.identity import Role
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of an empty database of either kind, so that every test of the backend runs on both."""
+    """Of a database of either kind that is to be created, so that every test of the backend runs on both."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'home' / 'longtail.db'}"
         return
     server: Postgres = request.getfixturevalue("postgres")
-    with server.database() as url:
+    with server.place() as url:
         yield url
 
 
@@ -43,24 +43,29 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
 
 
 @pytest.fixture
-def bare_database(settings: Settings) -> Iterator[Database]:
+def bare_database(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Database]:
     """Without tables."""
+    if settings.database_url.startswith("postgresql"):
+        server: Postgres = request.getfixturevalue("postgres")
+        server.create(settings.database)
     database = Database(settings.database)
     yield database
     database.close()
 
 
 @pytest.fixture
-def database(bare_database: Database) -> Database:
-    upgrade(bare_database)
-    return bare_database
+def database(settings: Settings, make_tables: Callable[[str], None]) -> Iterator[Database]:
+    make_tables(settings.database)
+    database = Database(settings.database)
+    yield database
+    database.close()
 
 
 @pytest.fixture
 def run_id(database: Database) -> str:
     """A queued run."""
     with database.write() as session:
-        run, _ = runs.submit(session, RunConfig(name="first"), runs.Wishes())
+        run, _ = submission.submit(session, RunConfig(name="first"), submission.SubmissionOptions())
         return run.id
 
 

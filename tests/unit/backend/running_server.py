@@ -6,7 +6,7 @@ from typing import Self
 import uvicorn
 
 from backend.api import create_app
-from backend.api.protocol import PunctualProtocol
+from backend.api.header_timeout import HeaderTimeoutProtocol
 from backend.settings import Settings
 
 
@@ -27,7 +27,7 @@ class Running:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", self._port))
         self._port = listener.getsockname()[1]
-        config = uvicorn.Config(create_app(self._settings), log_level="warning", http=PunctualProtocol, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(create_app(self._settings), log_level="warning", http=HeaderTimeoutProtocol, timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()

@@ -5,7 +5,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from backend.database import Database, upsert
-from backend.models import Doorbell, Metric, Run
+from backend.models import Attempt, Metric, Run
 
 
 def test_writers_that_read_first_wait_for_each_other(database: Database, run_id: str) -> None:
@@ -42,7 +42,7 @@ def test_a_reader_cannot_write(database: Database, run_id: str) -> None:
 
 def test_foreign_keys_are_kept(database: Database) -> None:
     with pytest.raises(IntegrityError), database.write() as session:
-        session.add(Doorbell(run_id="f" * 16))
+        session.add(Attempt(run_id="f" * 16, number=1))
 
 
 def test_upsert_replaces_by_primary_key(database: Database, run_id: str) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from backend import logs
-from backend.credentials import Secret
 from backend.logs import HIDDEN, JsonLines, PlainText
+from longtail.schemas.credentials import Secret
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@ from sqlalchemy import inspect, select, text
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
 from backend.models import Artifact, Base, Delivery, Membership, MetricBlock, Project, Run, RunValue, Sample, Webhook
-from backend.pairs import likeness
-from backend.schemas.projects import DEFAULT_PROJECT
-from backend.services.metrics import overview
+from backend.models.baseline import likeness
+from backend.services.telemetry.metric_series import metric_keys
+from longtail.schemas.projects import DEFAULT_PROJECT
 
 INSERT_RUN = """
 INSERT INTO runs (id, name, state, config, seed, tags, created_at, cancel_requested, step, steps, summary, attempt, losses,
@@ -66,7 +66,7 @@ def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> No
     with database.read() as session:
         run = session.get_one(Run, "a" * 16)
         assert (run.queued_at, run.priority, run.needs, run.pause_requested, run.kind) == (5.0, 0, "", False, "engine")
-        assert [(key.points, key.first_step, key.last_step, key.value) for key in overview(session, run.id)] == [(3, 3, 64, 1.5)]
+        assert [(key.points, key.first_step, key.last_step, key.value) for key in metric_keys(session, run.id)] == [(3, 3, 64, 1.5)]
         block = session.get_one(MetricBlock, (run.id, "loss", 0))
         assert (block.first_step, block.points, block.numbers, block.low, block.high, block.total) == (3, 2, 1, 2.5, 2.5, 2.5)
         assert (run.checkpoint_step, run.lost_step) == (-1, -1)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from running_server import Running
 
-from backend.client import ApiError, Longtail
-from backend.schemas.runs import Run
-from backend.schemas.tracking import NewBatch, Receipt
 from backend.settings import Settings
+from longtail import ApiError, Longtail
+from longtail.schemas.runs import Run
+from longtail.schemas.tracking import NewBatch, Receipt
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ import pytest
 from engine.bench import e2e
 from engine.bench.algorithms import configuration
 from engine.config import parse
+from engine.config.algorithm import ALGORITHMS
 from engine.errors import ConfigError
-from engine.policy.config import ALGORITHMS
 
 
 def test_a_scale_that_is_not_there_is_refused_with_those_that_are() -> None:

@@ -6,7 +6,7 @@ from torch.nn.functional import embedding
 from transformers import Qwen2Config
 
 from engine.bench.packing import pad, padded_groups
-from engine.drafter.buffer import Entry
+from engine.drafter.data_buffer import Entry
 from engine.drafter.model import Drafter
 from engine.drafter.packing import Segment, pack
 

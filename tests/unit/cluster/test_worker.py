@@ -13,12 +13,12 @@ from transformers import AutoConfig
 
 from engine.cluster.worker import Worker
 from engine.config import DrafterConfig, RunConfig, parse
-from engine.drafter.card import Card
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
+from engine.drafter.model_card import DrafterCard
 from engine.models.load import load_model
-from engine.policy.batch import Row
-from engine.rollout.base import Request, Sampling
+from engine.policy.training.microbatches import TrainingRow
+from engine.rollout.interface import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]
 
@@ -82,7 +82,7 @@ def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(rando
     saved(worker, tmp_path / "saved")
     other = Worker(0, asked, "")
     assert other.load(tmp_path / "saved") == 1
-    _, folder = other.export(tmp_path / "export", Card("random", "test", 1))
+    _, folder = other.export(tmp_path / "export", DrafterCard("random", "test", 1))
     kind = RECIPE_KINDS[recipe]
     assert drafter_kind(folder) == kind
     exported = load_drafter_folder(folder, AutoConfig.from_pretrained(random_model), kind)
@@ -113,9 +113,9 @@ def test_the_checksum_is_of_every_bit_of_the_policy(random_model: Path, dtype: L
     worker.policy.weights()["model.norm.weight"].view(torch.int32)[0] ^= 1
     after = worker.learn([], None, 1)
     assert after.checksum != before.checksum
-    assert before.holding is not None
-    assert after.holding is not None
-    assert (after.holding.target != before.holding.target) == (dtype == "float32")
+    assert before.loaded_weights is not None
+    assert after.loaded_weights is not None
+    assert (after.loaded_weights.target != before.loaded_weights.target) == (dtype == "float32")
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_worker_with_shards_does_what_one_with_the_whole_policy_does(
     sharded = parse(asked.model_dump() | {"cluster": {"workers": 1, "device": "cpu", "learner": {"parallel": "fsdp", "cpu_offload": True}}})
     whole, shards = Worker(0, asked, ""), Worker(0, sharded, rendezvous)
     assert shards.facts() == whole.facts()
-    rows = [Row((3, 4, 5, 6), 2, advantage, (-5.0, -5.0)) for advantage in (1.0, -0.5)]
+    rows = [TrainingRow((3, 4, 5, 6), 2, advantage, (-5.0, -5.0)) for advantage in (1.0, -0.5)]
     requests = [Request(index, index, (3 + index, 5, 7)) for index in range(4)]
     shares = []
     for worker in (whole, shards):
@@ -152,8 +152,8 @@ def test_a_worker_with_shards_does_what_one_with_the_whole_policy_does(
     saved(shards, tmp_path / "saved")
     shards.learn(rows, shards.infer(rows), 1)
     assert shards.load(tmp_path / "saved") == 0
-    assert shards.engine.holding() == shard.holding
-    policy, _ = shards.export(tmp_path / "export", Card("random", "test", 1))
+    assert shards.engine.loaded_weights() == shard.loaded_weights
+    policy, _ = shards.export(tmp_path / "export", DrafterCard("random", "test", 1))
     exported = load_model(policy, torch.float32)
     for name, weight in whole.policy.weights().items():
         torch.testing.assert_close(exported.get_parameter(name).detach(), weight, atol=1e-5, rtol=0)

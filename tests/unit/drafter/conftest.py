@@ -7,10 +7,10 @@ from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen3Config
 
 from engine.config import SpotConfig
-from engine.drafter.buffer import DataBuffer
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.model import Drafter
-from engine.drafter.offline import Response, hidden_states
-from engine.drafter.trainer import SpotTrainer
+from engine.drafter.offline_training import PromptAndResponse, hidden_states
+from engine.drafter.spot_trainer import SpotTrainer
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 48,
@@ -40,7 +40,7 @@ def target() -> Qwen2ForCausalLM:
 
 
 @pytest.fixture(scope="session")
-def responses(target: PreTrainedModel) -> list[Response]:
+def responses(target: PreTrainedModel) -> list[PromptAndResponse]:
     """160 responses of 4 to 40 tokens that the target itself sampled at a low temperature, after prompts of 3 tokens."""
     rng = Random(0)
     torch.manual_seed(0)
@@ -50,7 +50,7 @@ def responses(target: PreTrainedModel) -> list[Response]:
 
 
 @pytest.fixture(scope="session")
-def buffer(target: PreTrainedModel, responses: list[Response]) -> DataBuffer:
+def buffer(target: PreTrainedModel, responses: list[PromptAndResponse]) -> DataBuffer:
     buffer = DataBuffer(2**24)
     for prompt, response in responses:
         buffer.add(0, prompt + response, len(prompt), hidden_states(target, [prompt + response])[0][:-1])

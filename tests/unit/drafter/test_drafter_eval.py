@@ -10,19 +10,19 @@ import torch
 from transformers import AutoConfig
 
 from engine.drafter.__main__ import main
-from engine.drafter.card import MEASURED, Card
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.export import write_drafter_folder
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.drafter.model import Drafter
+from engine.drafter.model_card import MEASURED, DrafterCard
 
 QUICK = ["--prompts", "6", "--max-new-tokens", "24"]
 
 
-def make_folder(path: Path, model: Path, kind: Kind) -> Path:
+def make_folder(path: Path, model: Path, kind: DrafterKind) -> Path:
     torch.manual_seed(0)
     config = AutoConfig.from_pretrained(model)
-    write_drafter_folder(path, make_drafter(kind, config).state_dict(), config, Card(str(model), "countdown", 0))
+    write_drafter_folder(path, make_drafter(kind, config).state_dict(), config, DrafterCard(str(model), "countdown", 0))
     return path
 
 
@@ -60,7 +60,7 @@ def test_a_drafter_of_the_recipe_eagle3(random_model: Path, tmp_path: Path, caps
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])
-def test_the_card_gets_the_figures(random_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: Kind) -> None:
+def test_the_card_gets_the_figures(random_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: DrafterKind) -> None:
     """In place of none, and of earlier ones; the rest of the card stays."""
     folder = make_folder(tmp_path / "drafter", random_model, kind)
     card = folder / "README.md"
@@ -95,7 +95,7 @@ def test_a_good_drafter_is_told_from_a_random_one(folder: Path, capsys: pytest.C
     assert good["base_model"] == "tiny"
     torch.manual_seed(0)
     config = AutoConfig.from_pretrained("engine/models/assets/tiny")
-    write_drafter_folder(folder, Drafter(config).state_dict(), config, Card("tiny", "countdown", 0))
+    write_drafter_folder(folder, Drafter(config).state_dict(), config, DrafterCard("tiny", "countdown", 0))
     random = measured(capsys, str(folder))
     assert good["top1_agreement"] > 0.7 > random["top1_agreement"]
     assert good["chain"]["accept_length"] > random["chain"]["accept_length"] + 1

@@ -9,15 +9,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig, Qwen2Config
 
-from engine.drafter.card import Card
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_zip
-from engine.drafter.kind import Kind, drafter_kind
+from engine.drafter.kind import DrafterKind, drafter_kind
 from engine.drafter.model import Drafter
+from engine.drafter.model_card import DrafterCard
 from engine.errors import ModelError
 
 HISTORY = ("1: held-out 0.41", "3: held-out 0.55")
-CARD = Card(base_model="tiny", task="countdown", version=3, accept_length=2.875, history=HISTORY, acceptance=(0.8, 0.625))
+CARD = DrafterCard(base_model="tiny", task="countdown", version=3, accept_length=2.875, history=HISTORY, acceptance=(0.8, 0.625))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_an_eagle3_folder_comes_back_and_has_the_layout_that_sglang_reads(tmp_pa
 
 
 @pytest.mark.parametrize(("written", "asked"), [("eagle", "eagle3"), ("eagle3", "eagle")])
-def test_folder_of_another_kind(tmp_path: Path, family: PretrainedConfig, written: Kind, asked: Kind) -> None:
+def test_folder_of_another_kind(tmp_path: Path, family: PretrainedConfig, written: DrafterKind, asked: DrafterKind) -> None:
     write_drafter_folder(tmp_path, make_drafter(written, family).state_dict(), family, CARD)
     with pytest.raises(ModelError, match=f"an {written} drafter, but drafter.recipe is for {asked} drafters"):
         load_drafter_folder(tmp_path, family, asked)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 from transformers import PretrainedConfig
 
-from engine.drafter.buffer import DataBuffer, Entry
+from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, Segment, cut, pack, rows
 

@@ -9,13 +9,13 @@ from torch.nn.functional import embedding, smooth_l1_loss
 from transformers import Qwen2ForCausalLM
 
 from engine.config import SpotConfig
-from engine.drafter.buffer import DataBuffer, Entry
+from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.model import Drafter
-from engine.drafter.offline import Response, hidden_states
+from engine.drafter.offline_training import PromptAndResponse, hidden_states
 from engine.drafter.packing import MicroBatch, Segment, pack
 from engine.drafter.recipe import RECIPES, Recipe, acceptance
-from engine.drafter.trainer import JUDGED_EVERY, JUDGED_FIRST, LOOK_AHEAD, UNJUDGED, Evaluation, Judged, SpotTrainer, merge
+from engine.drafter.spot_trainer import JUDGED_EVERY, JUDGED_FIRST, LOOK_AHEAD, UNJUDGED, HeldOutEvaluation, Judged, SpotTrainer, merge
 
 
 def after(microsteps: int) -> Callable[[], bool]:
@@ -68,7 +68,7 @@ def test_training_raises_held_out_agreement(trainer: SpotTrainer) -> None:
 
 
 @pytest.mark.parametrize("name", ["hass", "eagle3"])
-def test_every_recipe_raises_held_out_agreement(target: Qwen2ForCausalLM, responses: list[Response], name: str) -> None:
+def test_every_recipe_raises_held_out_agreement(target: Qwen2ForCausalLM, responses: list[PromptAndResponse], name: str) -> None:
     torch.manual_seed(1)
     recipe, buffer = RECIPES[name], DataBuffer(2**24)
     for prompt, response in responses:
@@ -120,7 +120,7 @@ def test_an_interrupted_session_leaves_the_best_that_it_judged(trainer: SpotTrai
 
 def test_held_out_entries_are_never_trained_on(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[Sequence[Segment]] = []
-    monkeypatch.setattr("engine.drafter.trainer.pack", lambda row: rows.append(row) or pack(row))  # type: ignore[func-returns-value]
+    monkeypatch.setattr("engine.drafter.spot_trainer.pack", lambda row: rows.append(row) or pack(row))  # type: ignore[func-returns-value]
     list(trainer.one_pass())
     trained = [segment.entry.id for row in rows for segment in row]
     assert len(trained) == len(set(trained)) == 140
@@ -142,7 +142,7 @@ def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(
     """Two passes, then two more for each time that held-out responses gained."""
     trainer.config = trainer.config.model_copy(update={"passes": 2})
     seen = iter([*(0.2 + 0.1 * gain for gain in range(gains)), 0.1])
-    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _, **__: Evaluation(0.0, 0.0, 0.0, 0.0, next(seen), 1))
+    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _, **__: HeldOutEvaluation(0.0, 0.0, 0.0, 0.0, next(seen), 1))
     monkeypatch.setattr(SpotTrainer, "_judged", lambda _, __, ___: Judged(0.1))
     tokens = sum(entry.positions for entry in trainer.buffer.mix())
     assert trainer.has_data

@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -78,7 +79,7 @@ def test_an_installation_serves_the_same_project_and_fewer_extras(bootstrap: Mod
     assert not bootstrap.installed(demo, test)
 
 
-@pytest.mark.parametrize("change", [{"pyproject": "other"}, {"python": "3.11.0rc1"}, {"more": 1}])
+@pytest.mark.parametrize("change", [{"pyproject.toml": "other"}, {"constraints.txt": "other"}, {"python": "3.11.0rc1"}, {"more": 1}])
 def test_an_installation_of_something_else_does_not_serve(bootstrap: ModuleType, change: dict[str, object]) -> None:
     wanted = bootstrap.stamp(())
     assert not bootstrap.installed({**wanted, **change}, wanted)
@@ -88,6 +89,94 @@ def test_what_pip_says_is_shown_when_it_fails(bootstrap: ModuleType, made: Path,
     monkeypatch.setattr(bootstrap, "VENV", made)
     with pytest.raises(bootstrap.SetupError, match=r"(?s)is not installable.*Try again"):
         bootstrap.pip(str(tmp_path))
+
+
+@pytest.fixture
+def own(bootstrap: ModuleType, made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """Installs into ``made``, from a user's settings that name one folder and no index."""
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "pip.conf").write_text(f"[global]\nno-index = true\nfind-links = {tmp_path / 'wheels'}\n[install]\ntimeout = 7\n")
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_", "LONGTAIL_UNLOCKED"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(bootstrap, "VENV", made)
+    bootstrap.pip_settings.cache_clear()
+    bootstrap.find_uv.cache_clear()
+    return bootstrap
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    """A package of nothing."""
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+
+
+def version_in(venv: Path, name: str) -> str:
+    return next(venv.glob(f"lib/python*/site-packages/{name}-*.dist-info")).name.removeprefix(f"{name}-").removesuffix(".dist-info")
+
+
+def test_uv_is_told_what_pip_is_told(own: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "file:///one file:///two")
+    monkeypatch.setenv("PIP_TIMEOUT", "9")
+    monkeypatch.setenv("UV_NO_INDEX", "false")
+    told = own.uv_environment()
+    assert told["UV_FIND_LINKS"] == str(tmp_path / "wheels")
+    assert told["UV_INDEX"] == "file:///one file:///two"
+    assert told["UV_HTTP_TIMEOUT"] == "9", "a variable goes before a file"
+    assert told["UV_NO_INDEX"] == "false", "what is said to uv goes before what is said to pip"
+
+
+def test_uv_installs_what_the_constraints_name(
+    own: ModuleType, made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installer = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if installer is None:
+        pytest.skip("there is no uv")
+    monkeypatch.setattr(own, "ROOT", tmp_path)
+    monkeypatch.setattr(own, "find_uv", lambda: installer)
+    (tmp_path / "constraints.txt").write_text("longtail-sample==1.0\n")
+    for version in ("1.0", "2.0"):
+        wheel(tmp_path / "wheels", "longtail_sample", version)
+    own.install("longtail-sample")
+    assert version_in(made, "longtail_sample") == "1.0"
+    monkeypatch.setenv("LONGTAIL_UNLOCKED", "1")
+    own.install("--upgrade", "longtail-sample")
+    assert version_in(made, "longtail_sample") == "2.0"
+    assert capsys.readouterr().out == ""
+
+
+def test_pip_installs_where_uv_fails_and_says_so(
+    own: ModuleType, made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "uv"
+    broken.write_text("#!/bin/sh\necho this mirror speaks no such protocol\nexit 2\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(own, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "constraints.txt").write_text("longtail-other==1.0\n")
+    for version in ("1.0", "2.0"):
+        wheel(tmp_path / "wheels", "longtail_other", version)
+    own.install("longtail-other")
+    assert version_in(made, "longtail_other") == "1.0"
+    assert "uv failed, so pip installs instead" in (said := capsys.readouterr().out)
+    assert "this mirror speaks no such protocol" in said
+
+
+def test_pip_installs_where_uv_cannot_be_had_or_set_up_alike(
+    own: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own.find_uv() is None
+    assert "uv cannot be installed here" in capsys.readouterr().out
+    monkeypatch.setenv("PIP_ONLY_BINARY", ":all:")
+    own.pip_settings.cache_clear()
+    own.find_uv.cache_clear()
+    assert own.find_uv() is None
+    assert "pip installs, not uv, because pip is told only-binary" in capsys.readouterr().out
 
 
 def test_an_old_python_is_refused_by_name(bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -121,4 +210,4 @@ def test_a_killed_command_fails_as_in_a_shell(bootstrap: ModuleType, made: Path,
 def test_an_unknown_command_gets_the_usage() -> None:
     result = subprocess.run([sys.executable, str(SCRIPT), "nonsense"], capture_output=True, text=True, cwd="/", check=False)
     assert result.returncode == 2
-    assert "demo|test|faults|lint|serve" in result.stdout
+    assert "demo|test|test-all|lint|serve" in result.stdout

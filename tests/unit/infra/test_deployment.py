@@ -18,7 +18,7 @@ from backend.api import create_app
 from backend.database import Database
 from backend.migrate import upgrade
 from backend.settings import Settings
-from backend.stack import DASHBOARD_PORT
+from backend.stack.local_stack import DASHBOARD_PORT
 
 ROOT = Path(__file__).parents[3]
 INFRA = ROOT / "infra"

@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
-from engine.drafter.card import Card
 from engine.drafter.export import load_drafter_folder, write_drafter_folder
 from engine.drafter.model import Drafter
+from engine.drafter.model_card import DrafterCard
 from engine.models.enlarge import enlarge, enlarge_drafter
-from engine.models.folder import TINY, describe, read_config, weight_files
+from engine.models.folder import TINY, read_config, read_facts, weight_files
 from engine.models.load import SMALL_LAYERS, SMALL_WIDTH, load_model, load_tokenizer
 
 
@@ -118,7 +118,7 @@ def test_refuses_shapes_it_cannot_make(pair: tuple[Path, Path], tmp_path: Path, 
 
 
 def test_parameters_grow_with_the_square_of_the_width(pair: tuple[Path, Path]) -> None:
-    source, target = (describe(folder) for folder in pair)
+    source, target = (read_facts(folder) for folder in pair)
     assert 2.5 * source.parameters < target.parameters < 4 * 5 / 3 * source.parameters
     assert target.context == source.context
     assert len(weight_files(pair[1])) == 1
@@ -132,7 +132,7 @@ def test_enlarged_drafter_drafts_the_same(tmp_path: Path, family: Family, tied: 
     source = make_random_model(tmp_path / "source", family, tied=tied)
     enlarge(source, tmp_path / "target", width=2, layers=3)
     models = [load_model(folder, torch.float32) for folder in (source, tmp_path / "target")]
-    write_drafter_folder(tmp_path / "drafter", _random_drafter(models[0]), models[0].config, Card("source", "countdown", 0))
+    write_drafter_folder(tmp_path / "drafter", _random_drafter(models[0]), models[0].config, DrafterCard("source", "countdown", 0))
     enlarge_drafter(tmp_path / "drafter", tmp_path / "wide", width=2)
     ids = random_ids(models[0].config.vocab_size)
     before, after = (_drafted(model, tmp_path / name, ids) for model, name in zip(models, ("drafter", "wide"), strict=True))
@@ -159,7 +159,7 @@ def _drafted(target: PreTrainedModel, folder: Path, ids: Tensor) -> Tensor:
 
 def test_the_built_in_small_behaves_as_tiny(tmp_path: Path) -> None:
     enlarge(TINY, tmp_path / "small", SMALL_WIDTH, SMALL_LAYERS)
-    assert 25e6 <= describe(tmp_path / "small").parameters <= 90e6
+    assert 25e6 <= read_facts(tmp_path / "small").parameters <= 90e6
     tiny, small = load_model(TINY, torch.float32), load_model(tmp_path / "small", torch.float32)
     ids = load_tokenizer(TINY)(["3 7 25=29:", "9 4 16=52:", "1 2 18=37:"], return_tensors="pt").input_ids
     assert (logits(tiny, ids) - logits(small, ids)).abs().max() <= 1e-4

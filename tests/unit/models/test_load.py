@@ -10,13 +10,13 @@ from models_for_tests import Family, make_random_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from engine.drafter.card import Card
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.model import Drafter
+from engine.drafter.model_card import DrafterCard
 from engine.errors import ModelError
 from engine.models import folder as folders
 from engine.models import load
-from engine.models.folder import describe
+from engine.models.folder import read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
 from engine.models.tiny import character_tokenizer, tiny_config
 
@@ -42,7 +42,7 @@ def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], objec
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
 def test_describes_and_loads_each_family(tmp_path: Path, family: Family) -> None:
     made = make_random_model(tmp_path, family, context=512)
-    facts = describe(resolve(str(made)))
+    facts = read_facts(resolve(str(made)))
     model = load_model(made, torch.float32)
     assert (facts.family, facts.layers, facts.hidden_size, facts.vocabulary, facts.context) == (family, 2, 64, 259, 512)
     assert facts.parameters == sum(weight.numel() for weight in model.parameters())
@@ -56,10 +56,10 @@ def test_loads_sharded_weights(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     whole.save_pretrained(folder, max_shard_size="200KB")
     assert len(list(folder.glob("model-*.safetensors"))) > 1
-    assert describe(folder).parameters == whole.num_parameters()
+    assert read_facts(folder).parameters == whole.num_parameters()
     min(folder.glob("model-*.safetensors")).unlink()
     with pytest.raises(ModelError, match=r"weights are incomplete: model-00001-of-\d+\.safetensors is missing"):
-        describe(folder)
+        read_facts(folder)
 
 
 def test_missing_folder_names_what_can_be_used(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_missing_folder_names_what_can_be_used(tmp_path: Path) -> None:
 def test_missing_file(folder: Path, file: str, message: str) -> None:
     (folder / file).unlink()
     with pytest.raises(ModelError, match=message):
-        describe(folder)
+        read_facts(folder)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_missing_file(folder: Path, file: str, message: str) -> None:
 def test_config_that_cannot_be_used(folder: Path, change: dict[str, object], message: str) -> None:
     edit_json(folder / "config.json", lambda config: config.update(change))
     with pytest.raises(ModelError, match=message):
-        describe(folder)
+        read_facts(folder)
 
 
 @pytest.mark.parametrize(("text", "message"), [("{", "not readable as JSON"), ("[]", "must be a JSON object")])
 def test_unreadable_config(folder: Path, text: str, message: str) -> None:
     (folder / "config.json").write_text(text)
     with pytest.raises(ModelError, match=message):
-        describe(folder)
+        read_facts(folder)
 
 
 def test_pickled_weights_are_refused(folder: Path) -> None:
@@ -109,7 +109,7 @@ def test_pickled_weights_are_refused(folder: Path) -> None:
 def test_unreadable_weights(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(ModelError, match="not readable as safetensors"):
-        describe(folder)
+        read_facts(folder)
 
 
 def test_missing_weight_is_not_made_up(folder: Path) -> None:
@@ -155,7 +155,7 @@ def test_small_is_made_once_even_in_a_race(tmp_path: Path, random_model: Path, m
     before = folder.stat().st_ino
     assert resolve("small") == folder
     assert folder.stat().st_ino == before
-    assert describe(folder).layers == 3
+    assert read_facts(folder).layers == 3
 
 
 def test_small_has_the_built_in_drafter_of_its_own_width(tmp_path: Path, random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_small_has_the_built_in_drafter_of_its_own_width(tmp_path: Path, random_
     with pytest.raises(ModelError, match="missing: no weights"):
         resolve_drafter("builtin", "small")
     target = load_model(random_model, torch.float32).config
-    write_drafter_folder(tmp_path / "drafter", Drafter(target).state_dict(), target, Card("tiny", "countdown", 0))
+    write_drafter_folder(tmp_path / "drafter", Drafter(target).state_dict(), target, DrafterCard("tiny", "countdown", 0))
     monkeypatch.setattr(load, "DRAFTER", tmp_path / "drafter")
     folder = resolve_drafter("builtin", "small")
     assert folder is not None

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from engine.config.learner import LearnerConfig, LoraConfig
 from engine.planner import memory
 from engine.planner.__main__ import main
-from engine.planner.known import Known, known
 from engine.planner.memory import GB, Hardware, Load
-from engine.planner.plan import plan
-from engine.planner.shape import PRESETS, shape
-from engine.policy.config import LearnerConfig, LoraConfig
+from engine.planner.memory_plan import plan
+from engine.planner.model_shape import PRESETS, shape
+from engine.planner.published_figures import PublishedFigure, published_figures
 
 FSDP = LearnerConfig(parallel="fsdp", precision="bfloat16", activation_checkpointing=True)
 OFFLOADED = FSDP.model_copy(update={"cpu_offload": True})
@@ -35,8 +35,8 @@ def test_presets_are_the_published_models(name: str, billions: float) -> None:
     assert PRESETS[name].parameters / GB == pytest.approx(billions, rel=0.005)
 
 
-@pytest.mark.parametrize("line", known(), ids=lambda line: line.what)
-def test_published_figures(line: Known) -> None:
+@pytest.mark.parametrize("line", published_figures(), ids=lambda line: line.what)
+def test_published_figures(line: PublishedFigure) -> None:
     if line.published:
         assert line.predicted == pytest.approx(line.published, rel=0.2)
     else:
@@ -46,7 +46,7 @@ def test_published_figures(line: Known) -> None:
 
 def test_adapters_are_counted_as_peft_makes_them() -> None:
     """LoRA's paper: two matrices, [rank, inputs] and [outputs, rank], of each layer; LLaMA-7B with rank 8 everywhere is 20.0 M."""
-    from engine.planner.known import LLAMA
+    from engine.planner.published_figures import LLAMA
 
     assert memory.adapters(LLAMA, 8) == 19_988_480
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
-from engine.policy.batch import Row
+from engine.policy.training.microbatches import TrainingRow
 
 VOCABULARY = 61
 
@@ -36,16 +36,16 @@ def make_policy() -> Callable[..., PreTrainedModel]:
 
 
 @pytest.fixture
-def make_rows() -> Callable[..., list[Row]]:
+def make_rows() -> Callable[..., list[TrainingRow]]:
     """``make_rows(count, seed)``: prompts of 1-9 and responses of 1-60 tokens."""
 
-    def make(count: int, seed: int = 0) -> list[Row]:
+    def make(count: int, seed: int = 0) -> list[TrainingRow]:
         draw = random.Random(seed)
         rows = []
         for _ in range(count):
             prompt, response = draw.randint(1, 9), draw.randint(1, 60)
             tokens = tuple(draw.randrange(VOCABULARY) for _ in range(prompt + response))
-            rows.append(Row(tokens, prompt, draw.gauss(0, 1), tuple(draw.uniform(-6, 0) for _ in range(response))))
+            rows.append(TrainingRow(tokens, prompt, draw.gauss(0, 1), tuple(draw.uniform(-6, 0) for _ in range(response))))
         return rows
 
     return make

@@ -14,7 +14,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from engine.rollout.base import Sampling
+from engine.rollout.interface import Sampling
 
 Law = dict[tuple[int, ...], float]
 

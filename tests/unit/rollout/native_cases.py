@@ -10,10 +10,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
 from engine.drafter.eagle3 import make_drafter
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.drafter.model import Drafter
 from engine.events import ArmStatistics
-from engine.rollout.base import Request
+from engine.rollout.interface import Request
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.graphs.pool import Recorder
 from engine.speculation.strategy import OFF, Context, Strategy
@@ -60,13 +60,13 @@ def make_target(
     return model
 
 
-def random_drafter(target: PreTrainedModel, seed: int = 1, kind: Kind = "eagle") -> dict[str, Tensor]:
+def random_drafter(target: PreTrainedModel, seed: int = 1, kind: DrafterKind = "eagle") -> dict[str, Tensor]:
     torch.manual_seed(seed)
     return make_drafter(kind, target.config).state_dict()
 
 
 @torch.no_grad()
-def attentive_drafter(target: PreTrainedModel, kind: Kind) -> Drafter:
+def attentive_drafter(target: PreTrainedModel, kind: DrafterKind) -> Drafter:
     """Random, with every weight in play, and attention that makes much of where and what its keys are."""
     torch.manual_seed(1)
     drafter = make_drafter(kind, target.config).eval()
@@ -132,7 +132,7 @@ def make_engine(
     recorder: Recorder | None = None,
     dtype: torch.dtype = torch.float32,
     decode: Callable[[list[int]], str] | None = None,
-    drafter_kind: Kind = "eagle",
+    drafter_kind: DrafterKind = "eagle",
 ) -> NativeEngine:
     return NativeEngine(
         target.config,

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from engine.config import BegConfig, SpeculationConfig
 from engine.rollout.native.graphs.plan import (
     Capture,
-    Eager,
     GraphPlan,
     MemoryModel,
+    PassKind,
     batch_ranges,
     bucket,
     captures_of,
     naive_captures,
 )
-from engine.speculation.beg import BegTuner
 from engine.speculation.strategy import OFF, Context, Strategy
+from engine.speculation.tuner.beg_bandit import BegTuner
 
 NGRAM = Strategy("ngram", 5, 1, 5)
 POWERS = [1, 2, 4, 8, 16, 32, 64]
@@ -54,8 +54,7 @@ def test_catching_up_has_graphs_of_its_own_even_if_as_wide_as_a_level() -> None:
     strategy = Strategy("eagle", 3, 4, 6)
     plan = GraphPlan.of({strategy: range(1, 3)}, 8, catch_up=4)
     assert drafts(plan) == {(part, batch, 4) for part in ("draft", "catch_up") for batch in (1, 2)}
-    assert plan.lookup(strategy, 2).catch_up == Capture("catch_up", 2, 4)
-    assert GraphPlan.of({strategy: range(1, 3)}, 8).lookup(strategy, 2).catch_up is None
+    assert drafts(GraphPlan.of({strategy: range(1, 3)}, 8)) == {("draft", batch, 4) for batch in (1, 2)}
 
 
 def test_a_chains_levels_run_in_the_graph_of_catching_up_by_a_token() -> None:
@@ -71,22 +70,11 @@ def test_a_strategy_without_drafted_levels_has_no_draft_graphs(strategy: Strateg
     plan = GraphPlan.of({strategy: range(1, 9)}, 8)
     assert plan.draft == frozenset()
     assert targets(plan) == {(batch, strategy.verify + 1) for batch in (1, 2, 4, 8)}
-    assert plan.lookup(strategy, 5).draft is None
 
 
 def test_five_requests_run_in_the_graph_of_eight() -> None:
     strategy = Strategy("eagle", 6, 1, 6)
-    decision = GraphPlan.of({strategy: range(1, 65)}, 64).lookup(strategy, 5)
-    assert decision.target == Capture("target", 8, 7)
-    assert decision.draft == Capture("draft", 8, 1)
-
-
-def test_what_has_no_graph_says_why() -> None:
-    plan = GraphPlan.of(batch_ranges(tlt(), 64), 64)
-    wide = Strategy("eagle", 8, 4, 48)
-    assert plan.lookup(OFF, 80).target == Eager("batch 80 is above the largest graph 64")
-    assert plan.lookup(wide, 3).target == Eager("no target graph for 4 requests with 49 tokens each")
-    assert plan.lookup(wide, 3).draft == Capture("draft", 4, 4), "another strategy's graph does as well"
+    assert set(GraphPlan.of({strategy: range(5, 6)}, 64)) == {Capture("target", 8, 7), Capture("draft", 8, 1)}
 
 
 @given(st.integers(1, 300), st.data())
@@ -101,27 +89,17 @@ spans = st.builds(range, st.integers(1, 40), st.integers(1, 100))
 
 
 @given(st.dictionaries(st.one_of(eagles, st.just(OFF), st.just(NGRAM)), spans), st.integers(1, 70), st.integers(0, 9))
-def test_whatever_can_be_picked_has_a_graph_or_a_named_fallback(ranges: dict[Strategy, range], max_batch: int, catch_up: int) -> None:
+def test_whatever_can_be_picked_has_a_graph(ranges: dict[Strategy, range], max_batch: int, catch_up: int) -> None:
     plan = GraphPlan.of(ranges, max_batch, catch_up)
     used = set()
     for strategy, batches in ranges.items():
-        for batch in batches:
-            decision = plan.lookup(strategy, batch)
-            passes: dict[str, tuple[Capture | Eager | None, int]] = {"target": (decision.target, strategy.verify + 1)}
-            if strategy.drafter == "eagle" and strategy.depth > 1 and not strategy.top_k == catch_up == 1:
-                passes["draft"] = (decision.draft, strategy.top_k)
-            if strategy.drafter == "eagle" and catch_up:
-                passes["catch_up"] = (decision.catch_up, catch_up)
-            assert [decision.target, decision.draft, decision.catch_up].count(None) == 3 - len(passes)
-            for part, (chosen, tokens) in passes.items():
-                if batch > max_batch:
-                    assert chosen == Eager(f"batch {batch} is above the largest graph {max_batch}")
-                else:
-                    assert isinstance(chosen, Capture)
-                    assert chosen in plan
-                    assert (chosen.part, chosen.tokens) == (part, tokens)
-                    assert batch <= chosen.batch <= min(max_batch, 2 * batch - 1)
-                    used.add(chosen)
+        passes: dict[PassKind, int] = {"target": strategy.verify + 1}
+        if strategy.drafter == "eagle" and strategy.depth > 1 and not strategy.top_k == catch_up == 1:
+            passes["draft"] = strategy.top_k
+        if strategy.drafter == "eagle" and catch_up:
+            passes["catch_up"] = catch_up
+        buckets = {bucket(batch, max_batch) for batch in batches if batch <= max_batch}
+        used |= {Capture(part, size, tokens) for size in buckets for part, tokens in passes.items()}
     assert used == set(plan) == plan.target | plan.draft, "no graph without a batch that needs it"
     assert plan.captures == len(used)
     assert [capture.rows for capture in plan] == sorted((capture.rows for capture in used), reverse=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.rollout.native.graphs.plan import Capture, Eager, GraphPlan
+from engine.rollout.native.graphs.plan import Capture, Eager, GraphPlan, bucket
 from engine.rollout.native.graphs.pool import Function, GraphPool, Recording
 from engine.speculation.strategy import OFF
 
@@ -125,10 +125,9 @@ def test_what_runs_eagerly_is_counted_by_its_reason(pool: GraphPool) -> None:
 def test_a_cpu_runs_everything_eagerly_by_the_same_call() -> None:
     plan = GraphPlan.of({OFF: range(1, 9)}, 8)
     pool = GraphPool(CPU, plan)
-    for batch in (1, 5, 8, 9):
-        chosen = plan.lookup(OFF, batch).target
-        assert pool.run(chosen, double, {"x": torch.ones(batch)})["y"].tolist() == [2] * batch
-    assert pool.eager == {"no graphs on cpu": 3, "batch 9 is above the largest graph 8": 1}
+    for capture in plan:
+        assert pool.run(capture, double, {"x": torch.ones(capture.batch)})["y"].tolist() == [2] * capture.batch
+    assert pool.eager == {"no graphs on cpu": 4}
     assert pool.bytes == 0
     pool.clear()
 
@@ -144,8 +143,7 @@ def test_keys_of_a_plan_are_recorded_once_each() -> None:
     plan = GraphPlan.of({OFF: range(1, 9)}, 8)
     pool = GraphPool(CPU, plan, recorder)
     for batch in range(1, 9):
-        chosen = plan.lookup(OFF, batch).target
-        assert isinstance(chosen, Capture)
+        chosen = Capture("target", bucket(batch, 8), 1)
         x = torch.arange(chosen.batch) + 1.0
         assert pool.run(chosen, double, {"x": x})["y"].tolist() == (2 * x).tolist()
     assert len(recorder.outputs) == 4

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from engine.bench.graphs import measure
 from engine.config import SpeculationConfig
-from engine.drafter.kind import Kind
-from engine.rollout.base import Completion, Sampling
-from engine.rollout.native import costs
+from engine.drafter.kind import DrafterKind
+from engine.rollout.interface import Completion, Sampling
+from engine.rollout.native import cost_measurement
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.graphs.plan import GraphPlan, batch_ranges, bucket, naive_captures
 from engine.rollout.native.graphs.pool import Function, Recorder, Recording
@@ -43,7 +43,7 @@ def speculation(suffix: bool = True) -> SpeculationConfig:
 
 
 def make_pair(
-    slots: int = SLOTS, *, device: torch.device = CPU, recorder: Recorder | None = None, kind: Kind = "eagle"
+    slots: int = SLOTS, *, device: torch.device = CPU, recorder: Recorder | None = None, kind: DrafterKind = "eagle"
 ) -> tuple[NativeEngine, NativeEngine, RandomTuner]:
     """A plain and eager engine on the CPU; one with graphs, whose strategy changes at random at every step."""
     target = make_target(tie_word_embeddings=False)
@@ -81,7 +81,7 @@ def test_tokens_are_those_of_the_eager_engine(sampling: Sampling) -> None:
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])
-def test_only_prompts_and_what_the_drafter_missed_run_eagerly(kind: Kind) -> None:
+def test_only_prompts_and_what_the_drafter_missed_run_eagerly(kind: DrafterKind) -> None:
     plain, graphed, _ = make_pair(recorder=Rerun(), kind=kind)
     compare(plain, graphed, 46, Sampling(max_new_tokens=20))
     report = graphed.graph_report()
@@ -158,7 +158,7 @@ def test_costs_are_measured_on_graphs_that_only_the_measurement_has() -> None:
     runner.target.load(target.state_dict())
     assert runner.drafter
     runner.drafter.load(random_drafter(target))
-    costs.measure(runner, 2, 48)
+    cost_measurement.measure(runner, 2, 48)
     assert recorder.recorded == 2 * 2 * (4 + 2)
     assert not recorder.outputs, "their memory is free again"
     assert runner.passes.plan == plan

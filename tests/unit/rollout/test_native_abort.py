@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from native_cases import NGRAMS, TREES, RandomTuner, make_engine, make_requests, make_target, random_drafter, strategies, with_random_tuner
 
-from engine.rollout.base import Begun, Completion, Request, Sampling
+from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 
 SAMPLING = Sampling(max_new_tokens=24, seed=4)
@@ -38,7 +38,7 @@ def engine(request: pytest.FixtureRequest) -> NativeEngine:
 
 
 def going_on(completion: Completion) -> Request:
-    return replace(completion.request, begun=Begun(completion.tokens, completion.logprobs, completion.spans))
+    return replace(completion.request, begun=PartialResponse(completion.tokens, completion.logprobs, completion.spans))
 
 
 def outcome(completions: list[Completion]) -> list[tuple[tuple[int, ...], str]]:

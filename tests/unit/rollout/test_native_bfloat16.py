@@ -20,10 +20,10 @@ from test_native_model import logits_of
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.rollout.base import Completion, Sampling
-from engine.rollout.native.layer import Linear, packing_pays
+from engine.rollout.interface import Completion, Sampling
+from engine.rollout.native.decoder_layer import Linear, packing_pays
 from engine.rollout.native.runner import Runner
-from engine.rollout.native.sampling import Law
+from engine.rollout.native.sampling import TokenSampler
 
 SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 BFLOAT16 = torch.empty(0, dtype=torch.bfloat16)
@@ -56,8 +56,8 @@ def first_gap(exact: PreTrainedModel, rounded: Runner, plain: Completion, other:
     known = torch.tensor([plain.request.prompt + plain.tokens[:place]])
     logits = exact(known).logits[0, -1]
     error = (logits_of(rounded, known, [known.shape[1]])[0, -1] - logits).abs().max()
-    law = Law(sampling, len(logits), CPU)
-    noise = law.noise(torch.tensor([plain.request.id]), torch.tensor([[known.shape[1]]]))[0, 0]
+    sampler = TokenSampler(sampling, len(logits), CPU)
+    noise = sampler.noise(torch.tensor([plain.request.id]), torch.tensor([[known.shape[1]]]))[0, 0]
     scores = logits / (sampling.temperature or 1.0) + noise
     return Gap(float((scores[mine] - scores[theirs]).abs()), float(error / (sampling.temperature or 1.0)))
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.drafter.model import Drafter
-from engine.rollout.base import Request, Sampling
+from engine.rollout.interface import Request, Sampling
 
 LIMIT, DEEPEST = 25, 5
 

@@ -17,13 +17,13 @@ from native_cases import (
     with_random_tuner,
 )
 
+from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
 from engine.errors import DataError
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import load_model, load_tokenizer
-from engine.rollout.base import Completion, Request, Sampling
+from engine.rollout.interface import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
-from engine.tasks.config import CountdownConfig
 from engine.tasks.countdown import CountdownTask
 
 SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))

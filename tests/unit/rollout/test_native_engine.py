@@ -17,9 +17,9 @@ from native_cases import (
 from transformers import PreTrainedModel
 
 from engine.config import SpeculationConfig
-from engine.drafter.kind import Kind
+from engine.drafter.kind import DrafterKind
 from engine.errors import DataError, ModelError
-from engine.rollout.base import Completion, Request, Sampling
+from engine.rollout.interface import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.speculation.strategy import OFF
 
@@ -232,7 +232,7 @@ def test_the_plain_engine_has_nothing_of_a_drafter() -> None:
 
 
 @pytest.mark.parametrize(("kind", "captured"), [("eagle", ()), ("eagle3", (2, 3, 4))])
-def test_features_of_finished_responses_are_the_models_hidden_states(kind: Kind, captured: tuple[int, ...]) -> None:
+def test_features_of_finished_responses_are_the_models_hidden_states(kind: DrafterKind, captured: tuple[int, ...]) -> None:
     """Those that the drafter reads: of EAGLE-3 the inputs of layers 2, n / 2 and n - 3 as well."""
     target = make_target(layers=7)
     drafter = random_drafter(target, kind=kind)

@@ -22,9 +22,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.errors import ModelError
-from engine.rollout.base import Completion, Sampling
+from engine.rollout.interface import Completion, Sampling
+from engine.rollout.native.decoder_layer import packing_pays
 from engine.rollout.native.engine import NativeEngine
-from engine.rollout.native.layer import packing_pays
 
 SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 SHORT = Sampling(max_new_tokens=3)

@@ -25,8 +25,8 @@ from scipy.stats import chisquare
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.drafter.kind import Kind
-from engine.rollout.base import Completion, Request, Sampling
+from engine.drafter.kind import DrafterKind
+from engine.rollout.interface import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.speculation.strategy import Strategy
 
@@ -44,7 +44,7 @@ def make_pair(drafter: str, slots: int, seed: int = 0) -> tuple[NativeEngine, Na
         "good": make_guessable,
         "eagle3": partial(random_drafter, kind="eagle3"),
     }
-    kind: Kind = "eagle3" if drafter == "eagle3" else "eagle"
+    kind: DrafterKind = "eagle3" if drafter == "eagle3" else "eagle"
     weights = make[drafter](target)
     plain = make_engine(target, slots=slots, end_tokens=ENDS)
     speculation = strategies(*SHAPES, suffix=True)

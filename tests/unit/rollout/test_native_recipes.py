@@ -10,15 +10,15 @@ from torch import Tensor
 from torch.nn.functional import embedding
 from transformers import PreTrainedModel
 
-from engine.drafter.buffer import Entry
+from engine.drafter.data_buffer import Entry
 from engine.drafter.model import Drafter
 from engine.drafter.packing import Segment, pack
 from engine.drafter.recipe import RECIPES, Recipe
-from engine.drafter.unroll import unrolled
-from engine.rollout.base import Request, Sampling
+from engine.drafter.training_time_unroll import unrolled
+from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.runner import Runner
-from engine.rollout.native.sampling import Law
-from engine.rollout.native.scheduler import Response
+from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.response import Response
 from engine.speculation.strategy import Strategy
 
 LENGTH, VOCABULARY = 30, 48
@@ -59,7 +59,9 @@ class Server:
         truth = torch.full((len(batch), depth, VOCABULARY), -1e9)
         truth.scatter_(2, self.sequences[:, known : known + depth, None], 0.0)
         self.features.clear()
-        self.runner.drafting(batch, newest).drafts(Strategy("eagle", depth, 1, depth), Law(Sampling(), VOCABULARY, newest.device), truth)
+        self.runner.drafting(batch, newest).drafts(
+            Strategy("eagle", depth, 1, depth), TokenSampler(Sampling(), VOCABULARY, newest.device), truth
+        )
         self.drafted = [response.drafted for response in batch]
         return torch.stack(self.features)
 

@@ -6,8 +6,8 @@ from scipy.stats import chisquare, gumbel_r, kstest
 from torch import Tensor
 from transformers import LogitsProcessorList, MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from engine.rollout.base import Sampling
-from engine.rollout.native.sampling import Law, gumbel, mix
+from engine.rollout.interface import Sampling
+from engine.rollout.native.sampling import TokenSampler, gumbel, mix
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +17,8 @@ def _seeded() -> None:
 
 def noise(requests: range, positions: range, vocabulary: int, seed: int = 0) -> Tensor:
     """[requests, positions, vocabulary]."""
-    law = Law(Sampling(seed=seed), vocabulary, torch.device("cpu"))
-    return law.noise(torch.tensor(list(requests)), torch.tensor(list(positions)).expand(len(requests), -1))
+    sampler = TokenSampler(Sampling(seed=seed), vocabulary, torch.device("cpu"))
+    return sampler.noise(torch.tensor(list(requests)), torch.tensor(list(positions)).expand(len(requests), -1))
 
 
 def testmix_is_splitmix64() -> None:
@@ -68,30 +68,30 @@ def test_log_probabilities_are_those_of_the_modified_law(sampling: Sampling) -> 
     if sampling.min_p:
         processors.append(MinPLogitsWarper(sampling.min_p))
     expected = processors(torch.empty(200, 0, dtype=torch.long), logits).log_softmax(-1)  # type: ignore[arg-type]
-    law = Law(sampling, 30, torch.device("cpu"))
+    sampler = TokenSampler(sampling, 30, torch.device("cpu"))
     for position in range(20):
-        tokens, logprobs = law.sample(logits, law.noise(torch.arange(200), torch.full((200, 1), position))[:, 0])
+        tokens, logprobs = sampler.sample(logits, sampler.noise(torch.arange(200), torch.full((200, 1), position))[:, 0])
         torch.testing.assert_close(logprobs, expected.gather(-1, tokens[:, None])[:, 0])
         assert logprobs.isfinite().all()
 
 
 def test_greedy_takes_the_most_likely_token() -> None:
     logits = torch.randn(50, 30)
-    law = Law(Sampling(temperature=0, top_k=3, top_p=0.5), 30, torch.device("cpu"))
-    tokens, logprobs = law.sample(logits, law.noise(torch.arange(50), torch.zeros(50, 1, dtype=torch.long))[:, 0])
+    sampler = TokenSampler(Sampling(temperature=0, top_k=3, top_p=0.5), 30, torch.device("cpu"))
+    tokens, logprobs = sampler.sample(logits, sampler.noise(torch.arange(50), torch.zeros(50, 1, dtype=torch.long))[:, 0])
     assert torch.equal(tokens, logits.argmax(-1))
     torch.testing.assert_close(logprobs, logits.log_softmax(-1).max(-1).values)
 
 
 def test_a_guess_from_the_same_law_is_right_and_a_close_one_mostly() -> None:
     """At total variation distance d a guess is right with probability (1 - d) / (1 + d) at least."""
-    law = Law(Sampling(), 20, torch.device("cpu"))
+    sampler = TokenSampler(Sampling(), 20, torch.device("cpu"))
     logits = torch.randn(20).expand(20_000, -1)
     near = logits + 0.5 * torch.randn(20)
-    gumbels = law.noise(torch.arange(20_000), torch.zeros(20_000, 1, dtype=torch.long))[:, 0]
-    drawn, _ = law.sample(logits, gumbels)
-    assert torch.equal(law.guess(logits, gumbels), drawn)
+    gumbels = sampler.noise(torch.arange(20_000), torch.zeros(20_000, 1, dtype=torch.long))[:, 0]
+    drawn, _ = sampler.sample(logits, gumbels)
+    assert torch.equal(sampler.guess(logits, gumbels), drawn)
     distance = (logits[0].softmax(-1) - near[0].softmax(-1)).abs().sum() / 2
     assert 0.1 < distance < 0.5
-    right = (law.guess(near, gumbels) == drawn).double().mean()
+    right = (sampler.guess(near, gumbels) == drawn).double().mean()
     assert (1 - distance) / (1 + distance) - 0.01 < right < 1 - distance + 0.01

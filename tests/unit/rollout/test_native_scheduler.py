@@ -2,8 +2,9 @@
 
 import random
 
-from engine.rollout.base import Request
-from engine.rollout.native.scheduler import Ends, Response, Scheduler
+from engine.rollout.interface import Request
+from engine.rollout.native.scheduler import Scheduler
+from engine.rollout.response import Response, StopCondition
 
 
 def make(prompts: list[tuple[int, ...]]) -> list[Response]:
@@ -55,7 +56,7 @@ def test_a_response_ends_at_its_end_token_or_at_the_limit_inside_a_draft() -> No
         ([1], 1, 1, "stop"),
     ):
         (response,) = make([(3, 3)])
-        assert response.extend(tokens, [-1.0] * len(tokens), Ends({1}), limit) == kept
+        assert response.extend(tokens, [-1.0] * len(tokens), StopCondition({1}), limit) == kept
         assert response.tokens == tokens[:kept]
         assert response.finish == finish
         assert response.length == 2 + kept

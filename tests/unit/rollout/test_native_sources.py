@@ -5,7 +5,7 @@ from collections import Counter
 from native_cases import RandomTuner, chains, make_engine, make_guessable, make_requests, make_target, random_drafter, with_random_tuner
 
 from engine.config import SpeculationConfig
-from engine.rollout.base import SOURCES, Completion, Sampling
+from engine.rollout.interface import SOURCES, Completion, Sampling
 
 LIMIT, DEEPEST = 30, 5
 GREEDY = Sampling(temperature=0, max_new_tokens=LIMIT)

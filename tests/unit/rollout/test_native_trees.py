@@ -10,11 +10,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.drafter.model import Drafter
-from engine.rollout.base import Request, Sampling
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.draft_tree import CHILD_PENALTY
 from engine.rollout.native.engine import NativeEngine
-from engine.rollout.native.tree import CHILD_PENALTY
-from engine.speculation.speculator import Plan, Running, Speculator
-from engine.speculation.strategy import Strategy
+from engine.speculation.speculator import Speculator, StepPlan
+from engine.speculation.strategy import RunningRequest, Strategy
 
 SHAPES = tuple((tree.depth, tree.top_k, tree.verify) for tree in TREES)
 Path = tuple[int, ...]
@@ -23,17 +23,17 @@ Path = tuple[int, ...]
 class Watched(Speculator):
     """Takes notes: of each step the requests' ids, the plan, the drafts accepted, and the tokens kept."""
 
-    steps: list[tuple[list[int], Plan, Sequence[int], Sequence[int]]]
+    steps: list[tuple[list[int], StepPlan, Sequence[int], Sequence[int]]]
 
     def begin(self, limit: int) -> None:
         super().begin(limit)
         self.steps = []
 
-    def plan(self, batch: Sequence[Running], learned: bool) -> Plan:
+    def plan(self, batch: Sequence[RunningRequest], learned: bool) -> StepPlan:
         self._batch = [request.id for request in batch]
         return super().plan(batch, learned)
 
-    def record(self, plan: Plan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
+    def record(self, plan: StepPlan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
         self.steps.append((self._batch, plan, accepted, kept))
         super().record(plan, accepted, kept, elapsed)
 

@@ -10,13 +10,13 @@ from sglang_cases import chains
 
 from engine.config import RolloutConfig, SGLangConfig
 from engine.errors import ConfigError, LongtailError, ModelError
-from engine.rollout.base import Request, Sampling
-from engine.rollout.sglang import causes
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.sglang import start_errors
 from engine.rollout.sglang.arguments import engine_arguments, environment, sampling_arguments, seed_of, speculative_arguments
-from engine.rollout.sglang.job import Job, current
+from engine.rollout.sglang.host_process import free_ports
+from engine.rollout.sglang.host_settings import HostSettings, current
 from engine.rollout.sglang.messages import Bucket
-from engine.rollout.sglang.process import free_ports
-from engine.rollout.sglang.weights import plan, through
+from engine.rollout.sglang.weight_transfer import plan_buckets, through
 
 WEIGHTS = {"a": torch.randn(3, 5), "b": torch.randn(7), "large": torch.randn(50, 4), "c": torch.randn(2, 2)}
 
@@ -43,7 +43,7 @@ def test_weights_arrive_through_shared_memory(dtype: torch.dtype) -> None:
 
 
 def test_buckets_are_no_larger_than_allowed_but_for_one_large_tensor() -> None:
-    buckets = plan(WEIGHTS, torch.float32, size=100)
+    buckets = plan_buckets(WEIGHTS, torch.float32, size=100)
     assert [[span.name for span in bucket.tensors] for bucket in buckets] == [["a", "b"], ["large"], ["c"]]
     assert all(span.start % 16 == 0 for bucket in buckets for span in bucket.tensors)
     assert [bucket.bytes for bucket in buckets] == [64 + 28, 800, 16]
@@ -84,13 +84,13 @@ def test_only_the_models_that_we_know_are_imported() -> None:
 
 
 def test_the_plugin_finds_its_job_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LONGTAIL_SGLANG_JOB", raising=False)
+    monkeypatch.delenv("LONGTAIL_SGLANG_SETTINGS", raising=False)
     assert current() is None
-    job = Job(str(tmp_path), {"tp_size": 1}, chains(2).model_dump(mode="json"), "eagle", 3, 8)
-    job.write(tmp_path / "job.json")
-    monkeypatch.setenv("LONGTAIL_SGLANG_JOB", str(tmp_path / "job.json"))
-    assert current() == job
-    assert job.configured == chains(2)
+    settings = HostSettings(str(tmp_path), {"tp_size": 1}, chains(2).model_dump(mode="json"), "eagle", 3, 8)
+    settings.write(tmp_path / "settings.json")
+    monkeypatch.setenv("LONGTAIL_SGLANG_SETTINGS", str(tmp_path / "settings.json"))
+    assert current() == settings
+    assert settings.configured == chains(2)
 
 
 @pytest.mark.parametrize(
@@ -117,19 +117,19 @@ def test_the_plugin_finds_its_job_and_only_then(tmp_path: Path, monkeypatch: pyt
 def test_a_failed_start_names_its_cause(
     monkeypatch: pytest.MonkeyPatch, stage: str, log: str, error: type[LongtailError], message: str
 ) -> None:
-    monkeypatch.setattr(causes, "missing", lambda: None)
+    monkeypatch.setattr(start_errors, "missing", lambda: None)
     with pytest.raises(error, match=message):
-        raise causes.cause(stage, "it ended", log)
+        raise start_errors.cause(stage, "it ended", log)
 
 
 def test_a_missing_or_untried_sglang_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(causes.importlib.util, "find_spec", lambda _: None)  # type: ignore[attr-defined]
-    assert "sglang is not installed; pip install 'longtail[sglang]'" in str(causes.missing())
-    monkeypatch.setattr(causes.importlib.util, "find_spec", lambda _: object())  # type: ignore[attr-defined]
-    monkeypatch.setattr(causes, "version", lambda _: "0.4.1")
-    assert "SGLang 0.4.1 is installed, and 0.5.17 and 0.5.20 are supported" in str(causes.missing())
-    monkeypatch.setattr(causes, "version", lambda _: "0.5.20")
-    assert causes.missing() is None
+    monkeypatch.setattr(start_errors.importlib.util, "find_spec", lambda _: None)  # type: ignore[attr-defined]
+    assert "sglang is not installed; pip install 'longtail[sglang]'" in str(start_errors.missing())
+    monkeypatch.setattr(start_errors.importlib.util, "find_spec", lambda _: object())  # type: ignore[attr-defined]
+    monkeypatch.setattr(start_errors, "version", lambda _: "0.4.1")
+    assert "SGLang 0.4.1 is installed, and 0.5.17 and 0.5.20 are supported" in str(start_errors.missing())
+    monkeypatch.setattr(start_errors, "version", lambda _: "0.5.20")
+    assert start_errors.missing() is None
 
 
 def test_ports_are_free_and_different() -> None:

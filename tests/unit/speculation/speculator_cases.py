@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.config import SpeculationConfig
-from engine.speculation.cost import CostTable, Grid
-from engine.speculation.speculator import Plan, Speculator
+from engine.speculation.speculator import Speculator, StepPlan
 from engine.speculation.strategy import OFF, Strategy
+from engine.speculation.tuner.cost_table import CostTable, Grid
 
 CHAIN, SHORT, TREE = Strategy("eagle", 4, 1, 4), Strategy("eagle", 2, 1, 2), Strategy("eagle", 3, 2, 5)
 NGRAM = Strategy("ngram", 6, 1, 6)
@@ -44,7 +44,7 @@ def admitted(speculator: Speculator, count: int, groups: int = 1, prompt: tuple[
     return batch
 
 
-def step(speculator: Speculator, batch: list[Request], rate: float, rng: random.Random, costs: CostTable | None = None) -> Plan:
+def step(speculator: Speculator, batch: list[Request], rate: float, rng: random.Random, costs: CostTable | None = None) -> StepPlan:
     """Decodes one step in which each learned draft token is right at ``rate``, and no suffix draft is.
 
     Without ``costs`` all steps take the same time."""

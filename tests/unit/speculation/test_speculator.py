@@ -6,9 +6,9 @@ import random
 import pytest
 from speculator_cases import CHAIN, COSTS, LIMIT, NGRAM, SHORT, TREE, Request, admitted, make, step
 
-from engine.speculation.cost import CostTable, Grid
-from engine.speculation.speculator import LOOKS, MOST_PATIENT, PATIENCE, Plan
+from engine.speculation.speculator import LOOKS, MOST_PATIENT, PATIENCE, StepPlan
 from engine.speculation.strategy import OFF
+from engine.speculation.tuner.cost_table import CostTable, Grid
 
 
 def test_a_request_goes_on_as_its_sibling_did_where_the_match_is_strong_and_with_the_learned_drafter_elsewhere() -> None:
@@ -133,10 +133,10 @@ def test_a_broken_drafter_is_off_within_twenty_steps_and_back_with_a_good_one(ba
     speculator, rng = make(CHAIN, NGRAM, tuner="goodput", suffix=suffix), random.Random(1)
     batch = admitted(speculator, batch_size, groups=batch_size)
 
-    def run(rate: float, steps: int) -> list[Plan]:
+    def run(rate: float, steps: int) -> list[StepPlan]:
         return [step(speculator, batch, rate, rng) for _ in range(steps)]
 
-    def learned_steps(plans: list[Plan]) -> int:
+    def learned_steps(plans: list[StepPlan]) -> int:
         return sum(plan.shape is not None for plan in plans)
 
     assert learned_steps(run(0.9, 400)) > 300

@@ -2,36 +2,45 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import pytest
 from models_for_tests import byte_tokenizer
 
-from engine.errors import DataError
+from engine.config.task import CodeConfig
+from engine.errors import ConfigError, DataError
 from engine.tasks.code import code_of
-from engine.tasks.config import CodeConfig
 from engine.tasks.registry import build_task, check_rows
 from engine.tasks.rewards import rewards_of
-from engine.tasks.sandbox import NAMESPACES, Sandbox
+from engine.tasks.sandbox import Sandbox
 
-ALLOWED = subprocess.run([*NAMESPACES, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
-needs_namespaces = pytest.mark.skipif(not ALLOWED, reason="this machine allows no user namespaces")
+INSTALLED = shutil.which("bwrap") is not None
+needs_bubblewrap = pytest.mark.skipif(not INSTALLED, reason="needs bubblewrap: apt-get install bubblewrap")
 LIMITED, WALLED = (Sandbox(2.0, 256, isolation) for isolation in ("limits", "namespaces"))
-BOTH = [pytest.param(LIMITED, id="limits"), pytest.param(WALLED, id="namespaces", marks=needs_namespaces)]
+BOTH = [pytest.param(LIMITED, id="limits"), pytest.param(WALLED, id="namespaces", marks=needs_bubblewrap)]
+DOUBLE = "def f(x): return 2 * x"
+
+
+def runs(sandbox: Sandbox, program: str) -> bool:
+    """Whether the program comes to its end."""
+    return sandbox.passes(program, "")
 
 
 @pytest.mark.parametrize("sandbox", BOTH)
 @pytest.mark.parametrize(
-    ("program", "passes"),
+    ("program", "ends"),
     [
         ("assert 1 + 1 == 2", True),
         ("import json, math, collections, re; print(json.dumps({'a': math.pi}))", True),
-        ("open('longtail_scratch', 'w').write('x')", True),
+        ("import os, tempfile; os.chdir(tempfile.gettempdir()); open('longtail_scratch', 'w').write('x')", True),
         ("assert 1 + 1 == 3", False),
         ("import sys; sys.exit(0)", False),
         ("import os; os._exit(0)", False),
@@ -42,60 +51,175 @@ BOTH = [pytest.param(LIMITED, id="limits"), pytest.param(WALLED, id="namespaces"
         ("import time; time.sleep(60)", False),
         ("x = bytearray(2**30)", False),
         ("import tempfile; tempfile.TemporaryFile().write(b'x')", True),
-        ("open('longtail_scratch', 'wb').write(bytes(64 * 2**20))", False),
+        ("import tempfile; tempfile.TemporaryFile().write(bytes(64 * 2**20))", False),
         ("import ctypes; ctypes.string_at(0)", False),
+        ("import numpy; numpy.zeros(3)", True),
     ],
 )
-def test_what_passes(sandbox: Sandbox, program: str, passes: bool) -> None:
-    assert sandbox.passes(program) == passes
+def test_which_programs_run(sandbox: Sandbox, program: str, ends: bool) -> None:
+    assert runs(sandbox, program) == ends
 
 
-@needs_namespaces
+@pytest.mark.parametrize("sandbox", BOTH)
+@pytest.mark.parametrize(
+    ("program", "tests"),
+    [
+        (DOUBLE, "assert f(2) == 4\nassert [f(x) for x in range(3)] == [0, 2, 4]"),
+        (DOUBLE, "def check(candidate):\n    assert candidate(x=2) == 4\ncheck(f)"),
+        (
+            "def f(): return {(1, 'a'): [2.5, None], 2: {b'x', 1j}}, frozenset('a')",
+            "assert f() == ({(1, 'a'): [2.5, None], 2: {b'x', 1j}}, {'a'})",
+        ),
+        ("def f(): return float('inf'), float('nan'), 10**5000", "a, b, c = f(); assert a > 1 and b != b and c == 10**5000"),
+        ("def f(x): x.sort()", "x = [3, 1, 2]; assert f(x) is None; assert x == [1, 2, 3]"),
+        ("def f(x): raise ValueError(x)", "try: f('no')\nexcept ValueError as error: assert str(error) == 'no'\nelse: assert False"),
+        ("def f(g, n): return [g(x) for x in range(n)]", "assert f(lambda x: x + 1, 3) == [1, 2, 3]"),
+        ("def f(n): yield from range(n)", "assert list(f(3)) == [0, 1, 2]; assert sum(f(4)) == 6"),
+        (
+            "class A:\n    def __init__(self, x): self.x = x\n    def f(self): return self.x",
+            "a = A(2); a.x = 3; assert a.f() == a.x == 3; assert a",
+        ),
+        (
+            "class N:\n    def __init__(self, n): self.next = N(n - 1) if n else None",
+            "n = N(2); i = 0\nwhile n: n = n.next; i += 1\nassert i == 3",
+        ),
+        ("import math\ndef f(): return math.pi", "assert math.isclose(f(), 3.14159, abs_tol=1e-4)"),
+        ("import numpy\ndef f(): return numpy.arange(3), numpy.float32(0.5), numpy.int64(7)", "assert f() == ([0, 1, 2], 0.5, 7)"),
+        ("def sum(a, b): return a * b", "assert sum(3, 4) == 12"),
+        (DOUBLE, "if __name__ == '__main__': assert f(1) == 2"),
+    ],
+)
+def test_what_tests_can_do(sandbox: Sandbox, program: str, tests: str) -> None:
+    assert sandbox.passes(program, tests)
+    assert not sandbox.passes(program, f"{tests}\nassert False")
+
+
+WRITE = "import os\nfor number in range(64):\n    try: os.write(number, {})\n    except OSError: pass\n"
+ANY = """
+class Any:
+    __eq__ = __ne__ = __lt__ = __gt__ = __contains__ = lambda *_: True
+    __sub__ = __rsub__ = __abs__ = lambda *_: 0
+"""
+FRAMES = """
+import sys
+def f(x):
+    frame = sys._getframe()
+    while frame:
+        frame.f_globals["PASSED"] = 1
+        frame = frame.f_back
+    sys.exit()
+"""
+FORGERIES = {
+    "the verdict on every descriptor": WRITE.format("b'passed'") + "os._exit(0)",
+    "answers of its own": WRITE.format("""b'["returned", 4, []]\\n' * 9""") + "def f(x): return 5",
+    "the end of the program": "import os\ndef f(x): os._exit(0)",
+    "an object that equals everything": f"{ANY}def f(x): return Any()",
+    "a class that equals everything": f"{ANY}f = lambda x: Any",
+    "other builtins": "def f(x): return 5\ndef all(x): return True\nabs = len = isinstance = all\n__name__ = 'x'",
+    "builtins of its own": "import builtins\nbuiltins.all = lambda _: True\ndef f(x): return 5",
+    "a subclass of int": "class Int(int):\n    __eq__ = lambda *_: True\n    __hash__ = None\ndef f(x): return Int(5)",
+    "frames": FRAMES,
+}
+TESTS = """assert f(2) == 4 or f(2) == 4.5
+assert all(f(x) == 2 * x for x in range(5))
+assert abs(f(3) - 6) < 0.1 and f(3) in (6,)
+assert isinstance(f(3), int)"""
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+@pytest.mark.parametrize("name", FORGERIES)
+def test_no_verdict_can_be_forged(sandbox: Sandbox, name: str) -> None:
+    assert sandbox.passes(DOUBLE, TESTS)
+    assert not sandbox.passes(FORGERIES[name], TESTS)
+    assert not sandbox.passes(FORGERIES[name], f"if __name__ == '__main__':\n    {TESTS.splitlines()[0]}")
+
+
+@pytest.mark.parametrize("error", ["ValueError", "OSError", "EOFError", "Exception"])
+def test_the_end_of_a_program_is_no_exception_that_a_test_expects(error: str) -> None:
+    tests = f"try: f(1)\nexcept {error}: pass\ntry: f(2)\nexcept {error}: pass"
+    assert LIMITED.passes(f"def f(x): raise {error}", tests)
+    assert not LIMITED.passes("import os\ndef f(x): os._exit(0)", tests)
+
+
+@needs_bubblewrap
 def test_no_network() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         program = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 1)"
-        assert LIMITED.passes(program)
-        assert not WALLED.passes(program)
+        assert runs(LIMITED, program)
+        assert not runs(WALLED, program)
 
 
-@needs_namespaces
+@needs_bubblewrap
+@pytest.mark.parametrize("abstract", [False, True])
+def test_no_unix_socket(abstract: bool) -> None:
+    with TemporaryDirectory(prefix="lt-", dir=Path.home()) as folder, socket.socket(socket.AF_UNIX) as server:
+        address = f"\0{folder}" if abstract else f"{folder}/socket"
+        server.bind(address)
+        server.listen()
+        program = f"import socket; socket.socket(socket.AF_UNIX).connect({address!r})"
+        assert runs(LIMITED, program)
+        assert not runs(WALLED, program)
+
+
+@needs_bubblewrap
 def test_no_other_process() -> None:
     with subprocess.Popen(["sleep", "60"]) as victim:
         program = f"import os; os.kill({victim.pid}, 0)"
-        assert LIMITED.passes(program)
-        assert not WALLED.passes(program)
-        assert WALLED.passes("import os\ntry: os.kill(-1, 9)\nexcept OSError: pass")
+        assert runs(LIMITED, program)
+        assert not runs(WALLED, program)
+        assert runs(WALLED, "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass")
         assert victim.poll() is None
         victim.kill()
 
 
-@needs_namespaces
-def test_no_file_can_be_changed(tmp_path: Path) -> None:
+@needs_bubblewrap
+def test_no_file_of_this_machine_but_python(tmp_path: Path) -> None:
     file = tmp_path / "kept.txt"
     file.write_text("kept")
     tmp_path.chmod(0o755)
-    write, remove = f"open({str(file)!r}, 'a').write('x')", f"import os; os.remove({str(file)!r})"
+    for path in (str(file), "/etc/passwd", __file__, "/proc/self/environ"):
+        assert runs(LIMITED, f"open({path!r}).read()")
+        assert not runs(WALLED, f"open({path!r}).read()")
+    place = Path(os.__file__).parent
+    for path in ("/longtail", "/dev/shm/longtail", f"{place}/longtail"):
+        assert not runs(WALLED, f"open({path!r}, 'w')")
     remount = (
         "import ctypes; libc = ctypes.CDLL(None); attributes = (ctypes.c_uint64 * 4)(0, 1, 0, 0)\n"
         "assert libc.syscall(442, -100, b'/', 0x8000, attributes, 32) == 0"
     )
-    assert not any(WALLED.passes(program) for program in (write, remove, remount, "import os; os.mkdir('/longtail')"))
-    assert file.read_text() == "kept"
-    assert LIMITED.passes(write)
+    assert not runs(WALLED, remount)
+    assert runs(WALLED, "import ctypes; assert ctypes.CDLL(None).unshare(0x10000000) != 0"), "no user namespace of its own"
 
 
-@needs_namespaces
+@needs_bubblewrap
+def test_its_files_are_few() -> None:
+    fill = "for number in range(9): open(f'/tmp/{number}', 'wb').write(bytes(2**20 * 3))"
+    assert runs(WALLED, fill.replace("range(9)", "range(3)"))
+    assert not runs(WALLED, fill)
+
+
+@needs_bubblewrap
 def test_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_TOKEN", "secret")
-    assert WALLED.passes("import os; assert 'LONGTAIL_TOKEN' not in os.environ")
+    assert runs(WALLED, "import os; assert 'LONGTAIL_TOKEN' not in os.environ")
 
 
-@needs_namespaces
+@needs_bubblewrap
 def test_threads_but_no_new_processes() -> None:
-    assert WALLED.passes("import threading\nt = threading.Thread(target=print)\nt.start()\nt.join()")
-    for program in ("import os\nif os.fork() == 0: os._exit(0)", "import subprocess; subprocess.run(['true'], check=True)"):
-        assert LIMITED.passes(program)
-        assert not WALLED.passes(program)
+    assert runs(WALLED, "import threading\nt = threading.Thread(target=print)\nt.start()\nt.join()")
+    for program in (
+        "import os\nif os.fork() == 0: os._exit(0)",
+        "import subprocess, sys; subprocess.run([sys.executable, '-V'], check=True)",
+    ):
+        assert runs(LIMITED, program)
+        assert not runs(WALLED, program)
+
+
+def test_without_bubblewrap_a_task_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "defpath", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="apt-get install bubblewrap"):
+        WALLED.check()
 
 
 ROW: dict[str, object] = {"question": "Write f, which doubles.", "tests": ["assert f(2) == 4", "assert f(3) == 6"]}
@@ -104,7 +228,7 @@ ROW: dict[str, object] = {"question": "Write f, which doubles.", "tests": ["asse
 def written(tmp_path: Path, *rows: dict[str, object], **settings: object) -> CodeConfig:
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return CodeConfig.model_validate({"path": path, "seconds": 2.0, "isolation": "namespaces" if ALLOWED else "limits"} | settings)
+    return CodeConfig.model_validate({"path": path, "seconds": 2.0, "isolation": "namespaces" if INSTALLED else "limits"} | settings)
 
 
 def test_rewards_of_a_task(tmp_path: Path) -> None:
@@ -136,16 +260,21 @@ def test_the_last_block_counts() -> None:
 
 
 def test_programs_run_side_by_side() -> None:
-    began = time.monotonic()
-    threads = [Thread(target=LIMITED.passes, args=("import time; time.sleep(1)",)) for _ in range(4)]
+    ends: list[float] = []
+
+    def run() -> None:
+        assert runs(LIMITED, "import time; time.sleep(1)")
+        ends.append(time.monotonic())
+
+    threads = [Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - began < 3.5
+    assert len(ends) == 4
+    assert min(after - before for before, after in pairwise(ends)) < 1, "one after the other, each would take a second"
 
 
-def test_the_cell_loads_nothing_of_ours() -> None:
-    program = f"import sys; assert not any(name.startswith('engine') for name in sys.modules), {os.getpid()}"
+def test_programs_find_nothing_of_ours() -> None:
     assert sys.modules["engine"]
-    assert LIMITED.passes(program)
+    assert runs(LIMITED, "import sys; assert not any(name.startswith('engine') for name in sys.modules)")

@@ -3,13 +3,13 @@ from random import Random
 import pytest
 from models_for_tests import byte_tokenizer
 
+from engine.config.task import CountdownConfig, MathConfig
 from engine.errors import DataError
 from engine.models.tiny import character_tokenizer
-from engine.tasks.base import Task
-from engine.tasks.config import CountdownConfig, MathConfig
 from engine.tasks.countdown import LONGEST, CountdownTask, Problem, generate, reward
 from engine.tasks.registry import build_task
-from engine.warmstart.traces import GIVE_UP, trace
+from engine.tasks.task import Task
+from engine.warmstart.search_traces import GIVE_UP, trace
 
 PROBLEM = Problem((3, 7, 25), 29)
 

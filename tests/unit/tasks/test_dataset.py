@@ -5,8 +5,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from engine.config.task import MathConfig
 from engine.errors import DataError
-from engine.tasks.config import MathConfig
 from engine.tasks.dataset import read
 from engine.tasks.registry import check_rows
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from models_for_tests import byte_tokenizer
 
+from engine.config.task import FunctionConfig
 from engine.errors import ConfigError, DataError
-from engine.tasks.config import FunctionConfig
 from engine.tasks.registry import build_task
 
 CODE = """

@@ -5,20 +5,20 @@ from threading import Thread
 import pytest
 from models_for_tests import CHAT_TEMPLATE, byte_tokenizer
 
+from engine.config.task import MathConfig
 from engine.errors import DataError
-from engine.tasks.base import Prompt
-from engine.tasks.checker import Checker
-from engine.tasks.config import MathConfig
+from engine.tasks.dataset_task import DatasetTask
 from engine.tasks.math import MATH, expected
-from engine.tasks.questions import QuestionTask
+from engine.tasks.math_checker import Checker
+from engine.tasks.task import Prompt
 
 SAMPLE = Path(__file__).parents[2] / "data" / "gsm8k_sample.jsonl"
 GSM8K = Path(__file__).parents[4] / "shared" / "data" / "gsm8k" / "test.jsonl"
 
 
 @pytest.fixture(scope="module")
-def task() -> QuestionTask:
-    return QuestionTask(MathConfig(path=SAMPLE), MATH, 0, byte_tokenizer())
+def task() -> DatasetTask:
+    return DatasetTask(MathConfig(path=SAMPLE), MATH, 0, byte_tokenizer())
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +26,17 @@ def checker() -> Checker:
     return Checker()
 
 
-def small_task(tmp_path: Path, count: int, seed: int = 0) -> QuestionTask:
+def small_task(tmp_path: Path, count: int, seed: int = 0) -> DatasetTask:
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps({"question": f"q{index}", "answer": index}) + "\n" for index in range(count)))
-    return QuestionTask(MathConfig(path=path), MATH, seed, byte_tokenizer())
+    return DatasetTask(MathConfig(path=path), MATH, seed, byte_tokenizer())
 
 
 def answers(prompts: list[Prompt]) -> list[str]:
     return [prompt.data for prompt in prompts]
 
 
-def test_prompt_is_the_filled_template(task: QuestionTask) -> None:
+def test_prompt_is_the_filled_template(task: DatasetTask) -> None:
     prompt = task.prompts(0, 1)[0]
     assert prompt.text.endswith("\nReason step by step and put the final answer in \\boxed{}.\n")
     assert byte_tokenizer().decode(list(prompt.tokens)) == prompt.text
@@ -45,7 +45,7 @@ def test_prompt_is_the_filled_template(task: QuestionTask) -> None:
 def test_chat_template_is_applied() -> None:
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = CHAT_TEMPLATE
-    prompt = QuestionTask(MathConfig(path=SAMPLE, prompt="{question}?"), MATH, 0, tokenizer).prompts(0, 1)[0]
+    prompt = DatasetTask(MathConfig(path=SAMPLE, prompt="{question}?"), MATH, 0, tokenizer).prompts(0, 1)[0]
     assert prompt.text.startswith("<user>")
     assert prompt.text.endswith("?<assistant>")
     assert tokenizer.decode(list(prompt.tokens)) == prompt.text
@@ -69,7 +69,7 @@ def test_step_may_be_larger_than_the_dataset(tmp_path: Path) -> None:
 def test_too_long_prompt_names_row_tokens_and_limit(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps({"question": "x" * length, "answer": 1}) + "\n" for length in (5, 20, 10, 30)))
-    task = QuestionTask(MathConfig(path=path, prompt="{question}"), MATH, 0, byte_tokenizer())
+    task = DatasetTask(MathConfig(path=path, prompt="{question}"), MATH, 0, byte_tokenizer())
     task.check_lengths(30)
     with pytest.raises(
         DataError,
@@ -114,7 +114,7 @@ def test_endless_computation_is_stopped_and_the_next_answer_is_checked(checker: 
     assert checker.equal("\\boxed{42}", "\\boxed{42}") is True
 
 
-def test_rewards_in_threads(task: QuestionTask) -> None:
+def test_rewards_in_threads(task: DatasetTask) -> None:
     prompts = task.prompts(0, 8)
     rewards: dict[int, tuple[float, float]] = {}
 
@@ -131,7 +131,7 @@ def test_rewards_in_threads(task: QuestionTask) -> None:
 
 @pytest.mark.skipif(not GSM8K.is_file(), reason="GSM8K is not beside the checkout")
 def test_whole_gsm8k() -> None:
-    task = QuestionTask(MathConfig(path=GSM8K), MATH, 0, byte_tokenizer())
+    task = DatasetTask(MathConfig(path=GSM8K), MATH, 0, byte_tokenizer())
     prompts = task.prompts(0, 1319)
     assert len({prompt.text for prompt in prompts}) == 1319
     assert all(task.reward(prompt, f"So it is {prompt.data}.") == 1.0 for prompt in prompts[:100])
@@ -144,7 +144,7 @@ def test_rows_kept_for_validation_are_the_same_in_every_run_and_never_trained_on
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps({"question": f"q{index}", "answer": index}) + "\n" for index in range(20)))
     config = MathConfig(path=path, validation_share=0.25)
-    one, other = (QuestionTask(config, MATH, seed, byte_tokenizer()) for seed in (0, 1))
+    one, other = (DatasetTask(config, MATH, seed, byte_tokenizer()) for seed in (0, 1))
     held_out = answers(one.validation(100))
     assert held_out == answers(other.validation(100))
     assert len(held_out) == 5
@@ -157,7 +157,7 @@ def test_validation_from_another_file(tmp_path: Path) -> None:
         rows = (json.dumps({"question": f"{name} {index}", "answer": index}) + "\n" for index in range(count))
         (tmp_path / f"{name}.jsonl").write_text("".join(rows))
     config = MathConfig(path=tmp_path / "train.jsonl", validation_path=tmp_path / "valid.jsonl", prompt="{question}")
-    task = QuestionTask(config, MATH, 0, byte_tokenizer())
+    task = DatasetTask(config, MATH, 0, byte_tokenizer())
     assert [prompt.text for prompt in task.validation(9)] == ["valid 0", "valid 1"]
     assert {prompt.text for prompt in task.prompts(0, 4)} == {f"train {index}" for index in range(4)}
     with pytest.raises(ValueError, match="not both"):

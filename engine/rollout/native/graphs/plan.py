@@ -11,7 +11,7 @@ from typing import Literal
 from engine.config import BegConfig, FixedConfig, SpeculationConfig
 from engine.speculation.strategy import OFF, Strategy
 
-Part = Literal["target", "draft", "catch_up"]
+PassKind = Literal["target", "draft", "catch_up"]
 
 
 @dataclass(frozen=True, order=True)
@@ -22,7 +22,7 @@ class Capture:
     the drafter what the target has seen since.
     """
 
-    part: Part
+    part: PassKind
     batch: int
     tokens: int
 
@@ -36,15 +36,6 @@ class Eager:
     """A pass that runs without a graph, and why."""
 
     reason: str
-
-
-@dataclass(frozen=True)
-class Decision:
-    """How a step's passes run; None where the strategy has no such pass (or, for ``catch_up``, the plan no width for it)."""
-
-    target: Capture | Eager
-    draft: Capture | Eager | None
-    catch_up: Capture | Eager | None
 
 
 @dataclass(frozen=True)
@@ -83,17 +74,6 @@ class GraphPlan:
         """The largest first: captured in this order, the smaller ones fit into the memory that the larger ones have used."""
         return iter(sorted(self.target | self.draft, key=lambda capture: (-capture.rows, capture)))
 
-    def lookup(self, strategy: Strategy, batch: int) -> Decision:
-        """What to run for ``batch`` >= 1 requests; never fails: what was not planned is eager and says why."""
-        found = {part: self._look_up(part, batch, tokens) for part, tokens in _passes(strategy, self.catch_up).items()}
-        return Decision(found["target"], found.get("draft"), found.get("catch_up"))
-
-    def _look_up(self, part: Part, batch: int, tokens: int) -> Capture | Eager:
-        if batch > self.max_batch:
-            return Eager(f"batch {batch} is above the largest graph {self.max_batch}")
-        capture = Capture(part, bucket(batch, self.max_batch), tokens)
-        return capture if capture in self else Eager(f"no {part} graph for {capture.batch} requests with {tokens} tokens each")
-
 
 def bucket(batch: int, max_batch: int) -> int:
     """The batch size of the graph that runs ``batch`` requests: the next power of two, at most ``max_batch``."""
@@ -129,13 +109,13 @@ def batch_ranges(speculation: SpeculationConfig, max_batch: int) -> dict[Strateg
     return {OFF: range(1, max_batch + 1)} | picked
 
 
-def _passes(strategy: Strategy, catch_up: int) -> dict[Part, int]:
+def _passes(strategy: Strategy, catch_up: int) -> dict[PassKind, int]:
     """Tokens of each request in the passes of a step. Catching up predicts a draft's first level, so depth 1 has no pass of levels;
     a chain's levels run in the graph of catching up by a token."""
-    passes: dict[Part, int] = {"target": strategy.verify + 1}
+    passes: dict[PassKind, int] = {"target": strategy.verify + 1}
     if strategy.drafter == "eagle":
         shared = strategy.top_k == catch_up == 1
-        levels: dict[Part, int] = {"draft": strategy.top_k if strategy.depth > 1 and not shared else 0, "catch_up": catch_up}
+        levels: dict[PassKind, int] = {"draft": strategy.top_k if strategy.depth > 1 and not shared else 0, "catch_up": catch_up}
         passes |= {part: tokens for part, tokens in levels.items() if tokens}
     return passes
 

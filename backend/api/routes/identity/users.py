@@ -1,0 +1,44 @@
+"""Users, for admins."""
+
+from fastapi import APIRouter
+from pydantic import SecretStr
+
+from backend.api.dependencies import Cursor, DatabaseDep, Limit, ReadSession, UnrestrictedIdentity
+from backend.api.error_responses import documented
+from backend.api.routes.identity.tokens import issued
+from backend.services.identity import users
+from longtail.schemas.identity import NewToken, TokenRequest, User, UserChange, UserPage, UserRequest
+
+router = APIRouter(prefix="/users", tags=["users"])
+
+
+@router.get("")
+def list_users(session: ReadSession, limit: Limit = 50, cursor: Cursor = None) -> UserPage:
+    """Newest first."""
+    return UserPage.from_rows(users.users(session, limit, cursor))
+
+
+@router.post("", status_code=201, responses=documented(409))
+def add_user(body: UserRequest, _: UnrestrictedIdentity, database: DatabaseDep) -> User:
+    with database.write() as session:
+        return User.model_validate(users.create(session, body.name, body.role, _text(body.password)))
+
+
+@router.patch("/{user_id}", responses=documented(404, 409))
+def change_user(user_id: str, body: UserChange, _: UnrestrictedIdentity, database: DatabaseDep) -> User:
+    """Refused with 409 if nobody could administer any more. A disabled user's tokens stop at once; a new password ends the sessions."""
+    with database.write() as session:
+        user = users.find(session, user_id)
+        users.change(session, user, body.role, body.disabled, _text(body.password))
+        return User.model_validate(user)
+
+
+@router.post("/{user_id}/tokens", status_code=201, responses=documented(404))
+def create_user_token(user_id: str, body: TokenRequest, identity: UnrestrictedIdentity, database: DatabaseDep) -> NewToken:
+    """A token to hand to the user. Its secret is shown this once."""
+    with database.write() as session:
+        return issued(session, identity, users.find(session, user_id), body)
+
+
+def _text(password: SecretStr | None) -> str | None:
+    return None if password is None else password.get_secret_value()

@@ -1,0 +1,160 @@
+"""Runs: what is submitted, what is shown, and what can be done when."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
+
+from longtail.schemas.attempts import GitState
+from longtail.schemas.base import Moment, Page, Schema, number
+from longtail.schemas.projects import DEFAULT_PROJECT
+
+RunKind = Literal["engine", "tracked"]
+RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
+Action = Literal["cancel", "pause", "resume", "retry", "clone", "delete"]
+Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Notes = Annotated[str, Field(max_length=20_000, pattern=r"^[^\x00]*$", description="Free text")]
+Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
+Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(number)]
+TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+UNFINISHED_STATES: frozenset[str] = frozenset({"queued", "starting", "running", "paused"})
+POSSIBLE_IN: dict[Action, frozenset[str]] = {
+    "pause": UNFINISHED_STATES - {"paused"},
+    "resume": frozenset({"paused"}),
+    "cancel": UNFINISHED_STATES,
+    "retry": frozenset({"failed", "cancelled"}),
+    "clone": UNFINISHED_STATES | TERMINAL_STATES,
+    "delete": TERMINAL_STATES,
+}
+TRACKED_ACTIONS: frozenset[Action] = frozenset({"cancel", "delete"})
+
+
+def possible(state: str, cancelling: bool, pausing: bool, kind: str = "engine") -> list[Action]:
+    """What can be done with a run. A tracked one is its script's business: it can be asked to stop, and be put away."""
+    actions = [action for action, states in POSSIBLE_IN.items() if state in states]
+    if cancelling and state not in TERMINAL_STATES:
+        actions = ["clone"]
+    if kind == "tracked":
+        return [action for action in actions if action in TRACKED_ACTIONS]
+    return [action if action != "pause" else "resume" for action in actions] if pausing else actions
+
+
+class Submission(BaseModel):
+    """A run to accept. ``config`` is a RunConfig (GET /api/v1/schema); keys that are left out take their defaults.
+
+    ``project_id`` null is the token's project, or else the default one. ``source`` is the git state of the folder it is submitted from.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    config: dict[str, Any]
+    tags: list[Tag] = Field(default_factory=list, max_length=32)
+    priority: Priority = 0
+    needs: Label | None = Field(None, description="Label of the workers that may carry it; null: any")
+    start_after: Moment | None = Field(None, description="Not before this time")
+    project_id: str | None = Field(None, max_length=16)
+    notes: Notes = ""
+    source: GitState | None = None
+
+
+class CloneRequest(BaseModel):
+    """A run made from another. What is left out is as in that one, but for the notes; ``config`` names only the fields that differ."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    config: dict[str, Any] = {}
+    tags: list[Tag] | None = Field(None, max_length=32)
+    priority: Priority | None = None
+    needs: Label | None = None
+    start_after: Moment | None = None
+    notes: Notes | None = None
+
+
+class RunChange(BaseModel):
+    """What users can change of a run at any time. What is left out stays. A priority counts while the run is queued."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name | None = None
+    notes: Notes | None = None
+    tags: list[Tag] | None = Field(None, max_length=32)
+    priority: Priority | None = None
+
+
+class Preset(Schema):
+    name: str
+    title: str
+    description: str
+    config: dict[str, Any]
+
+
+class Run(Schema):
+    """``step`` counts finished RL steps of ``steps``; ``attempt`` is 0 until a worker takes the run.
+
+    ``kind`` "tracked": a script elsewhere tells of it; then ``config`` is whatever that script says, and ``steps`` 0 if it does not know.
+
+    ``needs`` is the worker label it waits for, empty for any. ``parent_id`` is the run that it was made from, and ``resumed_step`` the
+    step of that one after whose checkpoint it goes on. ``actions`` says what can be done with it now.
+
+    ``revision`` counts the changes of name, notes, tags and priority: it is the ETag that a PATCH can name in If-Match. ``source`` is the
+    git state of the folder that it was submitted from.
+
+    ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds).
+    """
+
+    id: str
+    name: str
+    kind: RunKind = "engine"
+    state: RunState
+    config: dict[str, Any]
+    seed: int
+    tags: list[str]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    step: int
+    steps: int
+    attempt: int
+    cancel_requested: bool
+    pause_requested: bool = False
+    owner: str | None = None
+    priority: int = 0
+    needs: str = ""
+    start_after: datetime | None = None
+    parent_id: str | None = None
+    resumed_step: int | None = None
+    deleted_at: datetime | None = None
+    error: str | None
+    error_code: str | None
+    summary: dict[str, float | None]
+    project_id: str = DEFAULT_PROJECT
+    notes: str = ""
+    revision: int = 0
+    source: GitState | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.state in TERMINAL_STATES
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
+    @property
+    def actions(self) -> list[Action]:
+        return possible(self.state, self.cancel_requested, self.pause_requested, self.kind)
+
+    @property
+    def share_done(self) -> float:
+        """Of its steps; 0 while nobody knows how many there will be."""
+        return min(1.0, self.step / self.steps) if self.steps else float(self.finished)
+
+    @property
+    def doing(self) -> str:
+        """The state, or what it is about to become."""
+        if self.state == "queued" or self.finished:
+            return self.state
+        wish = "cancelling" if self.cancel_requested else "pausing" if self.pause_requested else ""
+        return wish or self.state
+
+
+class RunPage(Page[Run]):
+    pass

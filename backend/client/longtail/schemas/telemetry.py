@@ -1,0 +1,156 @@
+"""What a run reports."""
+
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from longtail.schemas.base import Schema
+
+Level = Literal["info", "warning", "error", "alarm"]
+
+
+class Series(Schema):
+    """Values by RL step, steps rising. A value that is not finite is null.
+
+    Of a long series they are buckets of ``width`` steps: the first step that each has a point for, and the mean, least (``low``) and
+    greatest (``high``) value in it. A short one comes whole: its ``width`` is 1, ``low`` and ``high`` are empty.
+    """
+
+    steps: list[int] = Field(default_factory=list)
+    values: list[float | None] = Field(default_factory=list)
+    low: list[float | None] = Field(default_factory=list)
+    high: list[float | None] = Field(default_factory=list)
+    width: int = 1
+
+
+class Metrics(Schema):
+    series: dict[str, Series]
+
+
+class MetricKey(Schema):
+    """A series: ``points`` from ``first_step`` to ``last_step``, and its latest value."""
+
+    key: str
+    first_step: int
+    last_step: int
+    value: float | None
+    points: int
+
+
+class Lengths(Schema):
+    """Response lengths of one step in tokens; percentiles are of the nearest rank."""
+
+    step: int
+    lengths: list[int]
+    truncated: int
+    p50: int
+    p75: int
+    p90: int
+    max: int
+
+
+class WorkerSpan(Schema):
+    """What a worker did from ``start`` to ``end``, in seconds since the epoch."""
+
+    step: int
+    worker: int
+    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE", "EVALUATION"]
+    start: float
+    end: float
+
+
+class Decoding(Schema):
+    """How a worker decoded in a step. ``points`` are (time, running, strategy): from so many seconds after ``start`` (since the epoch) on
+    so many requests ran, drafted for with that strategy ("off": plain decoding; "mixed": each with its own). The last has none running.
+
+    ``marks`` are (time, what, number), times as above: what was done about the tail. "longest_first": the share is in that order, by
+    predictions of so many tokens in all; "carried": so many responses are gone on with that an earlier step began; "stopped": so many were
+    ended as they were, since enough groups were complete. Null where that was not told.
+    """
+
+    step: int
+    worker: int
+    start: float
+    points: list[tuple[float, int, str]]
+    marks: list[tuple[float, Literal["longest_first", "carried", "stopped"], int]] | None = None
+
+
+class Arm(Schema):
+    """Use of one strategy in one batch-size bucket during a step."""
+
+    bucket: int
+    strategy: str
+    pulls: int
+    requests: int
+    accepted: int
+    seconds: float
+
+
+class SpeculationStep(Schema):
+    """``accepted_by_position[i]`` of ``drafted_by_position[i]`` drafted tokens were accepted at depth i. ``ngram_*`` are the part of these
+    that n-grams drafted, null where that is not known; the rest is the learned drafter's.
+
+    ``untrained``: why no idle worker trained the drafter in the step's tail; null if one did.
+    """
+
+    step: int
+    arms: list[Arm]
+    drafted_by_position: list[int]
+    accepted_by_position: list[int]
+    ngram_drafted_by_position: list[int] | None = None
+    ngram_accepted_by_position: list[int] | None = None
+    untrained: str | None = None
+
+
+class DrafterSession(Schema):
+    """One spot-training session of the drafter: it before and after, in shares of [0, 1] on responses that are never trained on.
+
+    ``held_out_*``: of the drafts of chains of 4, those that are expected to be accepted. ``top1_*`` and ``top3_*``: of the positions,
+    those where the target's most likely token is the drafter's, or among its three most likely; null where that was not measured.
+    """
+
+    step: int
+    time: float
+    drafter_version: int
+    published: bool
+    reason: str
+    microsteps: int
+    tokens: int
+    loss: float | None
+    held_out_before: float | None
+    held_out_after: float | None
+    mix_distance: float | None = None
+    top1_before: float | None = None
+    top1_after: float | None = None
+    top3_before: float | None = None
+    top3_after: float | None = None
+
+
+class Piece(NamedTuple):
+    """A run of a response's tokens that ``source`` made, and the characters of its text that they are. A drafter's are those that the
+    target accepted; "target" is plain decoding, or the target's own token after them."""
+
+    source: Literal["target", "eagle", "ngram", "unknown"]
+    tokens: int
+    characters: int
+
+
+class SampleItem(Schema):
+    """``pieces`` are the response from its beginning to its end; null where the engine does not tell what made its tokens."""
+
+    step: int
+    prompt: str
+    response: str
+    reward: float | None
+    pieces: list[Piece] | None = None
+
+
+class LogLine(Schema):
+    """A line for people; ``id`` rises and is the cursor of ``since``. Level alarm: look at it, the run goes on."""
+
+    id: int
+    time: float
+    level: Level
+    step: int | None
+    code: str
+    message: str

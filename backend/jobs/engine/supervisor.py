@@ -1,0 +1,167 @@
+"""Carries one attempt: starts the engine, feeds its events into SQL, keeps the lease, stops it, and settles how it ended."""
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import inf
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import yaml
+from sqlalchemy import select
+
+from backend.database import NO_ANSWER, Database
+from backend.jobs.engine.environment_record import engine_variables, environment_record
+from backend.jobs.engine.processes import attempt_variables, start_time, stop
+from backend.models import Run
+from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
+from backend.services.telemetry.event_ingest import EventIngestor
+from backend.settings import Settings
+from longtail.schemas.runs import RunState
+
+T = TypeVar("T")
+USER_ERROR = 2
+RESUMABLE = 75
+STOP = "stop"
+LOG_TAIL_LINES = 40
+
+logger = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """``stopping`` makes it hand the run back. While the database does not answer it goes on trying, but never past its lease, which
+    began at ``claimed_at`` on the monotonic clock."""
+
+    def __init__(self, database: Database, settings: Settings, claim: Claim, claimed_at: float, stopping: threading.Event) -> None:
+        self._database, self._settings, self._claim, self._stopping = database, settings, claim, stopping
+        self._folder = settings.run_folder(claim.run_id)
+        self._log = self._folder / f"attempt_{claim.attempt}.log"
+        self._ingestor = EventIngestor(database, claim.run_id, claim.attempt, self._folder / "events.jsonl")
+        self._stop_file = self._folder / STOP
+        self._asked = False
+        self._lease_end = claimed_at + settings.lease_seconds
+
+    def run(self) -> RunState | None:
+        """The run's state after this attempt; None if the attempt was taken away."""
+        try:
+            with self._engine() as engine:
+                self._patiently(lambda: self._introduce(engine.pid))
+                interruption = self._watch(engine)
+            self._patiently(self._ingestor.drain)
+            outcome = self._outcome(interruption, engine.returncode)
+            return self._patiently(lambda: self._settle(outcome))
+        except LeaseLostError:
+            logger.warning("run %s: attempt %d was taken away", self._claim.run_id, self._claim.attempt)
+            return None
+
+    @contextmanager
+    def _engine(self) -> Iterator[subprocess.Popen[bytes]]:
+        """The guardian, and under it the engine, in a session of their own; none of its processes outlives the block."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        config = self._folder / "config.yaml"
+        config.write_text(yaml.safe_dump(self._claim.config, sort_keys=False), encoding="utf-8")
+        self._stop_file.unlink(missing_ok=True)
+        resume = ["--resume"] if self._claim.resumes else []
+        command = [*self._settings.engine_command, "run", str(config), "--out", str(self._folder), *resume]
+        guarded = [sys.executable, "-m", "backend.jobs.engine.kill_on_worker_loss", str(self._lease_end), *command]
+        environment = engine_variables(os.environ) | attempt_variables(self._claim.run_id, self._claim.attempt)
+        with self._log.open("wb") as log:
+            engine = subprocess.Popen(
+                guarded, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
+        try:
+            yield engine
+        finally:
+            stop(engine, self._claim.run_id, self._claim.attempt, self._settings.grace_seconds)
+            assert engine.stdin is not None
+            engine.stdin.close()
+
+    def _introduce(self, pid: int) -> None:
+        environment = environment_record().model_dump(mode="json")
+        with self._database.write() as session:
+            record_process(session, self._claim, pid, start_time(pid), environment)
+
+    def _watch(self, engine: subprocess.Popen[bytes]) -> Literal["cancelled", "handed_over"] | None:
+        """Until the engine ends (None) or has to be stopped (why)."""
+        patience = inf
+        while engine.poll() is None:
+            wish = self._patiently(lambda: self._tend(engine))
+            if wish == "cancel":
+                return "cancelled"
+            if self._stopping.is_set():
+                patience = min(patience, time.monotonic() + self._settings.handover_seconds)
+                if time.monotonic() >= patience:
+                    return "handed_over"
+            self._ask_to_stop(wish == "pause" or self._stopping.is_set())
+            (time.sleep if self._stopping.is_set() else self._stopping.wait)(self._settings.poll_seconds)
+        return None
+
+    def _ask_to_stop(self, wanted: bool) -> None:
+        """At the next step boundary, with a checkpoint."""
+        if wanted and not self._asked:
+            self._stop_file.touch()
+        elif self._asked and not wanted:
+            self._stop_file.unlink(missing_ok=True)
+        self._asked = wanted
+
+    def _tend(self, engine: subprocess.Popen[bytes]) -> Literal["cancel", "pause"] | None:
+        """One round: lease, events; what the user wants of the run."""
+        now = time.monotonic()
+        if now > self._lease_end - self._settings.lease_seconds * 2 / 3:
+            with self._database.write() as session:
+                renew(session, self._claim, self._settings.lease_seconds)
+            self._lease_end = now + self._settings.lease_seconds
+            assert engine.stdin is not None
+            with suppress(BrokenPipeError):
+                engine.stdin.write(f"{self._lease_end}\n".encode())
+                engine.stdin.flush()
+        self._ingestor.drain()
+        with self._database.read() as session:
+            run = select(Run.cancel_requested, Run.pause_requested).where(Run.id == self._claim.run_id)
+            cancel, pause = session.execute(run).one()
+        return "cancel" if cancel else "pause" if pause else None
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        while True:
+            try:
+                return action()
+            except NO_ANSWER:
+                if time.monotonic() > self._lease_end:
+                    raise LeaseLostError from None
+                logger.warning("run %s: the database does not answer", self._claim.run_id)
+                time.sleep(self._settings.poll_seconds)
+
+    def _outcome(self, interruption: Literal["cancelled", "handed_over"] | None, exit_code: int) -> Outcome:
+        if exit_code == 0 and self._ingestor.finished:
+            return Outcome("succeeded", exit_code)
+        if interruption == "handed_over":
+            return Outcome("handed_over", exit_code, "its worker shut down")
+        if interruption == "cancelled":
+            return Outcome("cancelled", exit_code)
+        if exit_code < 0:
+            return Outcome("lost", exit_code, f"the engine was killed by signal {-exit_code}")
+        if exit_code == USER_ERROR and (said := self._ingestor.last_error):
+            return Outcome("failed", exit_code, said.message, said.code)
+        if exit_code == RESUMABLE and self._ingestor.stopped is not None:
+            return Outcome("handed_over", exit_code, f"stopped after step {self._ingestor.stopped}")
+        if exit_code == RESUMABLE and (said := self._ingestor.last_error):
+            return Outcome("lost", exit_code, said.message, said.code)
+        last = (_tail(self._log) or ["it printed nothing"])[-1]
+        return Outcome("failed", exit_code, f"the engine broke off with exit code {exit_code}: {last}", "crash")
+
+    def _settle(self, outcome: Outcome) -> RunState | None:
+        with self._database.write() as session:
+            state = settle(session, self._claim.run_id, self._claim.attempt, outcome, self._settings.max_retries)
+            if outcome.error_code == "crash":
+                add_log_line(session, self._claim.run_id, "error", "crash", "\n".join(_tail(self._log)))
+            return state
+
+
+def _tail(log: Path) -> list[str]:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line for line in lines if line.strip()][-LOG_TAIL_LINES:]

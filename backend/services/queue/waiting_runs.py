@@ -1,0 +1,146 @@
+"""The queue as people see it: in which order runs are taken, and why each of them still waits."""
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import floor
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from backend.models import Run
+from backend.models.runs import GENERATED
+from backend.services.queue.scheduling import SEEN_SECONDS, QueueLimits, Slots, slots
+from backend.services.runs.lifecycle import CARRIED
+from longtail.schemas.queue import Queue, QueuedRun, Reason
+
+TICK_SECONDS = 0.001
+
+
+class Queued(NamedTuple):
+    """``owner`` is empty where nobody has a name."""
+
+    run_id: str
+    run_name: str
+    project_id: str
+    owner: str
+    priority: int
+    needs: str
+    queued_at: float
+    start_after: float | None
+
+
+@dataclass
+class OwnerUsage:
+    """Of an owner: when a run of theirs was taken last, and how many are under way."""
+
+    served_at: float = 0.0
+    under_way: int = 0
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What there is for queued runs: slots by label, and who has how many runs under way."""
+
+    slots: Mapping[str, Slots] = field(default_factory=dict)
+    turns: Mapping[str, OwnerUsage] = field(default_factory=dict)
+    limits: QueueLimits = field(default_factory=QueueLimits)
+
+    @property
+    def active(self) -> int:
+        return sum(turn.under_way for turn in self.turns.values())
+
+
+def waiting_runs(session: Session, projects: Collection[str], limits: QueueLimits, limit: int, now: float) -> Queue:
+    """The first ``limit`` queued runs of ``projects``. The places are those among the runs of all projects."""
+    columns = (Run.id, Run.name, Run.project_id, func.coalesce(Run.owner, ""), Run.priority, Run.needs, Run.queued_at, Run.start_after)
+    runs = [Queued(*row) for row in session.execute(select(*columns).where(Run.state == "queued"))]
+    room = Capacity(slots(session, now - SEEN_SECONDS), _turns(session), limits)
+    shown = [each for each in positions(runs, room, now) if each[0].project_id in projects]
+    everywhere = room.slots.get("", Slots(0, 0))
+    return Queue(
+        items=[_reply(*each) for each in shown[:limit]],
+        total=len(runs),
+        active=room.active,
+        slots=everywhere.total,
+        free=everywhere.free,
+        max_active=limits.active,
+        max_active_per_owner=limits.active_per_owner,
+        aging_seconds=limits.aging_seconds,
+    )
+
+
+def positions(runs: Iterable[Queued], room: Capacity, now: float) -> list[tuple[Queued, int | None, Reason]]:
+    """Each run with its place and why it waits; those that no worker could take now come last, without a place."""
+    barred: list[tuple[Queued, int | None, Reason]] = []
+    able: list[Queued] = []
+    for run in sorted(runs, key=lambda run: (run.queued_at, run.run_id)):
+        if run.run_id.endswith(GENERATED):
+            barred.append((run, None, "generated"))
+        elif run.start_after is not None and run.start_after > now:
+            barred.append((run, None, "time"))
+        elif not room.slots.get(run.needs, Slots(0, 0)).total:
+            barred.append((run, None, "no_worker"))
+        else:
+            able.append(run)
+    order = ordered(able, room.turns, room.limits.aging_seconds, now)
+    return [*zip(order, range(1, len(order) + 1), _reasons(order, room), strict=True), *barred]
+
+
+def ordered(runs: Iterable[Queued], turns: Mapping[str, OwnerUsage], aging_seconds: float, now: float) -> list[Queued]:
+    """As workers that may carry any of them take them one after the other, while none ends: what scheduling.next_run says each time."""
+
+    def aged(priority: int, since: float) -> int:
+        return priority + floor((now - since) / aging_seconds)
+
+    lines: dict[str, deque[Queued]] = {}
+    for run in sorted(runs, key=lambda run: (-aged(run.priority, run.queued_at), run.queued_at, run.run_id)):
+        lines.setdefault(run.owner, deque()).append(run)
+    taken = {owner: OwnerUsage(turn.served_at, turn.under_way) for owner, turn in turns.items()}
+
+    def rank(owner: str) -> tuple[float, ...]:
+        first, turn = lines[owner][0], taken.setdefault(owner, OwnerUsage())
+        return -aged(first.priority, max(first.queued_at, turn.served_at)), turn.under_way, turn.served_at, first.queued_at
+
+    order: list[Queued] = []
+    while lines:
+        owner = min(lines, key=lambda owner: (rank(owner), lines[owner][0].run_id))
+        order.append(lines[owner].popleft())
+        taken[owner] = OwnerUsage(now, taken[owner].under_way + 1)
+        now += TICK_SECONDS
+        if not lines[owner]:
+            del lines[owner]
+    return order
+
+
+def _reasons(order: Sequence[Queued], room: Capacity) -> Iterator[Reason]:
+    """Fills the free slots in this order."""
+    left = {label: known.free for label, known in room.slots.items()}
+    active, mine = room.active, Counter({owner: turn.under_way for owner, turn in room.turns.items()})
+    for run in order:
+        if room.limits.active and active >= room.limits.active:
+            yield "limit"
+        elif room.limits.active_per_owner and mine[run.owner] >= room.limits.active_per_owner:
+            yield "owner_limit"
+        elif not left[run.needs]:
+            yield "behind" if room.slots[run.needs].free else "busy"
+        else:
+            active, mine[run.owner] = active + 1, mine[run.owner] + 1
+            for label in {"", run.needs}:
+                left[label] = max(left[label] - 1, 0)
+            yield "next"
+
+
+def _turns(session: Session) -> dict[str, OwnerUsage]:
+    owner = func.coalesce(Run.owner, "")
+    served = session.execute(select(owner, func.max(Run.claimed_at)).where(Run.claimed_at.is_not(None)).group_by(owner))
+    turns = {name: OwnerUsage(at or 0.0) for name, at in served}
+    for name, number in session.execute(select(owner, func.count()).where(CARRIED).group_by(owner)):
+        turns.setdefault(name, OwnerUsage()).under_way = number
+    return turns
+
+
+def _reply(run: Queued, place: int | None, reason: Reason) -> QueuedRun:
+    facts = {name: getattr(run, name) for name in ("run_id", "run_name", "priority", "needs", "queued_at", "start_after")}
+    return QueuedRun.model_validate(facts | {"owner": run.owner or None, "place": place, "reason": reason})

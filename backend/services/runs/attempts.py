@@ -1,0 +1,118 @@
+"""An attempt's life in SQL: claim, renew, settle. Every write is fenced by the attempt's number."""
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from backend.database import affected
+from backend.models import Attempt, LogLine, Run
+from backend.services.queue.scheduling import QueueLimits, next_run
+from backend.services.runs.lifecycle import ACTIVE, transition
+from longtail.schemas.runs import RunState
+
+CLAIM_LOCK = 0x4C54  # any number that no other advisory lock of the database has
+
+
+class LeaseLostError(Exception):
+    """Another worker may have the run by now: stop, and write nothing more about it."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    run_id: str
+    attempt: int
+    config: dict[str, Any]
+    resumes: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended. "lost": through no fault of the run (its worker or engine was killed); "handed_over": it was asked to stop,
+    as its worker shuts down or the user wants a pause."""
+
+    state: Literal["succeeded", "failed", "cancelled", "lost", "handed_over"]
+    exit_code: int | None = None
+    error: str | None = None
+    error_code: str | None = None
+
+
+def claim_next(session: Session, worker_id: str, labels: Collection[str], limits: QueueLimits, lease_seconds: float) -> Claim | None:
+    """Takes the run whose turn it is for this worker; None if there is none that it may carry now."""
+    if session.get_bind().dialect.name == "postgresql":  # claims go one by one, or two could both take a limit's last place
+        session.execute(select(func.pg_advisory_xact_lock(CLAIM_LOCK)))
+    run_id = session.scalar(next_run(labels, limits, time.time()))
+    return claim(session, run_id, worker_id, lease_seconds) if run_id else None
+
+
+def claim(session: Session, run_id: str, worker_id: str, lease_seconds: float) -> Claim | None:
+    """Takes a queued run for this worker; None if it is not to be had any more."""
+    now = time.time()
+    changes: dict[str, Any] = {"attempt": Run.attempt + 1, "started_at": func.coalesce(Run.started_at, now), "claimed_at": now}
+    if not transition(session, run_id, "starting", lease_expires_at=now + lease_seconds, **changes):
+        return None
+    run = session.get_one(Run, run_id)
+    session.add(Attempt(run_id=run_id, number=run.attempt, worker_id=worker_id))
+    return Claim(run_id, run.attempt, run.config, run.attempt > 1 or run.resumed_step is not None)
+
+
+def renew(session: Session, claim: Claim, lease_seconds: float) -> None:
+    statement = update(Run).where(Run.id == claim.run_id, Run.attempt == claim.attempt, Run.state.in_(ACTIVE))
+    if not affected(session, statement.values(lease_expires_at=time.time() + lease_seconds)):
+        raise LeaseLostError
+
+
+def attempts(session: Session, run_id: str) -> Sequence[Attempt]:
+    """First to last."""
+    return session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)).all()
+
+
+def record_process(session: Session, claim: Claim, pid: int, pid_started: int | None, environment: dict[str, Any] | None = None) -> None:
+    """Notes the attempt's process, and what it runs in."""
+    mine = (Attempt.run_id == claim.run_id, Attempt.number == claim.attempt, Attempt.state == "running")
+    if not affected(session, update(Attempt).where(*mine).values(pid=pid, pid_started=pid_started, environment=environment)):
+        raise LeaseLostError
+
+
+def settle(session: Session, run_id: str, attempt: int, outcome: Outcome, max_retries: int) -> RunState | None:
+    """Closes the attempt and moves its run on; the run's new state, or None if the attempt was not the current one any more."""
+    run = session.get_one(Run, run_id, with_for_update=True)
+    state, changes = _verdict(run, outcome, max_retries)
+    if not transition(session, run_id, state, fence=attempt, **changes):
+        return None
+    record = session.get_one(Attempt, (run_id, attempt))
+    record.state, record.exit_code, record.error = outcome.state, outcome.exit_code, outcome.error
+    record.finished_at = time.time()
+    if state == "queued":
+        add_log_line(
+            session, run_id, "warning", outcome.state, f"attempt {attempt} ended ({outcome.error}); resuming from the last checkpoint"
+        )
+    if state == "paused":
+        add_log_line(session, run_id, "info", "paused", f"attempt {attempt} ended ({outcome.error}); paused")
+    return state
+
+
+def _verdict(run: Run, outcome: Outcome, max_retries: int) -> tuple[RunState, dict[str, Any]]:
+    """A run that has come further, by a checkpoint, since it was lost last may be lost as often again."""
+    if outcome.state in ("succeeded", "cancelled"):
+        return outcome.state, {}
+    if outcome.state == "failed":
+        return "failed", {"error": outcome.error, "error_code": outcome.error_code}
+    if run.cancel_requested:
+        return "cancelled", {}
+    goes_on: RunState = "paused" if run.pause_requested else "queued"
+    if outcome.state == "handed_over":
+        return goes_on, {}
+    losses = 1 if run.checkpoint_step > run.lost_step else run.losses + 1
+    counted = {"losses": losses, "lost_step": run.checkpoint_step}
+    if losses <= max_retries:
+        return goes_on, counted
+    return "failed", counted | {"error": f"given up after {losses} lost attempts; the last: {outcome.error}", "error_code": "lost"}
+
+
+def add_log_line(session: Session, run_id: str, level: str, code: str, message: str) -> None:
+    """A line of the platform itself in the run's log."""
+    session.add(LogLine(run_id=run_id, source="platform", time=time.time(), level=level, code=code, message=message))

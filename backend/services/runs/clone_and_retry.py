@@ -1,0 +1,113 @@
+"""Runs made from another one: a clone begins anew, a retry goes on from the last checkpoint that verifies. The old one stays as it is."""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+
+from backend.database import Database
+from backend.models import Run, new_id
+from backend.services.runs.attempts import add_log_line
+from backend.services.runs.control import demand
+from backend.services.runs.lookup import find
+from backend.services.runs.submission import SubmissionOptions, accept, digest_of, earlier_submission, new_run
+from backend.services.runs.validation import validated_config
+from backend.settings import Settings
+from engine.checkpoint.verification import VerifiedCheckpoint, newest
+from engine.config import merged, parse
+from engine.errors import CheckpointError
+from longtail.schemas.runs import CloneRequest
+from longtail.schemas.runs import Run as RunReply
+
+EVENTS = "events.jsonl"
+CHECKPOINTS = "checkpoints"
+
+
+def clone(
+    database: Database, settings: Settings, run_id: str, copy: CloneRequest, owner: str, key: str | None = None
+) -> tuple[RunReply, bool]:
+    """A new run of ``owner`` with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new."""
+    with database.read() as session:
+        parent = find(session, run_id)
+        demand(parent, "clone")
+        config = validated_config(merged(parent.config | {"name": parent.name}, copy.config), settings)
+        digest = digest_of({"clone": run_id, "owner": owner} | copy.model_dump(mode="json"))
+        run = new_run(config, replace(_options(parent, copy), owner=owner))
+    run.parent_id = run_id
+    with database.write() as session:
+        if key is not None and (earlier := earlier_submission(session, key, digest)):
+            return RunReply.model_validate(earlier), False
+        return RunReply.model_validate(accept(session, run, key, digest)), True
+
+
+def retry(database: Database, settings: Settings, run_id: str, key: str | None = None) -> tuple[RunReply, bool]:
+    """A new run that goes on where ``run_id`` failed or was cancelled; its log says after which step. ConflictError in other states."""
+    digest = digest_of({"retry": run_id})
+    with database.read() as session:
+        if key is not None and (earlier := earlier_submission(session, key, digest)):
+            return RunReply.model_validate(earlier), False
+        parent = find(session, run_id)
+        demand(parent, "retry")
+        run = new_run(parse(parent.config | {"name": parent.name}), _options(parent, CloneRequest()))
+    found, fault = _checkpoint(settings.run_folder(run_id))
+    run.id, run.parent_id, run.resumed_step = new_id(), run_id, found.step if found else None
+    folder = settings.run_folder(run.id)
+    try:
+        if found:
+            _hand_down(settings.run_folder(run_id), folder, found)
+        with database.write() as session:
+            accept(session, run, key, digest)
+            origin = f"after step {found.step}, its last checkpoint that verifies" if found else f"at the beginning: {fault}"
+            add_log_line(session, run.id, "info", "retry", f"goes on from run {run_id} {origin}")
+            return RunReply.model_validate(run), True
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _options(parent: Run, copy: CloneRequest) -> SubmissionOptions:
+    given = {name: value for name in ("tags", "priority", "needs", "notes") if (value := getattr(copy, name)) is not None}
+    start_after = copy.start_after.timestamp() if copy.start_after else None
+    same = SubmissionOptions(tuple(parent.tags), parent.priority, parent.needs, start_after, parent.owner, parent.project_id)
+    return replace(same, **given)
+
+
+def _checkpoint(folder: Path) -> tuple[VerifiedCheckpoint | None, str]:
+    try:
+        return newest(folder / CHECKPOINTS), "it has no checkpoint"
+    except CheckpointError as error:
+        return None, str(error)
+
+
+def _hand_down(parent: Path, child: Path, found: VerifiedCheckpoint) -> None:
+    """Gives ``child`` the checkpoint, as hard links (its files are never written again), and the events up to it."""
+    steps = {path.name for path in (parent / CHECKPOINTS).glob("step_*")} - {found.path.name}
+
+    def others(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if name.startswith(".") or (Path(folder) == parent / CHECKPOINTS and name in steps)}
+
+    shutil.copytree(parent / CHECKPOINTS, child / CHECKPOINTS, copy_function=hard_link, ignore=others)
+    with (parent / EVENTS).open("rb") as lines, (child / EVENTS).open("wb") as kept:
+        kept.writelines(_up_to(lines.readlines(), found.step))
+
+
+def _up_to(lines: list[bytes], step: int) -> list[bytes]:
+    """Lines up to the last that tells of the checkpoint of ``step``; all whole ones where none does: steps done again replace them."""
+    saved = [number for number, line in enumerate(lines) if b'"checkpoint"' in line and _saves(line, step)]
+    whole = list(takewhile(lambda line: line.endswith(b"\n"), lines))
+    return lines[: saved[-1] + 1] if saved else whole
+
+
+def _saves(line: bytes, step: int) -> bool:
+    event = json.loads(line)
+    return bool(event["kind"] == "checkpoint" and event["step"] == step)
+
+
+def hard_link(source: str, target: str) -> None:
+    """A second name for a file that is never written again, or a copy where there can be none."""
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copy2(source, target)

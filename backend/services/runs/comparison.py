@@ -1,0 +1,83 @@
+"""Runs against a baseline, over the steps that both have."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from backend.services.telemetry.event_rows import ratio
+from backend.services.telemetry.metric_means import SeriesSum, series_sums, step_ranges
+from backend.services.telemetry.metric_series import envelopes
+from longtail.schemas.comparison import ComparedRun, ConfigDifference, Measures, flat
+from longtail.schemas.runs import Run
+from longtail.schemas.telemetry import Series
+
+SECONDS, ROLLOUT, TRAINED, IDLE = "step_seconds", "phase/rollout", "trained_seconds", "idle_seconds"
+REWARD, ACCEPT = "reward_mean", "accept_length"
+LABELS = frozenset({"name"})
+MISSING = object()
+NONE = (0, -1)
+
+
+def compared(session: Session, runs: Sequence[Run], points: int) -> list[ComparedRun]:
+    """Each against the first of them; rewards in at most ``points`` points."""
+    ids, baseline = [run.id for run in runs], runs[0].id
+    steps = step_ranges(session, ids, SECONDS)
+    alike: dict[range, list[str]] = defaultdict(list)
+    for run_id in ids:
+        alike[_common(steps, run_id, baseline)].append(run_id)
+    measures = {run_id: found for both, same in alike.items() for run_id, found in _measures(session, same, baseline, both).items()}
+    told = step_ranges(session, ids, REWARD).values()
+    first, last = min((begin for begin, _ in told), default=0), max((end for _, end in told), default=0)
+    rewards = envelopes(session, ids, [REWARD], first, last, points)
+    return [ComparedRun(run=run, reward=rewards.get((run.id, REWARD), Series()), **dict(measures[run.id])) for run in runs]
+
+
+def _common(steps: Mapping[str, tuple[int, int]], run_id: str, baseline: str) -> range:
+    """From the later beginning to the earlier end."""
+    (first, last), (begin, end) = steps.get(run_id, NONE), steps.get(baseline, NONE)
+    return range(max(first, begin), min(last, end) + 1)
+
+
+def _measures(session: Session, run_ids: Sequence[str], baseline: str, steps: range) -> dict[str, Measures]:
+    """By run, over these steps. One that lacks a value does not count for it."""
+    if not steps:
+        return {run_id: Measures(steps=0) for run_id in run_ids}
+    quarter = max(len(steps) // 4, 1)
+    whole = series_sums(session, {*run_ids, baseline}, (SECONDS, ROLLOUT, TRAINED, IDLE), steps)
+    early, late = (
+        series_sums(session, run_ids, (REWARD,), steps[:quarter]),
+        series_sums(session, run_ids, (REWARD, ACCEPT), steps[-quarter:]),
+    )
+
+    def measured(run_id: str) -> Measures:
+        seconds, rollout = _mean(whole, run_id, SECONDS), _mean(whole, run_id, ROLLOUT)
+        return Measures(
+            steps=len(steps),
+            seconds_per_step=seconds,
+            rollout_share=ratio(rollout, seconds),
+            rollout_speedup=ratio(_mean(whole, baseline, ROLLOUT), rollout),
+            e2e_speedup=ratio(_mean(whole, baseline, SECONDS), seconds),
+            reward_first=_mean(early, run_id, REWARD),
+            reward_last=_mean(late, run_id, REWARD),
+            accept_length=_mean(late, run_id, ACCEPT),
+            harvest=ratio(_mean(whole, run_id, TRAINED), _mean(whole, run_id, IDLE)),
+        )
+
+    return {run_id: measured(run_id) for run_id in run_ids}
+
+
+def config_diff(configs: Mapping[str, Mapping[str, Any]]) -> list[ConfigDifference]:
+    """Dotted fields whose values are not equal in all ``configs`` (by run id). Lists count as one value."""
+    leaves = {run_id: dict(flat(config)) for run_id, config in configs.items()}
+    fields = {field: None for config in leaves.values() for field in config if field not in LABELS}
+    return [
+        ConfigDifference(field=field, values={run_id: config.get(field) for run_id, config in leaves.items()})
+        for field in fields
+        if any(config.get(field, MISSING) != next(iter(leaves.values())).get(field, MISSING) for config in leaves.values())
+    ]
+
+
+def _mean(found: Mapping[tuple[str, str], SeriesSum], run_id: str, key: str) -> float | None:
+    return found[run_id, key].mean if (run_id, key) in found else None

@@ -1,0 +1,152 @@
+"""events.jsonl -> SQL, exactly once: the file position moves in the transaction that writes the rows."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import delete, update
+from sqlalchemy.orm import Session
+
+from backend.database import Database, affected, upsert
+from backend.models import Decoding, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Speculation, Stepped, WorkerSpan
+from backend.services.artifacts import registry
+from backend.services.runs import search_index
+from backend.services.runs.attempts import LeaseLostError
+from backend.services.runs.lifecycle import transition
+from backend.services.telemetry import metric_storage
+from backend.services.telemetry.event_rows import Rows, event_rows, log_line, run_summary, step_metrics
+from backend.services.webhooks.notifications import notify
+from engine.events import AnyEvent, ArtifactSaved, CheckpointSaved, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
+
+BATCH_BYTES = 2**20
+STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, WorkerSpan, Decoding, DrafterSession, Sample)
+
+
+class EventIngestor:
+    """Follows one run's events.jsonl on behalf of one attempt. A line that is no event becomes an alarm.
+
+    ``notifies``: webhooks hear of alarms.
+
+    ``last_error``, ``finished`` and ``stopped`` tell what the attempt said last: an error log, whether its last event was run_finished,
+    and the step of a run_stopped there.
+    """
+
+    def __init__(self, database: Database, run_id: str, attempt: int, path: Path, notifies: bool = True) -> None:
+        self._database, self._run_id, self._attempt, self._path, self._notifies = database, run_id, attempt, path, notifies
+        with database.read() as session:
+            run = session.get_one(Run, run_id)
+            self._offset, self._seq = run.events_offset, run.events_seq
+        self.last_error: Log | None = None
+        self.finished = False
+        self.stopped: int | None = None
+
+    def drain(self) -> None:
+        """Ingests every complete line that is there by now; LeaseLostError if the attempt was fenced off."""
+        while self._pull():
+            pass
+
+    def _pull(self) -> bool:
+        lines = self._read()
+        if not lines:
+            return False
+        pending = [self._parse(line) for line in lines]
+        offset = self._offset + sum(len(line) for line in lines)
+        seq = self._seq
+        with self._database.write() as session:
+            self._move(session, offset)
+            writer = EventRowWriter(session, self._run_id, self._notifies)
+            for event in pending:
+                if isinstance(event, str):
+                    seq += 1
+                    writer.alarm(event)
+                elif event.seq > seq:
+                    seq = event.seq
+                    writer.add(event)
+                    if isinstance(event, RunStarted):
+                        transition(session, self._run_id, "running", fence=self._attempt)
+            writer.close(seq)
+        self._offset, self._seq = offset, seq
+        self.last_error = next((e for e in reversed(pending) if isinstance(e, Log) and e.level == "error"), self.last_error)
+        last = pending[-1]
+        self.finished = isinstance(last, RunFinished)
+        self.stopped = last.step if isinstance(last, RunStopped) else None
+        return True
+
+    def _read(self) -> list[bytes]:
+        """Whole lines from the current position on, at least one if there is one, about BATCH_BYTES of them."""
+        if not self._path.exists() or self._path.stat().st_size <= self._offset:
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            lines = file.readlines(BATCH_BYTES)
+        return [line for line in lines if line.endswith(b"\n")]
+
+    def _move(self, session: Session, offset: int) -> None:
+        here = (Run.id == self._run_id, Run.attempt == self._attempt, Run.events_offset == self._offset)
+        if not affected(session, update(Run).where(*here).values(events_offset=offset)):
+            raise LeaseLostError
+
+    def _parse(self, line: bytes) -> AnyEvent | str:
+        try:
+            return parse_line(line.decode("utf-8"))
+        except (ValidationError, UnicodeDecodeError) as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            return f"a line of {self._path.name} is not an event ({reason}): {line[:120].decode('utf-8', 'replace').strip()}"
+
+
+class EventRowWriter:
+    """Gathers the rows of a batch; a restart within it first writes, then takes back the steps that will be done again."""
+
+    def __init__(self, session: Session, run_id: str, notifies: bool) -> None:
+        self._session, self._run_id, self._notifies = session, run_id, notifies
+        self._rows: Rows = {}
+        self._progress: dict[str, Any] = {}
+
+    def add(self, event: AnyEvent) -> None:
+        if isinstance(event, RunStarted):
+            self._flush()
+            for model in STEPPED:
+                affected(self._session, delete(model).where(model.run_id == self._run_id, model.step >= event.first_step))
+            metric_storage.forget_points(self._session, self._run_id, event.first_step)
+            self._progress |= {"step": event.first_step, "steps": event.steps, "checkpoint_step": event.first_step - 1}
+        if isinstance(event, CheckpointSaved):
+            self._progress["checkpoint_step"] = event.step
+        if isinstance(event, StepFinished):
+            self._progress |= {"step": event.step + 1, "summary": run_summary(step_metrics(event))}
+        if isinstance(event, ArtifactSaved):
+            registry.record_saved(self._session, self._run_id, event)
+        for table, new in event_rows(self._run_id, event).items():
+            self._rows.setdefault(table, []).extend(new)
+
+    def alarm(self, message: str) -> None:
+        self._rows.setdefault(LogLine, []).append(log_line(self._run_id, time.time(), "alarm", "bad_event", message))
+
+    def close(self, seq: int) -> None:
+        self._flush()
+        if "summary" in self._progress:
+            search_index.index_summary(self._session, self._run_id, self._progress["summary"])
+        affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
+
+    def _flush(self) -> None:
+        for line in self._rows.get(LogLine, ()) if self._notifies else ():
+            if line["level"] == "alarm":
+                notify(self._session, self._run_id, "run.alarm", alarm={name: line[name] for name in ("step", "code", "message")})
+        for table, new in self._rows.items():
+            if table is Metric:
+                metric_storage.write_points(self._session, self._run_id, new)
+            else:
+                upsert(self._session, table, new)
+        self._rows = {}
+
+
+def rebuild(database: Database, run_id: str, path: Path) -> None:
+    """Makes a finished run's telemetry again from its events.jsonl; artifacts keep their ids."""
+    with database.write() as session:
+        for model in STEPPED:
+            affected(session, delete(model).where(model.run_id == run_id))
+        metric_storage.forget_points(session, run_id, 0)
+        affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
+        affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0))
+        attempt = session.get_one(Run, run_id).attempt
+    EventIngestor(database, run_id, attempt, path, notifies=False).drain()

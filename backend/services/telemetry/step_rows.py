@@ -1,0 +1,36 @@
+"""What a run has reported of its steps so far."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row, select
+from sqlalchemy.orm import Session
+
+from backend.models import Sample, Stepped
+
+LAST_STEP = 2**31 - 1
+
+
+class StepRange(NamedTuple):
+    """Steps after ``since`` up to ``until``; of a long run, only those that are multiples of ``every``."""
+
+    since: int = -1
+    until: int = LAST_STEP
+    every: int = 1
+
+
+def rows_of_steps(session: Session, model: type[Stepped], run_id: str, step_range: StepRange) -> Sequence[Row[Any]]:
+    """The rows of ``model`` in the order of their steps."""
+    inside = (model.step > step_range.since, model.step <= step_range.until)
+    query = select(*model.__table__.columns).where(model.run_id == run_id, *inside)
+    if step_range.every > 1:
+        query = query.where(model.step % step_range.every == 0)
+    return session.execute(query.order_by(model.step, *model.__table__.primary_key)).all()
+
+
+def samples(session: Session, run_id: str, since_step: int, limit: int, step: int | None = None) -> Sequence[Sample]:
+    """The latest ``limit``, oldest first; of one ``step`` only if that is given."""
+    query = select(Sample).where(Sample.run_id == run_id, Sample.step > since_step)
+    if step is not None:
+        query = query.where(Sample.step == step)
+    return session.scalars(query.order_by(Sample.seq.desc()).limit(limit)).all()[::-1]

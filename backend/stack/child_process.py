@@ -1,0 +1,136 @@
+"""Long-lived child processes: each leads a session of its own and writes to a log file."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from backend.jobs.engine.processes import kill_until_gone
+from engine.errors import LongtailError
+
+POLL_SECONDS = 0.1
+LOG_BYTES = 10 * 2**20
+
+
+class StackError(LongtailError):
+    """A process of the stack does not start, or another stack is in the way."""
+
+    code = "stack"
+
+
+@dataclass
+class ChildProcess:
+    """One process of the stack. ``healthy`` says whether it serves yet; ``grace`` seconds lie between SIGTERM and SIGKILL."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    healthy: Callable[[], bool]
+    grace: float = 10.0
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _started: float = field(default=0.0, init=False)
+    _quick_ends: int = field(default=0, init=False)
+
+    def start(self) -> None:
+        self._started = time.monotonic()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=self.log.parent,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"{self.name} has not been started"
+        return self.process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return None if self.process is None else self.process.poll()
+
+    def count_end(self, steady_seconds: float) -> int:
+        """Notes that it has ended; how often it has done so in a row without having been up for ``steady_seconds``."""
+        steady = time.monotonic() - self._started > steady_seconds
+        self._quick_ends = 1 if steady else self._quick_ends + 1
+        return self._quick_ends
+
+    def wait_until_healthy(self, deadline: float) -> None:
+        """Until ``deadline`` on the monotonic clock; StackError with the end of its log if it ends or is late."""
+        while self.exit_code is None:
+            if self.healthy():
+                return
+            if time.monotonic() > deadline:
+                raise StackError(f"{self.name} does not answer; {self.tail()}")
+            time.sleep(POLL_SECONDS)
+        raise StackError(f"{self.name} ended with code {self.exit_code} at its start; {self.tail()}")
+
+    def stop(self) -> None:
+        """Ends it and every process below it, sessions that these have made for themselves included."""
+        if self.process is None:
+            return
+        sessions = sessions_below(self.pid)
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(self.grace)
+        except subprocess.TimeoutExpired:
+            sessions |= sessions_below(self.pid)
+        finally:
+            kill_sessions(sessions)
+        self.process.wait()
+
+    def tail(self, lines: int = 15) -> str:
+        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        return f"the end of {self.log}:\n" + "\n".join(text.splitlines()[-lines:])
+
+
+def answers(url: str) -> Callable[[], bool]:
+    def healthy() -> bool:
+        try:
+            return httpx.get(url, timeout=5, trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+    return healthy
+
+
+def sessions_below(pid: int) -> set[int]:
+    """The sessions of ``pid`` and of its descendants."""
+    table = {each: (parent, session) for each, parent, session in _processes()}
+    family, sessions = {pid}, {pid}
+    while found := {each for each, (parent, _) in table.items() if parent in family} - family:
+        family |= found
+        sessions |= {table[each][1] for each in found}
+    return sessions
+
+
+def kill_sessions(sessions: set[int]) -> None:
+    kill_until_gone(lambda: members(sessions))
+
+
+def members(sessions: set[int]) -> list[int]:
+    """The living processes of these sessions."""
+    return [pid for pid, _, session in _processes() if session in sessions]
+
+
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """(pid, parent, session) of every process of this machine that is not a zombie."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = status.read_bytes().rpartition(b")")[2].split()
+            if fields[0] not in (b"Z", b"X"):
+                yield int(status.parent.name), int(fields[1]), int(fields[3])

@@ -1,0 +1,81 @@
+"""The data folder of a stack: one stack at a time, and a home for all that its processes write."""
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from backend.jobs.engine.processes import start_time
+from backend.settings import Settings
+from backend.stack.child_process import ChildProcess, StackError, kill_sessions, sessions_below
+
+LOCK = "stack.lock"
+SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 107 bytes that their paths may have
+
+
+@contextmanager
+def lock_home(settings: Settings) -> Iterator[None]:
+    """Holds a lock on the home that ends with this process, however that ends; StackError names the stack that has it."""
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (settings.home / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StackError(f"{_name(settings)}; stop it, or set LONGTAIL_HOME to another folder") from None
+        _sweep(settings)
+        try:
+            yield
+        finally:
+            settings.server_file.unlink(missing_ok=True)
+
+
+def write_server_file(settings: Settings, url: str, dashboard_url: str | None, children: Sequence[ChildProcess]) -> None:
+    """Tells clients on this machine where the stack is, and a later stack what this one leaves behind if it is killed."""
+    processes = [[child.pid, start_time(child.pid)] for child in children]
+    facts = {"url": url, "dashboard_url": dashboard_url, "pid": os.getpid(), "parts": processes}
+    aside = settings.server_file.with_suffix(".tmp")
+    aside.write_text(json.dumps(facts), encoding="utf-8")
+    aside.replace(settings.server_file)
+
+
+def read_server_file(settings: Settings) -> dict[str, Any] | None:
+    """What the stack of this home has announced; None if there is none, or it is still starting."""
+    if not settings.server_file.is_file():
+        return None
+    facts: dict[str, Any] = json.loads(settings.server_file.read_text(encoding="utf-8"))
+    return facts
+
+
+def _name(settings: Settings) -> str:
+    facts = read_server_file(settings)
+    other = "another stack is just starting" if facts is None else f"another stack (process {facts['pid']}) serves {facts['url']}"
+    return f"{other} from {settings.home}"
+
+
+def _sweep(settings: Settings) -> None:
+    """Ends what a killed stack has left."""
+    for pid, started in (read_server_file(settings) or {"parts": []})["parts"]:
+        if start_time(pid) == started:
+            kill_sessions(sessions_below(pid))
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """The caller's, with all settings, and with every folder that a library would make in the user's home inside ours."""
+    values = settings.model_dump(mode="json").items()
+    own = {f"LONGTAIL_{name.upper()}": value if isinstance(value, str) else json.dumps(value) for name, value in values}
+    user = settings.home / "user"
+    user.mkdir(exist_ok=True, parents=True)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_") and name != "LONGTAIL_TOKEN"}
+    folders = {
+        "HOME": user,
+        "HF_HOME": user / "huggingface",
+        "MPLCONFIGDIR": user / "matplotlib",
+        "TORCHINDUCTOR_CACHE_DIR": user / "inductor",
+    }
+    temporary = {} if len(tempfile.gettempdir()) <= SOCKET_FOLDER else {"TMPDIR": "/tmp"}
+    quiet = {"HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
+    findable = {"SPT_NOENV": "1"}  # else setproctitle, where there is one, overwrites the environment by which processes are known
+    return inherited | own | {name: str(folder) for name, folder in folders.items()} | temporary | quiet | findable

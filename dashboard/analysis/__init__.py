@@ -1,0 +1,1 @@
+"""What a run's data says: pure functions without Streamlit, without requests."""

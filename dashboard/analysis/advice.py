@@ -1,0 +1,204 @@
+"""What to do about what a run's figures show: pure functions with named thresholds."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from dashboard.analysis.machine_metrics import by_kind
+from dashboard.analysis.series import finite
+from dashboard.analysis.step_phases import PHASES
+from dashboard.text.formats import number, percent, ratio
+from longtail.schemas.telemetry import Lengths, LogLine, Series, SpeculationStep
+
+RECENT = 10
+"""Steps that the figures are means of."""
+LOW_ROLLOUT_SHARE = 0.4
+HIGH_IDLE_SHARE, LOW_HARVEST, WORTH_HARVESTING = 0.3, 0.25, 0.1
+HIGH_TRUNCATED_SHARE = 0.1
+LOW_REWARD, HIGH_REWARD = 0.02, 0.95
+LOW_ACCEPT_LENGTH = 1.3
+HIGH_LOGPROB_GAP = 0.05
+HIGH_CLIP_SHARE = 0.2
+COLLAPSED_ENTROPY = 0.2
+FULL_MEMORY_PERCENT = 90
+INTENDED = "acceptance is flat"
+"""Begins the reason why nobody trained where more training would not help."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is ``seen``, and what to ``do`` about it."""
+
+    seen: str
+    do: str
+
+
+@dataclass(frozen=True)
+class RecentSteps:
+    """What the latest steps were like; None is not measured. Shares are of a step's time (``phases``), of the workers' time in rollout
+    (``idle``), of that (``harvest``), of the responses (``truncated``) and of the start (``entropy``)."""
+
+    speculates: bool = True
+    phases: Mapping[str, float] | None = None
+    idle: float | None = None
+    harvest: float | None = None
+    untrained: str | None = None
+    truncated: float | None = None
+    reward: float | None = None
+    accept_length: float | None = None
+    logprob_gap: float | None = None
+    clip_share: float | None = None
+    entropy: float | None = None
+    fullest: tuple[str, float] | None = None
+
+
+def recent_steps(
+    speculates: bool, workers: int, metrics: Mapping[str, Series], lengths: Sequence[Lengths], speculation: Sequence[SpeculationStep]
+) -> RecentSteps:
+    """Of a run with so many workers, from what it has reported."""
+    known = {key: [value for _, value in finite(series)] for key, series in metrics.items()}
+    recent = {key: fmean(values[-RECENT:]) for key, values in known.items() if values}
+    whole, rollout = recent.get("step_seconds"), recent.get("phase/rollout")
+    idle, entropy = recent.get("idle_seconds"), known.get("entropy")
+    reasons = Counter(item.untrained for item in speculation[-RECENT:] if item.untrained)
+    responses = [item for item in lengths[-RECENT:] if item.lengths]
+    memory = {host: max(values) for host, series in by_kind(metrics).get("memory_percent", {}).items() if (values := _last(series))}
+    return RecentSteps(
+        speculates=speculates,
+        phases={name: recent.get(f"phase/{name}", 0.0) / whole for name in PHASES} if whole and rollout else None,
+        idle=idle / (workers * rollout) if idle is not None and rollout else None,
+        harvest=recent.get("trained_seconds", 0.0) / idle if idle else None,
+        untrained=reasons.most_common(1)[0][0] if reasons else None,
+        truncated=sum(item.truncated for item in responses) / sum(len(item.lengths) for item in responses) if responses else None,
+        reward=recent.get("reward_mean"),
+        accept_length=recent.get("accept_length"),
+        logprob_gap=recent.get("logprob_gap"),
+        clip_share=recent.get("clip_share"),
+        entropy=recent["entropy"] / entropy[0] if entropy and entropy[0] > 0 else None,
+        fullest=max(memory.items(), key=lambda item: item[1]) if memory else None,
+    )
+
+
+def _last(series: Series) -> list[float]:
+    return [value for _, value in finite(series)][-RECENT:]
+
+
+def advice(seen: RecentSteps) -> list[Advice]:
+    return [found for rule in RULES if (found := rule(seen))]
+
+
+def _other_phases(seen: RecentSteps) -> Advice | None:
+    if seen.phases is None or seen.phases["rollout"] >= LOW_ROLLOUT_SHARE:
+        return None
+    share = seen.phases["rollout"]
+    phase, other = max(((name, value) for name, value in seen.phases.items() if name != "rollout"), key=lambda item: item[1])
+    return Advice(
+        f"Rollout is {percent(share)} of a step",
+        f"Speculation cannot make a step more than {ratio(1 / (1 - share))} as fast: look at {phase}, {percent(other)} of it, first.",
+    )
+
+
+def _idle(seen: RecentSteps) -> Advice | None:
+    if seen.idle is None or seen.idle <= HIGH_IDLE_SHARE:
+        return None
+    less = "More prompts a step for each worker (algorithm.prompts_per_step, cluster.workers) leave less to wait for."
+    on = "Turn speculation on (speculation.enabled): it shortens the tail, and those who wait train the drafter."
+    return Advice(f"Workers wait for {percent(seen.idle)} of the rollout", less if seen.speculates else on)
+
+
+def _harvest(seen: RecentSteps) -> Advice | None:
+    if not seen.speculates or seen.harvest is None or (seen.idle or 0.0) < WORTH_HARVESTING or seen.harvest >= LOW_HARVEST:
+        return None
+    if seen.untrained and seen.untrained.startswith(INTENDED):
+        return None
+    reason = f"Most often {seen.untrained}." if seen.untrained else "The tail is too short for a session of training."
+    return Advice(
+        f"Only {percent(seen.harvest)} of the waiting trains the drafter",
+        f"{reason} Longer tails come with longer responses (rollout.max_new_tokens) and more requests for each worker.",
+    )
+
+
+def _truncated(seen: RecentSteps) -> Advice | None:
+    if seen.truncated is None or seen.truncated <= HIGH_TRUNCATED_SHARE:
+        return None
+    return Advice(
+        f"{percent(seen.truncated)} of the responses are cut at the limit",
+        "Raise rollout.max_new_tokens, unless they only repeat themselves: see the samples.",
+    )
+
+
+def _reward(seen: RecentSteps) -> Advice | None:
+    if seen.reward is None or LOW_REWARD < seen.reward < HIGH_REWARD:
+        return None
+    if seen.reward <= LOW_REWARD:
+        do = "Where all rewards of a group are equal it teaches nothing: take easier prompts, or a larger algorithm.group_size."
+        return Advice(f"The mean reward is {number(seen.reward)}", do)
+    return Advice(f"The mean reward is {number(seen.reward)}", "There is little left to learn: take harder prompts, or stop here.")
+
+
+def _accept_length(seen: RecentSteps) -> Advice | None:
+    if not seen.speculates or seen.accept_length is None or seen.accept_length >= LOW_ACCEPT_LENGTH:
+        return None
+    return Advice(
+        f"A pass of the target yields {number(seen.accept_length)} tokens",
+        "The drafter foresees little. See in the Drafter tab whether its training helps; drafter.spot sets how it is trained.",
+    )
+
+
+def _logprob_gap(seen: RecentSteps) -> Advice | None:
+    if seen.logprob_gap is None or seen.logprob_gap <= HIGH_LOGPROB_GAP:
+        return None
+    return Advice(
+        f"Engine and trainer differ by {number(seen.logprob_gap)} in the log-prob of a token",
+        "What is learnt from was drawn by another law: keep algorithm.rollout_correction on, or set model.dtype to float32.",
+    )
+
+
+def _clipped(seen: RecentSteps) -> Advice | None:
+    if seen.clip_share is None or seen.clip_share <= HIGH_CLIP_SHARE:
+        return None
+    return Advice(
+        f"The update of {percent(seen.clip_share)} of the tokens is clipped",
+        "The policy moves too far in a step: lower algorithm.learning_rate or algorithm.updates_per_step.",
+    )
+
+
+def _entropy(seen: RecentSteps) -> Advice | None:
+    if seen.entropy is None or seen.entropy >= COLLAPSED_ENTROPY:
+        return None
+    return Advice(
+        f"Entropy has fallen to {percent(seen.entropy)} of what it was",
+        "Responses grow alike and little new is tried: lower algorithm.learning_rate, or raise algorithm.kl_coefficient.",
+    )
+
+
+def _memory(seen: RecentSteps) -> Advice | None:
+    if seen.fullest is None or seen.fullest[1] <= FULL_MEMORY_PERCENT:
+        return None
+    host, share = seen.fullest
+    return Advice(
+        f"The memory of {host} is {percent(share / 100)} full",
+        "Lower rollout.max_batch or algorithm.tokens_per_microbatch before the system ends the run.",
+    )
+
+
+RULES: tuple[Callable[[RecentSteps], Advice | None], ...] = (
+    _memory,
+    _other_phases,
+    _idle,
+    _harvest,
+    _accept_length,
+    _truncated,
+    _reward,
+    _logprob_gap,
+    _clipped,
+    _entropy,
+)
+
+
+def latest_alarms(lines: Sequence[LogLine]) -> list[tuple[LogLine, int]]:
+    """The latest alarm of each code and how often there was one, the newest first."""
+    counts = Counter(line.code for line in lines)
+    latest = {line.code: line for line in lines}
+    return sorted(((line, counts[code]) for code, line in latest.items()), key=lambda found: -found[0].id)

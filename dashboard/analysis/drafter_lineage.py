@@ -1,0 +1,47 @@
+"""Where a drafter comes from: the versions that its run published, back to what the run began with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dashboard.analysis.run_config import section
+from dashboard.text.formats import number
+from longtail.schemas.runs import Run
+from longtail.schemas.telemetry import DrafterSession
+
+OWN_LAYER = "the last layer of its target"
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A published version, and the one that it was trained from."""
+
+    session: DrafterSession
+    parent: int
+
+    def row(self) -> dict[str, str]:
+        before, after = number(self.session.held_out_before, 3), number(self.session.held_out_after, 3)
+        return {
+            "Version": str(self.session.drafter_version),
+            "From version": str(self.parent),
+            "After step": str(self.session.step),
+            "Held-out acceptance": f"{before} → {after}",
+            "Trained tokens": f"{self.session.tokens:,}",
+            "Why published": self.session.reason,
+        }
+
+
+def ancestors(sessions: Sequence[DrafterSession], version: int | None) -> list[Ancestor]:
+    """Newest first, down from ``version`` (None: the newest). Version 0 is ``origin``."""
+    published = [each for each in sessions if each.published and (version is None or each.drafter_version <= version)]
+    parents = [0, *(each.drafter_version for each in published)]
+    return [Ancestor(session, parent) for session, parent in zip(published, parents, strict=False)][::-1]
+
+
+def origin(run: Run) -> str:
+    """What version 0 was."""
+    return str(section(run.config, "drafter").get("path") or OWN_LAYER)
+
+
+def drafter_version(metadata: Mapping[str, str]) -> int | None:
+    told = metadata.get("drafter_version", "")
+    return int(told) if told.isdecimal() else None

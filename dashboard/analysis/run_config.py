@@ -1,0 +1,38 @@
+"""What a run's configuration says at a glance, and how to make its plain baseline."""
+
+from copy import deepcopy
+from typing import Any, Literal
+
+from longtail.schemas.runs import Run
+
+MAX_NAME, SUFFIX = 200, " (plain)"
+
+
+def speculates(config: dict[str, Any]) -> bool:
+    """Speculation is on unless the configuration turns it off."""
+    return bool(section(config, "speculation").get("enabled", True))
+
+
+def run_kind(run: Run) -> Literal["TLT", "plain", "tracked"]:
+    """What a run is called at a glance."""
+    return "tracked" if run.kind == "tracked" else "TLT" if speculates(run.config) else "plain"
+
+
+def section(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of a configuration; empty where a script has put something else there."""
+    found = config.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def length_limit(config: dict[str, Any]) -> int:
+    """Of a response, in tokens."""
+    limit = section(config, "rollout").get("max_new_tokens", 1024)
+    return limit if isinstance(limit, int) else 1024
+
+
+def plain_baseline(config: dict[str, Any]) -> dict[str, Any]:
+    """The same run as a plain baseline."""
+    twin = deepcopy(config)
+    twin.setdefault("speculation", {})["enabled"] = False
+    twin["name"] = f"{config.get('name', 'run')[: MAX_NAME - len(SUFFIX)]}{SUFFIX}"
+    return twin

@@ -1,0 +1,47 @@
+"""Runs that differ in their seed only, as groups."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from longtail.schemas.comparison import ComparedRun
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """Runs of one configuration, each with another seed. Two of the same seed are one observation: the earlier one counts."""
+
+    items: tuple[ComparedRun, ...]
+
+    @property
+    def seeds(self) -> int:
+        return len(self.items)
+
+    def values(self, field: str) -> list[float]:
+        """Of a field of ComparedRun, without the runs that lack it."""
+        return [value for item in self.items if (value := getattr(item, field)) is not None]
+
+
+@dataclass(frozen=True)
+class SampleStatistics:
+    """``deviation`` is None of fewer than two values."""
+
+    count: int
+    mean: float
+    deviation: float | None
+
+
+def seed_groups(items: Sequence[ComparedRun]) -> list[SeedGroup]:
+    """That of the first item comes first."""
+    found: dict[str, dict[int, ComparedRun]] = {}
+    for item in items:
+        rest = {key: value for key, value in item.run.config.items() if key not in ("name", "seed")}
+        found.setdefault(json.dumps(rest, sort_keys=True), {}).setdefault(item.run.seed, item)
+    return [SeedGroup(tuple(members.values())) for members in found.values()]
+
+
+def sample_statistics(values: Sequence[float]) -> SampleStatistics | None:
+    if not values:
+        return None
+    return SampleStatistics(len(values), fmean(values), stdev(values) if len(values) > 1 else None)

@@ -1,0 +1,41 @@
+"""Series by step: thinned so that a long run draws as fast as a short one, and smoothed so that a noisy one can be read."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from longtail.schemas.telemetry import Series
+
+MAX_POINTS = 400
+Points = list[tuple[float, float]]
+
+
+def finite(series: Series) -> Points:
+    return [(float(step), value) for step, value in zip(series.steps, series.values, strict=True) if value is not None]
+
+
+def thinned(points: Sequence[tuple[float, float]], limit: int = MAX_POINTS) -> Points:
+    """At most ``limit`` points: means over equal runs of neighbours."""
+    if len(points) <= limit:
+        return list(points)
+    stride = -(-len(points) // limit)
+    chunks = [points[i : i + stride] for i in range(0, len(points), stride)]
+    return [(fmean(step for step, _ in chunk), fmean(value for _, value in chunk)) for chunk in chunks]
+
+
+def smoothed(points: Sequence[tuple[float, float]], window: int) -> Points:
+    """Means over a centred window of steps, which is cut off at both ends so that the curve neither lags nor leaves a gap."""
+    half = window // 2
+    values = [value for _, value in points]
+    return [(step, fmean(values[max(0, i - half) : i + half + 1])) for i, (step, _) in enumerate(points)]
+
+
+def band(series: Series, limit: int = MAX_POINTS) -> list[tuple[float, float, float]]:
+    """Step, least and greatest value of a series that came as an envelope, at most ``limit`` of them; nothing of one that came whole."""
+    found = [
+        (float(step), low, high)
+        for step, low, high in zip(series.steps, series.low, series.high, strict=False)
+        if low is not None and high is not None
+    ]
+    stride = max(-(-len(found) // limit), 1)
+    chunks = [found[i : i + stride] for i in range(0, len(found), stride)]
+    return [(fmean(step for step, _, _ in chunk), min(low for _, low, _ in chunk), max(high for _, _, high in chunk)) for chunk in chunks]

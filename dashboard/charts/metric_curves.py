@@ -1,0 +1,61 @@
+"""Curves over steps of one or more runs: each step as a faint dot, or of many steps their range as a faint band, and a smoothed line."""
+
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from dashboard.analysis.series import band, finite, smoothed, thinned
+from dashboard.charts.theme import color, faded, figure, label
+from longtail.schemas.telemetry import Series
+
+SMALL = 210
+ALL = "all drafts"
+
+
+def rewards(runs: Mapping[str, Series], window: int = 5) -> go.Figure:
+    """Mean reward; keys are the names in the legend, ``window`` is in steps."""
+    return _curves(runs, "mean reward", "%{y:.3f}", window).update_yaxes(rangemode="normal")
+
+
+def accept_lengths(runs: Mapping[str, Series], window: int = 1) -> go.Figure:
+    """Tokens that one pass of the target yields, its own included; a plain run is at 1 by definition."""
+    chart = _curves(runs, "tokens per target pass", "%{y:.2f}", window)
+    chart.update_traces(line_dash="dash", selector={"name": ALL})  # it runs over the curve of who drafts nearly everything
+    chart.add_hline(
+        y=1, line={"dash": "dot", "width": 1, "color": "#999999"}, annotation_text="plain decoding", annotation_position="top right"
+    )
+    return chart
+
+
+def values(runs: Mapping[str, Series], y: str = "value", *, from_zero: bool = False) -> go.Figure:
+    """Any series side by side; keys are the names in the legend, ``y`` is what they measure."""
+    return _curves(runs, y, "%{y:.4g}", 1).update_yaxes(rangemode="tozero" if from_zero else "normal")
+
+
+def small(series: Series, y: str) -> go.Figure:
+    """A series by itself, in a chart that has room beside others. With zero in it, what hardly moves is not seen to leap."""
+    return values({y: series}, y, from_zero=True).update_layout(height=SMALL).update_yaxes(exponentformat="e")
+
+
+def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.Figure:
+    chart = figure("step", y)
+    for index, (name, series) in enumerate(runs.items()):
+        points = thinned(finite(series))
+        steps, values = [step for step, _ in points], [value for _, value in points]
+        curve = [value for _, value in smoothed(points, window)]
+        if series.width > 1:
+            _band(chart, series, color(index))
+        elif window > 1:
+            dots = {"size": 5, "color": faded(color(index), 0.5)}
+            chart.add_scatter(x=steps, y=values, mode="markers", marker=dots, showlegend=False, hoverinfo="skip")
+        line, mode = {"color": color(index), "width": 2.5}, "lines" if len(points) > 1 else "markers"
+        chart.add_scatter(x=steps, y=curve, name=label(name), mode=mode, line=line, hovertemplate=hover, showlegend=len(runs) > 1)
+    return chart
+
+
+def _band(chart: go.Figure, series: Series, color: str) -> None:
+    """Down along the least values and back along the greatest, filled."""
+    there = band(series)
+    around = [*((step, low) for step, low, _ in there), *((step, high) for step, _, high in reversed(there))]
+    steps, edge = [step for step, _ in around], [value for _, value in around]
+    chart.add_scatter(x=steps, y=edge, fill="toself", fillcolor=faded(color, 0.2), line={"width": 0}, showlegend=False, hoverinfo="skip")

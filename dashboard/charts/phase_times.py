@@ -1,0 +1,44 @@
+"""Where the seconds of a step go: step by step of one run, or in a mean step of several."""
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from dashboard.analysis.series import finite, thinned
+from dashboard.analysis.step_phases import phase_means
+from dashboard.charts.theme import PHASE_COLORS, figure, height_for_runs, label
+from longtail.schemas.comparison import AlignedMetric
+from longtail.schemas.telemetry import Series
+
+MAX_BARS = 150
+
+
+def phases_by_step(metrics: Mapping[str, Series]) -> go.Figure:
+    """Seconds by phase, stacked, from the series ``phase/<name>``; neighbouring steps of a long run share a bar (their mean)."""
+    chart = figure("step", "seconds per step")
+    for name, shade in PHASE_COLORS.items():
+        points = thinned(finite(metrics.get(f"phase/{name}", Series())), MAX_BARS)
+        if not points:
+            continue
+        steps, seconds = [step for step, _ in points], [value for _, value in points]
+        chart.add_bar(x=steps, y=seconds, name=name, marker_color=shade, hovertemplate="%{y:.2f} s")
+    return chart.update_layout(barmode="stack", legend_traceorder="normal")
+
+
+def phases_by_run(metrics: Sequence[AlignedMetric], names: Mapping[str, str]) -> go.Figure:
+    """Seconds of a mean step, a bar for each run, the baseline on top. Keys of ``names`` are run ids."""
+    chart = figure("seconds per step", "", height_for_runs(len(names))).update_layout(
+        barmode="stack", hovermode="closest", showlegend=True, bargap=0.3
+    )
+    for phase, means in phase_means(metrics, list(names)).items():
+        chart.add_bar(
+            orientation="h",
+            x=[means[run_id] for run_id in names],
+            y=list(names),
+            name=phase,
+            marker_color=PHASE_COLORS[phase],
+            hovertemplate=f"{phase} %{{x:.3g}} s<extra></extra>",
+        )
+    ticks = [label(name) for name in names.values()]
+    chart.update_yaxes(autorange="reversed", tickvals=list(names), ticktext=ticks, type="category", rangemode="normal")
+    return chart.update_layout(legend_traceorder="normal")

@@ -1,0 +1,104 @@
+"""Response lengths: the long tail itself."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dashboard.analysis.series import finite, thinned
+from dashboard.charts.theme import BLUE, ORANGE, SKY, VERMILION, figure, height_for_curves, label, line
+from longtail.schemas.telemetry import Lengths, Series
+
+BINS = 48
+BODY, TAIL = 300, 100
+
+
+def histogram(lengths: Sequence[int], limit: int) -> go.Figure:
+    """Responses by length in tokens, with the median, the 90th percentile and the longest marked; ``limit`` is where responses are cut."""
+    counts, edges = _binned(lengths, limit)
+    chart = figure("response length (tokens)", "responses").update_layout(hovermode="closest", showlegend=False)
+    ranges = [f"{int(low) + 1} to {int(high)} tokens" for low, high in pairwise(edges)]
+    chart.add_bar(
+        x=((edges[:-1] + edges[1:]) / 2).tolist(),
+        y=counts.tolist(),
+        marker_color=BLUE,
+        customdata=ranges,
+        hovertemplate="%{customdata}: %{y}<extra></extra>",
+    )
+    if len(lengths):
+        ordered = sorted(lengths)
+        marks = {"p50": _rank(ordered, 0.5), "p90": _rank(ordered, 0.9), "longest": ordered[-1]}
+        for row, (name, value) in enumerate(marks.items()):
+            chart.add_vline(x=value, line={"dash": "dot", "width": 1.5, "color": VERMILION})
+            anchor = "right" if value > 0.8 * limit else "left"
+            text = f" {name} {value} "
+            chart.add_annotation(
+                x=value, y=1 - 0.11 * row, yref="paper", text=text, showarrow=False, xanchor=anchor, font={"color": VERMILION}
+            )
+    return chart.update_xaxes(range=[0, limit * 1.02])
+
+
+def percentiles(steps: Sequence[Lengths]) -> go.Figure:
+    """Percentiles and longest response of each step: the gap between them is the time that workers wait."""
+    chart = figure("step", "response length (tokens)")
+    for name, field, shade in (("longest", "max", VERMILION), ("p90", "p90", ORANGE), ("p75", "p75", SKY), ("p50", "p50", BLUE)):
+        series = Series(steps=[item.step for item in steps], values=[float(getattr(item, field)) for item in steps])
+        points = thinned(finite(series))
+        chart.add_scatter(
+            x=[step for step, _ in points],
+            y=[value for _, value in points],
+            name=name,
+            mode="lines" if len(points) > 1 else "markers",
+            line={"color": shade, "width": 2},
+            hovertemplate="%{y:.0f}",
+        )
+    return chart
+
+
+def survival(groups: Mapping[str, Sequence[int]], limit: int, log: bool = False) -> go.Figure:
+    """Share of responses that are longer than so many tokens, a curve for each of the ``groups``, whose keys are the names in the legend;
+    on a log axis a tail that thins out by a fixed factor is straight."""
+    chart = figure("response length (tokens)", "longer responses (%)", height_for_curves(len(groups))).update_layout(hovermode="x")
+    for index, (name, lengths) in enumerate(groups.items()):
+        values, counts = np.unique(lengths, return_counts=True)
+        longer = 100 * (1 - np.cumsum(counts) / max(1, len(lengths)))
+        shown = _thinned(len(values))
+        points = [(0, 100.0), *zip(values[shown].tolist(), longer[shown].tolist(), strict=True)] if len(lengths) else []
+        chart.add_scatter(
+            x=[length for length, _ in points],
+            y=[share for _, share in points],
+            name=label(name),
+            mode="lines",
+            line=line(index) | {"shape": "hv"},
+            hovertemplate="%{y:.3g} %",
+        )
+    if log:
+        least = 100 / max([1, *map(len, groups.values())])
+        chart.update_yaxes(type="log", range=[np.log10(least) - 0.1, 2.05], dtick=1)
+    return chart.update_layout(showlegend=True).update_xaxes(range=[0, limit * 1.02])
+
+
+def _thinned(count: int) -> np.ndarray:
+    """Which of so many sorted values to draw: all of the tail, and of a long body some."""
+    return np.unique(np.concatenate([np.linspace(0, max(count - 1, 0), BODY, dtype=int), np.arange(max(count - TAIL, 0), count)]))[:count]
+
+
+def distributions(runs: Mapping[str, Sequence[int]], limit: int) -> go.Figure:
+    """Share of responses by length, an outline for each run; keys are the names in the legend."""
+    chart = figure("response length (tokens)", "share of responses (%)", height_for_curves(len(runs))).update_layout(hovermode="x")
+    for index, (name, lengths) in enumerate(runs.items()):
+        counts, edges = _binned(lengths, limit)
+        shares = (100 * counts / max(1, len(lengths))).tolist()
+        style = line(index) | {"shape": "hv"}
+        chart.add_scatter(x=edges.tolist(), y=[*shares, shares[-1]], name=label(name), mode="lines", line=style, hovertemplate="%{y:.1f} %")
+    return chart.update_layout(showlegend=True).update_xaxes(range=[0, limit * 1.02])
+
+
+def _binned(lengths: Sequence[int], limit: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.histogram(lengths, bins=min(BINS, limit), range=(0, max([limit, *lengths])))
+
+
+def _rank(ordered: Sequence[int], share: float) -> int:
+    """Nearest-rank percentile, as the API computes it."""
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]

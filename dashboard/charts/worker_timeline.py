@@ -1,0 +1,183 @@
+"""Who did what when: one lane for each worker, what drafted in it, and beneath how many requests ran."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from dashboard.charts.strategy_names import Kind, strategy_kind, strategy_label
+from dashboard.charts.theme import BLACK, SKY, VERMILION, WHITE, WORKER_STATE_COLORS, YELLOW, color, figure
+from dashboard.charts.time_axis import time_unit
+from longtail.schemas.telemetry import Decoding, WorkerSpan
+
+MAX_LABELS = 12
+MAX_LANES = 24
+MAX_POINTS = 4000
+"""Of the curves of running requests together; of a long window each has fewer."""
+FRAME, LANE, RUNNING = 124, 30, 170
+"""Pixels: titles and legend, a worker, the curves beneath."""
+STRIP: dict[Kind, tuple[str, str]] = {
+    "tree": ("drafts: tree", SKY),
+    "chain": ("drafts: chain", YELLOW),
+    "n-gram": ("drafts: n-gram", VERMILION),
+    "other": ("drafts: mixed", WHITE),
+}
+"""Colours that stand out from a lane's. White is hatched, or it would look like a gap, and like nothing on a white page."""
+HATCHED = {"shape": "/", "fgcolor": BLACK, "bgcolor": WHITE, "size": 4, "solidity": 0.4}
+MARKS = {
+    "longest_first": ("longest first", "triangle-right", 12, "longest first, {:,} tokens predicted"),
+    "carried": ("carried over", "diamond", 8, "{:,} responses carried over"),
+    "stopped": ("stopped early", "x", 8, "{:,} responses stopped early"),
+}
+"""What was done about the tail: name, symbol and its size, words."""
+
+
+class StrategySpan(NamedTuple):
+    """From ``start`` to ``end`` a worker used one strategy."""
+
+    worker: int
+    step: int
+    strategy: str
+    start: float
+    end: float
+
+
+def worker_timeline(spans: Sequence[WorkerSpan], origin: float, decoding: Sequence[Decoding] = ()) -> go.Figure:
+    """Lanes of coloured spans; time counts from ``origin`` (seconds since the epoch). Dotted lines part the steps. A strip in a lane
+    tells what drafts; without one, or where no strip is, decoding was plain. Symbols tell what was done about the tail. ``decoding``, if
+    there is some, is drawn beneath, too."""
+    latest = max((span.end for span in spans), default=origin) - origin
+    scale, unit = time_unit(latest)
+    workers = sorted({span.worker for span in spans})
+    height = FRAME + LANE * max(2, min(len(workers), MAX_LANES))
+    chart = figure(f"{unit} since the start", "", height=height + (RUNNING if decoding else 0))
+    _add_spans(chart, spans, origin, scale)
+    _add_strips(chart, decoding, origin, scale)
+    _add_marks(chart, decoding, origin, scale)
+    _part_steps(chart, spans, origin, scale)
+    chart.update_layout(barmode="overlay", bargap=0.25, hovermode="closest", showlegend=True, margin_t=56)
+    chart.update_layout(legend={"traceorder": "normal", "yref": "container", "y": 1, "yanchor": "top"})
+    chart.update_yaxes(categoryorder="array", categoryarray=[_lane(worker) for worker in reversed(workers)], rangemode="normal")
+    first = min((span.start for span in spans), default=origin) - origin
+    chart.update_xaxes(rangemode="normal", showgrid=False, range=[first / scale, latest / scale])
+    if decoding:
+        _add_running(chart, decoding, origin, scale, share=RUNNING / (height + RUNNING - FRAME))
+    return chart
+
+
+def _lane(worker: int) -> str:
+    return f"worker {worker}"
+
+
+def _add_spans(chart: go.Figure, spans: Sequence[WorkerSpan], origin: float, scale: float) -> None:
+    for state, shade in WORKER_STATE_COLORS.items():
+        chosen = [span for span in spans if span.state == state]
+        if not chosen:
+            continue
+        chart.add_bar(
+            orientation="h",
+            y=[_lane(span.worker) for span in chosen],
+            base=[(span.start - origin) / scale for span in chosen],
+            x=[(span.end - span.start) / scale for span in chosen],
+            customdata=[(span.step, span.end - span.start) for span in chosen],
+            name=state,
+            marker={"color": shade, "line": {"width": 0}},
+            hovertemplate="%{y}, step %{customdata[0]}: " + state + " %{customdata[1]:.2f} s<extra></extra>",
+        )
+
+
+def _add_strips(chart: go.Figure, decoding: Sequence[Decoding], origin: float, scale: float) -> None:
+    """Narrow bars at the lower edge of the lanes."""
+    drafted = [one for item in decoding for one in strategy_spans(item)]
+    for kind, (name, shade) in STRIP.items():
+        chosen = [one for one in drafted if strategy_kind(one.strategy) == kind]
+        if chosen:
+            chart.add_bar(
+                orientation="h",
+                y=[_lane(one.worker) for one in chosen],
+                base=[(one.start - origin) / scale for one in chosen],
+                x=[(one.end - one.start) / scale for one in chosen],
+                customdata=[(one.step, strategy_label(one.strategy), one.end - one.start) for one in chosen],
+                name=name,
+                width=0.25,
+                offset=-0.375,
+                marker={"color": shade, "line": {"width": 0}, "pattern": HATCHED if shade == WHITE else None},
+                hovertemplate="%{y}, step %{customdata[0]}: %{customdata[1]} for %{customdata[2]:.2f} s<extra></extra>",
+            )
+
+
+def _add_marks(chart: go.Figure, decoding: Sequence[Decoding], origin: float, scale: float) -> None:
+    """Each tells of all at its place, since one may cover another."""
+    found = [(item, time, what) for item in decoding for time, what, _ in item.marks or ()]
+    for kind, (name, symbol, size, _) in MARKS.items():
+        chosen = [(item, time) for item, time, what in found if what == kind]
+        if chosen:
+            chart.add_scatter(
+                x=[(item.start + time - origin) / scale for item, time in chosen],
+                y=[_lane(item.worker) for item, _ in chosen],
+                customdata=[(item.step, _told(item, time)) for item, time in chosen],
+                name=name,
+                mode="markers",
+                marker={
+                    "symbol": symbol,
+                    "size": size,
+                    "color": WHITE,
+                    "line": {"color": BLACK, "width": 1},
+                },
+                cliponaxis=False,
+                hovertemplate="%{y}, step %{customdata[0]}: %{customdata[1]}<extra></extra>",
+            )
+
+
+def _told(item: Decoding, time: float) -> str:
+    return "; ".join(MARKS[what][-1].format(number) for when, what, number in item.marks or () if when == time)
+
+
+def strategy_spans(item: Decoding) -> Iterator[StrategySpan]:
+    """The times in which a worker did not decode plainly."""
+    points = [(item.start + after, strategy if running else "off") for after, running, strategy in item.points]
+    for strategy, group in groupby(pairwise(points), lambda pair: pair[0][1]):
+        pairs = list(group)
+        if strategy != "off":
+            yield StrategySpan(item.worker, item.step, strategy, pairs[0][0][0], pairs[-1][1][0])
+
+
+def _add_running(chart: go.Figure, decoding: Sequence[Decoding], origin: float, scale: float, share: float) -> None:
+    """A curve for each worker, in the lower ``share`` of the chart."""
+    stride = -(-sum(len(item.points) for item in decoding) // MAX_POINTS)
+    for index, worker in enumerate(sorted({item.worker for item in decoding})):
+        points = [
+            (item.start + after, running, strategy)
+            for item in decoding
+            if item.worker == worker
+            for after, running, strategy in [*item.points[:-1:stride], item.points[-1]]
+        ]
+        chart.add_scatter(
+            x=[(time - origin) / scale for time, _, _ in points],
+            y=[running for _, running, _ in points],
+            customdata=[strategy_label(strategy) for _, _, strategy in points],
+            yaxis="y2",
+            name=_lane(worker),
+            legend="legend2",
+            mode="lines",
+            line={"color": color(index), "width": 1.5, "shape": "hv"},
+            hovertemplate="%{y} run, %{customdata}",
+        )
+    chart.update_layout(
+        xaxis_anchor="y2",
+        yaxis_domain=[share, 1],
+        yaxis2={"domain": [0, 0.82 * share], "title": "running requests", "rangemode": "tozero"},
+        legend2={"orientation": "h", "x": 0, "y": 0.82 * share, "yanchor": "bottom"},
+    )
+
+
+def _part_steps(chart: go.Figure, spans: Sequence[WorkerSpan], origin: float, scale: float) -> None:
+    starts: dict[int, float] = {}
+    for span in spans:
+        starts[span.step] = min(span.start, starts.get(span.step, span.start))
+    for step, start in sorted(starts.items()):
+        position = (start - origin) / scale
+        chart.add_vline(x=position, line={"dash": "dot", "width": 1, "color": "#999999"})
+        if len(starts) <= MAX_LABELS:
+            chart.add_annotation(x=position, y=1, yref="paper", yanchor="bottom", xanchor="left", text=f"step {step}", showarrow=False)

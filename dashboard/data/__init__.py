@@ -1,0 +1,1 @@
+"""What pages ask the API for and keep between two drawings."""

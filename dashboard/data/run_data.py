@@ -1,0 +1,185 @@
+"""A run's data as a page holds it: what its open tab draws, fetched once, then only what is new."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeVar
+
+from longtail import Longtail
+from longtail.schemas.artifacts import Artifact
+from longtail.schemas.runs import Run
+from longtail.schemas.telemetry import Decoding, DrafterSession, Lengths, LogLine, SampleItem, Series, SpeculationStep, WorkerSpan
+
+LENGTH_STEPS, SPAN_STEPS, SAMPLES, LOG_LINES = 500, 50, 40, 500
+MOST_STEPS = 1000
+"""Of the speculation and the drafter; of a longer run every second step, every fourth and so on."""
+ANY = "*"
+ALL_METRICS = (ANY,)
+
+RecordKind = Literal["lengths", "spans", "decoding", "recent", "speculation", "drafters", "samples", "alarms", "artifacts"]
+
+
+class OfStep(Protocol):
+    @property
+    def step(self) -> int: ...
+
+
+Item = TypeVar("Item", bound=OfStep)
+
+
+@dataclass(frozen=True)
+class DataQuery:
+    """The records and the metrics that something draws. ``eval/*`` is every key that begins with ``eval/``."""
+
+    records: tuple[RecordKind, ...] = ()
+    metric_keys: tuple[str, ...] = ()
+
+    def merged(self, other: "DataQuery") -> "DataQuery":
+        return DataQuery((*self.records, *other.records), (*self.metric_keys, *other.metric_keys))
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Everything that the run page draws; of a long run only the latest lengths, spans, samples and alarms, and of the speculation and
+    the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one."""
+
+    run: Run
+    spacing: int = 1
+    metrics: Mapping[str, Series] = field(default_factory=dict)
+    lengths: Sequence[Lengths] = ()
+    spans: Sequence[WorkerSpan] = ()
+    decoding: Sequence[Decoding] = ()
+    recent: Sequence[SpeculationStep] = ()
+    speculation: Sequence[SpeculationStep] = ()
+    drafters: Sequence[DrafterSession] = ()
+    samples: Sequence[SampleItem] = ()
+    alarms: Sequence[LogLine] = ()
+    artifacts: Sequence[Artifact] = ()
+
+    def series(self, key: str) -> Series:
+        return self.metrics.get(key, Series())
+
+    def values(self, key: str) -> list[float]:
+        """Of the series ``key``, the values that are numbers."""
+        return [value for value in self.series(key).values if value is not None]
+
+
+def refreshed(data: RunData, client: Longtail, query: DataQuery) -> RunData:
+    """``data`` with what is new of what is asked for. The last step that it holds is asked for again, since the API may have had only a
+    part of it; a new attempt starts afresh, since it repeats the steps after its checkpoint. A script may go back to any step: its
+    series come anew."""
+    run = client.run(data.run.id)
+    spaced = spacing(run.step)
+    data = replace(data, run=run) if (run.attempt, spaced) == (data.run.attempt, data.spacing) else RunData(run, spaced)
+    if run.kind == "tracked":
+        data = replace(data, metrics={})
+    records: dict[str, Any] = {kind: FETCH[kind](data, client) for kind in dict.fromkeys(query.records)}
+    return replace(data, metrics=_metrics(data, client, query.metric_keys), **records)
+
+
+def _metrics(data: RunData, client: Longtail, keys: Sequence[str]) -> Mapping[str, Series]:
+    named = [key for key in dict.fromkeys(keys) if not key.endswith(ANY)]
+    known = [key for key in named if data.series(key).steps]
+    fresh = [key for key in named if key not in known]
+    metrics = data.metrics
+    if known:
+        held = min(data.series(key).steps[-1] for key in known) - 1
+        metrics = extended(metrics, client.metrics(data.run.id, known, held).series, held)
+    if fresh:
+        metrics = {**metrics, **client.metrics(data.run.id, fresh).series}
+    for pattern in dict.fromkeys(key for key in keys if key.endswith(ANY)):
+        prefix = pattern.removesuffix(ANY)
+        held = min((series.steps[-1] for key, series in metrics.items() if key.startswith(prefix)), default=0) - 1
+        metrics = extended(metrics, client.metrics(data.run.id, since_step=held, prefix=prefix).series, held)
+    return metrics
+
+
+def held(items: Sequence[OfStep]) -> int:
+    """The last step of which nothing needs to be asked again."""
+    return items[-1].step - 1 if items else -1
+
+
+def _lengths(data: RunData, client: Longtail) -> Sequence[Lengths]:
+    since = max(held(data.lengths), data.run.step - LENGTH_STEPS)
+    return appended(data.lengths, client.lengths(data.run.id, since), since)[-LENGTH_STEPS:]
+
+
+def _spans(data: RunData, client: Longtail) -> Sequence[WorkerSpan]:
+    return _latest(data, data.spans, client.spans)
+
+
+def _decoding(data: RunData, client: Longtail) -> Sequence[Decoding]:
+    return _latest(data, data.decoding, client.decoding)
+
+
+def _recent(data: RunData, client: Longtail) -> Sequence[SpeculationStep]:
+    return _latest(data, data.recent, client.speculation)
+
+
+def _latest(data: RunData, old: Sequence[Item], ask: Callable[[str, int], Sequence[Item]]) -> Sequence[Item]:
+    recent = data.run.step - SPAN_STEPS
+    since = max(held(old), recent)
+    return [item for item in appended(old, ask(data.run.id, since), since) if item.step > recent]
+
+
+def _speculation(data: RunData, client: Longtail) -> Sequence[SpeculationStep]:
+    since = held(data.speculation)
+    return appended(data.speculation, client.speculation(data.run.id, since, every=data.spacing), since)
+
+
+def _drafters(data: RunData, client: Longtail) -> Sequence[DrafterSession]:
+    since = held(data.drafters)
+    return appended(data.drafters, client.drafters(data.run.id, since, every=data.spacing), since)
+
+
+def _samples(data: RunData, client: Longtail) -> Sequence[SampleItem]:
+    since = held(data.samples)
+    return appended(data.samples, client.samples(data.run.id, since, SAMPLES), since)[-SAMPLES:]
+
+
+def _alarms(data: RunData, client: Longtail) -> Sequence[LogLine]:
+    since = data.alarms[-1].id if data.alarms else 0
+    return [*data.alarms, *client.logs(data.run.id, since, tail=LOG_LINES, levels=("alarm",))][-LOG_LINES:]
+
+
+def _artifacts(data: RunData, client: Longtail) -> Sequence[Artifact]:
+    return client.artifacts(data.run.id)
+
+
+FETCH: Mapping[RecordKind, Callable[[RunData, Longtail], Sequence[Any]]] = {
+    "lengths": _lengths,
+    "spans": _spans,
+    "decoding": _decoding,
+    "recent": _recent,
+    "speculation": _speculation,
+    "drafters": _drafters,
+    "samples": _samples,
+    "alarms": _alarms,
+    "artifacts": _artifacts,
+}
+
+
+def spacing(steps: int) -> int:
+    """The least power of two of whose multiples there are at most MOST_STEPS in so many steps."""
+    return 1 << (max(steps - 1, 0) // MOST_STEPS).bit_length()
+
+
+def appended(old: Sequence[Item], new: Sequence[Item], held: int) -> list[Item]:
+    """``old`` up to step ``held``, then ``new``."""
+    return [*(item for item in old if item.step <= held), *new]
+
+
+def extended(old: Mapping[str, Series], new: Mapping[str, Series], held: int) -> dict[str, Series]:
+    """Each series of ``old``: up to step ``held``, then of ``new`` where that has it."""
+    return {key: _extended(old.get(key, Series()), new[key], held) if key in new else old[key] for key in {**old, **new}}
+
+
+def _extended(old: Series, new: Series, held: int) -> Series:
+    """An envelope goes on with single points, each of which is its own least and greatest value."""
+    count = sum(step <= held for step in old.steps)
+    steps, values = [*old.steps[:count], *new.steps], [*old.values[:count], *new.values]
+    width = max(old.width, new.width)
+    if width == 1:
+        return Series(steps=steps, values=values)
+    low = [*(old.low or old.values)[:count], *(new.low or new.values)]
+    high = [*(old.high or old.values)[:count], *(new.high or new.values)]
+    return Series(steps=steps, values=values, low=low, high=high, width=width)

@@ -1,0 +1,1 @@
+"""How numbers, times and foreign text are written."""

@@ -1,0 +1,1 @@
+"""Files that runs have left."""

@@ -1,0 +1,60 @@
+"""The charts of the compare page."""
+
+import streamlit as st
+
+from dashboard.charts.comparison_curves import metric_title
+from dashboard.text.escaping import escaped
+from dashboard.views.compare.figures import ComparisonFigures
+from dashboard.widgets.panel import chart, empty, panel
+
+LONGER, BY_LENGTH = "longer than", "by length"
+TAILS = "Speculation is lossless: the same model has the same distribution with and without it. Of the latest 100 steps."
+PHASES = "A mean step, over the steps that all these runs have. Without evaluation, which not every step has."
+AMDAHL = (
+    "s: rollout share of the baseline's step. A run below the line has lost time outside of the rollout, one above it has gained some. "
+    "The dotted line is the most that any rollout speed-up can bring."
+)
+
+
+def curves(figures: ComparisonFigures) -> None:
+    """Two in a row."""
+    drawn = figures.curves()
+    if figures.options.over_time and figures.runs_without_times():
+        names = ", ".join(map(escaped, figures.runs_without_times()))
+        st.caption(f"Not on an axis of time, as they report no step_seconds: {names}")
+    for index, (key, figure) in enumerate(drawn.items()):
+        if index % 2 == 0:
+            columns = st.columns(2)
+        with columns[index % 2], panel(escaped(metric_title(key)), f"The metric {escaped(key)}"):
+            chart(figure, f"curve-{key}")
+    if not drawn:
+        empty("The metrics chosen above will appear here as soon as one of the runs has reported them.")
+
+
+def speed(figures: ComparisonFigures) -> None:
+    left, right = st.columns(2)
+    with left, panel("Time per phase", PHASES):
+        figure = figures.phases()
+        if figure is not None:
+            chart(figure, "phases")
+        else:
+            empty("The seconds of each phase will appear here when all runs have a step in common.")
+    with right, panel("What a faster rollout brings", AMDAHL):
+        figure = figures.amdahl()
+        if figure is not None:
+            chart(figure, "amdahl")
+        else:
+            empty("Each run's rollout speed-up and end-to-end speed-up against the baseline will appear here.")
+
+
+def lengths(figures: ComparisonFigures) -> None:
+    with panel("Response lengths", TAILS) as head:
+        kinds = [LONGER, BY_LENGTH]
+        shape = head.segmented_control(
+            "Share of responses", kinds, default=LONGER, required=True, key="lengths", bind="query-params", label_visibility="collapsed"
+        )
+        figure = figures.response_lengths(shape == BY_LENGTH)
+        if figure is not None:
+            chart(figure, "tails")
+        else:
+            empty("How long the responses of each run are will appear here.")

@@ -1,0 +1,60 @@
+"""The charts of a comparison, for the page and for the report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from dashboard.analysis.run_config import length_limit
+from dashboard.analysis.step_phases import EVALUATION, PHASES, phase_means
+from dashboard.charts.amdahl import amdahl
+from dashboard.charts.comparison_curves import CurveOptions, TrainingClock, comparison_curves
+from dashboard.charts.phase_times import phases_by_run
+from dashboard.charts.response_lengths import distributions, survival
+from longtail.schemas.comparison import AlignedMetric, Comparison
+
+SECONDS = "step_seconds"
+ALWAYS = (SECONDS, *(f"phase/{name}" for name in PHASES if name != EVALUATION))
+
+
+@dataclass(frozen=True)
+class ComparisonFigures:
+    """``names`` by run id, the baseline first; ``lengths`` of each run's latest steps; ``keys`` of the metrics to draw."""
+
+    comparison: Comparison
+    names: Mapping[str, str]
+    lengths: Mapping[str, Sequence[int]]
+    keys: Sequence[str]
+    options: CurveOptions
+
+    def curves(self) -> dict[str, go.Figure]:
+        """By key."""
+        found = {metric.key: metric for metric in self.comparison.metrics}
+        clocks = {run_id: TrainingClock.of(found[SECONDS], run_id) for run_id in self._timed(found)}
+        return {key: comparison_curves(found[key], self.names, self.options, clocks) for key in self.keys if key in found}
+
+    def runs_without_times(self) -> list[str]:
+        """Names of the runs that have no place on an axis of time."""
+        timed = self._timed({metric.key: metric for metric in self.comparison.metrics})
+        return [name for run_id, name in self.names.items() if run_id not in timed]
+
+    def phases(self) -> go.Figure | None:
+        if not phase_means(self.comparison.metrics, list(self.names)):
+            return None
+        return phases_by_run(self.comparison.metrics, self.names)
+
+    def amdahl(self) -> go.Figure | None:
+        items = self.comparison.items
+        return amdahl(items, self.names) if any(item.rollout_speedup and item.e2e_speedup for item in items[1:]) else None
+
+    def response_lengths(self, as_shares: bool) -> go.Figure | None:
+        """How many responses are longer than so many tokens, on a log axis, where the tail is seen; or, ``as_shares``, just so long."""
+        known = {name: self.lengths.get(run_id, ()) for run_id, name in self.names.items()}
+        limit = max((length_limit(item.run.config) for item in self.comparison.items), default=0)
+        if not any(known.values()):
+            return None
+        return distributions(known, limit) if as_shares else survival(known, limit, log=True)
+
+    def _timed(self, metrics: Mapping[str, AlignedMetric]) -> list[str]:
+        values = metrics[SECONDS].values if SECONDS in metrics else {}
+        return [run_id for run_id, line in values.items() if any(value is not None for value in line)]

@@ -1,0 +1,81 @@
+"""Runs side by side. The address holds the whole choice, so that it can be sent to someone."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard.auth.api_client import client, me
+from dashboard.views.compare import chart_panels, seed_table
+from dashboard.views.compare.export_menu import export_menu
+from dashboard.views.compare.figures import ALWAYS, ComparisonFigures
+from dashboard.views.compare.metric_picker import chosen_metrics
+from dashboard.views.compare.run_labels import run_labels
+from dashboard.views.compare.run_picker import chosen_runs
+from dashboard.views.compare.speedup_cards import speedup_cards
+from dashboard.views.compare.tables import config_rows, run_rows
+from dashboard.widgets.api_errors import answered, explain
+from dashboard.widgets.panel import charts_ahead, panel
+from dashboard.widgets.table import table
+from longtail import ApiError
+from longtail.schemas.runs import Run
+
+REFRESH_SECONDS = 4
+LENGTH_STEPS = 100
+POINTS = 300
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def metric_keys(reader: str, run_id: str, attempt: int, step: int) -> list[str]:  # noqa: ARG001  (what the data depends on)
+    return [series.key for series in client().metric_keys(run_id)]
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def lengths(reader: str, run_id: str, attempt: int, step: int) -> list[int]:  # noqa: ARG001
+    return [length for item in client().lengths(run_id, max(-1, step - LENGTH_STEPS - 1)) for length in item.lengths]
+
+
+def show(chosen: Sequence[Run]) -> None:
+    keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)})
+    metrics, how, place = chosen_metrics(keys)
+    ids = [run.id for run in chosen]
+    comparison = client().compare(ids[0], ids[1:], [*metrics, *ALWAYS], POINTS)
+    runs = [item.run for item in comparison.items]
+    names = run_labels(runs)
+    tails = {run.id: lengths(me().token_id, run.id, run.attempt, run.step) for run in runs}
+    figures = ComparisonFigures(comparison, names, tails, metrics, how)
+    with place:
+        export_menu(figures)
+    if len(runs) == 2:
+        speedup_cards(comparison.items[0], comparison.items[1], names[ids[1]])
+    with panel("Side by side", "Speed-ups are against the baseline, over the steps that both runs have."):
+        table(run_rows(comparison, names), ids)
+    chart_panels.curves(figures)
+    chart_panels.speed(figures)
+    chart_panels.lengths(figures)
+    with panel("Over seeds", "Runs of one configuration with several seeds count as one row."):
+        table(seed_table.rows(comparison.items, names))
+        st.caption(seed_table.remark(comparison.items))
+    with panel("Configuration") as head:
+        only = head.toggle("Only differences", True, key="differences", bind="query-params")
+        found = config_rows(comparison, names, only)
+        if found:
+            table(found)
+        else:
+            st.caption("The runs have the same configuration.")
+
+
+def follow(chosen: Sequence[Run]) -> None:
+    try:
+        show(chosen)
+    except ApiError as error:
+        explain(error)
+
+
+st.header("Compare", anchor=False)
+with answered(), charts_ahead():
+    chosen = chosen_runs()
+    if len(chosen) < 2:
+        st.info("Choose two runs or more. The first is the baseline that the others are measured by.")
+    else:
+        live = any(not run.finished for run in chosen)
+        st.fragment(follow, run_every=REFRESH_SECONDS if live else None)(chosen)

@@ -1,0 +1,58 @@
+"""The table over seeds: runs of one configuration as one row, and whether it differs from the first."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dashboard.analysis.seed_groups import SeedGroup, sample_statistics, seed_groups
+from dashboard.analysis.significance import MIN_SEEDS, least_p, verdict
+from dashboard.text.formats import MISSING, duration, number, percent
+from longtail.schemas.comparison import ComparedRun
+
+MEASURES: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "seconds_per_step": ("Time a step", duration),
+    "rollout_share": ("Rollout share", lambda value: percent(value, 1)),
+    "reward_last": ("Reward, last quarter", lambda value: number(value, 3)),
+    "accept_length": ("Accept length, last quarter", number),
+}
+"""Title and format by field of ComparedRun."""
+
+
+def title(group: SeedGroup, names: Mapping[str, str]) -> str:
+    first = names[group.items[0].run.id]
+    return first if group.seeds == 1 else f"{first} and {group.seeds - 1} more"
+
+
+def rows(items: Sequence[ComparedRun], names: Mapping[str, str]) -> list[dict[str, str]]:
+    """A row for each group: its seeds, and by measure its mean, spread and verdict against the first group."""
+    found = seed_groups(items)
+    return [{"Runs": title(group, names), "Seeds": str(group.seeds)} | _cells(found[0], group) for group in found]
+
+
+def remark(items: Sequence[ComparedRun]) -> str:
+    """How to read the rows, and what they cannot say."""
+    found = seed_groups(items)
+    if max(group.seeds for group in found) == 1:
+        return (
+            "No two of these runs differ in their seed only, so nobody can tell a difference from luck. "
+            f"Add runs of the same configurations with other seeds: {MIN_SEEDS} of one and {MIN_SEEDS + 1} of the other at least."
+        )
+    sizes = [(found[0].seeds, group.seeds) for group in found[1:]]
+    smallest = [least_p(*pair) for pair in sizes if min(pair) >= MIN_SEEDS]
+    limit = f" With so many seeds p is {min(smallest):.2g} at least." if smallest else ""
+    return (
+        "Mean ± standard deviation over seeds; p of an exact permutation test against the first row, which assumes no distribution, "
+        f"not corrected for the number of comparisons.{limit}"
+    )
+
+
+def _cells(baseline: SeedGroup, group: SeedGroup) -> dict[str, str]:
+    return {heading: _cell(baseline, group, field, form) for field, (heading, form) in MEASURES.items()}
+
+
+def _cell(baseline: SeedGroup, group: SeedGroup, field: str, form: Callable[[float], str]) -> str:
+    values = group.values(field)
+    known = sample_statistics(values)
+    if known is None:
+        return MISSING
+    spread = "" if known.deviation is None else f" ± {form(known.deviation)}"
+    said = "" if group is baseline else verdict(baseline.values(field), values)
+    return f"{form(known.mean)}{spread}" + (f" ({said})" if said else "")

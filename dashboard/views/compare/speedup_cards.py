@@ -1,0 +1,44 @@
+"""Of a comparison of two runs: how much faster, why, and at what cost in reward."""
+
+import streamlit as st
+
+from dashboard.charts.amdahl import end_to_end
+from dashboard.text.escaping import escaped
+from dashboard.text.formats import count, number, percent, ratio
+from longtail.schemas.comparison import ComparedRun
+
+LEAST_GAIN = 0.0005
+"""Of a reward: less is not seen in three digits."""
+
+
+def speedup_cards(baseline: ComparedRun, other: ComparedRun, name: str) -> None:
+    """End to end, what it is made of, and what it did to the reward."""
+    share, speedup = baseline.rollout_share, other.rollout_speedup
+    predicted = end_to_end(share, speedup) if share is not None and speedup else None
+    gain = other.reward_last - baseline.reward_last if other.reward_last is not None and baseline.reward_last is not None else None
+    is_same = gain is not None and abs(gain) < LEAST_GAIN
+    cards = st.columns(4)
+    cards[0].metric(
+        "End to end",
+        ratio(other.e2e_speedup),
+        border=True,
+        height="stretch",
+        help=f"{escaped(name)} against the baseline, over {count(other.steps, 'step')}",
+    )
+    cards[1].metric("Rollout", ratio(speedup), border=True, height="stretch", help="Speed-up r of the rollout phase")
+    cards[2].metric(
+        "Rollout share of the baseline",
+        percent(share),
+        border=True,
+        height="stretch",
+        help=f"Share s of a step; 1 / ((1 - s) + s / r) = {ratio(predicted)}",
+    )
+    cards[3].metric(
+        "Reward, last quarter",
+        number(other.reward_last, 3),
+        None if gain is None else "as the baseline" if is_same else f"{gain:+.3f} against the baseline",
+        delta_color="off",
+        delta_arrow="off" if is_same else "auto",
+        border=True,
+        height="stretch",
+    )

@@ -1,0 +1,129 @@
+"""The form of a run: its main settings on one page, and every setting section by section. What the API says of a field stands under it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from itertools import cycle
+from types import MappingProxyType
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dashboard.views.new.field_widget import field_widget
+from dashboard.views.new.schema_fields import Config, field, paths, value
+
+MAIN = "main settings"
+COLUMNS = 3
+Entries = Sequence[str]
+ErrorSlots = dict[str, DeltaGenerator]
+
+LABELS: Mapping[str, str] = MappingProxyType(
+    {
+        "model.path": "Model",
+        "task.name": "Task",
+        "task.four_numbers": "Share of hard problems",
+        "task.path": "Data file",
+        "task.question": "Question column",
+        "task.answer": "Answer column",
+        "task.choices": "Choices column",
+        "task.tests": "Tests column",
+        "algorithm.name": "Algorithm",
+        "algorithm.prompts_per_step": "Prompts a step",
+        "algorithm.group_size": "Responses for each prompt",
+        "cluster.threads_per_worker": "CPU threads a worker",
+        "speculation.enabled": "Speculative rollout",
+        "drafter.spot.enabled": "Train the drafter in idle time",
+        "speculation.threshold": "Speculate up to (requests)",
+        "speculation.hysteresis": "Margin before it stops",
+        "speculation.tuner.name": "Tuner",
+        "speculation.suffix.enabled": "Draft from sibling responses",
+        "speculation.tail_requests": "Last requests (tail mode)",
+        "rollout.engine": "Engine",
+        "rollout.max_new_tokens": "Longest response (tokens)",
+        "rollout.min_p": "Min-p",
+        "rollout.max_batch": "Largest batch",
+    }
+)
+"""Where the setting's own name says too little."""
+TASK_FIELDS: Mapping[str, Entries] = MappingProxyType(
+    {
+        "countdown": ("task.four_numbers",),
+        "math": ("task.path", "task.question", "task.answer"),
+        "choice": ("task.path", "task.question", "task.choices", "task.answer"),
+        "code": ("task.path", "task.question", "task.tests"),
+        "function": ("task.path", "task.question", "task.function"),
+    }
+)
+GROUPS: Mapping[str, Entries] = MappingProxyType(
+    {
+        "Run": ("name", "seed", "model.path"),
+        "Training": (
+            "algorithm.name",
+            "algorithm.steps",
+            "algorithm.prompts_per_step",
+            "algorithm.group_size",
+            "algorithm.learning_rate",
+        ),
+        "Speculation": (
+            "speculation.enabled",
+            "drafter.spot.enabled",
+            "speculation.threshold",
+            "speculation.hysteresis",
+            "speculation.tuner.name",
+            "speculation.suffix.enabled",
+            "speculation.tail_requests",
+        ),
+        "Task": ("task.name",),
+        "Machine": ("cluster.workers", "cluster.threads_per_worker", "rollout.engine"),
+        "Rollout": ("rollout.max_new_tokens", "rollout.temperature", "rollout.min_p", "rollout.max_batch"),
+    }
+)
+
+
+def sections(schema: Mapping[str, Any]) -> list[str]:
+    """What there is to draw: the main settings, and each part of the configuration."""
+    return [MAIN, *dict.fromkeys(path.partition(".")[0] for path in paths(schema, {}) if "." in path)]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Draws the fields of ``config``; ``on_edit`` hears of the user's changes (see field_widget). ``slots``: by field the place for
+    what is wrong with it."""
+
+    schema: Mapping[str, Any]
+    config: Config
+    on_edit: Callable[[str, Any], None]
+    slots: ErrorSlots = dataclass_field(default_factory=dict)
+
+    def draw(self, section: str) -> None:
+        """The main settings in columns of groups, another section in groups of columns."""
+        places = st.columns(COLUMNS) if section == MAIN else [st.container()]
+        for number, (title, entries) in enumerate(groups(self.schema, self.config, section).items()):
+            with places[number % len(places)].container(border=True):
+                st.markdown(f"**{title}**")
+                columns = [st.container()] if section == MAIN else st.columns(COLUMNS)
+                for column, path in zip(cycle(columns), entries, strict=False):
+                    with column:
+                        self._draw(path)
+
+    def _draw(self, path: str) -> None:
+        spec = field(self.schema, path, self.config)
+        field_widget(spec, label(path), value(self.config, spec), self.on_edit)
+        self.slots[path] = st.empty()
+
+
+def groups(schema: Mapping[str, Any], config: Config, section: str) -> Mapping[str, Entries]:
+    """The fields of a section under their titles."""
+    if section == MAIN:
+        task = value(config, field(schema, "task.name", config))
+        return {**GROUPS, "Task": (*GROUPS["Task"], *TASK_FIELDS.get(task, ()))}
+    found: dict[str, list[str]] = {}
+    for path in paths(schema, config):
+        if path.startswith(f"{section}."):
+            found.setdefault(path.rpartition(".")[0], []).append(path)
+    return found
+
+
+def label(path: str) -> str:
+    return LABELS.get(path) or path.rpartition(".")[2].replace("_", " ").capitalize()

@@ -1,0 +1,45 @@
+"""What a submission says beside the configuration: tags, notes, project, and how it queues."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import streamlit as st
+
+from dashboard.text.escaping import escaped
+from dashboard.views.new.config_form import ErrorSlots
+from longtail.schemas.runs import Run
+
+LONGEST_NOTES = 20_000
+EXPECTED: Mapping[str, str] = MappingProxyType(
+    {
+        "tags": "at most 32 tags, of up to 64 characters each",
+        "needs": "up to 64 of a-z, 0-9, dot, underscore, colon and hyphen, such as gpu:h200",
+    }
+)
+"""What is to be written, where the API knows a pattern."""
+
+
+def submission_options(projects: Mapping[str, str], parent: Run | None) -> tuple[dict[str, Any], ErrorSlots]:
+    """As the API's client takes them, and the places for what is wrong with them. ``projects``: ids by name; a clone of ``parent`` stays
+    in its own."""
+    slots: ErrorSlots = {}
+
+    def noted(name: str, given: Any) -> Any:
+        slots[name] = st.empty()
+        return given
+
+    key, tags = (f"tags-{parent.id}", parent.tags) if parent else ("tags", ())
+    text = noted("tags", st.text_input("Tags", ", ".join(tags), placeholder="comma, separated", key=key))
+    notes = noted("notes", st.text_area("Notes", key="notes", height=68, max_chars=LONGEST_NOTES, placeholder="what to remember about it"))
+    found: dict[str, Any] = {"tags": [tag.strip() for tag in text.split(",") if tag.strip()], "notes": notes}
+    if parent is None and len(projects) > 1:
+        project = noted("project_id", st.selectbox("Project", list(projects), None, key="project-of-run", placeholder="default"))
+        found["project_id"] = projects.get(project or "")
+    left, right = st.columns(2)
+    with left:
+        found["priority"] = noted("priority", st.number_input("Priority", value=0, step=1, key="priority", help="Higher goes first."))
+    with right:
+        help = escaped("Label of the workers that may carry it, such as gpu:h200; empty: any")
+        found["needs"] = noted("needs", st.text_input("Worker label", key="needs", help=help)) or None
+    return found, slots

@@ -1,0 +1,79 @@
+"""A configuration as YAML text: typed, pasted or uploaded."""
+
+import json
+from typing import Any
+
+import streamlit as st
+import yaml
+
+from dashboard.text.escaping import escaped
+from dashboard.views.new.schema_fields import Config
+
+HEIGHT = 520
+MOST_BYTES = 2**20
+"""Of a configuration, as of a request to the API: a few lines of YAML can stand for more than a memory holds."""
+MEGABYTES = 1
+
+
+class NotAConfigError(ValueError):
+    """The text is not a YAML mapping; the message says why."""
+
+
+def dump(config: Config) -> str:
+    return yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+
+
+def parse(text: str) -> Config:
+    """The mapping that ``text`` says, in JSON types; NotAConfigError if it is none."""
+    try:
+        data: Any = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise NotAConfigError(f"not readable as YAML: {_said(error)}") from None
+    if not isinstance(data, dict):
+        raise NotAConfigError("a configuration is a mapping, such as name: my run")
+    config: Config = json.loads(_json(data))
+    return config
+
+
+def yaml_editor(key: str) -> str:
+    """Draws the editor over session_state[key] and gives its text; an uploaded file replaces it, if it is text."""
+    unread = f"{key}-unread"
+
+    def take_upload() -> None:
+        upload = st.session_state[f"{key}-upload"]
+        st.session_state[unread] = None
+        try:
+            st.session_state[key] = upload.getvalue().decode("utf-8") if upload else st.session_state[key]
+        except UnicodeDecodeError:
+            st.session_state[unread] = upload.name
+
+    kinds = ["yaml", "yml", "json"]
+    st.file_uploader("Upload a YAML file", kinds, key=f"{key}-upload", on_change=take_upload, max_upload_size=MEGABYTES)
+    if name := st.session_state.get(unread):
+        st.error(f"{escaped(name)} is no text in UTF-8, so the configuration below stays as it was. Save the file as UTF-8.", icon="⚠️")
+    return st.text_area(
+        "Configuration", key=key, height=HEIGHT, help="Keys that are left out take their defaults.", persist_state="session"
+    )
+
+
+def _said(error: Exception) -> str:
+    """Where the fault is and what it is, without the parser's own name for the text."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    return str(error)
+
+
+def _json(data: Any) -> str:
+    parts: list[str] = []
+    size = 0
+    try:
+        for part in json.JSONEncoder(default=str, allow_nan=False).iterencode(data):
+            parts.append(part)
+            size += len(part)
+            if size > MOST_BYTES:
+                break
+    except (TypeError, ValueError, RecursionError):
+        raise NotAConfigError("a configuration has texts as its keys, finite numbers, and nothing that contains itself") from None
+    if size > MOST_BYTES:
+        raise NotAConfigError(f"a configuration has at most {MOST_BYTES:,} characters")
+    return "".join(parts)

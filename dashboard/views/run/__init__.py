@@ -1,0 +1,1 @@
+"""One run: its header and its tabs."""

@@ -1,0 +1,88 @@
+"""Top of the run page: name, state, progress, and what to do with the run."""
+
+from datetime import UTC, datetime
+from statistics import median
+
+import streamlit as st
+
+from dashboard import page_files
+from dashboard.analysis.run_config import run_kind, speculates
+from dashboard.analysis.series import finite
+from dashboard.text.escaping import escaped
+from dashboard.text.formats import ago, duration, number, ratio, short
+from dashboard.views.run.action_buttons import action_buttons
+from dashboard.widgets.panel import STATE_COLORS
+from longtail.schemas.runs import Run
+from longtail.schemas.telemetry import Series
+
+PACE_STEPS, LONGEST_PARTNER = 10, 24
+
+
+def heading(run: Run, partner: Run | None) -> bool:
+    """Name and actions; True if the page is to follow the run."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.header(escaped(run.name), anchor=False, width="content")
+        st.badge(run_kind(run), color="violet" if run_kind(run) == "TLT" else "gray")
+        for tag in run.tags:
+            st.badge(escaped(tag), color="gray")
+        st.space("stretch")
+        if partner is not None and st.button(f"Compare with {escaped(short(partner.name, LONGEST_PARTNER))}", help=escaped(partner.name)):
+            first, second = (run, partner) if speculates(partner.config) else (partner, run)
+            st.switch_page(page_files.COMPARE, query_params={"runs": f"{first.id},{second.id}"})
+        live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
+        action_buttons(run)
+    started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
+    attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
+    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}")
+    return live
+
+
+def _waiting(run: Run) -> str:
+    if run.state == "paused":
+        return "paused"
+    if run.state != "queued":
+        return "the first step is under way"
+    if run.start_after is not None and run.start_after > datetime.now(UTC):
+        return f"starts after {run.start_after:%Y-%m-%d %H:%M} UTC"
+    return f"waiting for a worker that offers {escaped(run.needs)}" if run.needs else "waiting for a worker"
+
+
+def _origin(run: Run) -> str:
+    if run.parent_id is None:
+        return ""
+    after = f" after its step {run.resumed_step}" if run.resumed_step is not None else ""
+    return f" · made from `{run.parent_id}`{after}"
+
+
+def failure(run: Run) -> None:
+    if run.state == "failed":
+        st.error(f"**This run failed** ({escaped(run.error_code or 'error')}) at step {_step(run)}.", icon="⚠️")
+        st.code(run.error or "no reason was recorded", language=None, wrap_lines=True)
+
+
+def progress(run: Run, seconds: Series, speedup: float | None) -> None:
+    """State, step k of N, pace and time left; how many times as fast as its plain run, where there is one."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.badge(run.doing, color=STATE_COLORS[run.state])
+        if speedup is not None:
+            st.badge(f"{ratio(speedup)} as fast as plain", color="green" if speedup >= 1 else "orange")
+        st.progress(run.share_done, text=f"step {_step(run)} · {_pace(run, seconds)}")
+
+
+def _step(run: Run) -> str:
+    return f"**{run.step}** of {run.steps}" if run.steps else f"**{run.step}**"
+
+
+def _pace(run: Run, seconds: Series) -> str:
+    recent = [value for _, value in finite(seconds)][-PACE_STEPS:]
+    if run.finished:
+        whole = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else None
+        return f"took {duration(whole)}" if whole else "never started"
+    if run.kind == "tracked":
+        return "told of by its script"
+    if not recent:
+        return _waiting(run)
+    left = (run.steps - run.step) * median(recent)
+    rate = run.summary.get("tokens_per_second")
+    speed = f" · {number(rate, 0)} tokens/s in rollout" if rate else ""
+    return f"{duration(median(recent))} a step{speed} · about {duration(left)} left"

@@ -1,0 +1,78 @@
+"""One run: is it training, is it faster, why?"""
+
+import streamlit as st
+
+from dashboard import page_files
+from dashboard.analysis.run_config import speculates
+from dashboard.auth.api_client import client
+from dashboard.data.glances import partner
+from dashboard.data.run_data import RunData, refreshed
+from dashboard.views.run import header, question_cards
+from dashboard.views.run.tab_list import tabs_of
+from dashboard.views.run.tabs.tab import engine_run
+from dashboard.widgets.api_errors import answered, explain
+from dashboard.widgets.panel import charts_ahead
+from longtail import ApiError
+from longtail.schemas.comparison import Comparison
+from longtail.schemas.runs import Run
+
+REFRESH_SECONDS = 2
+
+
+def compared(run: Run, other: Run | None) -> Comparison | None:
+    """The plain run of the two is the baseline."""
+    if other is None:
+        return None
+    baseline, tlt = (run, other) if speculates(other.config) else (other, run)
+    return client().compare(baseline.id, [tlt.id])
+
+
+def speedup(run: Run, comparison: Comparison | None) -> float | None:
+    """Of a run that is compared with its baseline."""
+    items = comparison.items[1:] if comparison else []
+    return next((item.e2e_speedup for item in items if item.run.id == run.id), None)
+
+
+def chosen() -> Run:
+    """The run that the address names, or else the newest."""
+    if run_id := st.query_params.get("id"):
+        return client().run(run_id)
+    runs = client().runs(limit=1).items
+    if not runs:
+        st.info("There is no run yet.")
+        st.page_link(page_files.NEW_RUN, label="Start one")
+        st.stop()
+    st.query_params["id"] = runs[0].id
+    return runs[0]
+
+
+def follow(run: Run, following: bool) -> None:
+    """The part of the page that a run changes. Held still, or while the API is away, it shows what was known last."""
+    key = f"known-{run.id}"
+    head_place, tabs = st.container(), tabs_of(run)
+    opened = st.tabs([tab.name for tab in tabs], key="tab", bind="query-params")
+    tab, place = next(((tab, place) for tab, place in zip(tabs, opened, strict=True) if place.open), (tabs[0], opened[0]))
+    shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
+    if following or tab.name not in shown or run.finished:
+        try:
+            query = tab.query.merged(question_cards.QUERY) if engine_run(run) else tab.query
+            data = refreshed(data, client(), query)
+            comparison = compared(data.run, partner(data.run))
+            st.session_state[key] = {*shown, tab.name}, data, comparison
+        except ApiError as error:
+            explain(error)
+    with head_place:
+        header.failure(data.run)
+        header.progress(data.run, data.series("step_seconds"), speedup(data.run, comparison))
+        if engine_run(run):
+            question_cards.question_cards(data, comparison)
+    with place:
+        tab.show(data)
+    if following and (data.run.state, data.run.actions) != (run.state, run.actions):
+        st.rerun()
+
+
+with answered(), charts_ahead():
+    run = chosen()
+    following = header.heading(run, partner(run))
+    st.fragment(follow, run_every=REFRESH_SECONDS if following else None)(run, following)

@@ -1,0 +1,39 @@
+"""The tabs of the run page, in their order."""
+
+from collections.abc import Sequence
+
+from dashboard.views.run.tabs import (
+    config,
+    drafter,
+    files,
+    logs,
+    long_tail,
+    metrics,
+    overview,
+    samples,
+    speculation,
+    system,
+    timeline,
+    training,
+)
+from dashboard.views.run.tabs.tab import Tab
+from longtail.schemas.runs import Run
+
+TABS = (
+    overview.TAB,
+    metrics.TAB,
+    long_tail.TAB,
+    timeline.TAB,
+    speculation.TAB,
+    training.TAB,
+    drafter.TAB,
+    samples.TAB,
+    system.TAB,
+    logs.TAB,
+    config.TAB,
+    files.TAB,
+)
+
+
+def tabs_of(run: Run) -> Sequence[Tab]:
+    return [tab for tab in TABS if tab.fits(run)]

@@ -1,0 +1,87 @@
+"""The drafter: its versions, how well they foresee the target, and why one was published or not."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard.analysis.drafter_training import FIELDS, RECOVERED, Accuracy, accuracies, accuracy_drops
+from dashboard.charts import drafter_accuracy
+from dashboard.data.run_data import DataQuery, RunData
+from dashboard.text.formats import MISSING, count, percent
+from dashboard.views.run.artifact_downloads import artifact_downloads
+from dashboard.views.run.tabs.tab import Tab, speculating_run
+from dashboard.widgets.panel import chart, empty, panel
+from longtail.schemas.telemetry import DrafterSession
+
+ACCURACY = (
+    "On responses that are never trained on, before and after each training. Accepted drafts: of chains of 4, the share that sampling is "
+    "expected to accept; only what raises it is published. Top-1 and top-3: how often the target's most likely token is the drafter's, or "
+    "among its three most likely."
+)
+DIPS = (
+    "Each update of the target makes the drafter foresee it less well; training brings that back. Both against the level after the session "
+    "before; newer responses are part of the difference."
+)
+
+
+def show(data: RunData) -> None:
+    left, right = st.columns(2)
+    with left, panel("Held-out accuracy", ACCURACY) as head:
+        measure = head.segmented_control(
+            "Measure", list(FIELDS), default="accepted drafts", required=True, key="accuracy", label_visibility="collapsed"
+        )
+        found = accuracies(data.drafters, measure)
+        if found:
+            chart(drafter_accuracy.drafter_accuracy(found, measure), "drafters")
+        else:
+            empty("What each training session of the drafter brought will appear here.")
+    with right, panel("Dips at target updates", DIPS):
+        _dips(found, measure)
+    with panel("Versions", "One row for each training session, the latest first."):
+        if data.drafters:
+            _versions(data.drafters)
+        else:
+            empty("Each training session of the drafter will appear here.")
+    artifact_downloads([artifact for artifact in data.artifacts if artifact.type == "drafter"])
+
+
+def _dips(found: Sequence[Accuracy], measure: str) -> None:
+    fallen = accuracy_drops(found)
+    if not fallen:
+        empty("From the second training session on, what the updates between two of them took away will appear here.")
+        return
+    chart(drafter_accuracy.accuracy_drops_by_session(fallen, measure), "dips")
+    recovered = sum(dip.recovered for dip in fallen)
+    st.caption(f"{recovered} of {count(len(fallen), 'session')} brought back {percent(RECOVERED)} or more of the level before")
+
+
+def _versions(sessions: Sequence[DrafterSession]) -> None:
+    rows = [
+        {
+            "step": session.step,
+            "version": session.drafter_version,
+            "published": "yes" if session.published else "no",
+            "reason": session.reason,
+            "accepted before": _percent(session.held_out_before),
+            "accepted after": _percent(session.held_out_after),
+            "top-1 before": _percent(session.top1_before),
+            "top-1 after": _percent(session.top1_after),
+            "top-3 before": _percent(session.top3_before),
+            "top-3 after": _percent(session.top3_after),
+            "micro-steps": session.microsteps,
+            "tokens": session.tokens,
+            "loss": session.loss,
+            "length mix off by": session.mix_distance,
+        }
+        for session in reversed(sessions)
+    ]
+    shares = {name: st.column_config.NumberColumn(format="%.1f %%") for name in rows[0] if name.split()[-1] in ("before", "after")}
+    numbers = {name: st.column_config.NumberColumn(format="%.3f") for name in ("loss", "length mix off by")}
+    st.dataframe(rows, hide_index=True, column_config=shares | numbers, placeholder=MISSING)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+TAB = Tab("Drafter", show, DataQuery(("drafters", "artifacts")), speculating_run)

@@ -1,0 +1,82 @@
+"""How long the responses are, and how long the few longest hold everyone up."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dashboard.analysis.run_config import length_limit, section
+from dashboard.auth.api_client import client
+from dashboard.charts import idle_share, response_lengths
+from dashboard.data.run_data import LENGTH_STEPS, DataQuery, RunData
+from dashboard.views.run.step_input import of_step, step_input
+from dashboard.views.run.tabs.overview import length_percentiles
+from dashboard.views.run.tabs.tab import Tab, engine_run
+from dashboard.widgets.panel import chart, empty, panel
+from longtail.schemas.telemetry import Lengths
+
+Choice = Literal["latest step", "all steps", "a step"]
+CHOICES: tuple[Choice, ...] = ("latest step", "all steps", "a step")
+
+
+def show(data: RunData) -> None:
+    left, right = st.columns(2)
+    limit = length_limit(data.run.config)
+    with left, panel("Response lengths", "Most responses are short; every worker waits for the few longest.") as head:
+        picked = _picked(data, head) if data.lengths else []
+        if picked:
+            _histogram(picked, limit)
+        else:
+            empty("The lengths of each step's responses will appear here." if not data.lengths else "The run has no such step yet.")
+    with right, panel("Longer than", "Share of the responses that are longer than so many tokens.") as head:
+        if picked:
+            log = head.toggle(
+                "log axis", key="survival-log", help="Shows the tail: a straight line is a tail that thins out by a fixed factor."
+            )
+            chart(response_lengths.survival(_compared(data.lengths, picked), limit, log), f"survival-{_name(picked)}")
+        else:
+            empty("How many responses are how long will appear here.")
+    left, right = st.columns(2)
+    with left:
+        length_percentiles(data)
+    with right:
+        _bubble(data)
+
+
+def _picked(data: RunData, head: DeltaGenerator) -> Sequence[Lengths]:
+    choice = head.segmented_control("Steps", CHOICES, default=CHOICES[0], required=True, key="length-steps", label_visibility="collapsed")
+    if choice == "a step":
+        step = step_input(head, "length-step", data.lengths[-1].step)
+        return of_step(data.lengths, client().lengths, data.run.id, step)
+    return data.lengths if choice == "all steps" else data.lengths[-1:]
+
+
+def _histogram(picked: Sequence[Lengths], limit: int) -> None:
+    responses = [length for item in picked for length in item.lengths]
+    cut = sum(item.truncated for item in picked)
+    chart(response_lengths.histogram(responses, limit), f"lengths-{_name(picked)}")
+    st.caption(f"{_name(picked)}: {len(responses):,} responses, {cut:,} cut at the limit of {limit:,} tokens")
+
+
+def _name(picked: Sequence[Lengths]) -> str:
+    return f"step {picked[0].step}" if len(picked) == 1 else f"steps {picked[0].step} to {picked[-1].step}"
+
+
+def _compared(known: Sequence[Lengths], picked: Sequence[Lengths]) -> dict[str, Sequence[int]]:
+    """The lengths that were picked, and those of the first step at hand to hold them against."""
+    return {_name(items): [length for item in items for length in item.lengths] for items in (picked, known[:1])}
+
+
+def _bubble(data: RunData) -> None:
+    with panel("Idle in rollout", "Share of the workers' time in rollout that is spent waiting for the longest responses."):
+        if data.series("idle_seconds").steps:
+            workers = section(data.run.config, "cluster").get("workers", 1)
+            chart(idle_share.idle_share(data.metrics, workers), "bubble")
+        else:
+            empty("The waiting of each step will appear here.")
+    if data.run.step > LENGTH_STEPS:
+        st.caption(f"Lengths are those of the last {LENGTH_STEPS} steps; any earlier step can be chosen.")
+
+
+TAB = Tab("Long tail", show, DataQuery(("lengths",), ("idle_seconds", "trained_seconds", "phase/rollout")), engine_run)

@@ -1,0 +1,80 @@
+"""Is it training, where does the time go, and what is to be done?"""
+
+import streamlit as st
+
+from dashboard.analysis.advice import advice, latest_alarms, recent_steps
+from dashboard.analysis.machine_metrics import PREFIX
+from dashboard.analysis.run_config import section, speculates
+from dashboard.analysis.step_phases import PHASES
+from dashboard.charts import metric_curves, phase_times, response_lengths
+from dashboard.data.run_data import DataQuery, RunData
+from dashboard.text.escaping import escaped
+from dashboard.views.run.tabs.tab import Tab, engine_run
+from dashboard.widgets.panel import chart, empty, panel
+
+DRAWN = ("reward_mean", *(f"phase/{name}" for name in PHASES))
+JUDGED = ("step_seconds", "idle_seconds", "trained_seconds", "accept_length", "logprob_gap", "clip_share", "entropy", f"{PREFIX}*")
+
+
+def show(data: RunData) -> None:
+    left, right = st.columns(2)
+    with left:
+        reward(data)
+    with right:
+        step_time(data)
+    with left:
+        length_percentiles(data)
+    with right:
+        to_do(data)
+
+
+def reward(data: RunData) -> None:
+    with panel("Reward", "Mean reward of each step's responses, and its mean over a window of steps.") as head:
+        window = head.selectbox(
+            "Smoothing", (1, 3, 5, 9, 15, 25), 2, key="smoothing", format_func=_over, label_visibility="collapsed", width=160
+        )
+        if data.series("reward_mean").steps:
+            chart(metric_curves.rewards({"reward": data.series("reward_mean")}, window), "reward")
+        else:
+            empty("The reward of each step will appear here.")
+
+
+def step_time(data: RunData) -> None:
+    with panel("Time per step", "Where the seconds of each step go."):
+        if data.series("phase/rollout").steps:
+            chart(phase_times.phases_by_step(data.metrics), "phases")
+        else:
+            empty("The time of each phase will appear here.")
+
+
+def length_percentiles(data: RunData) -> None:
+    with panel("Lengths over steps", "The gap between the 90th percentile and the longest is the tail that speculation shortens."):
+        if data.lengths:
+            chart(response_lengths.percentiles(data.lengths), "percentiles")
+        else:
+            empty("Percentiles of the response lengths will appear here.")
+
+
+def to_do(data: RunData) -> None:
+    """Alarms of the run, and advice from its latest figures."""
+    with panel("Alarms and advice", "Alarms are the engine's. Advice follows from the figures of the last ten steps."):
+        if not data.series("step_seconds").steps:
+            empty("What the figures of the first steps suggest will appear here.")
+            return
+        workers = section(data.run.config, "cluster").get("workers", 1)
+        found = advice(recent_steps(speculates(data.run.config), workers, data.metrics, data.lengths, data.recent))
+        raised = latest_alarms(data.alarms)
+        for line, count in raised:
+            often = "once" if count == 1 else f"{count} times, last"
+            st.warning(f"**{escaped(line.code)}**, {often} at step {line.step}: {escaped(line.message)}", icon="⚠️")
+        for one in found:
+            st.info(f"**{escaped(one.seen)}.** {escaped(one.do)}")
+        if not raised and not found:
+            empty("No alarms, and nothing that stands out.")
+
+
+def _over(window: int) -> str:
+    return "each step" if window == 1 else f"mean over {window} steps"
+
+
+TAB = Tab("Overview", show, DataQuery(("lengths", "recent", "alarms"), (*DRAWN, *JUDGED)), engine_run)

@@ -1,0 +1,106 @@
+"""What drafts, how many of its tokens are accepted, and what the tuner makes of it."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard.analysis.acceptance import accept_lengths
+from dashboard.analysis.tuner_performance import MEASURED_PULLS, WINDOW, UsesByBatchSize, batch_size_names, regret, strategy_uses
+from dashboard.charts import metric_curves, tuner_choices
+from dashboard.charts.acceptance_by_position import acceptance_by_position
+from dashboard.charts.strategy_heatmap import MEASURES, strategy_heatmap
+from dashboard.charts.strategy_names import strategy_name, strategy_order
+from dashboard.data.run_data import DataQuery, RunData
+from dashboard.text.formats import MISSING, duration, last_steps, percent
+from dashboard.views.run.tabs.tab import Tab, speculating_run
+from dashboard.widgets.panel import chart, empty, panel
+from longtail.schemas.telemetry import SpeculationStep
+
+SPANS = (WINDOW, 100, None)
+ACCEPTED = "Tokens that one pass of the target yields a request, its own token included. Plain decoding: 1."
+BY_POSITION = "Share of drafted tokens that the target accepted, by their place in the draft and by what drafted them."
+STRATEGIES = (
+    f"By the number of requests that a worker has running. Fastest: of those used at least {MEASURED_PULLS} times; what has been used less "
+    "often has a question mark. Pulls: how many decode steps used it.\n\n"
+    "Plain: nothing is drafted. Chain 4: the drafter proposes 4 tokens in a row. Tree 6x3, verify 12: 6 tokens deep with 3 candidates "
+    "at each, of which the target checks the best 12. N-gram 8: up to 8 tokens that followed the same words in other responses."
+)
+REGRET = (
+    f"Seconds that the fastest strategy of each batch size would have saved, as measured over the {WINDOW} steps before. The trials "
+    "by which the tuner learns are among them."
+)
+
+
+def show(data: RunData) -> None:
+    left, right = st.columns(2)
+    with left, panel("Accept length", ACCEPTED):
+        series = accept_lengths(data.speculation) | {metric_curves.ALL: data.series("accept_length")}
+        if data.series("accept_length").steps:
+            chart(metric_curves.accept_lengths(series), "accept")
+        else:
+            empty("The accept length of each step will appear here.")
+    with right, panel("Acceptance by position", BY_POSITION):
+        if data.speculation:
+            chart(acceptance_by_position(data.speculation), "acceptance")
+        else:
+            empty("Acceptance by draft position will appear here.")
+    _strategies(data.speculation)
+    left, right = st.columns(2)
+    with left, panel("Choices", "What the tuner, which picks a strategy for each decode step, spends the time of a step's decoding on."):
+        if data.speculation:
+            chart(tuner_choices.choices_by_step(data.speculation), "choices")
+        else:
+            empty("Each strategy's share of the decode time will appear here.")
+    with right, panel("Regret", REGRET):
+        _regret(data.speculation)
+
+
+def _strategies(steps: Sequence[SpeculationStep]) -> None:
+    with panel("Strategies", STRATEGIES) as head:
+        if not steps:
+            empty("The speed of each strategy will appear here.")
+            return
+        span = head.selectbox("Steps", SPANS, key="arm-steps", format_func=_last, label_visibility="collapsed", width=160)
+        measure = head.segmented_control(
+            "Measure",
+            list(MEASURES),
+            default="tokens per second",
+            required=True,
+            key="arm-measure",
+            label_visibility="collapsed",
+        )
+        uses = strategy_uses(steps[-span:] if span else steps)
+        chart(strategy_heatmap(uses, measure), "strategies")
+        with st.expander("Measured cost: milliseconds of a decode step"):
+            _costs(uses)
+
+
+def _costs(uses: UsesByBatchSize) -> None:
+    """Of draft passes and one pass of the target together, as the runs' own decoding took them."""
+    names = batch_size_names(uses)
+    strategies = sorted({strategy for row in uses.values() for strategy in row}, key=strategy_order)
+    columns = {
+        f"{names[bucket]} requests": [row[strategy].milliseconds if strategy in row else None for strategy in strategies]
+        for bucket, row in sorted(uses.items())
+    }
+    config = {name: st.column_config.NumberColumn(format="%.2f ms") for name in columns}
+    rows = {"strategy": [strategy_name(strategy) for strategy in strategies]} | columns
+    st.dataframe(rows, hide_index=True, column_config=config, placeholder=MISSING)
+
+
+def _regret(steps: Sequence[SpeculationStep]) -> None:
+    found = regret(steps)
+    if not found:
+        empty("What each step lost to strategies that were not the best will appear here.")
+        return
+    chart(tuner_choices.regret_by_step(found), "regret")
+    lost, seconds = sum(one.lost for one in found), sum(one.seconds for one in found)
+    share = percent(lost / seconds if seconds else None, 1)
+    st.caption(f"{duration(lost)} of {duration(seconds)} of decoding in the steps shown, all workers together: {share}")
+
+
+def _last(span: int | None) -> str:
+    return last_steps(span) if span else "all steps shown"
+
+
+TAB = Tab("Speculation", show, DataQuery(("speculation",), ("accept_length",)), speculating_run)

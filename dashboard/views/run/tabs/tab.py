@@ -1,0 +1,39 @@
+"""What a tab of the run page is: a name, the data that it draws, and a function that draws it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dashboard.analysis.run_config import speculates
+from dashboard.data.run_data import DataQuery, RunData
+from longtail.schemas.runs import Run
+
+
+def any_run(_: Run) -> bool:
+    return True
+
+
+def engine_run(run: Run) -> bool:
+    """Whether our engine carries the run out."""
+    return run.kind != "tracked"
+
+
+def speculating_run(run: Run) -> bool:
+    return engine_run(run) and speculates(run.config)
+
+
+def tracked_run(run: Run) -> bool:
+    """Whether a script tells us of it."""
+    return run.kind == "tracked"
+
+
+NOTHING = DataQuery()
+
+
+@dataclass(frozen=True)
+class Tab:
+    """Only the open tab of a page is fetched and drawn; ``fits`` tells which runs have it."""
+
+    name: str
+    show: Callable[[RunData], None]
+    query: DataQuery = NOTHING
+    fits: Callable[[Run], bool] = any_run

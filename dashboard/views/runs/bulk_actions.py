@@ -1,0 +1,132 @@
+"""What can be done with the selected runs. Each action does what it can, and says what was refused."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from dashboard import page_files
+from dashboard.analysis.run_config import speculates
+from dashboard.auth.api_client import client, me
+from dashboard.text.escaping import escaped
+from dashboard.text.formats import count
+from dashboard.views.runs.navigation import go
+from longtail import ApiError, Longtail
+from longtail.schemas.runs import Action, Run
+
+MOST_COMPARED = 10
+LONGEST_TAG = 64
+state = st.session_state
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``undo``: the runs that a deletion can be taken back for."""
+
+    done: str
+    refused: Sequence[str] = ()
+    undo: Sequence[Run] = ()
+
+
+def apply_to_all(done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
+    """Does it to each of the runs, whatever was refused of the others."""
+    refused: dict[str, str] = {}
+    for run in runs:
+        try:
+            act(client(), run)
+        except ApiError as error:
+            refused[run.id] = f"{run.name}: {error}"
+    changed = [run for run in runs if run.id not in refused]
+    state["outcome"] = Outcome(f"{done} {_count(changed)}", [*refused.values()], changed if done == "Deleted" else ())
+    state.pop("to cancel", None)
+
+
+def action_bar(runs: Sequence[Run], deleted: bool) -> None:
+    """The buttons, on the left, since the grid's own appear on the right; a viewer has those that change nothing."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if not deleted:
+            _look(runs)
+        if deleted and me().may_write:
+            _button("Restore", "Restored", lambda api, run: api.restore(run.id), runs)
+        elif me().may_write:
+            _change(runs)
+        st.markdown(f"**{_count(runs)}** selected" if runs else ":gray[Select runs to open, compare or change them]", width="content")
+
+
+def _look(runs: Sequence[Run]) -> None:
+    one = runs[0].id if len(runs) == 1 else ""
+    st.button("Open run", disabled=not one, on_click=go, args=(page_files.RUN, "id", one))
+    ordered = sorted(runs, key=lambda run: (speculates(run.config), run.created_at))  # a plain run is the baseline
+    several = 2 <= len(runs) <= MOST_COMPARED
+    compared = (page_files.COMPARE, "runs", ",".join(run.id for run in ordered))
+    st.button(_label("Compare", runs), disabled=not several, type="primary" if several else "secondary", on_click=go, args=compared)
+
+
+def _change(runs: Sequence[Run]) -> None:
+    one = runs[0].id if len(runs) == 1 and runs[0].kind == "engine" else ""
+    help = "Opens the form with this run's configuration."
+    st.button("Clone", disabled=not one, help=help, on_click=go, args=(page_files.NEW_RUN, "from", one))
+    _button("Pause", "Paused", lambda api, run: api.pause(run.id), _able(runs, "pause"))
+    _button("Resume", "Resumed", lambda api, run: api.resume(run.id), _able(runs, "resume"))
+    able = _able(runs, "cancel")
+    st.button(_label("Cancel", able), disabled=not able, on_click=state.update, args=({"to cancel": able},))
+    with st.popover("Tag", disabled=not runs):
+        _tag(runs)
+    _button("Delete", "Deleted", lambda api, run: api.delete(run.id), _able(runs, "delete"))
+
+
+def _tag(runs: Sequence[Run]) -> None:
+    tag = st.text_input("Tag", key="new-tag", max_chars=LONGEST_TAG, live=True).strip()
+
+    def add(api: Longtail, run: Run) -> None:
+        api.change_run(run.id, run.revision, tags=[*dict.fromkeys([*run.tags, tag])])
+
+    def remove(api: Longtail, run: Run) -> None:
+        api.change_run(run.id, run.revision, tags=[each for each in run.tags if each != tag])
+
+    with st.container(horizontal=True):
+        st.button("Add", type="primary", disabled=not tag, on_click=apply_to_all, args=("Tagged", add, runs))
+        tagged = [run for run in runs if tag in run.tags]
+        st.button(_label("Remove", tagged), disabled=not tagged, on_click=apply_to_all, args=("Took the tag from", remove, tagged))
+
+
+def confirmation_and_outcome() -> None:
+    """What there is to confirm, and what came of the last action."""
+    if runs := state.get("to cancel"):
+        with st.container(border=True, horizontal=True, vertical_alignment="center", key="confirm"):
+            st.markdown(f"**Cancel {_named(runs)}?** They stop within seconds; what they have written stays.", width="stretch")
+            st.button("Keep running", on_click=state.pop, args=("to cancel", None))
+            cancel = ("Cancelled", lambda api, run: api.cancel(run.id), runs)
+            st.button(f"Cancel {_count(runs)}", type="primary", on_click=apply_to_all, args=cancel)
+    outcome: Outcome | None = state.get("outcome")
+    if outcome is None:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", key="outcome"):
+        st.markdown(f":green[**{escaped(outcome.done)}**]", width="content")
+        if outcome.undo:
+            st.button("Undo", on_click=apply_to_all, args=("Restored", lambda api, run: api.restore(run.id), outcome.undo))
+        st.button("Dismiss", type="tertiary", on_click=state.pop, args=("outcome", None))
+    if outcome.refused:
+        st.error("\n".join(f"- {escaped(each)}" for each in outcome.refused))
+
+
+def _able(runs: Sequence[Run], action: Action) -> list[Run]:
+    return [run for run in runs if action in run.actions]
+
+
+def _button(label: str, done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
+    st.button(_label(label, runs), disabled=not runs, on_click=apply_to_all, args=(done, act, runs), key=label)
+
+
+def _label(label: str, runs: Sequence[Run]) -> str:
+    return f"{label} {len(runs)}" if runs else label
+
+
+def _count(runs: Sequence[Run]) -> str:
+    return count(len(runs), "run")
+
+
+def _named(runs: Sequence[Run]) -> str:
+    """The first three by name."""
+    names = ", ".join(escaped(run.name) for run in runs[:3])
+    return f"{names} and {len(runs) - 3} more" if len(runs) > 3 else names

@@ -1,0 +1,85 @@
+"""All runs, live: found, sorted, opened, compared, changed."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import streamlit as st
+
+from dashboard import page_files
+from dashboard.auth.api_client import client
+from dashboard.data.glances import glances
+from dashboard.text.escaping import escaped
+from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outcome
+from dashboard.views.runs.filters import run_filters
+from dashboard.views.runs.navigation import leave
+from dashboard.views.runs.pagination import NumberedPages
+from dashboard.views.runs.run_table import run_table
+from dashboard.widgets.api_errors import answered, show_form_errors
+from longtail import ApiError
+from longtail.schemas.runs import Run
+
+REFRESH_SECONDS = 3
+PAGE = 50
+CONDITION = (
+    "is no condition. Write a field of the configuration or a metric of the latest step, a sign (`= != < <= > >=`) and a value, such as "
+    "`config.algorithm.steps>=50`, `config.model.path=tiny` or `summary.reward_mean>0.5`."
+)
+MOST_PAGES, LONGEST_NUMBER = 1000, 9
+state = st.session_state
+
+
+def listed(choice: dict[str, Any], number: int) -> tuple[list[Run], int]:
+    """The runs of a page, and the number of pages that are known to be there."""
+    asked = json.dumps(choice, sort_keys=True)
+    if "pages" not in state or state["pages"].choice != asked:
+        state["pages"] = NumberedPages(asked)
+    found: tuple[list[Run], int] = state["pages"].read(number, lambda cursor: client().runs(limit=PAGE, cursor=cursor, **choice))
+    return found
+
+
+def wanted_page() -> int:
+    asked = str(state.get("page") or st.query_params.get("page", "1"))
+    return min(max(int(asked), 1), MOST_PAGES) if asked.isdecimal() and len(asked) <= LONGEST_NUMBER else 1
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def page(projects: Mapping[str, str]) -> None:
+    """``projects``: ids by name."""
+    leave()
+    choice = run_filters(state.get("seen", ()), projects)
+    try:
+        runs, pages = listed(choice, wanted_page())
+        known = {} if "deleted" in choice else glances(runs)
+    except ApiError as error:
+        show_form_errors(
+            error, {f"where.{place}": f"**{escaped(text)}** {CONDITION}" for place, text in enumerate(choice.get("where", ()))}
+        )
+        return
+    state["seen"] = runs
+    head = st.container(gap="small")
+    selected = []
+    if runs:
+        selected = run_table(runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC))
+    else:
+        nothing(filtered=len(choice) > 1)
+    with head:
+        action_bar(selected, "deleted" in choice)
+        confirmation_and_outcome()
+    if pages > 1:
+        with st.container(horizontal_alignment="center"):
+            st.pagination(pages, key="page", bind="query-params")
+
+
+def nothing(filtered: bool) -> None:
+    if filtered:
+        st.info("No run matches. Clear the search or choose otherwise.")
+    else:
+        st.info("No run yet. The first one takes a few minutes with the built-in model and task.")
+        st.page_link(page_files.NEW_RUN, label="**Start a run**")
+
+
+st.header("Runs", anchor=False)
+with answered():
+    page({project.name: project.id for project in client().projects(limit=200).items})

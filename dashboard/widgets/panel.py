@@ -1,0 +1,62 @@
+"""What panels share: a titled frame, a chart in it, the colour of a state."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import plotly.graph_objects as go
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from longtail.schemas.runs import RunState
+
+Color = Literal["gray", "blue", "green", "red", "orange"]
+STATE_COLORS: dict[RunState, Color] = {
+    "queued": "gray",
+    "starting": "blue",
+    "running": "blue",
+    "paused": "orange",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "orange",
+}
+CONTROL_HEIGHT = 44
+CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]}
+
+
+BLANK = go.Figure(layout={"height": 10, "margin": dict.fromkeys("lrtb", 0), "xaxis": {"visible": False}, "yaxis": {"visible": False}})
+
+
+@contextmanager
+def charts_ahead() -> Iterator[None]:
+    """A page with charts. The first one of a session has an invisible chart below it until the page is there: so that the browser loads
+    what draws charts while the script still asks the API."""
+    page, below = st.container(), st.empty()
+    if st.session_state.setdefault("charts_to_come", True):
+        below.plotly_chart(BLANK, key="ahead", config={"staticPlot": True})
+    with page:
+        yield
+    below.empty()
+    st.session_state["charts_to_come"] = False
+
+
+@contextmanager
+def panel(title: str, help: str | None = None) -> Iterator[DeltaGenerator]:
+    """A frame; gives the right end of its title row, for a control."""
+    with st.container(border=True, height="stretch"):
+        head = st.container(
+            horizontal=True, vertical_alignment="center", height=CONTROL_HEIGHT, border=False, horizontal_alignment="distribute"
+        )
+        head.markdown(f"**{title}**", help=help, width="content")
+        yield head
+
+
+def chart(figure: go.Figure, key: str) -> None:
+    """Streamlit draws a chart anew, without the reader's zoom, when its data changes; ``key`` keeps it apart from its neighbours."""
+    st.plotly_chart(figure, key=key, config=CHART)
+
+
+def empty(message: str) -> None:
+    """Stands in for a chart that has no data yet."""
+    with st.container(height=240, border=False, horizontal_alignment="center", vertical_alignment="center"):
+        st.caption(message, text_alignment="center")

@@ -1,0 +1,162 @@
+"""``longtail bench report``: writes engine/bench/README.md from the result files, and draws the README's picture from its own.
+
+A file is named after its benchmark, ``spot.json``; there may be others of it, ``spot-gpu.json``. A real run overwrites what it measured.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.bench.figures import SECTIONS, Figure, Section
+from engine.bench.provenance import ROOT
+from engine.bench.timelines import draw
+from engine.errors import DataError
+
+FOLDERS = ("engine/bench/results", "backend/bench/results")
+README, PICTURE = ROOT / "engine/bench/README.md", ROOT / "engine/bench/timelines.svg"
+INTRODUCTION = """\
+# Figures
+
+`longtail bench report` writes this page from the files in `engine/bench/results` and `backend/bench/results`, and a
+test compares the two. To measure a figure again and to renew the page:
+```
+.venv/bin/longtail bench spot --json engine/bench/results/spot.json
+.venv/bin/longtail bench report
+```
+`--quick` takes fewer sizes and repetitions. `--runs DIR` keeps the runs of `algorithms`, `learning`, `scheduling` and
+`timelines`, and does not repeat those that are there.
+
+Every figure stands with its machine, the commit that it was taken at, and the day. A dash means that it is not known.
+Where a row has several values, the brackets say what they belong to.
+"""
+HEAD = ("figure", "value", "range", "machine", "commit", "date")
+NOTES = "¹²³⁴⁵⁶⁷⁸⁹"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A result file. ``note`` is the number of its footnote, which its provenance has where there is more to say of it."""
+
+    name: str
+    result: dict[str, Any]
+    note: str
+
+    @property
+    def bench(self) -> str:
+        return self.name.partition("-")[0]
+
+
+def write() -> None:
+    """Renews the page and the picture."""
+    found = results()
+    README.write_text(page(found), encoding="utf-8")
+    PICTURE.write_text(picture(found), encoding="utf-8")
+
+
+def results(root: Path = ROOT) -> list[Measured]:
+    """All of them, by name; DataError if there is one that the report would leave out."""
+    files = sorted(path for folder in FOLDERS for path in (root / folder).glob("*.json"))
+    contents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files}
+    notes = footnotes(contents.values())
+    found = [Measured(name, content, notes.get(_told(content), "")) for name, content in contents.items()]
+    known = {section.bench for section in SECTIONS} | {"observations"}
+    for one in found:
+        if one.bench not in known:
+            raise DataError(f"{one.name}.json: no section of engine/bench/figures.py shows a benchmark {one.bench}")
+    return found
+
+
+def footnotes(contents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The number of each text."""
+    texts = dict.fromkeys(text for text in map(_told, contents) if text)
+    return {text: NOTES[number] for number, text in enumerate(texts)}
+
+
+def _told(content: Mapping[str, Any]) -> str:
+    provenance = content["provenance"]
+    return "; ".join(provenance[name] for name in ("source", "note") if name in provenance)
+
+
+def picture(found: Iterable[Measured]) -> str:
+    return draw(next(one.result for one in found if one.bench == "timelines"))
+
+
+def page(found: Sequence[Measured]) -> str:
+    """The whole text."""
+    parts = [INTRODUCTION, *filter(None, (_section(section, found) for section in SECTIONS)), _observations(found)]
+    notes = footnotes(one.result for one in found)
+    return "\n".join([*parts, "\n\n".join(wrapped(f"{note} {text}.") for text, note in notes.items())]) + "\n"
+
+
+def _section(section: Section, found: Iterable[Measured]) -> str:
+    chosen = [one for one in found if one.bench == section.bench]
+    rows = [row for figure in section.figures for one in chosen for row in _rows(figure, one)]
+    command = section.command or f"longtail bench {section.bench}"
+    return f"## {section.title}\n{wrapped(section.about)}\n\nMade by `{command}`:\n\n{_table(rows)}" if rows else ""
+
+
+def _observations(found: Iterable[Measured]) -> str:
+    """What was seen beside the benchmarks' own figures; each row has a provenance of its own."""
+    told = [(one, row) for one in found if one.bench == "observations" for row in one.result["observations"]]
+    rows = [(row["label"], row["value"], row.get("range", ""), *_origin(row, one.note)) for one, row in told]
+    about = "Seen on the side, or by other settings than a benchmark's own; kept by hand in `observations.json`."
+    return f"## Observations\n{about}\n\n{_table(rows)}" if rows else ""
+
+
+def _rows(figure: Figure, one: Measured) -> Iterator[tuple[str, ...]]:
+    values = dict(at(one.result, figure.key.split("/")))
+    origin = _origin(one.result["provenance"], one.note)
+    if "{}" in figure.label:
+        for name, value in values.items():
+            yield (figure.label.format(name), shown(value, figure.form), "", *origin)
+    elif values:
+        several = f" ({', '.join(values)})" if len(values) > 1 else ""
+        yield (figure.label + several, shown([*values.values()], figure.form), _range(figure, one), *origin)
+
+
+def _range(figure: Figure, one: Measured) -> str:
+    ends = [value for key in (figure.least, figure.most) if key for _, value in at(one.result, key.split("/"))]
+    both = ends[0] if ends and isinstance(ends[0], list) else ends
+    words = [shown(value, figure.form) for value in both]
+    return " to ".join(words) if len(words) == 2 else "".join(f"at most {word}" for word in words)
+
+
+def _origin(provenance: Mapping[str, Any], note: str) -> tuple[str, str, str]:
+    machine, commit, date = (provenance.get(name) or "–" for name in ("machine", "commit", "date"))
+    return machine, f"{commit} {note}".strip(), date
+
+
+def at(value: Any, path: Sequence[str], name: str = "") -> Iterator[tuple[str, Any]]:
+    """What stands at the end of ``path``, with the names that ``*`` stood for; nothing if there is none."""
+    if not path:
+        if value is not None:
+            yield name, value
+    elif path[0] == "*":
+        items = value.items() if isinstance(value, dict) else [(item["name"], item) for item in value]
+        for key, item in items:
+            yield from at(item, path[1:], key)
+    elif path[0] in value:
+        yield from at(value[path[0]], path[1:], name)
+
+
+def shown(value: Any, form: str) -> str:
+    """A list's values with commas between them; of a mapping the form names what it takes."""
+    if isinstance(value, list):
+        return ", ".join(shown(item, form) for item in value)
+    return form.format(**value) if isinstance(value, dict) else form.format(value)
+
+
+def wrapped(text: str, width: int = 120) -> str:
+    lines = [""]
+    for word in text.split():
+        if len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (HEAD, ["---"] * len(HEAD), *rows)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,82 @@
+"""``bench timelines``: one step of a plain run and of a TLT run with the same seed, as a picture, one above the other.
+
+In float32 both generate the same responses, so that the step is the same work. Shown is the step whose speed-up is the median of all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.bench.bed import machine
+from engine.bench.e2e import configuration, scales
+from engine.bench.runs import run_engine, steps
+from engine.events import AnyEvent, WorkerSpan
+
+TITLES = {"plain": "plain decoding", "tlt": "Longtail (TLT)"}
+STATES = {
+    "BUSY": ("generates responses", "#0072B2"),
+    "TRAINING": ("trains the drafter while it waits", "#009E73"),
+    "IDLE": ("waits", "#DDDDDD"),
+    "UPDATE": ("updates the policy", "#E69F00"),
+}
+WIDTH, LEFT, RIGHT = 860, 84, 776
+LANE, GAP, PANEL, TOP = 26, 4, 96, 64
+
+
+def run(quick: bool, model: str, folder: Path) -> dict[str, Any]:
+    """``model`` with the settings of the demo. Times of the spans count from the beginning of the step; ``folder`` gets the runs."""
+    scale = scales(quick)["demo"]
+    runs = {arm: run_engine(folder / f"timelines-{arm}", configuration(scale, arm, seed=1)) for arm in TITLES}
+    pairs = list(zip(steps(runs["plain"]), steps(runs["tlt"]), strict=True))[1:]
+    pairs.sort(key=lambda pair: pair[0].seconds / pair[1].seconds)
+    plain, tlt = pairs[len(pairs) // 2]
+    facts = machine() | {"workers": 2, "model": model}
+    arms = {arm: recorded(events, plain.step) for arm, events in runs.items()}
+    return {"facts": facts, "step": plain.step, "speedup": round(plain.seconds / tlt.seconds, 3), **arms}
+
+
+def recorded(events: Sequence[AnyEvent], step: int) -> dict[str, Any]:
+    """What the workers did in one step."""
+    spans = [event for event in events if isinstance(event, WorkerSpan) and event.step == step]
+    began = min(span.start for span in spans)
+    found = [[span.worker, span.state, round(span.start - began, 3), round(span.end - began, 3)] for span in spans]
+    return {"seconds": round(max(span.end for span in spans) - began, 3), "spans": sorted(found)}
+
+
+def draw(result: Mapping[str, Any]) -> str:
+    """The picture, an SVG as wide as the text of a README."""
+    scale = (RIGHT - LEFT) / max(result[arm]["seconds"] for arm in TITLES)
+    height = TOP + PANEL * len(TITLES)
+    body = [*_legend(), *(line for number, arm in enumerate(TITLES) for line in _panel(result, arm, TOP + PANEL * number, scale))]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="15">',
+            f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+            *body,
+            "</svg>\n",
+        ]
+    )
+
+
+def _legend() -> Iterator[str]:
+    left = 12
+    for words, shade in STATES.values():
+        yield f'<rect x="{left}" y="14" width="14" height="14" fill="{shade}"/>'
+        yield _text(left + 20, 26, words)
+        left += 44 + 8 * len(words)
+
+
+def _panel(result: Mapping[str, Any], arm: str, top: int, scale: float) -> Iterator[str]:
+    """Two lanes or more, with the step's seconds behind them."""
+    spans, seconds = result[arm]["spans"], result[arm]["seconds"]
+    yield _text(12, top - 8, TITLES[arm], 'font-weight="bold"')
+    for worker, state, start, end in spans:
+        place = f'x="{LEFT + start * scale:.1f}" y="{top + worker * (LANE + GAP)}" width="{(end - start) * scale:.1f}"'
+        yield f'<rect {place} height="{LANE}" fill="{STATES[state][1]}"/>'
+    for worker in sorted({worker for worker, *_ in spans}):
+        yield _text(12, top + worker * (LANE + GAP) + 18, f"worker {worker}")
+    yield _text(LEFT + seconds * scale + 8, top + LANE + GAP, f"{seconds:.1f} s", 'font-weight="bold"')
+
+
+def _text(x: float, y: float, words: str, more: str = "") -> str:
+    return f'<text x="{x:.0f}" y="{y}" fill="#222222" {more}>{words}</text>'.replace(" >", ">")

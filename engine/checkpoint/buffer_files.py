@@ -1,0 +1,113 @@
+"""A data buffer's entries on disk: files that are written once, each by a background thread while the run goes on.
+
+A checkpoint names the files that hold its entries; so to save a large buffer takes no longer than to write what came last. Files
+are written aside, flushed and renamed, and they stay until two checkpoints in a row have had no use for them.
+"""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from engine.checkpoint.storage import flush
+from engine.checkpoint.verification import sha256_of
+from engine.drafter.data_buffer import DataBuffer, Entry
+
+
+@dataclass(frozen=True)
+class BufferFile:
+    """A file at ``path``, relative to the run's folder for checkpoints; ``last`` is the id of its last entry."""
+
+    path: str
+    last: int
+    sha256: str
+
+
+class BufferFiles:
+    """Keeps the entries of ``buffer`` below ``folder`` / ``name``. Errors of the background thread surface in what ``index`` gives."""
+
+    def __init__(self, folder: Path, name: str, buffer: DataBuffer) -> None:
+        self._folder, self._name, self._buffer = folder, name, buffer
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._writes: list[Future[BufferFile]] = []
+        self._segments: list[BufferFile] = []
+        self._named: set[str] = set()
+        self._next = 0
+
+    def write_new(self, least: int = 1) -> None:
+        """Has the entries that are not written yet written, if they take at least so many bytes, and returns at once."""
+        entries = self._buffer.since(self._next)
+        if sum(entry.bytes for entry in entries) >= least:
+            self._next = entries[-1].id + 1
+            self._writes.append(self._thread.submit(self._write, entries))
+
+    def index(self) -> "Future[dict[str, Any]]":
+        """What ``load`` takes (plain values), of the buffer as it is now, once that is on disk; OSError if it could not be written."""
+        self.write_new()
+        writes, self._writes = self._writes, []
+        return self._thread.submit(self._index, writes, self._buffer.counters())
+
+    def load(self, index: dict[str, Any]) -> None:
+        """Fills the buffer as it was. Entries whose file is missing or damaged are left out: training does without them."""
+        segments = [BufferFile(**segment) for segment in index["segments"]]
+        whole = [segment for segment in segments if _intact(self._folder / segment.path, segment.sha256)]
+        self._buffer.restore(index, (entry for segment in whole for entry in read_entries(self._folder / segment.path)))
+        ours = all(Path(segment.path).parent.name == self._name for segment in whole)
+        self._segments = whole if ours else []
+        self._next = index["next"] if ours else 0  # another worker's entries are written again, as this one's
+        self._named = {Path(segment.path).name for segment in self._segments}
+
+    def _index(self, written: Sequence[Future[BufferFile]], counters: dict[str, int]) -> dict[str, Any]:
+        self._segments += [write.result() for write in written]
+        self._segments = [segment for segment in self._segments if segment.last >= counters["oldest"]]
+        self._sweep()
+        return counters | {"segments": [asdict(segment) for segment in self._segments]}
+
+    def _write(self, entries: Sequence[Entry]) -> BufferFile:
+        path = self._folder / self._name / f"{entries[0].id:09d}.safetensors"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(".partial")
+        write_entries(aside, entries)
+        flush(aside)
+        digest = sha256_of(aside)
+        aside.replace(path)
+        flush(path.parent)
+        return BufferFile(str(path.relative_to(self._folder)), entries[-1].id, digest)
+
+    def _sweep(self) -> None:
+        """Deletes what neither this checkpoint nor the one before names, nothing of which is being written."""
+        names = {Path(segment.path).name for segment in self._segments}
+        for path in (self._folder / self._name).glob("*"):
+            if path.name not in names | self._named:
+                path.unlink()
+        self._named = names
+
+
+def write_entries(path: Path, entries: Sequence[Entry]) -> None:
+    """Writes at least one entry to a safetensors file."""
+    index = [[entry.id, entry.group, entry.step, entry.prompt, len(entry.tokens)] for entry in entries]
+    tensors = {"tokens": torch.cat([entry.tokens for entry in entries]), "features": torch.cat([entry.features for entry in entries])}
+    save_file(tensors, path, metadata={"entries": json.dumps(index)})
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """What ``write_entries`` wrote; entries share no memory, so that each can be dropped."""
+    with safe_open(path, framework="pt") as file:
+        index = json.loads(file.metadata()["entries"])
+        lengths = [length for *_, length in index]
+        tokens = file.get_tensor("tokens").split(lengths)
+        features = file.get_tensor("features").split([length - 1 for length in lengths])
+    return [
+        Entry(number, group, step, ids.clone(), prompt, hidden.clone())
+        for (number, group, step, prompt, _), ids, hidden in zip(index, tokens, features, strict=True)
+    ]
+
+
+def _intact(path: Path, sha256: str) -> bool:
+    return path.is_file() and sha256_of(path) == sha256

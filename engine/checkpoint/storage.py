@@ -1,0 +1,106 @@
+"""Checkpoints on disk: a folder per step, complete and verified or not there at all.
+
+``step_000010/`` is written beside its place, flushed to disk and renamed. ``manifest.json`` has the SHA-256 of every file.
+The suffix of a part's name is its format: ``.safetensors`` (named tensors), ``.json`` (plain values), ``.pt`` (tensors in nested
+containers, read back with ``weights_only``). Any other part is a function that writes the file or folder itself.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, VerifiedCheckpoint, listed, newest, sha256_of
+from engine.errors import CheckpointError
+
+Part = Callable[[Path], None] | Any
+
+_WRITERS: dict[str, Callable[[Any, Path], None]] = {
+    ".safetensors": lambda state, path: save_file(dict(state), path),
+    ".json": lambda state, path: _write_json(path, state),
+    ".pt": lambda state, path: torch.save(state, path),
+}
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".safetensors": load_file,
+    ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
+    ".pt": lambda path: torch.load(path, map_location="cpu", weights_only=True),
+}
+
+
+class Checkpoint(VerifiedCheckpoint):
+    def read(self, name: str) -> Any:
+        """The state saved as ``name``, on the CPU; CheckpointError if there is none."""
+        path = self.path / name
+        if not path.is_file():
+            raise CheckpointError(f"{self.path}: has no part {name}")
+        return _READERS[path.suffix](path)
+
+
+def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
+    """Writes the checkpoint of ``step`` with its parts by file name, in place of an older one of that step.
+
+    If a part fails, or the machine does, ``folder`` is as before except for a hidden leftover that the next ``save`` removes.
+    """
+    final, aside = folder / f"step_{step:06d}", folder / f".step_{step:06d}.writing"
+    folder.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    aside.mkdir()
+    for name, part in parts.items():
+        path = aside / name
+        write(part, path)
+    files = {path.relative_to(aside).as_posix(): sha256_of(path) for path in sorted(aside.rglob("*")) if path.is_file()}
+    _write_json(aside / MANIFEST, asdict(Manifest(SCHEMA, step, files)))
+    for path in (*aside.rglob("*"), aside):
+        flush(path)
+    if final.exists():
+        final.rename(folder / f".{final.name}.replaced")
+    aside.rename(final)
+    flush(folder)
+    _sweep(folder)
+    return Checkpoint(final, step)
+
+
+def write(part: Part, path: Path) -> None:
+    """Writes a part to ``path``, whose suffix is its format."""
+    if callable(part):
+        part(path)
+    else:
+        _WRITERS[path.suffix](part, path)
+
+
+def latest(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint that verifies; None if there is none at all; CheckpointError if all are damaged."""
+    found = newest(folder)
+    return Checkpoint(found.path, found.step, found.skipped) if found else None
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Removes all but the ``keep`` newest checkpoints."""
+    for path in listed(folder)[:-keep]:
+        path.rename(folder / f".{path.name}.pruned")  # out of sight at once: deleting takes time
+    _sweep(folder)
+
+
+def _write_json(path: Path, state: Any) -> None:
+    path.write_text(json.dumps(state, indent=1, allow_nan=False), encoding="utf-8")
+
+
+def flush(path: Path) -> None:
+    """Returns once the file or folder is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(folder: Path) -> None:
+    """Deletes what is out of use, and what an interrupted ``save`` or ``prune`` left behind."""
+    for path in folder.glob(".step_*"):
+        shutil.rmtree(path)

@@ -1,0 +1,198 @@
+"""One rollout over all workers: the coordinator's Ray shell. Workers that are done train the drafter until the last one is done.
+
+The coordinator is called where replies arrive, in the training loop's process: an actor of its own would add a hop to each reply.
+Whatever takes long there (scoring responses) runs in a thread beside it.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.cluster.distributed_rollout import coordinator
+from engine.cluster.distributed_rollout.coordinator import ActivitySpan, Command, RolloutState, StartTraining
+from engine.cluster.distributed_rollout.early_stop import EarlyStop
+from engine.cluster.ray_session import lost
+from engine.cluster.spot_training.drafter_versions import after
+from engine.cluster.spot_training.untrained_reasons import Refusal, untrained_reason
+from engine.cluster.spot_training.worker_side import TrainedSession
+from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
+
+ASK_EVERY = 0.1
+"""Seconds between forecasts, while workers wait for one that makes training worth it."""
+REMIND_EVERY = 1.0
+"""Seconds after which those who train though the rollout is complete are told again to stop."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Completions in the order of the requests' ids. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
+    worker was done; ``stopped``: when nobody trained any more. ``untrained``: why nobody did at all, None if somebody did. ``notice``:
+    what users should know of it, if anything."""
+
+    completions: list[Completion]
+    statistics: RolloutStatistics
+    spans: tuple[ActivitySpan, ...]
+    sessions: Mapping[int, TrainedSession]
+    ended: float
+    stopped: float
+    untrained: str | None = None
+    notice: str | None = None
+
+    def seconds(self, *activities: str) -> float:
+        """Worker seconds spent in any of ``activities``."""
+        return sum(span.end - span.start for span in self.spans if span.activity in activities)
+
+
+def joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
+    """Rollouts of one step, one after the other, as one."""
+    whole = rollouts[0]
+    for rollout in rollouts[1:]:
+        whole.statistics.add(rollout.statistics)
+        sessions = {worker: after(whole.sessions.get(worker), session) for worker, session in rollout.sessions.items()}
+        whole = replace(
+            rollout,
+            completions=whole.completions + rollout.completions,
+            statistics=whole.statistics,
+            spans=whole.spans + rollout.spans,
+            sessions={**whole.sessions, **sessions},
+            untrained=rollout.untrained if whole.untrained else None,
+            notice=rollout.notice or whole.notice,
+        )
+    return whole
+
+
+class RolloutDriver:
+    """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``. It is cut short once ``quota`` groups are
+    complete. ``watch``: see ``Worker.rollout``."""
+
+    def __init__(self, step: int, actors: Sequence[Any], state: RolloutState, quota: int | None = None, watch: bool = True) -> None:
+        self._step = step
+        self._actors = actors
+        self._state = state
+        self._watch = watch
+        self._generating: dict[Any, int] = {}
+        self._training: dict[Any, int] = {}
+        self._asked: dict[Any, int] = {}
+        self._told = 0.0
+        self._stop = None if quota is None else EarlyStop(step, actors, quota, _control)
+        self._sessions: dict[int, TrainedSession] = {}
+        self._refusals: list[Refusal] = []
+        self._completions: list[Completion] = []
+        self._statistics = RolloutStatistics()
+        self._ended = 0.0
+
+    def run(self, shares: Sequence[Sequence[Request]], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]) -> Rollout:
+        """Generates ``shares``, one a worker; returns once all are done and nobody trains any more. ``on_share`` runs in a thread.
+
+        A training that fails costs the rollout nothing: an alarm tells of it. WorkerLostError if a worker dies: the update needs all
+        of them, so that the step could not go on without it.
+        """
+        self._post(coordinator.RolloutStarted(self._step, tuple(range(len(self._actors)))))
+        for worker, (actor, share) in enumerate(zip(self._actors, shares, strict=True)):
+            self._generating[actor.rollout.remote(self._step, share, sampling, self._watch)] = worker
+        with ThreadPoolExecutor(1) as scorer:
+            scored: list[Future[None]] = []
+            while self._generating or self._training:
+                completions = self._next()
+                if completions:
+                    scored.append(scorer.submit(on_share, completions))
+            stopped = time.time()
+            for future in scored:
+                future.result()
+        self._completions.sort(key=lambda completion: completion.request.id)
+        reason = None if self._sessions else untrained_reason(self._state, self._refusals)
+        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, self._ended, stopped, reason)
+
+    def _next(self) -> Sequence[Completion]:
+        """Waits for one reply and passes it on, or repeats what was left unanswered; the completions, if it is a share's."""
+        import ray  # late: ray reads the settings of ``ray_session`` when it is imported
+
+        self._remind()
+        counted = self._stop.asked if self._stop else {}
+        quiet = ASK_EVERY if self._asking else REMIND_EVERY if self._state.complete else None
+        ready, _ = ray.wait([*self._generating, *self._training, *self._asked, *counted], num_returns=1, timeout=quiet)
+        for reference in ready:
+            if reference in self._generating:
+                return self._finished(self._generating.pop(reference), reference)
+            if reference in self._training:
+                self._trained(self._training.pop(reference), reference)
+            elif self._stop and reference in counted:
+                self._stop.answered(reference, self._get(counted[reference], reference))
+            else:
+                self._forecast(self._asked.pop(reference), reference)
+        return ()
+
+    def _finished(self, worker: int, reference: Any) -> Sequence[Completion]:
+        share = self._get(worker, reference)
+        if self._stop:
+            self._stop.done(worker, share.completions)
+        self._post(coordinator.WorkerDone(self._step, worker))
+        self._ended = time.time()
+        self._statistics.add(share.statistics)
+        self._completions.extend(share.completions)
+        completions: Sequence[Completion] = share.completions
+        return completions
+
+    def _trained(self, worker: int, reference: Any) -> None:
+        from ray.exceptions import RayTaskError
+
+        try:
+            session = self._get(worker, reference)
+            if session is not None:
+                self._sessions[worker] = session
+            else:  # it is told to stop only once the rollout is complete
+                self._refusals.append("too late" if self._state.complete else "no data")
+        except RayTaskError as error:
+            message = f"worker {worker} failed to train the drafter, which stays as it was: {error.cause!r}"
+            self._statistics.alarms.append(("drafter_training_failed", message))
+            self._refusals.append("failed")
+        self._post(coordinator.TrainingStopped(self._step, worker))
+
+    def _forecast(self, worker: int, reference: Any) -> None:
+        seconds = self._get(worker, reference)
+        if seconds is not None:
+            self._post(coordinator.Forecast(self._step, worker, seconds))
+
+    def _get(self, worker: int, reference: Any) -> Any:
+        import ray
+
+        with lost(f"in the rollout of step {self._step}: worker {worker}"):
+            return ray.get(reference)
+
+    @property
+    def _asking(self) -> bool:
+        return bool(self._state.doubtful or (self._stop and self._generating))
+
+    def _remind(self) -> None:
+        """Asks for forecasts that training waits for and for what is complete, and repeats halts, each after a while."""
+        now = time.monotonic()
+        if self._asking and now >= self._told + ASK_EVERY:
+            if self._stop:
+                self._stop.remind(self._generating.values())
+            for worker in set(self._state.doubtful) - set(self._asked.values()):
+                self._asked[_control(self._actors[worker].forecast).remote()] = worker
+            self._told = now
+        if self._state.complete and now >= self._told + REMIND_EVERY:
+            for command in coordinator.reminders(self._state):
+                self._carry_out(command)
+            self._told = now
+
+    def _post(self, event: coordinator.WorkerMessage) -> None:
+        self._state, commands = coordinator.advance(self._state, event, time.time())
+        for command in commands:
+            self._carry_out(command)
+
+    def _carry_out(self, command: Command) -> None:
+        actor = self._actors[command.worker]
+        if isinstance(command, StartTraining):
+            self._training[actor.train_drafter.remote(command.epoch)] = command.worker
+            self._post(coordinator.TrainingStarted(command.epoch, command.worker))
+        else:
+            _control(actor.halt).remote(command.epoch)
+
+
+def _control(method: Any) -> Any:
+    """``method`` beside what the actor does, not after it."""
+    return method.options(concurrency_group="control")

@@ -1,0 +1,43 @@
+"""A worker's rollout as another thread sees it: how many groups are complete, and ending it early."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from engine.rollout.interface import Completion, Request
+
+
+class WorkerEarlyStop:
+    """``abort`` ends all that the engine generates. What comes for a step that is not running changes nothing."""
+
+    def __init__(self, abort: Callable[[], None]) -> None:
+        self._abort = abort
+        self._lock = threading.Lock()
+        self._step: int | None = None
+        self._left: Counter[int] = Counter()
+
+    @contextmanager
+    def rollout(self, step: int, requests: Sequence[Request]) -> Iterator[None]:
+        """Inside the block ``requests`` are generated for ``step``."""
+        with self._lock:
+            self._step, self._left = step, Counter(request.group for request in requests)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._step = None
+
+    def finished(self, completion: Completion) -> None:
+        self._left[completion.request.group] -= 1
+
+    def complete(self, step: int) -> int:
+        """How many groups are complete."""
+        with self._lock:
+            return sum(not left for left in self._left.values()) if step == self._step else 0
+
+    def stop_early(self, step: int) -> None:
+        """Ends what is not finished."""
+        with self._lock:
+            if step == self._step:
+                self._abort()

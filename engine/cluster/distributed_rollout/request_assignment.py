@@ -1,0 +1,24 @@
+"""Which worker generates which requests. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.policy.training.microbatches import balance
+from engine.rollout.interface import Request
+
+
+def assign_requests(requests: Sequence[Request], workers: int, expected: Sequence[float] | None = None) -> list[list[Request]]:
+    """The requests of each worker; a group is all one worker's. ``expected``: tokens that each request is predicted to need; then workers
+    have nearly as much to do as each other, and begin with what is longest. Without, groups go round."""
+    groups = sorted({request.group for request in requests})
+    if expected is None:
+        owner = {group: index % workers for index, group in enumerate(groups)}
+    else:
+        needs: Counter[int] = Counter()
+        for request, tokens in zip(requests, expected, strict=True):
+            needs[request.group] += round(tokens)
+        parts = balance([needs[group] for group in groups], workers)
+        owner = {groups[index]: worker for worker, part in enumerate(parts) for index in part}
+        order = sorted(range(len(requests)), key=lambda index: -expected[index])
+        requests = [requests[index] for index in order]
+    return [[request for request in requests if owner[request.group] == worker] for worker in range(workers)]

@@ -1,0 +1,45 @@
+"""What a worker's GPUs do for its learner, all but the first: they hold shards or replicas, and have no engine and no drafter."""
+
+from pathlib import Path
+from typing import Any
+
+from engine.cluster.learner_rank import LearnerRank
+from engine.config import RunConfig
+from engine.drafter.eagle3 import first_drafter
+from engine.drafter.model_card import DrafterCard
+from engine.models.weights import gathered, whole
+from engine.rollout.interface import LoadedWeights
+
+
+class LearnerOnlyRank(LearnerRank):
+    """Looks at all the weights that a ``Worker`` looks at, which may need this rank's shards of them."""
+
+    def __init__(self, place: int, config: RunConfig, rendezvous: str) -> None:
+        super().__init__(place, config, rendezvous)
+        self._drafts = config.speculation.enabled
+        if self._drafts:
+            first_drafter(self._kind, self.policy.model)
+        self._follow()
+        self._load_target(0)
+
+    def export(self, folder: Path, card: DrafterCard) -> list[Path]:  # noqa: ARG002
+        """Helps to write the policy; returns nothing."""
+        self.policy.export(None)
+        return []
+
+    def _loaded_weights(self) -> LoadedWeights | None:
+        return None
+
+    def _load_target(self, version: int) -> None:  # noqa: ARG002
+        if self.policy.sharded:
+            for _ in gathered(self.policy.weights(), self._dtype):
+                pass
+
+    def _follow(self) -> None:
+        if self._drafts:
+            model: Any = self.policy.model
+            for part in (model.get_input_embeddings(), model.get_output_embeddings()):
+                whole(part.weight)
+
+    def _read(self) -> None:
+        self.learner.features([], self._kind)

@@ -1,0 +1,141 @@
+"""Versions of the drafter: published only if better, the same in every engine, and rolled back where one made acceptance collapse.
+
+Workers that train in one tail each train a copy of the drafter, from the same version on their own responses, and the copies are
+averaged with their numbers of micro-steps as weights (local SGD, arXiv 1805.09767), not their gradients at every step as a large
+batch would have it. TLT's setting asks for that: workers join and leave at any moment, and a step that all share would make each wait
+for the slowest, with a process group to be made anew at every change. With plain SGD and one micro-step each the average *is* the
+large-batch step; with more steps, or AdamW, it is an approximation, which the held-out comparison here judges before it is used.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from engine.cluster.spot_training.worker_side import TrainedSession, Weights
+from engine.drafter.spot_trainer import Judged, TrainingReport, merge
+from engine.errors import SyncError
+from engine.rollout.interface import LoadedWeights, RolloutStatistics
+
+COLLAPSED = "acceptance_collapsed"
+
+
+class Call(Protocol):
+    """Calls a method of workers, by default of all; their results in order."""
+
+    def __call__(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of the drafter that was trained in a rollout's tail; ``version`` is the one that all engines hold now.
+
+    After a rollback ``report`` has no micro-steps: it compares the version taken away with the one that came back.
+    """
+
+    version: int
+    accepted: bool
+    reason: str
+    report: TrainingReport
+
+
+class DrafterVersions:
+    """``version`` is the newest, which all engines hold; ``good`` the newest that drafted well in a rollout."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.version = 0
+        self.good = 0
+
+    def resumed(self, version: int) -> None:
+        """Every worker has loaded ``version`` from a checkpoint."""
+        self.version = self.good = version
+
+    def publish(self, sessions: Mapping[int, TrainedSession], statistics: RolloutStatistics) -> Published | None:
+        """Loads what the workers trained in a rollout's tail into every engine if it is better on held-out responses.
+
+        None if nothing was trained. If the watchdog gave the alarm in that rollout, the last good version comes back instead, as a
+        new one: versions never fall. SyncError if the engines do not hold the same afterwards.
+        """
+        collapsed = any(code == COLLAPSED for code, _ in statistics.alarms)
+        if collapsed and self.good != self.version:
+            return self._roll_back()
+        reports = {worker: session.report for worker, session in sessions.items() if session.report.microsteps}
+        if not reports:
+            return None
+        report, better = self._judged(reports)
+        proven = not collapsed and drafted(statistics)
+        if proven:
+            self.good = self.version
+        if better is None:
+            self._call("keep", proven)
+        else:
+            self.version += 1
+            same(self._call("publish", better, self.version, proven))
+        return Published(self.version, better is not None, _acceptance(report), report)
+
+    def _judged(self, reports: Mapping[int, TrainingReport]) -> tuple[TrainingReport, Weights | None]:
+        """The sessions together, and the drafter that came of them if it is better than the published one. An average of copies is none
+        of them, so that those who trained judge it anew."""
+        if len(reports) == 1:
+            report = next(iter(reports.values()))
+            return report, self._average(reports) if _better(report) else None
+        average = self._average(reports)
+        report = total(list(reports.values()), self._call("judge", average, workers=reports))
+        return report, average if _better(report) else None
+
+    def _average(self, reports: Mapping[int, TrainingReport]) -> Weights:
+        return merge([(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()])
+
+    def _roll_back(self) -> Published:
+        before, after = (mean(judged, [1] * len(judged)) for judged in zip(*self._call("judge", None), strict=True))
+        self.version += 1
+        same(self._call("roll_back", self.version))
+        reason = f"acceptance collapsed: version {self.good} again"
+        self.good = self.version
+        return Published(self.version, True, reason, TrainingReport(0, 0, 0.0, before, after, 0.0))
+
+
+def drafted(statistics: RolloutStatistics) -> bool:
+    """Whether the learned drafter was in use."""
+    return any(arm.strategy.startswith("eagle") and arm.requests for arm in statistics.arms)
+
+
+def same(holdings: Sequence[LoadedWeights]) -> None:
+    """SyncError unless all workers hold the same versions and the same weights."""
+    if len(set(holdings)) > 1:
+        told = "; ".join(f"worker {worker} holds {loaded_weights}" for worker, loaded_weights in enumerate(holdings))
+        raise SyncError(f"the engines differ after a sync; resume from the last checkpoint: {told}")
+
+
+def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[Judged, Judged]]) -> TrainingReport:
+    """Sums of micro-steps and tokens; means, weighted by micro-steps, of losses and of judgements (before, after)."""
+    steps = [report.microsteps for report in reports]
+    before, after = (mean(judged, steps) for judged in zip(*judgements, strict=True))
+    tokens = sum(report.tokens for report in reports)
+    loss, mix = (_mean([getattr(report, field) for report in reports], steps) for field in ("loss", "mix_distance"))
+    return TrainingReport(sum(steps), tokens, loss, before, after, mix)
+
+
+def mean(judged: Sequence[Judged], weights: Sequence[int]) -> Judged:
+    """Of each figure."""
+    return Judged(*(_mean(values, weights) for values in zip(*judged, strict=True)))
+
+
+def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+def after(first: TrainedSession | None, then: TrainedSession) -> TrainedSession:
+    """Two sessions of one worker and step as one: the second went on from what the first had made."""
+    if first is None or not first.report.microsteps:
+        return then
+    judged = (first.report.before, then.report.after if then.report.microsteps else first.report.after)
+    return TrainedSession(total([first.report, then.report], [judged, judged]), max(first.set_up, then.set_up))
+
+
+def _better(report: TrainingReport) -> bool:
+    return report.after.accepted > report.before.accepted
+
+
+def _acceptance(report: TrainingReport) -> str:
+    return f"held-out acceptance {report.before.accepted:.3f} -> {report.after.accepted:.3f}"

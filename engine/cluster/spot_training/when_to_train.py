@@ -1,0 +1,63 @@
+"""When idle workers train the drafter: at every step while that helps, then less and less often, or when something asks for it. Pure.
+
+TLT trains every 10 RL steps (section 3); a drafter that falls behind its target is seen earlier, by what the rollouts measure.
+"""
+
+from dataclasses import dataclass, replace
+
+from engine.config import TriggerConfig
+
+LEAST_DRAFTED = 64
+"""First draft tokens below which a rollout says too little about acceptance."""
+LEAST_MICROSTEPS = 8
+"""Of a session; a shorter one says nothing about what longer ones would bring."""
+
+
+@dataclass(frozen=True)
+class TrainingHistory:
+    """What was measured up to now. ``flat``: sessions in a row that gained too little; ``best`` and ``newest``: acceptance of first
+    draft tokens, the most of a rollout since the one with the last session and that of the last one; ``drift`` of the target since then."""
+
+    last: int | None = None
+    flat: int = 0
+    best: float | None = None
+    newest: float | None = None
+    drift: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainingDecision:
+    train: bool
+    reason: str
+
+
+def decide(history: TrainingHistory, step: int, config: TriggerConfig) -> TrainingDecision:
+    """Whether idle workers shall train in RL step ``step``."""
+    if history.last is None or history.flat < config.patience:
+        return TrainingDecision(True, "training still helps")
+    if step - history.last >= min(2 ** (1 + history.flat - config.patience), config.every):
+        return TrainingDecision(True, f"{step - history.last} steps since the last session")
+    if history.drift >= config.drift:
+        return TrainingDecision(True, f"the target has moved by {history.drift:.2%}")
+    if history.best and history.newest is not None and history.newest < history.best * (1 - config.acceptance_drop):
+        return TrainingDecision(True, f"acceptance fell from {history.best:.0%} to {history.newest:.0%}")
+    return TrainingDecision(False, f"acceptance is flat, and so were {history.flat} sessions")
+
+
+def rolled_out(history: TrainingHistory, drafted: int, accepted: int) -> TrainingHistory:
+    """A rollout verified ``drafted`` first draft tokens and accepted ``accepted``."""
+    if drafted < LEAST_DRAFTED:
+        return history
+    rate = accepted / drafted
+    return replace(history, newest=rate, best=max(rate, history.best or 0.0))
+
+
+def moved(history: TrainingHistory, drift: float) -> TrainingHistory:
+    """The target is ``drift`` away from where it was at the last session (see ``engine.cluster.spot_training.weight_drift``)."""
+    return replace(history, drift=drift)
+
+
+def trained(history: TrainingHistory, step: int, gain: float, microsteps: int, config: TriggerConfig) -> TrainingHistory:
+    """A session in the tail of ``step``'s rollout raised held-out acceptance by ``gain``. Later rollouts are compared with that one."""
+    flat = 0 if gain >= config.least_gain else history.flat + (microsteps >= LEAST_MICROSTEPS)
+    return TrainingHistory(step, flat, best=history.newest)

@@ -1,0 +1,158 @@
+"""The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.checkpoint.buffer_files import BufferFiles
+from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
+from engine.config import RunConfig
+from engine.drafter.data_buffer import DataBuffer
+from engine.drafter.eagle3 import first_drafter
+from engine.drafter.export import load_drafter_folder
+from engine.drafter.recipe import configured_recipe
+from engine.drafter.spot_trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
+from engine.models.load import resolve_drafter
+from engine.models.weights import whole
+from engine.rollout.interface import Completion
+
+Weights = dict[str, Tensor]
+WORTH_A_FILE = 8 * 2**20
+"""Bytes of the buffer that are written at once: to flush a small file takes a worker's time and wins nothing before a checkpoint."""
+
+
+@dataclass(frozen=True)
+class TrainedSession:
+    """Training in one tail. ``set_up``: seconds until its first steps were judged; a shorter tail brings nothing."""
+
+    report: TrainingReport
+    set_up: float
+
+
+class SpotTraining:
+    """``published`` are the weights that every engine holds: each session starts from them. ``good`` are those of the last version
+    that drafted well in a rollout, to roll back to."""
+
+    def __init__(
+        self, config: RunConfig, target: PreTrainedModel, rank: int, device: torch.device, checkpoints: Path | None = None
+    ) -> None:
+        """The drafter is trained on ``device``. ``checkpoints``: the run's folder for them. What is large or soon outdated is written
+        there on the way: the buffer, and snapshots of sessions. None for neither."""
+        torch.manual_seed(config.seed)  # a drafter that starts from nothing is the same on every worker
+        recipe = configured_recipe(config.drafter)
+        drafter = first_drafter(recipe.kind, target).to(device)
+        folder = resolve_drafter(config.drafter.path, config.model.path, recipe.kind)
+        if folder is not None:
+            drafter.load_state_dict(load_drafter_folder(folder, target.config, recipe.kind))
+        self._target = target
+        self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
+        self._trainer = SpotTrainer(drafter, self._buffer, config.drafter.spot, recipe, config.seed + rank)
+        if folder is None:
+            self._trainer.learning_rate = config.drafter.spot.first_learning_rate
+        self.published: Weights = self._trainer.weights()
+        self._files = BufferFiles(checkpoints, f"buffer_{rank}", self._buffer) if checkpoints else None
+        self._snapshots = checkpoints / f"drafter_{rank}" if checkpoints and config.checkpoint.drafter_every_microsteps else None
+        self._checkpoints = SnapshotWriter(self._snapshots) if self._snapshots else None
+        self._interval = max(1, config.checkpoint.drafter_every_microsteps // 2)  # the other half may pass while one is written
+        self._unfinished: Snapshot | None = None
+        self.good = self.published
+        self.follow()
+
+    def follow(self) -> None:
+        """Takes the target's embedding and head as they are now."""
+        target: Any = self._target
+        embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings().weight
+        self._trainer.set_target(whole(embedding), whole(head))
+
+    def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
+        """Keeps the responses of ``step`` with their ``features`` (by request id), for this step's session and later ones."""
+        for completion in completions:
+            request = completion.request
+            self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
+        if self._files:
+            self._files.write_new(WORTH_A_FILE)
+
+    def train(self, should_stop: Callable[[], bool], progress: SessionProgress) -> TrainedSession | None:
+        """A session; the first one after a resume goes on where the killed run's newest left off. None, and the weights as before, if there
+        is nothing to train on yet, or if it had to stop before anything was judged. An error undoes it; FloatingPointError if the loss is
+        not finite."""
+        if not self._trainer.has_data:
+            return None
+        unfinished, self._unfinished = self._unfinished, None
+        resumed = unfinished if unfinished and unfinished.progress.target >= progress.target else None  # else the checkpoint is newer
+        done = count(resumed.progress.microsteps + 1 if resumed else 1)
+        began = time.perf_counter()
+        passed: list[float] = []
+
+        def stop() -> bool:
+            passed.append(time.perf_counter() - began)
+            self._snapshot(replace(progress, microsteps=next(done)))
+            return should_stop()
+
+        try:
+            report = self._trainer.train(stop, resumed.state if resumed else None, should_stop)
+            if not isfinite(report.loss):
+                raise FloatingPointError(f"the drafter's loss is {report.loss}")
+        except Exception:  # whatever it was, the next session must not start from half of this one; it goes on to the caller
+            self._trainer.reset(self.published)
+            raise
+        return None if report.after is UNJUDGED else TrainedSession(report, passed[: JUDGED_FIRST[0] + 1][-1])
+
+    def _snapshot(self, progress: SessionProgress) -> None:
+        if self._checkpoints and progress.microsteps % self._interval == 0:
+            self._checkpoints.put(Snapshot(progress, self._trainer.state_dict()))
+
+    def judge(self, candidate: Weights | None) -> tuple[Judged, Judged]:
+        """The published weights and ``candidate`` (the good ones if None), under the target as it is now.
+
+        The trainer is left with the published weights.
+        """
+        after = self._judged(self.good if candidate is None else candidate)
+        return self._judged(self.published), after
+
+    def _judged(self, weights: Weights) -> Judged:
+        self._trainer.drafter.load_state_dict(weights)
+        return self._trainer.evaluate().judged
+
+    def weights(self) -> Weights:
+        """What the last session made of the published weights."""
+        return self._trainer.weights()
+
+    def adopt(self, weights: Mapping[str, Tensor] | None) -> None:
+        """Takes a newly published version; None goes back to the published one, as the last session did not help."""
+        if weights is None:
+            self._trainer.slow_down()
+        else:
+            self.published = dict(weights)
+        self._trainer.drafter.load_state_dict(self.published)
+
+    def roll_back(self) -> None:
+        """Publishes the good weights again. What the optimizer learnt from the bad ones is forgotten."""
+        self.published = self.good
+        self._trainer.reset(self.good)
+
+    def stage(self, name: str) -> dict[str, Any]:
+        """A copy of the trainer in host memory, and a Future of the buffer's index: parts of a checkpoint, by names that start with
+        ``name``."""
+        index = {f"{name}.buffer.json": self._files.index()} if self._files else {}
+        return {f"{name}.trainer.pt": self._trainer.state_dict()} | index
+
+    def load(self, path: Path) -> None:
+        """Goes on from what was staged and then written under names that start with ``path``; the next session also from the newest
+        snapshot, if that is of the same RL step or a later one, which is to be done again: what it learnt counts if held-out
+        responses say so."""
+        index = path.with_suffix(".buffer.json")
+        if self._files and index.exists():  # checkpoints of earlier versions have none
+            self._files.load(json.loads(index.read_text(encoding="utf-8")))
+        self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
+        self.published = self.good = self._trainer.weights()
+        self._unfinished = newest_snapshot(self._snapshots) if self._snapshots else None

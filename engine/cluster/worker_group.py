@@ -1,0 +1,231 @@
+"""All workers of a run as Ray actors, and what the training loop asks of them."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from engine.cluster.distributed_rollout.coordinator import RolloutState
+from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
+from engine.cluster.distributed_rollout.request_assignment import assign_requests
+from engine.cluster.learner_rank import LearnShare
+from engine.cluster.placement import places
+from engine.cluster.ray_session import lost, ray_session
+from engine.cluster.rendezvous import meeting_point
+from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
+from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
+from engine.config import RunConfig
+from engine.drafter.model_card import DrafterCard
+from engine.errors import SyncError
+from engine.experience.scheduling_marks import marks
+from engine.experience.scheduling_state import SchedulingState
+from engine.policy.training.microbatches import Inferred, TrainingRow, balance
+from engine.rollout.interface import Completion, Request, Sampling
+from engine.speculation.cooldown import Cooldown, watched
+
+TRIGGER = "trigger.json"
+COOLDOWN = "rest.json"
+SCHEDULE = "schedule.json"
+WORTH = 2.0
+"""Set-ups that a tail must be predicted to last for: then at least half of it is spent on training."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """Global training metrics, those of the weight sync included, and the slowest worker's seconds of the update."""
+
+    metrics: dict[str, float]
+    update_seconds: float
+
+
+@contextmanager
+def worker_group(config: RunConfig, checkpoints: Path) -> Iterator["WorkerGroup"]:
+    """Starts Ray and the workers; both are gone after the block. ``checkpoints``: see ``Worker``."""
+    with ray_session(config.cluster, config.rollout.gpus), tempfile.TemporaryDirectory(prefix="longtail-") as folder:
+        yield WorkerGroup(config, Path(folder), checkpoints.absolute())
+
+
+class WorkerGroup:
+    """A call returns when every worker has done its part, and where the policy is concerned every rank of the learner. ``schedule`` is
+    what one step hands on to the next."""
+
+    def __init__(self, config: RunConfig, folder: Path, checkpoints: Path) -> None:
+        """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``."""
+        import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
+
+        from engine.cluster.learner_only_rank import LearnerOnlyRank
+        from engine.cluster.worker import Worker
+
+        ray: Any = untyped_ray
+        options = places(config, ray)
+        config = self._config = config.with_workers(len(options))
+        rendezvous = meeting_point(ray, options[0], config.cluster.ray_address is not None, folder)
+        self._ray = ray
+        self._spot = config.drafter.spot
+        worker, learner_only = (ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(kind) for kind in (Worker, LearnerOnlyRank))
+        self._actors = [worker.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
+        self._ranks: list[Any] = []
+        for place, actor in zip(options, self._actors, strict=True):
+            own = len(self._ranks)
+            others = range(own + 1, own + config.rollout.gpus)
+            self._ranks += [actor, *(learner_only.options(**place).remote(rank, config, rendezvous) for rank in others)]
+        self._versions = DrafterVersions(self._all)
+        self._history = TrainingHistory()
+        self._cooldown = Cooldown()
+        self.schedule = SchedulingState(config)
+        self._set_up = self._spot.first_set_up
+        self._staged: dict[str, dict[str, Any]] = {}
+        self.facts: dict[str, str] = self._all("facts")[0]
+        self._every("freeze")
+
+    def rollout(
+        self,
+        step: int,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_share: Callable[[Sequence[Completion]], None],
+        expected: Sequence[float] | None = None,
+        quota: int | None = None,
+    ) -> Rollout:
+        """Generates all responses, each group on one worker; ``on_share`` sees a worker's when they are done. Idle workers train.
+
+        ``expected``: tokens that each request is predicted to need (see ``assign_requests``); ``quota``: groups after which all others are
+        aborted.
+        """
+        decision = self._decision(step)
+        shares = assign_requests(requests, len(self._actors), expected)
+        watch = not self._cooldown.at(step)
+        rollout = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch).run(shares, sampling, on_share)
+        if not decision.train:
+            rollout = replace(rollout, untrained=decision.reason)
+        statistics = rollout.statistics
+        predicted = dict(zip((request.id for request in requests), expected or (), strict=False))
+        statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
+        drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
+        self._history = rolled_out(self._history, drafted, accepted)
+        if watch and self._config.speculation.enabled:
+            rollout = self._looked(step, rollout)
+        # One slow set-up must not keep all later tails from being used, but one that was not done in time is no reason to try shorter ones.
+        guess = self._set_up if rollout.seconds("TRAINING") else 0.9 * self._set_up
+        self._set_up = max((session.set_up for session in rollout.sessions.values()), default=guess)
+        return rollout
+
+    def answer(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """Responses in the order of ``requests``, each group on one worker, outside of training: nothing of them is kept."""
+        parts = zip(self._actors, assign_requests(requests, len(self._actors)), strict=True)
+        found = self._get([actor.answer.remote(part, sampling) for actor, part in parts])
+        return sorted((completion for share in found for completion in share), key=lambda completion: completion.request.id)
+
+    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
+        """What ``Learner.infer`` says of all rows, in their order; None if nobody needs it."""
+        if not self._config.algorithm.needs_inference:
+            return None
+        parts = balance([len(row.tokens) for row in rows], len(self._ranks))
+        calls = [actor.infer.remote([rows[index] for index in part]) for actor, part in zip(self._ranks, parts, strict=True)]
+        shares = [dict(zip(part, share, strict=True)) for part, share in zip(parts, self._get(calls), strict=True)]
+        found: dict[int, Inferred] = {index: inferred for share in shares for index, inferred in share.items()}
+        return [found[index] for index in range(len(rows))]
+
+    def learn(self, step: int, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None) -> Learning:
+        """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart."""
+        parts = balance([self._work(row) for row in rows], len(self._ranks))
+        calls = [
+            actor.learn.remote([rows[index] for index in part], inferred and [inferred[index] for index in part], step)
+            for actor, part in zip(self._ranks, parts, strict=True)
+        ]
+        shares: list[LearnShare] = self._get(calls)
+        synced = [share for share in shares if share.loaded_weights]
+        if len({share.checksum for share in shares}) > 1:
+            raise SyncError(f"step {step}: the ranks hold different policy weights after the update; resume from the last checkpoint")
+        same([share.loaded_weights for share in synced if share.loaded_weights])
+        self._history = moved(self._history, shares[0].drift)
+        metrics = shares[0].metrics | ({"target_drift": shares[0].drift} if self._config.speculation.enabled else {})
+        metrics["sync_seconds"] = max(share.sync_seconds for share in synced)
+        metrics["sync_bytes"] = float(sum(share.sync_bytes for share in synced))
+        return Learning(metrics, max(share.update_seconds for share in shares))
+
+    def publish(self, step: int, rollout: Rollout) -> Published | None:
+        """Settles which drafter all engines hold after ``step``; None if nothing was trained in its tail. See DrafterVersions."""
+        published = self._versions.publish(rollout.sessions, rollout.statistics)
+        if published and published.report.microsteps:
+            report = published.report
+            self._history = trained(self._history, step, report.gain, report.microsteps, self._spot.trigger)
+        elif published:
+            self._history = TrainingHistory()  # an older version is back: there is something to learn again
+        return published
+
+    def usage(self) -> dict[str, float]:
+        """How busy the machines were since the last call, as metrics: system/HOST/cpu_percent and so on."""
+        return {f"system/{host}/{name}": value for host, figures in self._every("usage") for name, value in figures.items()}
+
+    def stage(self) -> None:
+        """Copies every rank's part of the resume unit, what decides when to train, and the schedule, for ``write``."""
+        self._every("stage")
+        self._staged = {TRIGGER: asdict(self._history), COOLDOWN: asdict(self._cooldown), SCHEDULE: self.schedule.state()}
+
+    def write(self, folder: Path) -> None:
+        """Writes what was staged into ``folder``. Called from another thread, while the workers may be at the next step."""
+        folder.mkdir()
+        for name, state in self._staged.items():
+            (folder / name).write_text(json.dumps(state), encoding="utf-8")
+        calls = [actor.write.options(concurrency_group="checkpoint").remote(folder.absolute()) for actor in self._ranks]
+        self._get(calls)
+
+    def load(self, folder: Path) -> None:
+        """Every rank goes on from its part of ``folder``."""
+        self._versions.resumed(max(self._every("load", folder.absolute())))
+        path = folder / TRIGGER  # checkpoints of earlier versions have none
+        self._history = TrainingHistory(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else TrainingHistory()
+        if (folder / COOLDOWN).exists():
+            self._cooldown = Cooldown(**json.loads((folder / COOLDOWN).read_text(encoding="utf-8")))
+        if (folder / SCHEDULE).exists():
+            self.schedule.load_state(json.loads((folder / SCHEDULE).read_text(encoding="utf-8")))
+
+    def export(self, folder: Path, card: DrafterCard) -> list[Path]:
+        """Writes the policy, and the drafter if there is one, as folders into ``folder``; returns those."""
+        folders: list[Path] = self._every("export", folder.absolute(), card)[0]
+        return folders
+
+    def _work(self, row: TrainingRow) -> int:
+        """What learning from a row costs, in tokens."""
+        return len(row.tokens) * row.teaches(self._config.algorithm.kl_in_loss)
+
+    def _all(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]:
+        chosen = range(len(self._actors)) if workers is None else workers
+        results: list[Any] = self._get([getattr(self._actors[worker], method).remote(*arguments) for worker in chosen])
+        return results
+
+    def _every(self, method: str, *arguments: Any) -> list[Any]:
+        """Of all ranks, workers or not."""
+        results: list[Any] = self._get([getattr(rank, method).remote(*arguments) for rank in self._ranks])
+        return results
+
+    def _get(self, references: Any) -> Any:
+        with lost("outside a rollout"):
+            return self._ray.get(references)
+
+    def _decision(self, step: int) -> TrainingDecision:
+        if not (self._config.speculation.enabled and self._spot.enabled):
+            return TrainingDecision(False, "training is turned off (drafter.spot.enabled)")
+        if self._cooldown.at(step):
+            return TrainingDecision(False, f"speculation rests until step {self._cooldown.until}")
+        if self._cooldown.looks and self._config.drafter.path is not None and self._history.last is None:
+            return TrainingDecision(False, "the drafter was not used lately, and no tail before was long enough to train it")
+        return decide(self._history, step, self._spot.trigger)
+
+    def _looked(self, step: int, rollout: Rollout) -> Rollout:
+        """``rollout``, with a notice if speculation did so little in it that it rests now."""
+        counts, steps = rollout.statistics, self._config.speculation.rest
+        share = (counts.speculative_tokens - counts.speculative_requests) / max(counts.tokens, 1)
+        self._cooldown = watched(self._cooldown, step, share, bool(rollout.sessions), steps)
+        if not self._cooldown.at(step + 1):
+            return rollout
+        return replace(rollout, notice=f"speculation did nothing for the last rollouts: it rests for {steps} steps (speculation.rest)")
+
+    def _conditions(self, decision: TrainingDecision) -> RolloutState:
+        """When idle workers train: more of them than there are if nobody shall."""
+        nobody = len(self._actors) + 1
+        return RolloutState(self._spot.min_idle_workers if decision.train else nobody, WORTH * self._set_up)

@@ -1,0 +1,330 @@
+"""Spot training of the drafter in micro-steps that can stop at any moment (TLT section 3). Knows nothing of who calls it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from random import Random
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+from torch.optim import Optimizer
+
+from engine.config import SpotConfig
+from engine.drafter.data_buffer import DataBuffer, Entry
+from engine.drafter.model import Drafter
+from engine.drafter.packing import MicroBatch, cut, pack, rows
+from engine.drafter.recipe import Recipe, chain_acceptance, ranks
+from engine.drafter.training_time_unroll import unrolled
+from engine.models.weights import host_copy
+
+EVALUATED_TOKENS = 1024
+LOOK_AHEAD = 4
+"""Drafts of the chains that a drafter is judged by."""
+AVERAGING = 3
+JUDGED_FIRST, JUDGED_EVERY = (2, 4), 8
+SLOWER = 0.7
+
+
+class Judged(NamedTuple):
+    """A drafter on held-out responses, by ``HeldOutEvaluation.accepted``, ``agreement`` and ``top3``."""
+
+    accepted: float
+    top1: float = 0.0
+    top3: float = 0.0
+
+
+UNJUDGED = Judged(-inf)
+"""By nobody, for lack of time."""
+
+
+class _InterruptedError(Exception):
+    """A session ends at once."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class HeldOutEvaluation:
+    """Means over ``positions`` held-out response positions, 0 if there are none.
+
+    ``agreement``: share where drafter and target have the same top token, and ``top3`` where the target's is among the drafter's three
+    best; ``acceptance``: probability that a drafted token is accepted when sampling at temperature 1; ``loss``: the recipe's.
+    ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from each position, the share that is expected to be accepted when
+    sampling at temperature 1, each only if those before it were.
+    """
+
+    agreement: float
+    top3: float
+    acceptance: float
+    loss: float
+    accepted: float
+    positions: int
+
+    @property
+    def judged(self) -> Judged:
+        return Judged(self.accepted, self.agreement, self.top3)
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """One session. ``loss`` is its mean; ``before`` and ``after`` are of the same held-out entries; ``mix_distance`` is that of
+    ``DataBuffer``, at the start."""
+
+    microsteps: int
+    tokens: int
+    loss: float
+    before: Judged
+    after: Judged
+    mix_distance: float
+
+    @property
+    def gain(self) -> float:
+        """Of what is accepted."""
+        return self.after.accepted - self.before.accepted
+
+
+class SpotTrainer:
+    """Trains one worker's copy of the drafter on its data buffer. ``set_target`` must come before anything else."""
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        buffer: DataBuffer,
+        config: SpotConfig,
+        recipe: Recipe | None = None,
+        seed: int = 0,
+        optimizers: Sequence[Optimizer] | None = None,
+    ) -> None:
+        """``optimizers`` have the drafter's parameters among them; AdamW if not given. ValueError if the ``recipe``, EAGLE if not given,
+        is for another kind of drafter."""
+        self.drafter = drafter
+        self.buffer = buffer
+        self.config = config
+        self.recipe = recipe or Recipe()
+        if self.recipe.kind != drafter.kind:
+            raise ValueError(f"a recipe for {self.recipe.kind} drafters cannot train one of kind {drafter.kind}")
+        self._optimizers = optimizers or [torch.optim.AdamW(drafter.parameters(), betas=(0.9, 0.95), fused=True)]
+        self.learning_rate = config.learning_rate
+        self._random = Random(seed)
+        self._uses: Counter[int] = Counter()  # tokens trained on, by entry
+        self._embedding = self._head = torch.empty(0)
+
+    def set_target(self, embedding: Tensor, head: Tensor) -> None:
+        """The target's frozen embedding and head, both [V, H]; to be called after each update of the target."""
+        weight = self.drafter.fc.weight
+        self._embedding = embedding.detach().to(weight)
+        self._head = head.detach().to(weight)
+
+    @property
+    def learning_rate(self) -> float:
+        rate: float = self._optimizers[0].param_groups[0]["lr"]
+        return rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    def slow_down(self) -> None:
+        """A session did not help: the next one takes smaller steps, down to ``config.learning_rate``, at which drafters keep up."""
+        self.learning_rate = min(self.learning_rate, max(self.config.learning_rate, SLOWER * self.learning_rate))
+
+    def train(
+        self,
+        should_stop: Callable[[], bool],
+        resumed: Mapping[str, Any] | None = None,
+        interrupted: Callable[[], bool] = _never,
+    ) -> TrainingReport:
+        """Micro-steps until ``should_stop()``, asked after each of them, is true, or there is nothing left to train on.
+
+        Judges, at the first steps and then every ``JUDGED_EVERY``, the average of the weights after each step, later ones counting more
+        (Shamir and Zhang, arXiv 1212.1824): a few steps on a few responses would else cost a good drafter more in noise than they teach
+        it. Leaves the best that was judged, so that whoever stops it waits for a micro-step and not for an examination, which ends as
+        soon as ``interrupted()`` is true, and the session with it. If nothing was judged by then, the weights are as before, and the
+        report is UNJUDGED. ``resumed``: the ``state_dict`` of a session that was cut short, to go on with; that is always judged.
+        """
+        first = [weight.detach().clone() for weight in self.drafter.parameters()]
+        distance = self.buffer.mix_distance()
+        if resumed is not None:
+            self.load_state_dict(resumed)
+            interrupted = _never
+
+        @cache
+        def before() -> Judged:
+            return self._judged(first, interrupted)
+
+        average = [weight.detach().clone() for weight in self.drafter.parameters()]
+        best, after = first, UNJUDGED
+        losses: list[float] = []
+        tokens = 0
+        with suppress(_InterruptedError):
+            for batch in self._batches(before, interrupted):
+                losses.append(self.micro_step(batch))
+                tokens += batch.tokens.numel()
+                share = (AVERAGING + 1) / (len(losses) + AVERAGING)
+                torch._foreach_lerp_(average, [weight.detach() for weight in self.drafter.parameters()], share)
+                if should_stop():
+                    raise _InterruptedError
+                if len(losses) in JUDGED_FIRST or len(losses) % JUDGED_EVERY == 0:
+                    before()
+                    judged = self._judged(average, interrupted)
+                    if not judged.accepted <= after.accepted:  # NaN, too: the loss tells of it
+                        best, after = [weight.clone() for weight in average], judged
+            if losses and (judged := self._judged(average, interrupted)).accepted > after.accepted:
+                best, after = average, judged
+        if losses and after is UNJUDGED and resumed is not None:
+            best, after = average, self._judged(average, interrupted)
+        torch._foreach_copy_([weight.detach() for weight in self.drafter.parameters()], best)
+        loss = sum(losses) / max(1, len(losses))
+        if after is not UNJUDGED:
+            judgements = before(), after
+        elif losses or interrupted():
+            judgements = UNJUDGED, UNJUDGED
+        else:
+            judgements = before(), before()
+        return TrainingReport(len(losses), tokens, loss, *judgements, distance)
+
+    def _judged(self, weights: Sequence[Tensor], interrupted: Callable[[], bool]) -> Judged:
+        """The drafter with ``weights`` on held-out responses; its own are left as they are."""
+        own = [weight.detach() for weight in self.drafter.parameters()]
+        saved = [weight.clone() for weight in own]
+        torch._foreach_copy_(own, list(weights))
+        try:
+            return self.evaluate(interrupted=interrupted).judged
+        finally:
+            torch._foreach_copy_(own, saved)
+
+    def _batches(self, before: Callable[[], Judged], interrupted: Callable[[], bool]) -> Iterator[MicroBatch]:
+        """Each response ``config.passes`` times, and again as often as long as that raises what is accepted on held-out responses,
+        ``before()`` at first, by ``least_gain``: a drafter that knows little learns more of the same responses before it has them by
+        heart."""
+        passes, best = self.config.passes, -inf
+        while True:
+            while self._fresh(passes):
+                yield from self.one_pass(passes)
+            best = max(best, before().accepted)
+            accepted = self.evaluate(interrupted=interrupted).accepted
+            if not accepted - best >= self.config.trigger.least_gain:  # nor if training has gone astray: NaN
+                return
+            best, passes = accepted, passes + self.config.passes
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is something to train on."""
+        return bool(self._fresh(self.config.passes))
+
+    def _fresh(self, passes: int) -> list[Entry]:
+        """The buffer's mix, without what has been trained on ``passes`` times."""
+        return [entry for entry in self.buffer.mix() if self._uses[entry.id] <= (passes - 1) * entry.positions]
+
+    def one_pass(self, passes: int | None = None) -> Iterator[MicroBatch]:
+        """Micro-batches of the buffer's current mix, each entry once, in random order, without those that have been trained on ``passes``
+        times (by default ``config.passes``)."""
+        bound = self.config.tokens_per_microbatch
+        self._uses = Counter({number: used for number, used in self._uses.items() if number >= self.buffer.oldest})
+        segments = [segment for entry in self._fresh(passes or self.config.passes) for segment in cut(entry, bound)]
+        self._random.shuffle(segments)
+        for row in rows(segments, bound):
+            for segment in row:
+                self._uses[segment.entry.id] += len(segment)
+            yield pack(row)
+
+    def micro_step(self, batch: MicroBatch) -> float:
+        """One optimizer step; returns the mean loss of its passes before it, weighted as the recipe says."""
+        unroll = self.config.unroll or self.recipe.unroll
+        losses = [self.recipe.loss(predicted, features, self._head) for predicted, features, _ in self._predict(batch, unroll)]
+        weights = [self.recipe.decay**step for step in range(len(losses))]
+        loss = torch.stack([weight * one for weight, one in zip(weights, losses, strict=True)]).sum()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.item() / sum(weights)
+
+    def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """(predicted, true) features [n, H], as the head reads them, in each of at most ``unroll`` passes; see ``unrolled``. A pass has
+        those of the trained positions that a draft can reach by so many tokens, a mask [1, N]; there may be fewer passes for lack of
+        these."""
+        weight = self.drafter.fc.weight
+        batch = batch.to(weight.device)
+        embedded = embedding(batch.tokens, self._embedding)
+        targets = batch.targets[..., -embedded.shape[-1] :].to(weight.dtype)
+        for step, features in enumerate(unrolled(self.drafter, embedded, batch, unroll, self.recipe.through)):
+            reached = batch.trained & (batch.offset >= step)
+            if not reached.any():
+                break
+            yield self.drafter.readout(features[reached]), targets[reached], reached
+
+    @torch.no_grad()
+    def evaluate(self, entries: Sequence[Entry] | None = None, interrupted: Callable[[], bool] = _never) -> HeldOutEvaluation:
+        """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them.
+        ``interrupted``: see ``train``."""
+        sums, positions, drafts = torch.zeros(5), 0, 0
+        held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
+        segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
+        for row in rows(segments, EVALUATED_TOKENS):
+            passes = []
+            for one in self._predict(pack(row), LOOK_AHEAD):
+                passes.append(one)
+                if interrupted():
+                    raise _InterruptedError
+            predicted, features, _ = passes[0]
+            chains = list(chain_acceptance(passes, self._head))
+            rank = ranks(predicted, features, self._head)
+            loss = self.recipe.loss(predicted, features, self._head) * len(predicted)
+            kept = torch.stack([kept.sum() for kept, _ in chains])
+            sums += torch.stack([(rank < 1).sum(), (rank < 3).sum(), kept[0], loss, kept.sum()]).cpu()
+            positions += len(predicted)
+            drafts += sum(int(possible.sum()) for _, possible in chains)
+        agreement, top3, accept, loss_mean = (sums[:4] / max(1, positions)).tolist()
+        return HeldOutEvaluation(agreement, top3, accept, loss_mean, (sums[4] / max(1, drafts)).item(), positions)
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the trainable tensors on the host."""
+        weights: dict[str, Tensor] = host_copy(dict(self.drafter.state_dict()))
+        return weights
+
+    def reset(self, weights: dict[str, Tensor]) -> None:
+        """Starts over from ``weights``: the optimizers have seen nothing, and no response was trained on."""
+        self.drafter.load_state_dict(weights)
+        self._uses.clear()
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
+            optimizer.state.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs, copied to the host: drafter, optimizer and the order of the data; the buffer saves itself."""
+        return {
+            "drafter": self.weights(),
+            "optimizers": [host_copy(optimizer.state_dict()) for optimizer in self._optimizers],
+            "random": self._random.getstate(),
+            "uses": dict(self._uses),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.drafter.load_state_dict(state["drafter"])
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self._random.setstate(state["random"])
+        self._uses = Counter(state["uses"])
+
+
+def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
+    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights.
+
+    Workers start a session from the same version, so that a worker which trained little pulls little.
+    """
+    total = sum(microsteps for _, microsteps in states)
+    if total == 0:
+        raise ValueError("no worker has trained")
+    names = states[0][0]
+    return {name: sum((weights[name] * (microsteps / total) for weights, microsteps in states), torch.tensor(0.0)) for name in names}

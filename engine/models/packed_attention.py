@@ -1,0 +1,65 @@
+"""Attention over packed rows, each segment by itself, for the learner and the drafter's training; and that of a training-time test, in
+which a drafter sees what it sees in serving."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+
+SEGMENTS = "longtail_segments"
+Mask = Tensor | tuple[int, ...] | None
+PassHistory = list[tuple[Tensor, Tensor]]
+"""Keys and values [B, heads, T, D] of the passes of a training-time test so far; the first saw the target's features."""
+
+
+def attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Mask, history: PassHistory | None = None, **options: Any
+) -> tuple[Tensor, None]:
+    """Causal attention within each of the successive segments whose lengths ``attention_mask`` gives; other masks are SDPA's own.
+
+    ``query`` [B, heads, T, D], ``key`` and ``value`` [B, key heads, T, D] with T the sum of the lengths. Returns [B, T, heads, D]. With
+    a ``history`` that is a pass of a training-time test, which adds itself to it; passes after the first take lengths or None only.
+    """
+    if history is not None:
+        groups = query.shape[1] // key.shape[1]
+        history.append((repeat_kv(key, groups), repeat_kv(value, groups)))
+        if len(history) > 1:
+            assert not isinstance(attention_mask, Tensor)
+            lengths = attention_mask or (query.shape[2],)
+            return _draft(query, history, lengths, options["scaling"]).transpose(1, 2).contiguous(), None
+    if not isinstance(attention_mask, tuple):
+        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        return output, None
+    segments = zip(*(torch.split(states, list(attention_mask), 2) for states in (query, key, value)), strict=True)
+    parts = [scaled_dot_product_attention(q, k, v, is_causal=True, scale=options["scaling"], enable_gqa=True) for q, k, v in segments]
+    return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _draft(query: Tensor, history: PassHistory, lengths: tuple[int, ...], scaling: float) -> Tensor:
+    """Attention [B, heads, T, D] of the newest pass of ``history``, the k-th.
+
+    There position t is the k-th token of a draft. It sees the first pass's keys up to t - k + 1, where the draft began, and then one of
+    each later pass: of the second at t - k + 2, ..., of the k-th at t. The first k - 1 positions of a segment get finite nonsense.
+    """
+    (true_keys, true_values), *drafted = history
+    ages = range(len(drafted) - 1, -1, -1)
+    band = torch.stack([(query * keys.roll(age, 2)).sum(-1) for age, (keys, _) in zip(ages, drafted, strict=True)], -1)
+    mixed, weights = [], []
+    segments = (torch.split(each, list(lengths), 2) for each in (query, band, true_keys, true_values))
+    for queries, own, keys, values in zip(*segments, strict=True):
+        length = keys.shape[2]
+        later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1 - len(drafted))
+        seen = (queries @ keys.mT).masked_fill(later, -torch.inf)
+        shares = torch.cat((seen, own), -1).mul(scaling).softmax(-1)
+        mixed.append(shares[..., :length] @ values)
+        weights.append(shares[..., length:])
+    output, shares = torch.cat(mixed, 2), torch.cat(weights, 2)
+    for weight, age, (_, values) in zip(torch.split(shares, 1, -1), ages, drafted, strict=True):
+        output = output + weight * values.roll(age, 2)
+    return output
+
+
+AttentionInterface.register(SEGMENTS, attend)

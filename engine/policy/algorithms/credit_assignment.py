@@ -1,0 +1,53 @@
+"""From the rewards of a step's responses to what each of them teaches."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.config import RunConfig
+from engine.policy.algorithms.kl import KL_ESTIMATORS
+from engine.policy.algorithms.overlong_penalty import overlong_penalty
+from engine.policy.algorithms.registry import advantage
+from engine.policy.training.microbatches import Inferred, TrainingRow
+from engine.rollout.interface import Completion
+
+
+def training_rows(config: RunConfig, completions: Sequence[Completion]) -> list[TrainingRow]:
+    """One row a response, still without an advantage."""
+    return [
+        TrainingRow(
+            tokens=(*completion.request.prompt, *completion.tokens),
+            prompt_length=len(completion.request.prompt),
+            advantage=0.0,
+            rollout_logprobs=completion.logprobs,
+            masked=config.algorithm.mask_truncated and completion.finish == "length",
+        )
+        for completion in completions
+    ]
+
+
+def advantages(
+    config: RunConfig, rows: Sequence[TrainingRow], rewards: Sequence[float], inferred: Sequence[Inferred] | None
+) -> list[float]:
+    """One a row; rows and rewards stand group by group. The KL term, if it is in the reward, is that of the whole response (as in RLOO,
+    arXiv 2402.14740, equation 1), from ``inferred``."""
+    algorithm = config.algorithm
+    lengths = torch.tensor([row.response_length for row in rows])
+    total = torch.tensor(rewards).double() + overlong_penalty(lengths, config.rollout.max_new_tokens, algorithm.overlong_share)
+    if algorithm.kl_in_reward:
+        assert inferred is not None, "a KL term needs inference"
+        total -= algorithm.kl_coefficient * _divergences(config, inferred)
+    found: list[float] = advantage(algorithm)(total.float().view(-1, algorithm.group_size)).flatten().tolist()
+    return found
+
+
+def informative(rewards: Sequence[float]) -> bool:
+    """Whether a group's rewards say that one response is better than another (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2)."""
+    return min(rewards) < max(rewards)
+
+
+def _divergences(config: RunConfig, inferred: Sequence[Inferred]) -> Tensor:
+    estimate = KL_ESTIMATORS[config.algorithm.kl]
+    kls = [estimate(found.logprobs, found.reference_logprobs) for found in inferred if found.reference_logprobs is not None]
+    return torch.stack([kl.double().sum() for kl in kls])

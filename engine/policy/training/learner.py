@@ -1,0 +1,143 @@
+"""The learner of one worker: log-probs of finished responses, and policy updates that all workers make together."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from engine.config.algorithm import AlgorithmConfig
+from engine.drafter.kind import DrafterKind, captured_layers
+from engine.policy.algorithms.learning_rate import learning_rate
+from engine.policy.algorithms.losses import Tokens
+from engine.policy.algorithms.objective import Objective
+from engine.policy.training.microbatches import Inferred, Microbatch, TrainingRow, balance, idle, microbatches
+from engine.policy.training.policy import Policy
+
+LOSS_METRICS = ("loss", "kl", "clip_share")
+TOKEN_METRICS = ("entropy", "logprob_gap")
+
+
+class Learner:
+    """Trains ``policy`` with ``config``; every worker of its group has one, and all call ``infer``, ``features`` and ``update`` equally
+    often.
+
+    Log-probs are of the full distribution at the sampling temperature; top-p and top-k are not applied, and the metric ``logprob_gap``
+    shows how much they matter. ``limit`` is the greatest length of a response in tokens. The reference is the policy as given: to
+    resume, start from it and then read a checkpoint into ``state``.
+    """
+
+    def __init__(self, policy: Policy, config: AlgorithmConfig, limit: int) -> None:
+        self.policy, self._config = policy, config
+        self._device, self._group = policy.device, policy.group
+        self._objective = Objective(config, limit)
+        trained = policy.trained().values()
+        self._optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+        self._start_optimizer()
+
+    @torch.no_grad()
+    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
+        """Log-probs of the current policy and the reference, in the order of ``rows``.
+
+        None without a reference and with one update a step: that update is on policy, so its own log-probs are the old ones.
+        """
+        if not self._config.needs_inference:
+            return None
+        found: dict[int, Inferred] = {}
+        for batch in self._microbatches(rows):
+            logprobs, reference = self.policy.forward(batch)[0], self.policy.reference_forward(batch)
+            references = batch.split(reference[0]) if reference else [None] * len(batch.rows)
+            logprobs_of_rows = zip(batch.split(logprobs), references, strict=True)
+            found |= {index: Inferred(*each) for index, each in zip(batch.rows, logprobs_of_rows, strict=True)}
+        return [found[index] for index in range(len(rows))]
+
+    def features(self, rows: Sequence[TrainingRow], kind: DrafterKind) -> list[Tensor]:
+        """The current policy's features [T, W] of all T tokens of each row, as ``hidden_states`` of ``drafter.offline_training``."""
+        layers = captured_layers(kind, self.policy.model.config.num_hidden_layers)
+        found: dict[int, Tensor] = {}
+        for batch in self._microbatches(rows):
+            flat = self.policy.features(batch, layers).flatten(0, 1)
+            found |= {index: flat[start : start + len(rows[index].tokens)] for index, start in zip(batch.rows, batch.starts, strict=True)}
+        return [found[index] for index in range(len(rows))]
+
+    def update(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> dict[str, float]:
+        """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none. ``inferred`` is ``infer``'s.
+
+        The loss is over the rows of all workers that are not masked (see ``Objective``). Rows without a gradient cost nothing. Returns
+        loss, the mean over updates weighted by their size; means over the tokens of all workers: kl (0 without a reference) and
+        clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to the rollout's); gradient_norm before
+        clipping, the mean over updates; and learning_rate. FloatingPointError, on every worker, if a gradient is not finite.
+        """
+        rate = self._set_learning_rate(step)
+        parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
+        lengths = [[rows[index].response_length for index in part if not rows[index].masked] for part in parts]
+        *counts, tokens = self._sum([*(sum(map(self._objective.counts, part)) for part in lengths), sum(map(sum, lengths))])
+        totals, norms = self._no_sums(), []
+        for part, count in zip(parts, counts, strict=True):
+            if count > 0:  # on all workers, so that every one makes the same optimizer steps
+                taught = [index for index in part if rows[index].teaches(self._config.kl_in_loss)]
+                totals += self._backward([rows[index] for index in taught], inferred and [inferred[index] for index in taught], count)
+                norms.append(self.policy.clip_gradients(self._config.max_gradient_norm))
+                self._optimizer.step()
+        *sums, taught_tokens = self._sum(totals.tolist())
+        sizes = (sum(counts), tokens, tokens)
+        metrics = {name: total / max(1.0, size) for name, total, size in zip(LOSS_METRICS, sums, sizes, strict=False)}
+        if taught_tokens:
+            metrics |= {name: total / taught_tokens for name, total in zip(TOKEN_METRICS, sums[len(LOSS_METRICS) :], strict=True)}
+        return metrics | {"gradient_norm": sum(norms) / max(1, len(norms)), "learning_rate": rate}
+
+    def state(self) -> dict[str, Any]:
+        """What training changes, without a copy: ``model``, the trained weights by name, and ``optimizer``, tensors by the weight's number.
+        Both may be shards. See ``engine.checkpoint.learner_state``."""
+        model = {name: weight.detach() for name, weight in self.policy.trained().items()}
+        return {"model": model, "optimizer": self._optimizer.state_dict()["state"]}
+
+    def _microbatches(self, rows: Sequence[TrainingRow]) -> list[Microbatch]:
+        batches = microbatches(rows, self._config.tokens_per_microbatch, self._device, self.policy.packed)
+        return batches + [idle(self._device)] * (self.policy.rounds(len(batches)) - len(batches))
+
+    def _no_sums(self) -> Tensor:
+        return torch.zeros(len(LOSS_METRICS) + len(TOKEN_METRICS) + 1, dtype=torch.float64, device=self._device)
+
+    def _backward(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, count: float) -> Tensor:
+        """Leaves the gradient of this worker's loss, whose global denominator is ``count``; returns the sums of LOSS_METRICS and
+        TOKEN_METRICS, and the number of tokens."""
+        self.policy.zero_gradients()
+        sums = self._no_sums()
+        rollout = [torch.tensor(row.rollout_logprobs) for row in rows]
+        advantages = [torch.full((row.response_length,), row.advantage) for row in rows]
+        references = [found.reference_logprobs for found in inferred or () if found.reference_logprobs is not None]
+        for batch in self._microbatches(rows):
+            logprobs, entropies = self.policy.forward(batch)
+            if not batch.rows:
+                torch.autograd.backward(logprobs.sum())
+                continue
+            old = logprobs.detach() if inferred is None else batch.join([found.logprobs for found in inferred])
+            reference = batch.join(references) if self.policy.has_reference else None
+            generated = batch.join(rollout)
+            result = self._objective(Tokens(logprobs, old, batch.join(advantages), batch.responses), generated, reference)
+            torch.autograd.backward(result.loss.sum() / count)
+            gap = (generated - old).abs()
+            values = torch.stack([result.loss.detach(), result.kl.detach(), result.clipped.float(), entropies, gap, torch.ones_like(gap)])
+            sums += values.sum(dim=1, dtype=torch.float64)
+        return sums
+
+    def _set_learning_rate(self, step: int) -> float:
+        rate = learning_rate(self._config, step)
+        for parameters in self._optimizer.param_groups:
+            parameters["lr"] = rate
+        return rate
+
+    def _start_optimizer(self) -> None:
+        """Gives every weight its moments: a checkpoint is read into them."""
+        for weight in self.policy.trained().values():
+            step = torch.zeros((), dtype=torch.float32, device=weight.device)
+            self._optimizer.state[weight] = {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+
+    def _sum(self, values: Sequence[float]) -> list[float]:
+        """Element-wise sums over all workers."""
+        tensor = torch.tensor(values, dtype=torch.float64, device=self._device)
+        if self._group is not None:
+            dist.all_reduce(tensor, group=self._group)
+        return tensor.tolist()

@@ -1,0 +1,173 @@
+"""Training rows, how they are shared out over workers, and the micro-batches they are computed in."""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+# What a micro-batch costs beside its tokens, in tokens: with less padding to save than this, it is not split further.
+MICROBATCH_OVERHEAD = 64
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """One response. ``tokens`` is prompt then response; ``rollout_logprobs`` has one entry per response token.
+
+    A ``masked`` one is no part of the loss; it is looked at by inference only.
+    """
+
+    tokens: tuple[int, ...]
+    prompt_length: int
+    advantage: float
+    rollout_logprobs: tuple[float, ...]
+    masked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.prompt_length < 1:
+            raise ValueError("a row needs at least one prompt token")
+        if self.prompt_length + len(self.rollout_logprobs) != len(self.tokens):
+            raise ValueError(f"{len(self.tokens) - self.prompt_length} response tokens, {len(self.rollout_logprobs)} log-probs")
+
+    @property
+    def response_length(self) -> int:
+        return len(self.rollout_logprobs)
+
+    def teaches(self, kl: bool) -> bool:
+        """Whether the loss, with a KL term or without, has a gradient here."""
+        return not self.masked and (kl or self.advantage != 0)
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What the inference stage found out about the R response tokens of a row, each [R], on the CPU."""
+
+    logprobs: Tensor
+    reference_logprobs: Tensor | None
+
+
+@dataclass(frozen=True)
+class Microbatch:
+    """Rows one below the other, right-padded: under causal attention no real position sees the padding, so there is no mask. Or, with
+    ``lengths`` and ``positions``, packed: a single line of rows end to end, kept apart by attention.
+
+    ``rows`` [R]: indices of the rows; ``responses`` [R]: their response lengths, N in all; ``tokens`` [B, T]; ``starts`` [R]: where each
+    row begins among the B*T positions; ``predictors`` [N]: which of these have the hidden states that predict the response tokens
+    ``labels`` [N], row after row. Packed, ``lengths`` [R] of the rows add up to T, and ``positions`` [1, T] count from 0 in each.
+    """
+
+    rows: tuple[int, ...]
+    responses: tuple[int, ...]
+    starts: tuple[int, ...]
+    tokens: Tensor
+    predictors: Tensor
+    labels: Tensor
+    lengths: tuple[int, ...] | None = None
+    positions: Tensor | None = None
+
+    def join(self, values: Sequence[Tensor]) -> Tensor:
+        """[N] on the batch's device, from the response tokens' values of all rows."""
+        return torch.cat([values[index] for index in self.rows]).to(self.labels.device)
+
+    def split(self, values: Tensor) -> tuple[Tensor, ...]:
+        """From [N], each of this batch's rows' own values, on the CPU."""
+        return torch.split(values.cpu(), list(self.responses))
+
+
+def microbatches(rows: Sequence[TrainingRow], tokens: int, device: torch.device, packed: bool = False) -> list[Microbatch]:
+    """``rows`` in micro-batches of at most ``tokens``, padding included (a longer row stands alone), longest first."""
+    lengths = [len(row.tokens) for row in rows]
+    if packed:
+        return [_packed(rows, members, device) for members in fill(lengths, tokens)]
+    return [_padded(rows, members, device) for members in group_by_length(lengths, tokens)]
+
+
+def idle(device: torch.device) -> Microbatch:
+    """One without any rows, for a worker that has none left while others have: its gradient is zero."""
+    nothing = torch.zeros(0, dtype=torch.long, device=device)
+    return Microbatch((), (), (), torch.zeros(1, 1, dtype=torch.long, device=device), nothing, nothing)
+
+
+def fill(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Indices of ``lengths`` in groups of at most ``tokens`` in all (a longer one stands alone): first fit, the longest first, which
+    needs at most 11/9 of the fewest groups possible, and one more (Johnson 1973)."""
+    groups: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        place = next((place for place, free in enumerate(room) if lengths[index] <= free), len(groups))
+        if place == len(groups):
+            groups.append([])
+            room.append(tokens)
+        groups[place].append(index)
+        room[place] -= lengths[index]
+    return groups
+
+
+def group_by_length(lengths: Sequence[int], padded_tokens: int) -> list[list[int]]:
+    """Indices of ``lengths`` in groups of at most ``padded_tokens`` (count times longest), with the least padding and overhead.
+
+    An exact dynamic program: some optimal grouping cuts the sorted sequence into runs.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    costs, starts = [0], [0]
+    for end in range(1, len(order) + 1):
+        choices = []
+        for start in range(end - 1, -1, -1):
+            padded = (end - start) * lengths[order[start]]
+            if padded > padded_tokens and start < end - 1:
+                break
+            choices.append((costs[start] + padded + MICROBATCH_OVERHEAD, start))
+        cost, start = min(choices)
+        costs.append(cost)
+        starts.append(start)
+    groups, end = [], len(order)
+    while end > 0:
+        groups.append(order[starts[end] : end])
+        end = starts[end]
+    return groups[::-1]
+
+
+def balance(lengths: Sequence[int], parts: int) -> list[list[int]]:
+    """Indices of ``lengths`` in ``parts`` lists of nearly equal total length: each goes, longest first, to the least loaded part.
+
+    Deterministic. Totals differ by at most the longest length; each list is sorted, and may be empty.
+    """
+    loads = [(0, part) for part in range(parts)]
+    members: list[list[int]] = [[] for _ in range(parts)]
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        load, part = loads[0]
+        members[part].append(index)
+        heapq.heapreplace(loads, (load + lengths[index], part))
+    return [sorted(part) for part in members]
+
+
+def _padded(rows: Sequence[TrainingRow], members: list[int], device: torch.device) -> Microbatch:
+    width = max(len(rows[index].tokens) for index in members)
+    tokens = torch.zeros(len(members), width, dtype=torch.long)
+    for line, index in enumerate(members):
+        tokens[line, : len(rows[index].tokens)] = torch.tensor(rows[index].tokens)
+    return _microbatch(rows, members, tokens.to(device), range(0, len(members) * width, width))
+
+
+def _packed(rows: Sequence[TrainingRow], members: list[int], device: torch.device) -> Microbatch:
+    lengths = tuple(len(rows[index].tokens) for index in members)
+    tokens = torch.tensor([[token for index in members for token in rows[index].tokens]], device=device)
+    positions = torch.cat([torch.arange(length) for length in lengths])[None].to(device)
+    return replace(_microbatch(rows, members, tokens, accumulate(lengths[:-1], initial=0)), lengths=lengths, positions=positions)
+
+
+def _microbatch(rows: Sequence[TrainingRow], members: list[int], tokens: Tensor, starts: Iterable[int]) -> Microbatch:
+    places = tuple(starts)
+    chosen = [rows[index] for index in members]
+    predictors = [torch.arange(row.prompt_length - 1, len(row.tokens) - 1) + start for row, start in zip(chosen, places, strict=True)]
+    labels = [token for row in chosen for token in row.tokens[row.prompt_length :]]
+    return Microbatch(
+        rows=tuple(members),
+        responses=tuple(row.response_length for row in chosen),
+        starts=places,
+        tokens=tokens,
+        predictors=torch.cat(predictors).to(tokens.device),
+        labels=torch.tensor(labels, dtype=torch.long, device=tokens.device),
+    )

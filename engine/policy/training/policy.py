@@ -1,0 +1,121 @@
+"""A policy in training: a network, its reference, and how its weights and gradients are held, by ReplicatedPolicy or ShardedPolicy."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from engine.config.learner import LearnerConfig
+from engine.models.checksum import checksum
+from engine.models.weights import base_weights, whole
+from engine.policy.training import lora
+from engine.policy.training.microbatches import Microbatch
+from engine.policy.training.network import PACKED, Network
+
+LogprobsAndEntropies = tuple[Tensor, Tensor]
+"""Log-probs and entropies of the response tokens of a micro-batch, both [N]."""
+
+
+class Policy(ABC):
+    """What is the same for all: ``group`` are the workers that train it together, None for a single one."""
+
+    sharded = False
+    """Whether all workers must take part whenever weights are looked at as a whole."""
+
+    def __init__(self, network: Network, config: LearnerConfig, device: torch.device, group: dist.ProcessGroup | None) -> None:
+        self.network, self.device, self.group = network, device, group
+        self.packed = config.packed
+        self._adapted = config.lora is not None
+        self._reference: Callable[[Microbatch], LogprobsAndEntropies] | None = None
+        self.saving_group: dist.ProcessGroup | None = None  # who writes a checkpoint together: nobody, unless weights are shared out
+
+    @property
+    def model(self) -> PreTrainedModel:
+        return self.network.model
+
+    @property
+    def has_reference(self) -> bool:
+        return self._reference is not None
+
+    def forward(self, batch: Microbatch) -> LogprobsAndEntropies:
+        with self._computing():
+            found: LogprobsAndEntropies = self.network(batch)
+        return found
+
+    def reference_forward(self, batch: Microbatch) -> LogprobsAndEntropies | None:
+        """That of the policy as training began; None if there is no need for one."""
+        with self._computing():
+            return self._reference(batch) if self._reference else None
+
+    @torch.no_grad()
+    def features(self, batch: Microbatch, layers: tuple[int, ...]) -> Tensor:
+        """See Network."""
+        with self._computing():
+            return self.network.features(batch, layers)
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        """What the optimizer changes, by name."""
+        return {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """The weights by Hugging Face name, without a copy: they may be shards (see ``engine.models.weights``). A tied weight has one
+        entry, as in a saved folder. With adapters, each weight is computed when it is looked up."""
+        return lora.Merged(self.model) if self._adapted else base_weights(self.model)
+
+    def checksum(self) -> str:
+        """Of the weights: equal on all workers after each update."""
+        return checksum(self.weights().values())
+
+    def export(self, folder: Path | None) -> None:
+        """Writes the policy as a Hugging Face folder, without a tokenizer. All workers call it; those without a ``folder`` only help."""
+        collected = {}
+        for name, weight in self.weights().items():
+            full = whole(weight)
+            if folder is not None:
+                collected[name] = full.cpu()
+        if folder is not None:
+            self.model.save_pretrained(folder, state_dict=collected)
+
+    @property
+    def saves(self) -> bool:
+        """Whether this worker has something to write of a checkpoint."""
+        return self.group is None or dist.get_rank(self.group) == 0
+
+    @abstractmethod
+    def rounds(self, batches: int) -> int:
+        """How many passes this worker must take part in, when it has ``batches`` of its own."""
+
+    @abstractmethod
+    def zero_gradients(self) -> None: ...
+
+    @abstractmethod
+    def clip_gradients(self, max_norm: float) -> float:
+        """Sums gradients over all workers, if that is still to be done, and scales them down to a global L2 norm of ``max_norm``; the
+        norm before. FloatingPointError, on every worker, if that is not finite."""
+
+    def _computing(self) -> AbstractContextManager[None]:
+        """Around every pass."""
+        return nullcontext()
+
+
+def prepare(model: PreTrainedModel, config: LearnerConfig) -> None:
+    """Makes ``model`` compute as configured; without adapters."""
+    if config.packed:
+        model.set_attn_implementation(PACKED)
+
+
+def checkpoint_activations(model: PreTrainedModel, config: LearnerConfig) -> None:
+    """For the model that is trained. Transformers do it in training mode only, which must not bring dropout back."""
+    if config.activation_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+        model.train()
+        modules: Iterable[Any] = model.modules()
+        for module in modules:
+            if hasattr(module, "attention_dropout"):
+                module.attention_dropout = 0.0

@@ -1,0 +1,76 @@
+"""The configured rollout engine of a worker."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from engine.config import RunConfig
+from engine.drafter.kind import RECIPE_KINDS
+from engine.drafter.offline_training import hidden_states
+from engine.models.folder import home
+from engine.models.load import end_tokens
+from engine.policy.training.policy import Policy
+from engine.rollout.interface import Completion
+from engine.rollout.native.engine import NativeEngine
+from engine.rollout.sglang.engine import SGLangEngine
+
+Engine = NativeEngine | SGLangEngine
+
+
+def build_engine(
+    config: RunConfig,
+    rank: int,
+    folder: Path,
+    policy: Policy,
+    tokenizer: PreTrainedTokenizerBase,
+    device: torch.device,
+    drafter: Mapping[str, Tensor] | None,
+) -> Engine:
+    """Holds the weights of ``policy``, and ``drafter`` if there is one. ``folder`` is where the policy came from."""
+    model, weights = policy.model, policy.weights()
+    keep_features = config.speculation.enabled and config.drafter.spot.enabled
+    kind = RECIPE_KINDS[config.drafter.recipe]
+
+    def decode(tokens: list[int]) -> str:
+        return str(tokenizer.decode(tokens))
+
+    def features(completions: Sequence[Completion]) -> dict[int, Tensor]:
+        sequences = [[*completion.request.prompt, *completion.tokens] for completion in completions]
+        found = hidden_states(model, sequences, kind)
+        ids = [completion.request.id for completion in completions]
+        return {request: rows[:-1].to("cpu", torch.bfloat16) for request, rows in zip(ids, found, strict=True)}
+
+    if config.rollout.engine == "sglang":
+        return SGLangEngine(
+            folder,
+            model.config,
+            weights,
+            rollout=config.rollout,
+            speculation=config.speculation if config.speculation.enabled else None,
+            end_tokens=end_tokens(model, tokenizer),
+            device=device,
+            drafter_weights=drafter,
+            dtype=getattr(torch, config.model.dtype),
+            seed=config.seed + rank,
+            features=features if keep_features and not policy.sharded else None,
+            decode=decode,
+            drafter_kind=kind,
+        )
+    return NativeEngine(
+        model.config,
+        weights,
+        rollout=config.rollout,
+        speculation=config.speculation if config.speculation.enabled else None,
+        drafter_weights=drafter,
+        end_tokens=end_tokens(model, tokenizer),
+        device=device,
+        dtype=getattr(torch, config.model.dtype),
+        seed=config.seed + rank,
+        keep_features=keep_features,
+        costs=home() / "costs",
+        decode=decode,
+        drafter_kind=kind,
+    )

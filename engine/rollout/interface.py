@@ -1,0 +1,214 @@
+"""The contract between the training loop and a rollout engine."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Literal, NamedTuple, Protocol, get_args
+
+from torch import Tensor
+
+from engine.errors import DataError
+from engine.events import ArmStatistics, Handling, Source
+from engine.rollout.decoding_timeline import Moment
+
+Finish = Literal["stop", "length", "abort"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Temperature 0 is greedy. top_p 1, top_k 0 and min_p 0 are off. A response ends with the token that completes one of the ``stop``
+    strings. ``seed`` makes a rollout reproducible."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_new_tokens: int = 1024
+    seed: int = 0
+    min_p: float = 0.0
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartialResponse:
+    """The start of a response, by earlier rollouts: ``tokens`` with their ``logprobs``; ``spans`` are (version of the target, number of
+    tokens by it), in their order."""
+
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+NOT_BEGUN = PartialResponse()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One response to generate, or to go on with where it has ``begun``. Requests of one ``group`` have the same prompt."""
+
+    id: int
+    group: int
+    prompt: tuple[int, ...]
+    begun: PartialResponse = NOT_BEGUN
+
+
+def longest_prompt(requests: Sequence[Request], limit: int) -> int:
+    """Tokens of the longest prompt; DataError if one is empty or has more than ``limit``."""
+    for request in requests:
+        if not 0 < len(request.prompt) <= limit:
+            raise DataError(f"the prompt of request {request.id} has {len(request.prompt)} tokens; max_prompt_tokens allows 1 to {limit}")
+    return max((len(request.prompt) for request in requests), default=0)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A finished response, or with finish ``abort`` one that was ended on the way. ``tokens``, those begun with included, ends with the end
+    token if it was generated; ``logprobs`` are the target's, of the law that was sampled (temperature, top-p and top-k applied; at
+    temperature 0 the law at temperature 1), one per token. The versions are those of the end. ``sources`` tell what made the last
+    tokens, as places in SOURCES, one per token; none of an engine that does not know."""
+
+    request: Request
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish: Finish
+    target_version: int
+    drafter_version: int
+    sources: bytes = b""
+
+    @property
+    def fresh(self) -> int:
+        """Tokens that were not there when the rollout began."""
+        return len(self.tokens) - len(self.request.begun.tokens)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """As of ``PartialResponse``."""
+        return (*self.request.begun.spans, (self.target_version, self.fresh)) if self.fresh else self.request.begun.spans
+
+
+class SchedulingMark(NamedTuple):
+    """What was done about the tail at ``time`` (seconds since the epoch), and to how much; see ``engine.events.Decoding``."""
+
+    time: float
+    what: Handling
+    number: int
+
+
+@dataclass
+class RolloutStatistics:
+    """Totals since the last ``take_statistics``. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted;
+    ``alarms`` are (code, message); ``moments`` are by worker, and an engine takes itself for worker 0. ``marks``, by worker, are not the
+    engine's: who shares the requests out makes them."""
+
+    seconds: float = 0.0
+    decode_steps: int = 0
+    tokens: int = 0
+    speculative_requests: int = 0
+    speculative_tokens: int = 0
+    drafted_by_position: list[int] = field(default_factory=list)
+    accepted_by_position: list[int] = field(default_factory=list)
+    ngram_drafted_by_position: list[int] = field(default_factory=list)
+    ngram_accepted_by_position: list[int] = field(default_factory=list)
+    arms: list[ArmStatistics] = field(default_factory=list)
+    alarms: list[tuple[str, str]] = field(default_factory=list)
+    moments: dict[int, list[Moment]] = field(default_factory=dict)
+    marks: dict[int, list[SchedulingMark]] = field(default_factory=dict)
+
+    def add(self, other: "RolloutStatistics") -> None:
+        """Adds another worker's totals; equal arms are added up."""
+        self.seconds += other.seconds
+        self.decode_steps += other.decode_steps
+        self.tokens += other.tokens
+        self.speculative_requests += other.speculative_requests
+        self.speculative_tokens += other.speculative_tokens
+        self.drafted_by_position = _sums(self.drafted_by_position, other.drafted_by_position)
+        self.accepted_by_position = _sums(self.accepted_by_position, other.accepted_by_position)
+        self.ngram_drafted_by_position = _sums(self.ngram_drafted_by_position, other.ngram_drafted_by_position)
+        self.ngram_accepted_by_position = _sums(self.ngram_accepted_by_position, other.ngram_accepted_by_position)
+        self.alarms += other.alarms
+        self.moments |= {worker: self.moments.get(worker, []) + moments for worker, moments in other.moments.items()}
+        self.marks |= {worker: self.marks.get(worker, []) + marks for worker, marks in other.marks.items()}
+        arms = {(arm.bucket, arm.strategy): arm for arm in self.arms}
+        for arm in other.arms:
+            mine = arms.get((arm.bucket, arm.strategy))
+            arms[arm.bucket, arm.strategy] = arm if mine is None else mine.plus(arm)
+        self.arms = [arms[key] for key in sorted(arms)]
+
+
+def _sums(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip_longest(left, right, fillvalue=0)]
+
+
+@dataclass(frozen=True)
+class GenerationProgress:
+    """A generation at ``time`` (seconds of any clock): tokens ``generated`` of each running request, and the tokens that each unfinished
+    request, running or waiting, is predicted to need."""
+
+    time: float
+    generated: Mapping[int, int]
+    remaining: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class LoadedWeights:
+    """The weights that an engine decodes with: versions and checksums, of target and drafter ("" if there is no drafter)."""
+
+    target_version: int
+    drafter_version: int
+    target: str
+    drafter: str
+
+
+class RolloutEngine(Protocol):
+    """Generates responses of exactly the target's law, whatever the drafter and the strategy."""
+
+    def generate(
+        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+    ) -> list[Completion]:
+        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes, but none that is aborted. An error in it
+        ends the generation, and nothing of that goes on."""
+        ...
+
+    def abort(self, requests: Collection[int] | None = None) -> None:
+        """Ends responses of the running generation as they are: those of ``requests`` (ids), all by default. Returns at once; of what is
+        not running it is no error. This, ``pause`` and ``proceed`` are for other threads."""
+        ...
+
+    def pause(self) -> None:
+        """Generations stand still, after at most one more step, until ``proceed``. What is aborted meanwhile may end only then. No weights
+        may be loaded."""
+        ...
+
+    def proceed(self) -> None: ...
+
+    def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Replaces the target's weights (Hugging Face names). Between generations only."""
+        ...
+
+    def load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Replaces the drafter's trainable weights; embedding and head stay the target's own."""
+        ...
+
+    def loaded_weights(self) -> LoadedWeights:
+        """What it decodes with, by the weights as they are now. Between generations only."""
+        ...
+
+    def take_features(self) -> dict[int, Tensor]:
+        """The hidden states of the responses finished since the last call, by request id, if the engine was made to keep them:
+        [T - 1, W] bf16 on the host, of prompt and response but for the last token: the layers' inputs that the kind of drafter reads, if
+        any, then the hidden state after the final norm."""
+        ...
+
+    def watch(self, on: bool) -> None:
+        """False: later generations may decode plainly, keep no features and learn nothing, until True. Between generations only."""
+        ...
+
+    def release(self) -> None:
+        """Frees the KV cache until ``resume``; again is no error. Weights may be loaded meanwhile. Between generations only."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def take_statistics(self) -> RolloutStatistics:
+        """Statistics since the last call; starts new ones."""
+        ...

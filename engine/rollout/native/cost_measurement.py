@@ -1,0 +1,125 @@
+"""Measures what decode steps cost on this machine, once per model: the table that the tuner goodput starts from."""
+
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.graphs.plan import GraphPlan
+from engine.rollout.native.runner import Runner
+from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.response import Response
+from engine.speculation.speculator import StepPlan
+from engine.speculation.strategy import Context, Strategy
+from engine.speculation.tuner.cost_table import CATCH_UP, CostTable, Grid
+
+BATCHES = (1, 4, 16, 64, 256)
+VERIFIED = (1, 3, 9, 25)
+BRANCHES = (1, 4)
+LENGTHS = (64, 640)
+MOST_ROWS = 256
+ROUNDS = 2
+LEVELS = 4
+TYPICALLY_BEHIND = 3
+
+Array = NDArray[np.float64]
+
+
+def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, vocabulary: int) -> CostTable:
+    """The table kept in ``folder`` for ``identity`` (what decides the costs, besides this machine), measured now if there is none.
+
+    Tables of several processes that measure at the same time are equally good; the last one stays.
+    """
+    machine = (platform.node(), platform.machine(), torch.__version__, torch.get_num_threads(), runner.device_name, max_batch)
+    path = folder / f"{hashlib.sha256(repr((identity, machine)).encode()).hexdigest()[:16]}.json"
+    table = CostTable.load(path)
+    if table is None:
+        table = measure(runner, max_batch, vocabulary)
+        folder.mkdir(parents=True, exist_ok=True)
+        table.save(path)
+    return table
+
+
+@torch.inference_mode()
+def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
+    """Seconds of target and draft passes; some seconds for a small model. The cache is gone after it. A runner that has graphs is
+    measured with a graph for every cell."""
+    batches = [batch for batch in BATCHES if batch < 4 * max_batch]
+    sampler = TokenSampler(Sampling(), vocabulary, runner.cache.positions.device)
+    runner.reserve(batches[-1], LENGTHS[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1)
+    branches = [branch for branch in BRANCHES if branch <= vocabulary]
+    plan = runner.passes.plan
+    if plan:
+        runner.plan_graphs(_graphs(batches[-1], branches))
+    target = _grid(batches, VERIFIED, lambda *cell: _target(runner, sampler, *cell))
+    draft = _grid(batches, branches, lambda *cell: _draft(runner, sampler, *cell)) / (LEVELS - 1 + CATCH_UP)
+    runner.forget()
+    if plan:
+        runner.plan_graphs(plan)
+    return CostTable(Grid(batches, VERIFIED, LENGTHS, target.tolist()), Grid(batches, branches, LENGTHS, draft.tolist()))
+
+
+def _graphs(largest: int, branches: Sequence[int]) -> GraphPlan:
+    shapes = [Strategy("eagle", LEVELS, branch, width - 1) for branch in branches for width in VERIFIED]
+    return GraphPlan.of(dict.fromkeys(shapes, range(1, largest + 1)), largest, catch_up=1)
+
+
+def _grid(batches: Sequence[int], widths: Sequence[int], work: Callable[[int, int, int], Callable[[], object]]) -> Array:
+    """Seconds [B, W, L] of ``work`` of each cell; cells of too many rows go on with the slope of the two narrower ones.
+
+    What disturbs a measurement only ever adds to it, and more work never takes less time, so a cell is the least of those that are at
+    least as large in every way, and of several rounds: what disturbs one cell is over when its turn comes again."""
+    cells = list(product(range(len(batches)), range(len(widths)), range(len(LENGTHS))))
+    seconds = np.full((len(batches), len(widths), len(LENGTHS)), np.inf)
+    for turn, (b, w, n) in product(range(ROUNDS), cells):
+        if w < 2 or batches[b] * widths[w] <= MOST_ROWS:
+            cell = work(batches[b], widths[w], LENGTHS[n])
+            if turn == 0:
+                cell()  # it may have to prepare something
+            seconds[b, w, n] = min(seconds[b, w, n], _time(cell))
+    for b, w, n in cells:
+        if np.isinf(seconds[b, w, n]):
+            slope = (seconds[b, w - 1, n] - seconds[b, w - 2, n]) / (widths[w - 1] - widths[w - 2])
+            seconds[b, w, n] = seconds[b, w - 1, n] + max(slope, 0.0) * (widths[w] - widths[w - 1])
+    for axis in range(seconds.ndim):
+        seconds = np.flip(np.minimum.accumulate(np.flip(seconds, axis), axis), axis)
+    return seconds
+
+
+def _target(runner: Runner, sampler: TokenSampler, batch: int, width: int, length: int) -> Callable[[], object]:
+    responses = _responses(batch, length)
+    given = [(0,) * (width - 1)] * batch if width > 1 else None
+    return lambda: runner.decode(responses, sampler, StepPlan(Context(batch), given=given))
+
+
+def _draft(runner: Runner, sampler: TokenSampler, batch: int, width: int, length: int) -> Callable[[], object]:
+    """A deep draft, of which catching up takes about as long as ``CATCH_UP`` levels."""
+    responses = _responses(batch, length)
+    newest = torch.full((batch, 1), length - 1, device=runner.cache.positions.device)
+    noise = sampler.noise(newest[:, 0], newest + runner.cache.positions[:LEVELS])
+
+    def draft() -> None:
+        for response in responses:
+            response.drafted = length - 1 - TYPICALLY_BEHIND
+        runner.drafting(responses, newest).drafts(Strategy("eagle", LEVELS, width, LEVELS), sampler, noise)
+
+    return draft
+
+
+def _responses(batch: int, length: int) -> list[Response]:
+    return [Response(Request(index, 0, (0,) * length)) for index in range(batch)]
+
+
+def _time(function: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    function()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - began

@@ -1,0 +1,127 @@
+"""The forward passes over the cache: CUDA graphs where a plan has them, else eager."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from engine.rollout.native.decoder_layer import ForwardPass
+from engine.rollout.native.graphs.plan import Capture, Eager, GraphPlan, PassKind, bucket
+from engine.rollout.native.graphs.pool import GraphPool, Recorder
+from engine.rollout.native.kv_cache import KVCache
+from engine.rollout.native.model import DraftModel, TargetModel
+
+Outputs = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The key of a graph: its attention reaches over the first ``reach`` positions of the cache."""
+
+    capture: Capture
+    reach: int
+
+    def __str__(self) -> str:
+        return f"{self.capture.part} of {self.capture.batch} x {self.capture.tokens} tokens"
+
+
+@dataclass(frozen=True)
+class AtAnyReach:
+    """The keys of a plan's graphs."""
+
+    plan: GraphPlan
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, Graph) and key.capture in self.plan
+
+
+class ForwardPasses:
+    """What target and drafter compute. With a ``plan`` a decode step should have its ``batch`` and ``tokens``, for which there are
+    graphs; without, everything is eager. What a pass returns holds until the next one."""
+
+    def __init__(
+        self,
+        target: TargetModel,
+        drafter: DraftModel | None,
+        cache: KVCache,
+        plan: GraphPlan | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """``recorder`` as in GraphPool."""
+        self._target, self._drafter, self._cache = target, drafter, cache
+        self.plan = plan
+        self.pool = GraphPool(cache.positions.device, AtAnyReach(plan) if plan else None, recorder)
+
+    def use(self, cache: KVCache) -> None:
+        """Goes on with another cache. The graphs have the old one's memory in them, so they are dropped."""
+        self.pool.clear()
+        self._cache = cache
+
+    def batch(self, requests: int) -> int:
+        """The batch size that a step of so many requests is padded to."""
+        return bucket(requests, self.plan.max_batch) if self.plan and requests <= self.plan.max_batch else requests
+
+    def tokens(self, batch: int, tokens: int) -> int:
+        """How many tokens of each request the target takes, so that there is a graph, if ``tokens`` are to be verified."""
+        graphs = self.plan.target if self.plan else ()
+        return min((graph.tokens for graph in graphs if graph.batch == batch and graph.tokens >= tokens), default=tokens)
+
+    def prefill(self, tokens: Tensor, step: ForwardPass) -> None:
+        """Extends the cache by tokens [R] and their features."""
+        self._run(Eager("prefill"), self._extend, step, tokens=tokens)
+
+    def verify(self, tokens: Tensor, step: ForwardPass) -> Tensor:
+        """Extends the cache by tokens [R] and their features; the target's logits [R, vocabulary] after each."""
+        return self._run("target", self._verify, step, tokens=tokens)["logits"]
+
+    def fuse(self, captured: Tensor) -> Tensor:
+        """The target's features [R, width] as the drafter reads them, [R, hidden]; eager, for it is one product at most."""
+        assert self._drafter
+        return self._drafter.fuse(captured)
+
+    def fill(self, tokens: Tensor, features: Tensor, step: ForwardPass) -> None:
+        """Extends the drafter's cache by tokens [R] and the ``features`` [R, hidden] before each."""
+        self._run(Eager("fill"), self._fill, step, tokens=tokens, features=features)
+
+    def draft(self, tokens: Tensor, features: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
+        """As ``fill``; the drafter's features [R, hidden] for the tokens, and the logits [R, vocabulary] after each."""
+        part: PassKind = "draft" if step.tokens > 1 else "catch_up"  # one graph for both, also for a level of a chain
+        outputs = self._run(part, self._draft, step, tokens=tokens, features=features)
+        return outputs["features"], outputs["logits"]
+
+    def _run(
+        self, part: PassKind | Eager, function: Callable[[ForwardPass, Outputs], Outputs], step: ForwardPass, **inputs: Tensor
+    ) -> Outputs:
+        inputs |= {"index": step.index, "cosine": step.cosine, "sine": step.sine, "mask": step.mask}
+        return self.pool.run(self._key(part, step), lambda given: function(_on(step, given), given), inputs)
+
+    def _key(self, part: PassKind | Eager, step: ForwardPass) -> Graph | PassKind | Eager:
+        if self.plan is None or isinstance(part, Eager):
+            return part
+        return Graph(Capture(part, step.requests, step.tokens), step.mask.shape[-1])
+
+    def _extend(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
+        features = self._target.features(given["tokens"], step)
+        if self._drafter:
+            self._cache.features.index_copy_(0, step.index, features)
+        return {"features": features}
+
+    def _verify(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
+        return {"logits": self._target.logits(self._extend(step, given)["features"])}
+
+    def _fill(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
+        assert self._drafter
+        self._drafter.fill(self._target.embed(given["tokens"]), given["features"], step)
+        return {}
+
+    def _draft(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
+        assert self._drafter
+        features = self._drafter.features(self._target.embed(given["tokens"]), given["features"], step)
+        return {"features": features, "logits": self._target.logits(self._drafter.readout(features))}
+
+
+def _on(step: ForwardPass, given: Mapping[str, Tensor]) -> ForwardPass:
+    """The pass on a graph's own tensors; ``step`` itself if they are its own."""
+    if given["mask"] is step.mask:
+        return step
+    return replace(step, index=given["index"], cosine=given["cosine"], sine=given["sine"], mask=given["mask"])

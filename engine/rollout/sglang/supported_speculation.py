@@ -1,0 +1,87 @@
+"""What of our speculation SGLang can do: chains of the learned drafter, or of a small model, whose length changes from step to step; or
+n-gram drafts of one length."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from engine.config import FixedConfig, RolloutConfig, RunConfig, SGLangConfig, SpeculationConfig, describe
+from engine.errors import ConfigError, ModelError
+from engine.models.folder import ModelFacts, read_facts
+from engine.speculation.strategy import Strategy
+
+SGLangDrafter = Literal["eagle", "standalone", "ngram"]
+NAMES: dict[SGLangDrafter, str] = {"eagle": "the learned drafter's chains", "standalone": "the draft model's chains", "ngram": "n-grams"}
+
+
+def drafting(config: SpeculationConfig, settings: SGLangConfig) -> SGLangDrafter:
+    """Who drafts in a whole run: SGLang has one kind of drafts."""
+    if settings.draft_model:
+        return "standalone"
+    return "eagle" if any(each.drafter == "eagle" for each in config.strategies) else "ngram"
+
+
+def chain_speculation(config: SpeculationConfig, who: SGLangDrafter = "eagle") -> SpeculationConfig:
+    """``config`` with each tree as the chain of its depth, the nearest that SGLang can change while it runs: its adaptive speculation
+    asks for top_k 1. N-gram drafts, the suffix store and drafts by request are left out: one drafter serves a whole batch. If n-grams
+    are to draft, the first strategy alone is left.
+
+    ConfigError if no strategy of the drafter is left, or the tuner does not fit those that are.
+    """
+    if who == "ngram":
+        return SpeculationConfig(strategies=config.strategies[:1], tuner=FixedConfig())
+    depths = dict.fromkeys(min(each.depth, each.verify) for each in config.strategies if each.drafter == "eagle")
+    if not depths:
+        raise ConfigError("speculation.strategies: rollout.sglang.draft_model needs at least one with drafter eagle, for its depth")
+    data = config.model_dump() | {
+        "strategies": [{"depth": depth, "verify": depth} for depth in depths],
+        "suffix": {"enabled": False},
+        "tail_requests": 0,
+    }
+    try:
+        return SpeculationConfig.model_validate(data)
+    except ValidationError as error:
+        faults = "; ".join(describe(fault) for fault in error.errors())
+        raise ConfigError(f"speculation: as the chains {list(depths)} that rollout.engine=sglang drafts: {faults}") from None
+
+
+def chain_steps(config: SpeculationConfig) -> list[int]:
+    """The lengths of chains that a batch can be drafted with; 0, which is off, among them."""
+    return sorted({0, *(strategy.depth for strategy in config.strategies)})
+
+
+def check(config: RunConfig, facts: ModelFacts) -> None:
+    """ConfigError or ModelError if the run asks for what SGLang would not do, or would do wrong."""
+    if not config.speculation.enabled:
+        return
+    who = drafting(config.speculation, config.rollout.sglang)
+    chain_speculation(config.speculation, who)
+    if config.rollout.min_p > 0:
+        raise ConfigError(
+            f"rollout.min_p={config.rollout.min_p}: SGLang ignores min_p when it verifies drafts, so that the responses would have another "
+            "law; set it to 0, or speculation.enabled to false, or rollout.engine to native"
+        )
+    if who == "eagle" and facts.family == "qwen3" and config.drafter.recipe != "eagle3":
+        raise ConfigError(f"drafter.recipe={config.drafter.recipe}: SGLang has no such drafter for qwen3 models; set it to eagle3")
+    if who != "eagle" and config.drafter.spot.enabled:
+        raise ConfigError(f"drafter.spot.enabled: {NAMES[who]} draft in this run, so nobody would use the trained drafter; set it to false")
+    if config.rollout.sglang.draft_model:
+        _check_draft_model(config.rollout, Path(config.rollout.sglang.draft_model), facts.vocabulary)
+
+
+def _check_draft_model(rollout: RolloutConfig, folder: Path, vocabulary: int) -> None:
+    found, needed = read_facts(folder), rollout.max_prompt_tokens + rollout.max_new_tokens
+    if found.vocabulary != vocabulary:
+        raise ModelError(
+            f"rollout.sglang.draft_model: {folder} knows {found.vocabulary} tokens, and the model {vocabulary}; use one with equal ones"
+        )
+    if found.context < needed:
+        raise ModelError(
+            f"rollout.sglang.draft_model: {folder} can hold {found.context} tokens, and this run needs {needed}; use another one"
+        )
+
+
+def length(strategy: Strategy | None) -> int:
+    """The chain's; 0 for plain decoding."""
+    return strategy.depth if strategy else 0

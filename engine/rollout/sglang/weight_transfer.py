@@ -1,0 +1,45 @@
+"""Weights on their way to SGLang: buckets of bytes in memory that engine and host share."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from engine.models.weights import BUCKET_BYTES, buckets, together
+from engine.rollout.sglang.messages import Bucket, TensorSlice
+
+ALIGNMENT = 16
+
+
+def plan_buckets(weights: Mapping[str, Tensor], dtype: torch.dtype, size: int = BUCKET_BYTES) -> list[Bucket]:
+    """Which tensors, in ``dtype``, go where in which bucket, see ``engine.models.weights.buckets``."""
+    return [Bucket(tuple(_spans(names, weights, dtype))) for names in buckets(weights, dtype, size)]
+
+
+def fill_bucket(bucket: Bucket, weights: Mapping[str, Tensor], memory: Tensor) -> None:
+    """Copies the bucket's tensors into ``memory``, bytes on the host. Shards are gathered in the bucket's data type."""
+    wanted = together([weights[span.name] for span in bucket.tensors], bucket.tensors[0].dtype)
+    for span, tensor in zip(bucket.tensors, wanted, strict=True):
+        memory[span.start : span.end].view(span.dtype).view(span.shape).copy_(tensor)
+
+
+def through(memory: int, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[tuple[Bucket, bool]]:
+    """Puts one bucket after the other into the shared memory behind the file descriptor ``memory``; tells which is the last one."""
+    buckets = plan_buckets(weights, dtype)
+    size = max(bucket.bytes for bucket in buckets)
+    os.ftruncate(memory, size)
+    flat = torch.from_file(f"/proc/self/fd/{memory}", shared=True, size=size, dtype=torch.uint8)
+    for bucket in buckets:
+        fill_bucket(bucket, weights, flat)
+        yield bucket, bucket is buckets[-1]
+    del flat
+    os.ftruncate(memory, 0)
+
+
+def _spans(names: Sequence[str], weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[TensorSlice]:
+    start = 0
+    for name in names:
+        end = start + weights[name].numel() * dtype.itemsize
+        yield TensorSlice(name, tuple(weights[name].shape), dtype, start, end)
+        start = -(-end // ALIGNMENT) * ALIGNMENT

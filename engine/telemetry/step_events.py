@@ -1,0 +1,194 @@
+"""What happened in a step, as events. Pure: results in, events out."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from statistics import fmean, pstdev
+
+from engine.cluster.spot_training.drafter_versions import Published
+from engine.cluster.worker_group import Learning
+from engine.config import RunConfig
+from engine.events import (
+    Alarm,
+    AnyEvent,
+    Decoding,
+    DrafterTrained,
+    Log,
+    RolloutFinished,
+    RunStarted,
+    Sample,
+    Speculation,
+    StepFinished,
+    WorkerSpan,
+)
+from engine.experience.collection import Experience
+from engine.experience.evaluation import Evaluation
+from engine.telemetry.text_by_source import Decode, text_by_source
+
+SAMPLES = 2
+PACKAGES = ("torch", "transformers", "ray", "numpy")
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """Everything that one RL step brought; times are seconds since the epoch."""
+
+    index: int
+    began: float
+    ended: float
+    experience: Experience
+    inferred: float
+    learning: Learning
+    published: Published | None
+    evaluation: Evaluation | None = None
+    usage: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def synced(self) -> float:
+        """When every engine had the new weights."""
+        return self.evaluation.began if self.evaluation else self.ended
+
+
+def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Iterator[AnyEvent]:
+    """The first events of an attempt. ``facts``: see ``Worker.facts``."""
+    workers = int(facts["workers"])
+    yield RunStarted(
+        first_step=first_step,
+        steps=config.algorithm.steps,
+        workers=workers,
+        model_parameters=int(facts["parameters"]),
+        device=facts["device"],
+        packages={name: version(name) for name in PACKAGES},
+    )
+    if workers < config.cluster.workers:
+        yield Log(
+            level="warning", message=f"the cluster has room for {workers} of {config.cluster.workers} workers: the run goes on with those"
+        )
+    if "graphs" in facts:
+        yield Log(level="info", message=facts["graphs"])
+
+
+def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
+    """The events of a step; the one that sums it up comes last. ``decode`` makes text of tokens."""
+    yield from _spans(step)
+    yield from _decoding(step)
+    rollout = step.experience.rollout
+    completions = rollout.completions
+    yield RolloutFinished(
+        step=step.index,
+        lengths=[len(completion.tokens) for completion in completions],
+        truncated=sum(completion.finish == "length" for completion in completions),
+    )
+    statistics = rollout.statistics
+    if statistics.arms:
+        yield Speculation(
+            step=step.index,
+            arms=statistics.arms,
+            drafted_by_position=statistics.drafted_by_position,
+            accepted_by_position=statistics.accepted_by_position,
+            ngram_drafted_by_position=statistics.ngram_drafted_by_position,
+            ngram_accepted_by_position=statistics.ngram_accepted_by_position,
+            untrained=rollout.untrained,
+        )
+    if rollout.notice:
+        yield Log(level="info", message=f"step {step.index}: {rollout.notice}")
+    for code, message in dict.fromkeys(statistics.alarms):  # workers notice the same
+        yield Alarm(step=step.index, code=code, message=message)
+    if step.published:
+        yield _drafter(step, step.published)
+    yield from _samples(step.index, step.experience, decode)
+    yield _summary(step)
+
+
+def _spans(step: StepRecord) -> Iterator[WorkerSpan]:
+    rollout = step.experience.rollout
+    for span in rollout.spans:
+        yield WorkerSpan(step=step.index, worker=span.worker, state=span.activity, start=span.start, end=span.end)
+    for worker in sorted({span.worker for span in rollout.spans}):
+        yield WorkerSpan(step=step.index, worker=worker, state="UPDATE", start=rollout.ended, end=step.synced)
+        if step.evaluation:
+            yield WorkerSpan(step=step.index, worker=worker, state="EVALUATION", start=step.synced, end=step.ended)
+
+
+def _decoding(step: StepRecord) -> Iterator[Decoding]:
+    statistics = step.experience.rollout.statistics
+    for worker, moments in sorted(statistics.moments.items()):
+        if moments:
+            start = moments[0].time
+            points = [(round(moment.time - start, 3), moment.running, moment.strategy) for moment in moments]
+            marks = [(round(mark.time - start, 3), mark.what, mark.number) for mark in statistics.marks.get(worker, ())]
+            yield Decoding(step=step.index, worker=worker, start=start, points=points, marks=marks)
+
+
+def _drafter(step: StepRecord, published: Published) -> DrafterTrained:
+    report = published.report
+    return DrafterTrained(
+        step=step.index,
+        drafter_version=published.version,
+        published=published.accepted,
+        reason=published.reason,
+        microsteps=report.microsteps,
+        tokens=report.tokens,
+        loss=report.loss,
+        held_out_before=report.before.accepted,
+        held_out_after=report.after.accepted,
+        mix_distance=report.mix_distance,
+        top1_before=report.before.top1,
+        top1_after=report.after.top1,
+        top3_before=report.before.top3,
+        top3_after=report.after.top3,
+    )
+
+
+def _samples(step: int, experience: Experience, decode: Decode) -> Iterator[Sample]:
+    """The longest and the shortest response of the step."""
+    responses, prompts = experience.responses, experience.prompts
+    order = sorted(range(len(responses)), key=lambda index: len(responses[index]))
+    group = len(responses) // len(prompts)
+    for index in dict.fromkeys([order[-1], order[0]][:SAMPLES]):
+        yield Sample(
+            step=step,
+            prompt=prompts[index // group].text,
+            response=responses[index],
+            reward=experience.rewards[index],
+            pieces=text_by_source(experience.rollout.completions[index], responses[index], decode),
+        )
+
+
+def _summary(step: StepRecord) -> StepFinished:
+    experience, learning = step.experience, step.learning
+    rollout, rewards = experience.rollout, experience.rewards
+    statistics, rollout_seconds = rollout.statistics, rollout.ended - step.began
+    tokens = sum(len(completion.tokens) for completion in rollout.completions)
+    return StepFinished(
+        step=step.index,
+        seconds=step.ended - step.began,
+        phases={
+            "rollout": rollout_seconds,
+            "reward": experience.rewarded - rollout.ended,
+            "inference": step.inferred - experience.rewarded,
+            "update": learning.update_seconds,
+            "sync": step.synced - step.inferred - learning.update_seconds,
+        }
+        | ({"evaluation": step.ended - step.synced} if step.evaluation else {}),
+        metrics={
+            "reward_mean": fmean(rewards),
+            "reward_std": pstdev(rewards),
+            "kept_share": len(experience.kept) / len(rewards),
+            "response_tokens": tokens / len(rollout.completions),
+            "tokens_per_second": statistics.tokens / rollout_seconds,
+            "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),
+            "idle_seconds": rollout.seconds("IDLE", "TRAINING"),
+            "trained_seconds": rollout.seconds("TRAINING"),
+            "drafter_version": float(max(completion.drafter_version for completion in rollout.completions)),
+            **experience.scheduling,
+            **learning.metrics,
+            **(step.evaluation.metrics if step.evaluation else {}),
+            **step.usage,
+        },
+    )
+
+
+def accept_length(tokens: int, requests: int) -> float:
+    """Tokens that a speculative target pass brings a request, its own token included; 1.0 without speculation."""
+    return tokens / requests if requests else 1.0

@@ -1,0 +1,56 @@
+"""Right-padded batches of search traces, grouped by length so that little is padding."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from engine.warmstart.search_traces import examples
+
+IGNORED = -100
+POOL = 512
+
+
+class TraceBatches:
+    """Endless batches of at most ``tokens`` padded tokens; ``longest`` may be raised while it runs (a curriculum)."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int, four_numbers: float, tokens: int) -> None:
+        self.tokenizer = tokenizer
+        self.tokens = tokens
+        self.four_numbers = four_numbers
+        self.longest = 200
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields (input ids, labels), both [batch, length]; labels are ``IGNORED`` on prompts and padding."""
+        while True:
+            self._seed += 1
+            pool = list(islice(examples(self._seed, self.four_numbers, self.longest), POOL))
+            batches = self._grouped([self._encode(*example) for example in pool])
+            order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(self._seed))
+            for index in order.tolist():
+                yield _padded(batches[index])
+
+    def _encode(self, prompt: str, response: str) -> tuple[list[int], int]:
+        ids = self.tokenizer(prompt + response).input_ids
+        return [*ids, self.tokenizer.eos_token_id], len(prompt)
+
+    def _grouped(self, rows: list[tuple[list[int], int]]) -> list[list[tuple[list[int], int]]]:
+        groups: list[list[tuple[list[int], int]]] = [[]]
+        for row in sorted(rows, key=lambda row: len(row[0])):
+            if (len(groups[-1]) + 1) * len(row[0]) > self.tokens:
+                groups.append([])
+            groups[-1].append(row)
+        return groups
+
+
+def _padded(rows: list[tuple[list[int], int]]) -> tuple[Tensor, Tensor]:
+    longest = max(len(ids) for ids, _ in rows)
+    inputs = torch.zeros(len(rows), longest, dtype=torch.long)
+    labels = torch.full((len(rows), longest), IGNORED)
+    for index, (ids, prompt) in enumerate(rows):
+        inputs[index, : len(ids)] = torch.tensor(ids)
+        labels[index, prompt : len(ids)] = torch.tensor(ids[prompt:])
+    return inputs, labels

@@ -1,0 +1,23 @@
+import pytest
+
+from backend.models.baseline import is_plain, likeness
+from engine.config import RunConfig
+
+TLT = RunConfig(name="tlt").model_dump(mode="json")
+PLAIN = TLT | {"name": "plain", "speculation": TLT["speculation"] | {"enabled": False}}
+
+
+def test_name_and_switch_alone_do_not_tell_runs_apart() -> None:
+    assert likeness(PLAIN) == likeness(TLT) == likeness(dict(reversed(PLAIN.items())))
+    others: list[dict[str, object]] = [{"seed": 1}, {"speculation": TLT["speculation"] | {"threshold": 3}}, {"speculation": {}}]
+    for other in others:
+        assert likeness(TLT | other) != likeness(TLT)
+
+
+@pytest.mark.parametrize(
+    ("config", "plain"),
+    [(TLT, False), (PLAIN, True), ({}, False), ({"speculation": "mine"}, False), ({"speculation": {"enabled": False}}, True)],
+)
+def test_speculation_is_on_unless_turned_off(config: dict[str, object], plain: bool) -> None:
+    assert is_plain(config) == plain
+    assert len(likeness(config)) == 16

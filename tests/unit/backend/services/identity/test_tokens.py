@@ -1,0 +1,147 @@
+"""Tokens: hashed, scoped, ending; tickets once; links for one file."""
+
+import hmac
+import time
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from new_token import NewToken
+
+from backend.database import Database
+from backend.models import Token
+from backend.services.identity import tokens
+from backend.services.identity.tokens import identify, identify_link
+from longtail.schemas import credentials
+from longtail.schemas.credentials import Link, Secret, write_private
+
+PATH = "/api/v1/artifacts/0123456789abcdef/download"
+
+
+def as_user(client: TestClient, token: str) -> TestClient:
+    client.headers["Authorization"] = f"Bearer {token}"
+    return client
+
+
+def row(database: Database, secret: str) -> Token:
+    parsed = Secret.parse(secret)
+    assert parsed is not None
+    with database.read() as session:
+        return session.get_one(Token, parsed.id)
+
+
+def test_secrets_are_random_and_kept_as_a_hash_only(database: Database, new_token: NewToken) -> None:
+    secrets = [new_token("viewer", f"user-{number}") for number in range(20)]
+    assert len({secret[20:] for secret in secrets}) == 20
+    for secret in secrets:
+        stored = row(database, secret)
+        assert secret[20:] not in str(vars(stored))
+        assert len(stored.digest) == 64
+
+
+def test_secrets_are_compared_in_constant_time(database: Database, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared, compare = [], hmac.compare_digest
+
+    def watched(one: str, other: str) -> bool:
+        compared.append((one, other))
+        return compare(one, other)
+
+    monkeypatch.setattr(tokens.hmac, "compare_digest", watched)  # type: ignore[attr-defined]
+    secret = new_token("viewer")
+    with database.read() as session:
+        assert identify(session, secret[:-1] + ("A" if secret[-1] != "A" else "B")) is None
+        assert identify(session, secret) is not None
+    assert len(compared) >= 2
+
+
+@pytest.mark.parametrize(
+    "text", ["", "lt_", "x" * 10_000, "lt_0123456789abcdef_\0", "lt_0123456789abcdef_" + "é" * 43, "lt_" + "٣" * 16 + "_" + "A" * 43]
+)
+def test_other_text_is_no_secret(database: Database, text: str) -> None:
+    with database.read() as session:
+        assert identify(session, text) is None
+        assert identify_link(session, text, PATH) is None
+
+
+def test_tokens_end(anonymous: TestClient, database: Database, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = new_token("editor", seconds=60)
+    brief = as_user(anonymous, secret)
+    assert brief.get("/api/v1/me").status_code == 200
+    ending = row(database, secret).expires_at
+    assert ending is not None
+    with monkeypatch.context() as later:
+        later.setattr(time, "time", lambda: ending + 0.001)
+        assert brief.get("/api/v1/me").status_code == 401
+    revoked = as_user(anonymous, new_token("viewer"))
+    token_id = revoked.get("/api/v1/me").json()["token_id"]
+    assert revoked.delete(f"/api/v1/tokens/{token_id}").status_code == 204
+    assert revoked.get("/api/v1/me").status_code == 401
+    with database.read() as session:
+        assert session.get_one(Token, token_id).revoked_at is not None
+
+
+def test_a_token_is_shown_once_with_its_scope_and_end(api: TestClient) -> None:
+    made = api.post("/api/v1/tokens", json={"name": "ci <b>", "scope": "viewer", "days": 1}).json()
+    listed = api.get("/api/v1/tokens").json()["items"]
+    assert [token["name"] for token in listed] == ["ci <b>", "a test's"]
+    assert all(set(token) == set(made) - {"token"} for token in listed)
+    assert made["token"] not in str(listed)
+    reply = api.get("/api/v1/me", headers={"Authorization": f"Bearer {made['token']}"}).json()
+    assert (reply["user"], reply["role"], reply["user_role"]) == ("editor", "viewer", "editor")
+    assert api.post("/api/v1/tokens", json={"name": "more", "scope": "admin"}).status_code == 403
+
+
+def test_the_tokens_of_others_are_not_there(api: TestClient, new_token: NewToken) -> None:
+    other = Secret.parse(new_token("viewer"))
+    assert other is not None
+    assert api.get("/api/v1/tokens?everyone=true").status_code == 403
+    assert api.delete(f"/api/v1/tokens/{other.id}").status_code == 404
+    as_user(api, new_token("admin"))
+    assert other.id in [token["id"] for token in api.get("/api/v1/tokens?everyone=true").json()["items"]]
+    assert api.delete(f"/api/v1/tokens/{other.id}").status_code == 204
+
+
+def test_a_use_is_noted_now_and_then(api: TestClient) -> None:
+    api.get("/api/v1/me")
+    first = api.get("/api/v1/tokens").json()["items"][0]["last_used_at"]
+    assert first is not None
+    assert api.get("/api/v1/tokens").json()["items"][0]["last_used_at"] == first
+
+
+def test_a_link_opens_one_path_for_a_while(database: Database, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = Secret.parse(new_token("viewer"))
+    assert secret is not None
+    link = secret.link(PATH)
+    parsed = Link.parse(link)
+    assert parsed is not None
+    with database.read() as session:
+        assert identify_link(session, link, PATH) is not None
+        assert identify_link(session, link, PATH.replace("0", "1")) is None
+        assert identify_link(session, link.replace(f".{parsed.expires}.", f".{parsed.expires + 1}."), PATH) is None
+        assert identify_link(session, f"{link[:-1]}{'0' if link[-1] != '0' else '1'}", PATH) is None
+        year = int(time.time()) + 365 * 24 * 3600
+        assert identify_link(session, f"{secret.id}.{year}.{credentials._signature(secret.digest, PATH, year)}", PATH) is None, "too long"
+    monkeypatch.setattr(time, "time", lambda: float(parsed.expires))
+    with database.read() as session:
+        assert identify_link(session, link, PATH) is None
+
+
+def test_a_link_is_good_for_its_download_only_and_ends_with_its_token(anonymous: TestClient, new_token: NewToken) -> None:
+    token = new_token("editor")
+    secret = Secret.parse(token)
+    assert secret is not None
+    link = secret.link(PATH)
+    assert anonymous.get(f"{PATH}?link={link}").status_code == 404, "let in, but there is no such file"
+    assert anonymous.get(f"/api/v1/me?link={link}").status_code == 401
+    assert anonymous.post(f"/api/v1/tickets?link={secret.link('/api/v1/tickets')}").status_code == 401
+    assert as_user(anonymous, token).delete(f"/api/v1/tokens/{secret.id}").status_code == 204
+    del anonymous.headers["Authorization"]
+    assert anonymous.get(f"{PATH}?link={link}").status_code == 401
+
+
+def test_private_files_are_private(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "token"
+    write_private(file, "first")
+    write_private(file, "second")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("second", 0o600)
+    assert list(file.parent.iterdir()) == [file]

@@ -1,0 +1,174 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_events import STEPS, begin, started, step, write
+from sqlalchemy import select
+
+from backend.database import Database
+from backend.models import Artifact, Base, Decoding, LogLine, Metric, Rollout, Run, Sample, Speculation, WorkerSpan
+from backend.services.runs.attempts import LeaseLostError
+from backend.services.telemetry import step_rows
+from backend.services.telemetry.event_ingest import EventIngestor, rebuild
+from backend.services.telemetry.step_rows import StepRange
+from engine import events
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+@pytest.fixture
+def ingestor(database: Database, run_id: str, path: Path) -> EventIngestor:
+    return begin(database, run_id, path)
+
+
+def everything(database: Database) -> dict[str, list[Any]]:
+    """All telemetry, without the ids that each ingestion gives anew."""
+    with database.read() as session:
+        tables: list[type[Base]] = [Metric, Rollout, WorkerSpan, Decoding, Speculation, Sample, LogLine, Artifact]
+        return {
+            table.__tablename__: sorted(
+                repr([getattr(row, column.name) for column in table.__table__.columns if column.name != "id"])
+                for row in session.scalars(select(table))
+            )
+            for table in tables
+        }
+
+
+def test_events_become_rows(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
+    write(path, started(), *step(0), *step(1, reward=0.75))
+    ingestor.drain()
+    with database.read() as session:
+        run = session.get_one(Run, run_id)
+        assert (run.state, run.step, run.steps) == ("running", 2, STEPS)
+        assert run.summary["reward_mean"] == 0.75
+        assert run.summary["rollout_share"] == 0.5
+        assert run.summary["harvest"] == 0.75
+        assert run.summary["loss"] is None, "not a number is told as null"
+        assert not any(name.startswith("system/") for name in run.summary)
+        decoding = session.get_one(Decoding, (run_id, 1, 0))
+        assert decoding.points == [[0.0, 4, "off"], [0.75, 1, "mixed"], [1.0, 0, "off"]]
+        assert decoding.marks == [[1.0, "stopped", 3]]
+        assert session.scalars(select(Metric.value).where(Metric.key == "reward_mean").order_by(Metric.step)).all() == [0.5, 0.75]
+        rollout = session.get_one(Rollout, (run_id, 1))
+        assert (rollout.lengths, rollout.truncated, rollout.p50, rollout.p75, rollout.p90, rollout.max) == ([4, 2, 8, 6], 1, 4, 6, 8, 8)
+        speculation = session.get_one(Speculation, (run_id, 0))
+        assert (speculation.arms[0]["accepted"], speculation.untrained) == (9, "no worker was idle")
+        assert (speculation.ngram_drafted_by_position, speculation.ngram_accepted_by_position) == ([1, 0], [1, 0])
+        assert session.scalars(select(Sample.response)).all() == ["a␀b", "a␀b"]
+        assert session.scalars(select(Sample.pieces)).all() == [[["eagle", 2, 2], ["target", 1, 1]]] * 2
+
+
+def test_what_was_told_can_be_asked_for_by_step(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
+    write(path, started(), *step(0), *step(1), *step(2))
+    ingestor.drain()
+    with database.read() as session:
+        for model in (Rollout, WorkerSpan, Decoding, Speculation):
+            assert [row.step for row in step_rows.rows_of_steps(session, model, run_id, StepRange(since=0))] == [1, 2]
+            assert [row.step for row in step_rows.rows_of_steps(session, model, run_id, StepRange(since=0, until=1))] == [1]
+            assert [row.step for row in step_rows.rows_of_steps(session, model, run_id, StepRange(every=2))] == [0, 2]
+
+
+def test_ingesting_again_changes_nothing(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
+    write(path, started(), *step(0))
+    ingestor.drain()
+    before = everything(database)
+    ingestor.drain()
+    EventIngestor(database, run_id, 1, path).drain()
+    assert everything(database) == before
+
+
+def test_a_doubled_line_counts_once(database: Database, path: Path, ingestor: EventIngestor) -> None:
+    write(path, started(), *step(0))
+    path.write_text("".join(line * 2 for line in path.read_text().splitlines(keepends=True)))
+    ingestor.drain()
+    with database.read() as session:
+        assert len(session.scalars(select(WorkerSpan)).all()) == 1
+
+
+def test_an_unfinished_line_waits(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
+    write(path, started(), *step(0))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    ingestor.drain()
+    with database.read() as session:
+        assert session.get_one(Run, run_id).step == 0
+        assert session.scalars(select(LogLine).where(LogLine.level == "alarm")).all() == []
+    path.write_bytes(whole)
+    ingestor.drain()
+    with database.read() as session:
+        assert session.get_one(Run, run_id).step == 1
+
+
+@pytest.mark.parametrize("broken", [b"{not json}\n", b'{"kind":"from the future","seq":1}\n', b"\xff\xfe\n", b"\n"])
+def test_a_broken_line_is_an_alarm_and_the_rest_counts(
+    database: Database, run_id: str, path: Path, ingestor: EventIngestor, broken: bytes
+) -> None:
+    write(path, started())
+    with path.open("ab") as file:
+        file.write(broken)
+    write(path, *step(0))
+    ingestor.drain()
+    with database.read() as session:
+        assert session.get_one(Run, run_id).step == 1
+        alarm = session.scalars(select(LogLine).where(LogLine.level == "alarm")).one()
+        assert alarm.code == "bad_event"
+
+
+def test_a_resumed_attempt_takes_back_the_steps_that_it_does_again(
+    database: Database, run_id: str, path: Path, ingestor: EventIngestor
+) -> None:
+    write(path, started(), *step(0), *step(1, reward=0.1), *step(2, reward=0.1))
+    ingestor.drain()
+    write(path, started(first_step=1))
+    ingestor.drain()
+    with database.read() as session:
+        assert session.get_one(Run, run_id).step == 1
+        for table in (Metric, Rollout, WorkerSpan, Decoding, Speculation, Sample):
+            assert set(session.scalars(select(table.step))) == {0}
+    write(path, *step(1, reward=0.9))
+    ingestor.drain()
+    with database.read() as session:
+        assert session.scalars(select(Metric.value).where(Metric.key == "reward_mean").order_by(Metric.step)).all() == [0.5, 0.9]
+        assert len(session.scalars(select(WorkerSpan)).all()) == 2
+
+
+def test_who_was_fenced_off_writes_nothing(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
+    write(path, started(), *step(0))
+    with database.write() as session:
+        session.get_one(Run, run_id).attempt = 2
+    with pytest.raises(LeaseLostError):
+        ingestor.drain()
+    assert everything(database)["metrics"] == []
+
+
+def test_an_artifact_that_is_saved_again_before_it_is_stored_keeps_its_id(database: Database, path: Path, ingestor: EventIngestor) -> None:
+    for content in ("a", "b"):
+        write(path, events.ArtifactSaved(name="drafter.zip", type="drafter", path="artifacts/drafter.zip", bytes=1, sha256=content * 64))
+        ingestor.drain()
+        with database.read() as session:
+            artifact = session.scalars(select(Artifact)).one()
+            assert artifact.sha256 == content * 64
+            if content == "a":
+                first = artifact.id
+    assert artifact.id == first
+
+
+def test_losing_sql_loses_nothing(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
+    write(path, started(), *step(0), *step(1), events.Log(level="info", message="hello"), started(first_step=1), *step(1), *step(2))
+    ingestor.drain()
+    before = everything(database)
+    rebuild(database, run_id, path)
+    assert everything(database) == before
+
+
+def test_the_end_is_told(path: Path, ingestor: EventIngestor) -> None:
+    write(path, started(), events.Log(level="error", code="data", message="empty"))
+    ingestor.drain()
+    assert ingestor.last_error is not None
+    assert (ingestor.last_error.code, ingestor.finished) == ("data", False)
+    write(path, events.RunFinished(steps=STEPS))
+    ingestor.drain()
+    assert ingestor.finished

@@ -1,0 +1,101 @@
+"""The page of figures says what the files of results say, and the files say where their figures come from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.bench import __main__ as command
+from engine.bench.figures import SECTIONS, Figure, Section
+from engine.bench.provenance import ROOT, provenance, save
+from engine.bench.report import FOLDERS, PICTURE, README, Measured, at, page, picture, results, shown, wrapped
+from engine.errors import DataError
+
+FIGURES = [(section, figure) for section in SECTIONS for figure in section.figures]
+
+
+def measured(result: dict[str, Any], **origin: str) -> Measured:
+    return Measured("packing", result | {"provenance": {"machine": "a machine", "commit": "abc1234", "date": "2026-11-23"} | origin}, "")
+
+
+def rows(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")][2:]
+
+
+def test_the_page_and_the_picture_are_those_of_the_files() -> None:
+    found = results()
+    assert README.read_text(encoding="utf-8") == page(found), "longtail bench report writes it anew"
+    assert PICTURE.read_text(encoding="utf-8") == picture(found)
+
+
+@pytest.mark.parametrize("path", sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.json")), ids=lambda path: path.stem)
+def test_a_result_tells_where_it_comes_from(path: Path) -> None:
+    origin = json.loads(path.read_text(encoding="utf-8"))["provenance"]
+    assert set(origin) <= {"machine", "load", "commit", "date", "settings", "source", "note"}
+    assert "source" in origin or {"machine", "commit", "date", "settings"} <= set(origin)
+
+
+def test_every_result_is_on_the_page() -> None:
+    found = results()
+    for one in found:
+        alone = page([one])
+        assert rows(alone), f"{one.name}.json has no figure on the page"
+
+
+@pytest.mark.parametrize(("section", "figure"), FIGURES, ids=lambda each: each.bench if isinstance(each, Section) else each.key)
+def test_a_figure_is_written_by_its_form(section: Section, figure: Figure) -> None:
+    values = [value for one in results() if one.bench == section.bench for _, value in at(one.result, figure.key.split("/"))]
+    assert all("{" not in shown(value, figure.form) for value in values)
+
+
+def test_a_row_has_value_range_machine_commit_and_date() -> None:
+    found = measured({"packed_samples_s": 487.4, "spread": {"packed": [470, 500.2]}})
+    assert rows(page([found])) == [["packed rows", "487/s", "470/s to 500/s", "a machine", "abc1234", "2026-11-23"]]
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    found = Measured("packing", {"speedup": 1.934, "provenance": {"source": "a page"}}, "¹")
+    text = page([found])
+    assert rows(text) == [["packed against padded", "1.93x", "", "–", "– ¹", "–"]]
+    assert text.endswith("¹ a page.\n")
+
+
+def test_a_list_of_values_names_what_they_belong_to() -> None:
+    batches = {"1": {"plain_tok_s": 53.2}, "64": {"plain_tok_s": 1417.0}}
+    found = Measured("rollout", measured({"batches": batches}).result, "")
+    assert rows(page([found]))[0][:2] == ["plain, tokens per second (1, 64)", "53, 1417"]
+
+
+def test_names_of_a_list_are_those_of_its_items() -> None:
+    laws = [{"name": "one", "p_value": 0.5}, {"name": "two"}]
+    assert dict(at({"laws": laws}, ["laws", "*", "p_value"])) == {"one": 0.5}
+
+
+def test_a_result_that_no_section_shows_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / FOLDERS[0]
+    folder.mkdir(parents=True)
+    save(folder / "unheard.json", {"value": 1}, {})
+    with pytest.raises(DataError, match="unheard"):
+        results(tmp_path)
+
+
+def test_a_saved_result_has_its_provenance_beside_its_keys(tmp_path: Path) -> None:
+    save(tmp_path / "spot.json", {"harvest": 0.5}, {"quick": True, "model": None})
+    written = json.loads((tmp_path / "spot.json").read_text(encoding="utf-8"))
+    assert written["harvest"] == 0.5
+    assert written["provenance"]["settings"] == {"quick": True}
+    assert "cores" in written["provenance"]["machine"]
+
+
+def test_the_date_is_a_day() -> None:
+    assert len(provenance({})["date"].split("-")) == 3
+
+
+@pytest.mark.parametrize("bench", sorted({**command.BENCHES, **command.OF_RUNS}))
+def test_every_benchmark_of_the_engine_has_a_section(bench: str) -> None:
+    assert bench in {section.bench for section in SECTIONS}
+
+
+def test_lines_are_no_wider_than_asked() -> None:
+    assert wrapped("a bb ccc", 5) == "a bb\nccc"

@@ -1,0 +1,133 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.checkpoint import storage
+from engine.errors import CheckpointError
+
+
+def parts(value: float = 1.0) -> dict[str, Any]:
+    return {
+        "policy.safetensors": {"a": torch.full((3, 2), value), "b": torch.tensor([value], dtype=torch.bfloat16)},
+        "optimizer.pt": {"state": {0: {"step": torch.tensor(7.0)}}, "param_groups": [{"lr": 1e-3, "betas": (0.9, 0.95)}]},
+        "loop.json": {"cursor": 12, "name": "x"},
+        "drafter": lambda path: (path.mkdir(), (path / "notes.txt").write_text(str(value))),
+    }
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_parts_come_back_as_they_were(tmp_path: Path) -> None:
+    saved = storage.save(tmp_path, 10, parts())
+    found = storage.latest(tmp_path)
+    assert found == saved
+    assert (found.path, found.step) == (tmp_path / "step_000010", 10)
+    torch.testing.assert_close(found.read("policy.safetensors"), parts()["policy.safetensors"], rtol=0, atol=0)
+    assert found.read("optimizer.pt") == parts()["optimizer.pt"]
+    assert found.read("loop.json") == {"cursor": 12, "name": "x"}
+    assert (found.path / "drafter" / "notes.txt").read_text() == "1.0"
+    with pytest.raises(CheckpointError, match=r"tuner\.json"):
+        found.read("tuner.json")
+
+
+def test_no_checkpoint_is_not_an_error(tmp_path: Path) -> None:
+    assert storage.latest(tmp_path / "nowhere") is None
+
+
+def test_steps_are_ordered_by_number(tmp_path: Path) -> None:
+    for step in (999_999, 1_000_000, 20):
+        storage.save(tmp_path, step, {"loop.json": step})
+    found = storage.latest(tmp_path)
+    assert found is not None
+    assert found.read("loop.json") == 1_000_000
+
+
+def test_a_failing_part_leaves_no_checkpoint(tmp_path: Path) -> None:
+    storage.save(tmp_path, 10, parts())
+
+    def fail(path: Path) -> None:
+        path.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        storage.save(tmp_path, 20, parts() | {"last.bin": fail})
+    assert [path.name for path in tmp_path.glob("step_*")] == ["step_000010"]
+    storage.save(tmp_path, 20, parts())
+    assert names(tmp_path) == ["step_000010", "step_000020"]
+
+
+def test_a_process_killed_while_it_saves_leaves_the_older_checkpoint(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+from engine.checkpoint import storage
+folder = Path(sys.argv[1])
+storage.save(folder, 10, {"loop.json": 1})
+storage.save(folder, 20, {"loop.json": 2, "last.bin": lambda path: os.kill(os.getpid(), signal.SIGKILL)})
+"""
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == -9
+    found = storage.latest(tmp_path)
+    assert found is not None
+    assert (found.step, found.skipped) == (10, ())
+
+
+def test_the_same_step_again_replaces_it(tmp_path: Path) -> None:
+    storage.save(tmp_path, 10, parts(1.0))
+    storage.save(tmp_path, 10, parts(2.0))
+    found = storage.latest(tmp_path)
+    assert found is not None
+    assert found.read("policy.safetensors")["b"].item() == 2.0
+    assert names(tmp_path) == ["step_000010"]
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def change(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: flip(path / "policy.safetensors"), "policy.safetensors is damaged"),
+        (lambda path: flip(path / "drafter" / "notes.txt"), "drafter/notes.txt is damaged"),
+        (lambda path: (path / "loop.json").unlink(), "loop.json is missing"),
+        (lambda path: (path / "manifest.json").unlink(), "manifest.json is not readable"),
+        (lambda path: (path / "manifest.json").write_text('{"schema": 1, "st'), "manifest.json is not readable"),
+        (lambda path: change(path / "manifest.json", files=[]), "manifest.json is not readable"),
+        (lambda path: change(path / "manifest.json", schema=99), "schema 99"),
+        (lambda path: change(path / "manifest.json", step=30), "is of step 30"),
+    ],
+)
+def test_a_damaged_checkpoint_is_skipped_with_its_reason(tmp_path: Path, damage: Any, reason: str) -> None:
+    storage.save(tmp_path, 10, parts(1.0))
+    damage(storage.save(tmp_path, 20, parts(2.0)).path)
+    found = storage.latest(tmp_path)
+    assert found is not None
+    assert found.step == 10
+    assert len(found.skipped) == 1
+    assert reason in found.skipped[0]
+    damage(found.path)
+    with pytest.raises(CheckpointError, match="no checkpoint is usable") as caught:
+        storage.latest(tmp_path)
+    assert all(name in str(caught.value) for name in ("step_000010", "step_000020"))
+
+
+def test_prune_keeps_the_newest(tmp_path: Path) -> None:
+    for step in (5, 10, 15, 20):
+        storage.save(tmp_path, step, {"loop.json": step})
+    storage.prune(tmp_path, keep=2)
+    assert names(tmp_path) == ["step_000015", "step_000020"]
+    storage.prune(tmp_path, keep=2)
+    assert names(tmp_path) == ["step_000015", "step_000020"]

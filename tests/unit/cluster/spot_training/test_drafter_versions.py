@@ -1,0 +1,159 @@
+"""Which drafter all engines hold, with two real workers: only a better one, the same everywhere, and back after an alarm."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from crew import MICROSTEPS, Crew, config
+
+from engine.cluster.spot_training.drafter_versions import DrafterVersions, drafted, same, total
+from engine.cluster.spot_training.worker_side import TrainedSession
+from engine.drafter.spot_trainer import Judged, TrainingReport
+from engine.errors import SyncError
+from engine.rollout.interface import LoadedWeights, RolloutStatistics
+
+ALARM = RolloutStatistics(alarms=[("acceptance_collapsed", "3% are accepted")])
+
+
+@pytest.fixture
+def crew(random_model: Path) -> Crew:
+    return Crew(config(random_model, passes=1000))
+
+
+def weights(crew: Crew, worker: int = 0) -> dict[str, torch.Tensor]:
+    spot = crew.workers[worker].spot
+    assert spot
+    return spot.published
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def holdings(crew: Crew) -> list[LoadedWeights]:
+    return [worker.engine.loaded_weights() for worker in crew.workers]
+
+
+def claimed(session: TrainedSession, before: float, after: float) -> TrainedSession:
+    """The session as if the held-out comparison had come out like this."""
+    return replace(session, report=replace(session.report, before=Judged(before), after=Judged(after)))
+
+
+def test_a_better_drafter_is_published_to_all(crew: Crew) -> None:
+    versions = DrafterVersions(crew.call)
+    statistics = crew.rollout(0)
+    before = weights(crew)
+    published = versions.publish({0: claimed(crew.train([0])[0], 0.5, 0.6)}, statistics)
+    assert published
+    assert (published.version, published.accepted, published.reason) == (1, True, "held-out acceptance 0.500 -> 0.600")
+    assert equal(weights(crew, 0), weights(crew, 1))
+    assert not equal(weights(crew), before)
+    assert len(set(holdings(crew))) == 1
+    assert holdings(crew)[0].drafter_version == 1
+
+
+@pytest.mark.parametrize("after", [0.5, 0.4])
+def test_a_drafter_that_is_no_better_is_forgotten_everywhere(crew: Crew, after: float) -> None:
+    versions = DrafterVersions(crew.call)
+    statistics, held = crew.rollout(0), holdings(crew)
+    before = weights(crew)
+    published = versions.publish({0: claimed(crew.train([0])[0], 0.5, after)}, statistics)
+    assert published
+    assert (published.version, published.accepted) == (0, False)
+    assert holdings(crew) == held
+    assert equal(crew.workers[0].drafter_weights(), before), "the next session starts from the published version"
+
+
+def test_an_average_of_copies_is_judged_itself(crew: Crew) -> None:
+    """Each copy claims to be better; what counts is how the average does on the workers' held-out responses."""
+    versions = DrafterVersions(crew.call)
+    statistics = crew.rollout(0)
+    sessions = {worker: claimed(session, 0.0, 1.0) for worker, session in crew.train([0, 1]).items()}
+    copies = [worker.drafter_weights() for worker in crew.workers]
+    average = {name: (copies[0][name] + copies[1][name]) / 2 for name in copies[0]}
+    published = versions.publish(sessions, statistics)
+    assert published
+    judged = crew.call("judge", average if not published.accepted else weights(crew))
+    if published.accepted:
+        assert all(torch.allclose(average[name], weights(crew)[name], atol=1e-6) for name in average)
+    assert published.report.after.accepted == pytest.approx(sum(after.accepted for _, after in judged) / 2)
+    assert published.report.after.top3 == pytest.approx(sum(after.top3 for _, after in judged) / 2)
+    assert published.accepted == (published.report.gain > 0)
+    assert published.report.microsteps == 2 * MICROSTEPS
+    assert len(set(holdings(crew))) == 1
+
+
+def test_nothing_trained_is_nothing_published(crew: Crew) -> None:
+    versions = DrafterVersions(crew.call)
+    assert versions.publish({}, RolloutStatistics()) is None
+    nothing = TrainedSession(TrainingReport(0, 0, 0.0, Judged(0.0), Judged(0.0), 0.0), 0.0)
+    assert versions.publish({0: nothing, 1: nothing}, RolloutStatistics()) is None
+
+
+def test_an_alarm_brings_the_last_good_version_back_under_a_new_number(crew: Crew) -> None:
+    versions = DrafterVersions(crew.call)
+    for step, after in ((0, 0.6), (1, 0.7)):
+        statistics = crew.rollout(step)
+        assert drafted(statistics)
+        good = weights(crew)
+        versions.publish({0: claimed(crew.train([0])[0], 0.5, after)}, statistics)
+    assert (versions.version, versions.good) == (2, 1), "version 1 drafted well in the rollout of step 1; version 2 is unproven"
+    bad = weights(crew)
+    statistics = crew.rollout(2)
+    sessions = crew.train([1])
+    statistics.add(ALARM)
+    published = versions.publish(sessions, statistics)
+    assert published
+    assert (published.version, published.accepted, published.reason) == (3, True, "acceptance collapsed: version 1 again")
+    assert published.report.microsteps == 0
+    assert equal(weights(crew), good)
+    assert not equal(weights(crew), bad)
+    assert len(set(holdings(crew))) == 1
+    assert holdings(crew)[0].drafter_version == 3
+    for worker in range(2):
+        assert equal(crew.workers[worker].drafter_weights(), good), "what was trained from the bad version is gone"
+
+
+def test_a_good_version_is_not_rolled_back(crew: Crew) -> None:
+    """Acceptance collapsed with the target's update, not with a drafter's: then training is the remedy."""
+    versions = DrafterVersions(crew.call)
+    crew.rollout(0)
+    published = versions.publish({0: claimed(crew.train([0])[0], 0.5, 0.6)}, ALARM)
+    assert published
+    assert (published.version, versions.good) == (1, 0)
+    assert "held-out" in published.reason
+
+
+def test_versions_go_on_after_a_resume(crew: Crew, tmp_path: Path) -> None:
+    versions = DrafterVersions(crew.call)
+    statistics = crew.rollout(0)
+    versions.publish({0: claimed(crew.train([0])[0], 0.5, 0.6)}, statistics)
+    crew.call("stage")
+    crew.call("write", tmp_path)
+    resumed = DrafterVersions(crew.call)
+    resumed.resumed(max(crew.call("load", tmp_path)))
+    assert (resumed.version, resumed.good) == (1, 1)
+    assert len(set(holdings(crew))) == 1
+
+
+def test_engines_that_differ_are_an_error(crew: Crew) -> None:
+    same(holdings(crew))
+    engine: Any = crew.workers[1].engine
+    next(iter(engine._runner.target.parameters().values()))[0, 0] += 1e-3
+    with pytest.raises(SyncError, match=r"worker 0 holds .* worker 1 holds"):
+        same(holdings(crew))
+    versions = DrafterVersions(crew.call)
+    statistics = crew.rollout(0)
+    with pytest.raises(SyncError):
+        versions.publish({0: claimed(crew.train([0])[0], 0.5, 0.6)}, statistics)
+
+
+def test_sessions_add_up_by_micro_steps() -> None:
+    nothing = Judged(0.9)
+    reports = [TrainingReport(1, 100, 2.0, nothing, nothing, 0.4), TrainingReport(3, 200, 1.0, nothing, nothing, 0.8)]
+    found = total(reports, [(Judged(0.2, 0.3, 0.4), Judged(0.4)), (Judged(0.6, 0.7, 0.8), Judged(0.8))])
+    assert (found.microsteps, found.tokens, found.loss, found.mix_distance) == (4, 300, 1.25, pytest.approx(0.7))  # type: ignore[comparison-overlap]
+    assert found.before == pytest.approx((0.5, 0.6, 0.7))
+    assert found.after.accepted == pytest.approx(0.7)

@@ -1,0 +1,106 @@
+import json
+from dataclasses import asdict
+
+import pytest
+
+from engine.cluster.spot_training.when_to_train import LEAST_MICROSTEPS, TrainingHistory, decide, moved, rolled_out
+from engine.cluster.spot_training.when_to_train import trained as trained_for
+from engine.config import TriggerConfig
+
+CONFIG = TriggerConfig(patience=2, least_gain=0.01, every=10, acceptance_drop=0.1, drift=0.02)
+
+
+def trained(history: TrainingHistory, step: int, gain: float, config: TriggerConfig) -> TrainingHistory:
+    """After a session of average length."""
+    return trained_for(history, step, gain, 20, config)
+
+
+def flat_since(step: int) -> TrainingHistory:
+    return trained(trained(TrainingHistory(), step - 1, 0.0, CONFIG), step, -0.01, CONFIG)
+
+
+def test_training_goes_on_as_long_as_it_helps() -> None:
+    history = TrainingHistory()
+    for step, gain in enumerate([0.0, 0.01, 0.005, 0.3, -0.2]):
+        assert decide(history, step, CONFIG).train, "never two flat sessions in a row"
+        history = trained(history, step, gain, CONFIG)
+    assert decide(trained(history, 5, 0.009, CONFIG), 6, CONFIG).train is False
+
+
+def test_by_default_the_first_steps_all_train() -> None:
+    history, config = TrainingHistory(), TriggerConfig()
+    for step in range(3):
+        assert decide(history, step, config).train
+        history = trained(history, step, 0.0, config)
+    assert not decide(history, 3, config).train
+
+
+def test_flat_steps_are_skipped_but_not_for_ever() -> None:
+    history = flat_since(20)
+    assert [step for step in range(21, 25) if decide(history, step, CONFIG).train] == [22, 23, 24]
+    assert decide(history, 22, CONFIG).reason == "2 steps since the last session"
+    assert decide(history, 21, CONFIG).reason == "acceptance is flat, and so were 2 sessions"
+
+
+def test_sessions_that_stay_flat_become_rare() -> None:
+    history, sessions = flat_since(0), []
+    for step in range(1, 45):
+        if decide(history, step, CONFIG).train:
+            history = trained(history, step, 0.0, CONFIG)
+            sessions.append(step)
+    assert sessions == [2, 6, 14, 24, 34, 44]
+    assert decide(trained(history, 45, 0.01, CONFIG), 46, CONFIG).train, "until one helps again"
+
+
+def test_a_session_that_was_soon_over_is_no_sign_of_flatness() -> None:
+    history = trained(TrainingHistory(), 0, 0.0, CONFIG)
+    for step in range(1, 20):
+        history = trained_for(history, step, -0.1, LEAST_MICROSTEPS - 1, CONFIG)
+    assert decide(history, 20, CONFIG).train
+    assert not decide(trained_for(history, 20, -0.1, LEAST_MICROSTEPS, CONFIG), 21, CONFIG).train
+
+
+def test_every_step_can_be_asked_for() -> None:
+    assert decide(flat_since(20), 21, CONFIG.model_copy(update={"every": 1})).train
+
+
+@pytest.mark.parametrize(("accepted", "train"), [(800, False), (721, False), (719, True), (0, True)])
+def test_a_drop_of_acceptance_trains(accepted: int, train: bool) -> None:
+    history = rolled_out(rolled_out(rolled_out(flat_since(20), 1000, 700), 1000, 800), 1000, accepted)
+    decision = decide(history, 21, CONFIG)
+    assert decision.train == train
+    assert not train or decision.reason == f"acceptance fell from 80% to {accepted / 1000:.0%}"
+
+
+def test_a_few_drafts_say_nothing_about_acceptance() -> None:
+    history = rolled_out(flat_since(20), 1000, 800)
+    assert rolled_out(history, 63, 0) == history
+    assert rolled_out(history, 0, 0) == history
+
+
+def test_rollouts_are_compared_with_that_of_the_last_session() -> None:
+    history = trained(rolled_out(rolled_out(flat_since(20), 1000, 900), 1000, 700), 22, 0.0, CONFIG)
+    assert not decide(history, 23, CONFIG).train, "it was trained at that level"
+    assert not decide(rolled_out(history, 1000, 631), 23, CONFIG).train
+    assert decide(rolled_out(history, 1000, 629), 23, CONFIG).train
+
+
+def test_a_session_without_drafts_leaves_it_to_the_first_rollout_after_it() -> None:
+    history = rolled_out(flat_since(20), 1000, 700)
+    assert not decide(history, 21, CONFIG).train
+    assert decide(rolled_out(history, 1000, 600), 21, CONFIG).train
+
+
+@pytest.mark.parametrize(("drift", "train"), [(0.019, False), (0.02, True)])
+def test_a_target_that_has_moved_trains(drift: float, train: bool) -> None:
+    assert decide(moved(flat_since(20), drift), 21, CONFIG).train == train
+    assert not decide(trained(moved(flat_since(20), drift), 21, 0.0, CONFIG), 22, CONFIG).train
+
+
+def test_a_session_that_helps_again_is_repeated() -> None:
+    assert decide(trained(flat_since(20), 30, 0.01, CONFIG), 31, CONFIG).train
+
+
+def test_history_survives_a_checkpoint() -> None:
+    history = moved(rolled_out(flat_since(20), 1000, 800), 0.01)
+    assert TrainingHistory(**json.loads(json.dumps(asdict(history)))) == history

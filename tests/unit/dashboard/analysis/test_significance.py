@@ -1,0 +1,80 @@
+"""Whether runs differ by more than their seeds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from example_runs import compared_seed
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from dashboard.analysis.seed_groups import sample_statistics, seed_groups
+from dashboard.analysis.significance import least_p, p_value, too_few
+from dashboard.views.compare import seed_table
+from longtail.schemas.comparison import ComparedRun
+
+NUMBERS = st.lists(st.integers(-50, 50).map(float), min_size=2, max_size=5)
+
+
+def rows(items: list[ComparedRun]) -> list[dict[str, str]]:
+    return seed_table.rows(items, {each.run.id: each.run.id for each in items})
+
+
+def test_runs_that_differ_in_seed_and_name_only_are_one_group() -> None:
+    items = [
+        compared_seed("a", 1, name="first"),
+        compared_seed("b", 1, False),
+        compared_seed("c", 2, name="second"),
+        compared_seed("d", 2, name="the same seed again"),
+    ]
+    assert [[each.run.id for each in group.items] for group in seed_groups(items)] == [["a", "c"], ["b"]]
+
+
+@given(NUMBERS, NUMBERS)
+def test_the_p_value_is_that_of_an_exact_permutation_test(one: list[float], other: list[float]) -> None:
+    def gap(first: Any, second: Any, axis: int) -> Any:
+        return abs(np.mean(first, axis=axis) - np.mean(second, axis=axis))
+
+    exact = stats.permutation_test((one, other), gap, vectorized=True, n_resamples=np.inf, alternative="greater")
+    assert p_value(one, other) == pytest.approx(exact.pvalue)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 3), (3, 3), (3, 4), (4, 4), (5, 5)])
+def test_the_least_p_value_is_that_of_groups_that_lie_apart(sizes: tuple[int, int]) -> None:
+    one, other = [float(n) for n in range(sizes[0])], [1000.0 + n for n in range(sizes[1])]
+    assert p_value(one, other) == pytest.approx(least_p(*sizes))
+
+
+def test_few_seeds_cannot_show_anything() -> None:
+    assert [too_few(*sizes) for sizes in ((1, 5), (2, 8), (3, 3), (3, 4), (4, 4), (5, 5))] == [True, True, True, False, False, False]
+
+
+def test_mean_and_spread() -> None:
+    assert sample_statistics([]) is None
+    one, two = sample_statistics([2.0]), sample_statistics([1.0, 3.0])
+    assert one is not None
+    assert two is not None
+    assert (one.mean, one.deviation, two.mean, two.deviation) == (2.0, None, 2.0, pytest.approx(2**0.5))  # type: ignore[comparison-overlap]
+
+
+def test_a_difference_over_enough_seeds_is_called_one() -> None:
+    plain = [compared_seed(f"p{seed}", seed, False, seconds_per_step=4.0 + seed / 50, reward_last=0.5) for seed in range(4)]
+    tlt = [compared_seed(f"t{seed}", seed, seconds_per_step=2.0 + seed / 50, reward_last=0.5 + seed / 100) for seed in range(4)]
+    first, second = rows([*plain, *tlt])
+    assert (first["Runs"], first["Seeds"], first["Time a step"]) == ("p0 and 3 more", "4", "4.03 s ± 0.03 s")
+    assert second["Time a step"] == "2.03 s ± 0.03 s (differs, p = 0.029)"
+    assert "no clear difference" in second["Reward, last quarter"]
+    assert second["Accept length, last quarter"] == "–"
+    assert "p is 0.029 at least" in seed_table.remark([*plain, *tlt])
+
+
+def test_too_few_seeds_are_called_that() -> None:
+    items = [
+        compared_seed("a", 1, False, seconds_per_step=4.0),
+        compared_seed("b", 1, seconds_per_step=1.0),
+        compared_seed("c", 2, seconds_per_step=1.1),
+    ]
+    assert rows(items)[1]["Time a step"] == "1.05 s ± 0.07 s (too few seeds)"
+    assert "nobody can tell a difference from luck" in seed_table.remark(items[:2])
+    assert "at least" not in seed_table.remark(items)

@@ -1,0 +1,126 @@
+from itertools import count
+
+import pytest
+import torch
+
+from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, length_distance
+
+WIDTH, PROMPT = 4, 2
+unique = count()
+
+
+def add(buffer: DataBuffer, step: int, *lengths: int, prompt: int | None = None) -> None:
+    """Responses of these lengths, each to a prompt of its own if none is given."""
+    for length in lengths:
+        tokens = [next(unique) if prompt is None else -prompt, *range(1, PROMPT + length)]
+        buffer.add(step, tokens, PROMPT, torch.randn(len(tokens) - 1, WIDTH))
+
+
+def bytes_of(length: int) -> int:
+    return (PROMPT + length) * 8 + (PROMPT + length - 1) * 2 * WIDTH
+
+
+def mixed(buffer: DataBuffer) -> list[tuple[int, int]]:
+    return sorted((entry.step, entry.response) for entry in buffer.mix())
+
+
+def test_oldest_are_dropped_first_to_hold_the_bound() -> None:
+    buffer = DataBuffer(bytes_of(10) + bytes_of(20) + bytes_of(30))
+    add(buffer, 0, 10, 20, 30)
+    assert len(buffer) == 3
+    add(buffer, 1, 15)
+    assert buffer.bytes == bytes_of(30) + bytes_of(15) <= buffer.limit
+    add(buffer, 1, 1000)
+    assert (len(buffer), buffer.bytes) == (0, 0)
+
+
+def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before() -> None:
+    buffer = DataBuffer(2**20)
+    add(buffer, 0, 90, 90)
+    add(buffer, 1, 10, 50, 80, 20, 99)
+    add(buffer, 2, 12, 5, 30)  # the 5 is held out, as the very first 90 is
+    assert mixed(buffer) == [(1, 50), (1, 80), (1, 99), (2, 12), (2, 30)]
+    add(buffer, 2, 98)
+    assert mixed(buffer) == [(1, 99), (2, 12), (2, 30), (2, 98)]
+
+
+def test_small_steps_are_made_up_for_by_the_youngest_other_responses() -> None:
+    buffer = DataBuffer(10**6, least_tokens=100)
+    add(buffer, 0, 5)  # held out
+    add(buffer, 0, 60, 61)
+    add(buffer, 1, 30, 10)
+    add(buffer, 2, 40)
+    assert mixed(buffer) == [(0, 61), (1, 10), (1, 30), (2, 40)]
+    add(buffer, 3, 99)
+    assert mixed(buffer) == [(3, 99)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"),
+    [
+        ([5, 9, 100], [100, 5, 9], 0.0),
+        ([4, 5, 6, 7], [7, 7, 4, 4], 0.0),  # one bin
+        ([7], [8], 1.0),  # two
+        ([10, 10, 10, 100], [10, 100], 0.25),
+        ([1, 1, 1000, 1000], [1], 0.5),
+        ([], [], 0.0),
+        ([], [3], 1.0),
+    ],
+)
+def test_length_distance(one: list[int], other: list[int], distance: float) -> None:
+    assert length_distance(one, other) == length_distance(other, one) == pytest.approx(distance)
+
+
+def test_the_mix_is_closer_to_a_whole_step_than_its_short_responses_alone() -> None:
+    """A step of which only the short half is here, after a whole one."""
+    buffer = DataBuffer(2**20)
+    whole = [8, 12, 16, 20, 40, 60, 80, 200, 500] * 4
+    add(buffer, 0, *whole)
+    assert buffer.mix_distance() < 0.1
+    add(buffer, 1, *[length for length in whole if length <= 40])
+    partial = length_distance([length for length in whole if length <= 40], whole)
+    assert partial > 0.3
+    assert buffer.mix_distance() < 0.15
+
+
+def test_siblings_are_held_out_together() -> None:
+    buffer = DataBuffer(2**20)
+    for prompt in range(1, 25):
+        add(buffer, 0, 5, 6, 7, prompt=prompt)
+    held = {entry.tokens[0].item() for entry in buffer.held_out(10**6)}
+    trained = {entry.tokens[0].item() for entry in buffer.mix()}
+    assert (len(held), len(trained), held & trained) == (3, 21, set())
+
+
+def test_every_eighth_entry_is_held_out() -> None:
+    buffer = DataBuffer(2**20)
+    add(buffer, 0, *range(2, 66))
+    trained, held = {entry.id for entry in buffer.mix()}, {entry.id for entry in buffer.held_out(10**6)}
+    assert not trained & held
+    assert held == set(range(0, 64, HELD_OUT_EVERY))
+    assert trained | held == set(range(64))
+
+
+def test_held_out_is_newest_first_and_bounded() -> None:
+    buffer = DataBuffer(2**20)
+    add(buffer, 0, *[10] * 33)
+    assert [entry.id for entry in buffer.held_out(30)] == [32, 24]
+    assert [entry.id for entry in buffer.held_out(1)] == [32]
+
+
+def test_responses_that_serving_would_not_draft_are_left_out() -> None:
+    buffer = DataBuffer(2**20)
+    add(buffer, 0, 1)
+    assert len(buffer) == 0
+
+
+def test_features_must_match_tokens() -> None:
+    with pytest.raises(ValueError, match="3 tokens but 3 features"):
+        DataBuffer(2**20).add(0, [1, 2, 3], 1, torch.randn(3, WIDTH))
+
+
+def test_features_are_kept_in_bf16() -> None:
+    buffer = DataBuffer(2**20)
+    for dtype in (torch.float32, torch.bfloat16):
+        buffer.add(0, [1, 2, 3, 4, 5], 2, torch.ones(4, WIDTH, dtype=dtype))
+    assert {entry.features.dtype for entry in buffer.held_out(10)} == {torch.bfloat16}

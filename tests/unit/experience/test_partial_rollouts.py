@@ -1,0 +1,47 @@
+"""What a step hands on to the next."""
+
+import json
+from dataclasses import replace
+
+from engine.experience.partial_rollouts import Backlog
+from engine.rollout.interface import Completion, Finish, PartialResponse, Request
+
+
+def completion(request: Request, tokens: int, finish: Finish, version: int) -> Completion:
+    begun = request.begun
+    return Completion(request, begun.tokens + (7,) * tokens, begun.logprobs + (-0.1,) * tokens, finish, version, 3)
+
+
+def test_new_prompts_follow_those_that_were_begun_and_none_is_given_twice() -> None:
+    backlog = Backlog(2)
+    assert [group.position for group in backlog.take(3)] == [0, 1, 2]
+    taken = backlog.take(2)
+    backlog.groups = [taken[1]]
+    assert [group.position for group in backlog.take(3)] == [4, 5, 6]
+    assert [group.position for group in backlog.take(1)] == [7]
+
+
+def test_a_response_is_the_same_request_in_every_step_and_keeps_what_it_has() -> None:
+    backlog = Backlog(2)
+    group = backlog.take(6)[5]
+    first = group.requests(0, (1, 2))
+    assert [request.id for request in first] == [10, 11]
+    after = group.after([completion(first[0], 3, "abort", 4), completion(first[1], 2, "stop", 4)])
+    assert not after.complete
+    again = after.requests(1, (1, 2))
+    assert again[0] == replace(first[0], group=1, begun=PartialResponse((7, 7, 7), (-0.1,) * 3, ((4, 3),)))
+    (known,) = after.completions(1, (1, 2))
+    assert (known.request.id, known.tokens, known.finish, known.fresh, known.spans) == (11, (7, 7), "stop", 0, ((4, 2),))
+    assert (known.target_version, known.drafter_version) == (4, 3)
+    done = after.after([completion(again[0], 1, "length", 5), known])
+    assert done.complete
+    assert [member.begun.spans for member in done.members] == [((4, 3), (5, 1)), ((4, 2),)]
+
+
+def test_it_survives_a_checkpoint() -> None:
+    backlog, other = Backlog(2), Backlog(2)
+    group = backlog.take(4)[3]
+    requests = group.requests(0, (1, 2))
+    backlog.groups = [group.after([completion(requests[0], 3, "abort", 4), completion(requests[1], 2, "stop", 4)])]
+    other.load_state(json.loads(json.dumps(backlog.state())))
+    assert (other.position, other.groups) == (backlog.position, backlog.groups)

@@ -1,0 +1,94 @@
+"""Events of a step, from its results."""
+
+from engine.cluster.distributed_rollout.coordinator import ActivitySpan
+from engine.cluster.distributed_rollout.driver import Rollout
+from engine.cluster.spot_training.drafter_versions import Published
+from engine.cluster.worker_group import Learning
+from engine.drafter.spot_trainer import Judged, TrainingReport
+from engine.events import Alarm, AnyEvent, ArmStatistics, Decoding, DrafterTrained, Sample, StepFinished
+from engine.experience.collection import Experience
+from engine.rollout.decoding_timeline import Moment
+from engine.rollout.interface import SOURCES, Completion, Request, RolloutStatistics, SchedulingMark
+from engine.tasks.task import Prompt
+from engine.telemetry import step_events
+
+COLLAPSED = ("acceptance_collapsed", "With target 4 and drafter 2, 3% of the drafts' first tokens are accepted")
+RECOVERED = ("acceptance_recovered", "With target 5 and drafter 3, 61% of the drafts' first tokens are accepted")
+
+
+def completion(index: int) -> Completion:
+    sources = bytes([SOURCES.index("eagle"), SOURCES.index("target")][: index + 1])
+    return Completion(Request(index, 0, (1,)), (5,) * (index + 1), (-1.0,) * (index + 1), "stop", 4, 2, sources)
+
+
+def events(statistics: RolloutStatistics, published: Published | None = None) -> list[AnyEvent]:
+    """Of step 7: one prompt with two responses, one worker."""
+    rollout = Rollout([completion(0), completion(1)], statistics, (ActivitySpan(0, "BUSY", 10.0, 12.0),), {}, 12.0, 12.0)
+    experience = Experience([Prompt("2 3 -> 5 =", (1,), None)], rollout, ["a", "bb"], [1.0, 0.0], [0, 1], 12.5)
+    step = step_events.StepRecord(7, 10.0, 14.0, experience, 13.0, Learning({"loss": 0.5}, 0.5), published)
+    return list(step_events.events(step, lambda tokens: "b" * len(tokens)))
+
+
+def test_the_phases_of_a_step_add_up_to_its_time() -> None:
+    (step,) = [event for event in events(RolloutStatistics()) if isinstance(event, StepFinished)]
+    assert step.phases == {"rollout": 2.0, "reward": 0.5, "inference": 0.5, "update": 0.5, "sync": 0.5}
+    assert step.seconds == sum(step.phases.values())
+    assert step.metrics["kept_share"] == 1.0
+
+
+def worker(*alarms: tuple[str, str]) -> RolloutStatistics:
+    return RolloutStatistics(alarms=list(alarms))
+
+
+def test_alarms_of_all_workers_become_events_of_the_step_each_once() -> None:
+    same_code, same_message = (COLLAPSED[0], "another message"), (RECOVERED[0], COLLAPSED[1])
+    statistics = worker(COLLAPSED, RECOVERED)
+    statistics.add(worker(COLLAPSED))
+    statistics.add(worker(same_code, same_message))
+    alarms = [event for event in events(statistics) if isinstance(event, Alarm)]
+    assert [(alarm.step, alarm.code, alarm.message) for alarm in alarms] == [
+        (7, *alarm) for alarm in (COLLAPSED, RECOVERED, same_code, same_message)
+    ]
+
+
+def test_a_session_of_the_drafter_tells_how_good_its_mix_of_lengths_was() -> None:
+    report = TrainingReport(12, 3000, 0.5, Judged(0.4, 0.5, 0.6), Judged(0.45, 0.7, 0.8), mix_distance=0.125)
+    (event,) = [event for event in events(RolloutStatistics(), Published(3, True, "better", report)) if isinstance(event, DrafterTrained)]
+    assert (event.drafter_version, event.published, event.microsteps, event.mix_distance) == (3, True, 12, 0.125)
+    assert (event.held_out_before, event.top1_before, event.top3_before) == (0.4, 0.5, 0.6)
+    assert (event.held_out_after, event.top1_after, event.top3_after) == (0.45, 0.7, 0.8)
+
+
+def test_a_sample_tells_what_made_its_tokens() -> None:
+    longest, shortest = [event for event in events(RolloutStatistics()) if isinstance(event, Sample)]
+    assert (longest.response, longest.pieces) == ("bb", [("eagle", 1, 1), ("target", 1, 1)])
+    assert (shortest.response, shortest.pieces) == ("a", [("eagle", 1, 1)])
+
+
+def test_a_step_without_speculation_tells_of_none() -> None:
+    kinds = [event.kind for event in events(RolloutStatistics())]
+    assert kinds == ["worker_state", "worker_state", "rollout", "sample", "sample", "step"]
+
+
+def test_how_each_worker_decoded_is_told_from_its_start_on() -> None:
+    statistics = RolloutStatistics(moments={1: [Moment(10.0, 4, "off"), Moment(10.5, 2, "mixed")]})
+    statistics.add(RolloutStatistics(moments={0: [Moment(20.0, 1, "off")], 1: [Moment(11.25, 0, "off")], 2: []}))
+    told = [event for event in events(statistics) if isinstance(event, Decoding)]
+    assert [(event.step, event.worker, event.start, event.points) for event in told] == [
+        (7, 0, 20.0, [(0.0, 1, "off")]),
+        (7, 1, 10.0, [(0.0, 4, "off"), (0.5, 2, "mixed"), (1.25, 0, "off")]),
+    ]
+
+
+def test_what_was_done_about_the_tail_of_both_rollouts_of_a_step_is_told() -> None:
+    statistics = RolloutStatistics(moments={0: [Moment(10.0, 4, "off")]}, marks={0: [SchedulingMark(10.0, "longest_first", 900)]})
+    statistics.add(RolloutStatistics(moments={0: [Moment(12.0, 0, "off")]}, marks={0: [SchedulingMark(11.0, "longest_first", 800)]}))
+    (told,) = [event for event in events(statistics) if isinstance(event, Decoding)]
+    assert told.marks == [(0.0, "longest_first", 900), (1.0, "longest_first", 800)]
+
+
+def test_arms_and_alarms_come_before_what_sums_the_step_up() -> None:
+    statistics = worker(COLLAPSED)
+    statistics.arms = [ArmStatistics(bucket=1, strategy="eagle d6 k3 v12", pulls=1, requests=2, accepted=3, seconds=0.1)]
+    kinds = [event.kind for event in events(statistics)]
+    assert kinds.index("speculation") < kinds.index("alarm") < kinds.index("step") == len(kinds) - 1
