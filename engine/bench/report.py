@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.bench.figures import SECTIONS, Figure, Section
+import yaml
+from pydantic import BaseModel, TypeAdapter
+
 from engine.bench.provenance import ROOT
 from engine.bench.timelines import draw
 from engine.errors import DataError
@@ -31,8 +33,32 @@ test compares the two. To measure a figure again and to renew the page:
 Every figure stands with its machine, the commit that it was taken at, and the day. A dash means that it is not known.
 Where a row has several values, the brackets say what they belong to.
 """
+FIGURES = Path(__file__).with_name("figures.yaml")
 HEAD = ("figure", "value", "range", "machine", "commit", "date")
 NOTES = "¹²³⁴⁵⁶⁷⁸⁹"
+
+
+class Figure(BaseModel):
+    """A row of figures.yaml, where it is told what the fields mean."""
+
+    label: str
+    key: str
+    form: str = "{}"
+    least: str | None = None
+    most: str | None = None
+
+
+class Section(BaseModel):
+    """What ``longtail bench NAME``, or another ``command``, says."""
+
+    bench: str
+    title: str
+    about: str
+    figures: list[Figure]
+    command: str = ""
+
+
+SECTIONS = TypeAdapter(list[Section]).validate_python(yaml.safe_load(FIGURES.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
@@ -64,7 +90,7 @@ def results(root: Path = ROOT) -> list[Measured]:
     known = {section.bench for section in SECTIONS} | {"observations"}
     for one in found:
         if one.bench not in known:
-            raise DataError(f"{one.name}.json: no section of engine/bench/figures.py shows a benchmark {one.bench}")
+            raise DataError(f"{one.name}.json: no section of engine/bench/figures.yaml shows a benchmark {one.bench}")
     return found
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from engine.bench import __main__ as command
-from engine.bench.figures import SECTIONS, Figure, Section
 from engine.bench.provenance import ROOT, provenance, save
-from engine.bench.report import FOLDERS, PICTURE, README, Measured, at, page, picture, results, shown, wrapped
+from engine.bench.report import FOLDERS, PICTURE, README, SECTIONS, Figure, Measured, Section, at, page, picture, results, shown, wrapped
 from engine.errors import DataError
 
 FIGURES = [(section, figure) for section in SECTIONS for figure in section.figures]
