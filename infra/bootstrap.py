@@ -46,6 +46,7 @@ UV_NAMES = {
     "timeout": "UV_HTTP_TIMEOUT",
 }
 PIP_ALONE = {"pre", "prefer-binary", "no-binary", "only-binary", "require-hashes"}  # what uv is not told, and packages depend on
+COMPILE = "pip compile --quiet --universal --all-extras --group installer --no-annotate --no-emit-package longtail-client"
 STYLE = (("ruff", "check", "."), ("ruff", "format", "--check", "."))
 TYPES = ("mypy",)
 WORKERS = "3"
@@ -266,32 +267,9 @@ def upgrade(*arguments: str) -> int:
     uv = find_uv()
     if uv is None:
         raise SetupError("constraints.txt is renewed by uv, which is not here")
-    version = ".".join(map(str, MINIMUM))
-    command = [
-        uv,
-        "pip",
-        "compile",
-        "--quiet",
-        "--universal",
-        "--python-version",
-        version,
-        "--all-extras",
-        "--group",
-        "installer",
-        "--no-emit-package",
-        "longtail-client",
-    ]
-    form = [
-        "--no-annotate",
-        "--no-emit-package",
-        "longtail-client",
-        "--no-emit-index-url",
-        "--no-emit-find-links",
-        "--custom-compile-command",
-        "make upgrade",
-    ]
+    command = [uv, *COMPILE.split(), "--python-version", ".".join(map(str, MINIMUM)), "--custom-compile-command", "make upgrade"]
     variables = {name: value for name, value in uv_environment().items() if name not in ("UV_FIND_LINKS", "UV_CONSTRAINT")}
-    result = subprocess.run([*command, *form, PYPROJECT.name], cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+    result = subprocess.run([*command, PYPROJECT.name], cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise SetupError(f"these packages do not go together:\n{tail(result.stderr)}")
     if local := re.findall(r"^\S+==\S*\+\S*", result.stdout, re.MULTILINE):
