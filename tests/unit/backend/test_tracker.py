@@ -12,6 +12,7 @@ from running_server import Running
 
 from backend.settings import Settings
 from longtail import ApiError, Longtail
+from longtail.schemas.projects import DEFAULT_PROJECT
 from longtail.schemas.runs import Run
 from longtail.schemas.tracking import NewBatch, Receipt
 
@@ -39,6 +40,29 @@ def test_what_was_said_is_there(client: Longtail) -> None:
     assert [(line.message, line.level, line.step) for line in client.logs(run.id)] == [("half way", "info", 1), ("oh", "alarm", None)]
     with pytest.raises(ValueError, match="is finished"):
         tracker.log(3, {"loss": 0.0})
+
+
+def test_a_run_belongs_to_the_project_that_was_named(client: Longtail) -> None:
+    project = client.create_project("reasoning")
+    with (
+        client.track("by name", project="reasoning") as by_name,
+        client.track("by id", project=project.id) as by_id,
+        client.track("none") as none,
+    ):
+        pass
+    assert [client.run(each.run.id).project_id for each in (by_name, by_id, none)] == [project.id, project.id, DEFAULT_PROJECT]
+    with pytest.raises(ApiError, match="there is no project reasonin"):
+        client.track("misspelt", project="reasonin")
+    assert {run.id for run in client.runs().items} == {by_name.run.id, by_id.run.id, none.run.id}
+
+
+def test_every_item_of_a_list_comes_once_however_small_its_pages_are(client: Longtail) -> None:
+    names = [f"run {number}" for number in range(5)]
+    for name in names:
+        client.begin(name)
+    client.begin("another")
+    assert [run.name for run in client.every(client.runs, q="run ", limit=2)] == names[::-1]
+    assert list(client.every(client.runs, state="failed")) == []
 
 
 @pytest.mark.parametrize(
