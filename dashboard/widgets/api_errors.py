@@ -26,6 +26,18 @@ def answered() -> Iterator[None]:
         st.stop()
 
 
+@contextmanager
+def explained(expected: Mapping[str, str] | None = None) -> Iterator[None]:
+    """What the API refuses is explained in its place, and the rest of the block left out. ``expected``: see show_form_errors."""
+    try:
+        yield
+    except ApiError as error:
+        if expected is None:
+            explain(error)
+        else:
+            show_form_errors(error, expected)
+
+
 def explain(error: ApiError) -> None:
     if error.status == UNAUTHORIZED:
         st.info("**You are logged out.** Reload this page to log in again.")

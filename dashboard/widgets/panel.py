@@ -51,9 +51,13 @@ def panel(title: str, help: str | None = None) -> Iterator[DeltaGenerator]:
         yield head
 
 
-def chart(figure: go.Figure, key: str) -> None:
-    """Streamlit draws a chart anew, without the reader's zoom, when its data changes; ``key`` keeps it apart from its neighbours."""
-    st.plotly_chart(figure, key=key, config=CHART)
+def chart(figure: go.Figure | None, key: str, otherwise: str = "") -> None:
+    """Or what is told ``otherwise``, while there is no data for it. Streamlit draws a chart anew, without the reader's zoom, when its data
+    changes; ``key`` keeps it apart from its neighbours."""
+    if figure is None:
+        empty(otherwise)
+    else:
+        st.plotly_chart(figure, key=key, config=CHART)
 
 
 def empty(message: str) -> None:

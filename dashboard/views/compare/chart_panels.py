@@ -34,17 +34,10 @@ def curves(figures: ComparisonFigures) -> None:
 def speed(figures: ComparisonFigures) -> None:
     left, right = st.columns(2)
     with left, panel("Time per phase", PHASES):
-        figure = figures.phases()
-        if figure is not None:
-            chart(figure, "phases")
-        else:
-            empty("The seconds of each phase will appear here when all runs have a step in common.")
+        chart(figures.phases(), "phases", "The seconds of each phase will appear here when all runs have a step in common.")
     with right, panel("What a faster rollout brings", AMDAHL):
-        figure = figures.amdahl()
-        if figure is not None:
-            chart(figure, "amdahl")
-        else:
-            empty("Each run's rollout speed-up and end-to-end speed-up against the baseline will appear here.")
+        missing = "Each run's rollout speed-up and end-to-end speed-up against the baseline will appear here."
+        chart(figures.amdahl(), "amdahl", missing)
 
 
 def lengths(figures: ComparisonFigures) -> None:
@@ -53,8 +46,4 @@ def lengths(figures: ComparisonFigures) -> None:
         shape = head.segmented_control(
             "Share of responses", kinds, default=LONGER, required=True, key="lengths", bind="query-params", label_visibility="collapsed"
         )
-        figure = figures.response_lengths(shape == BY_LENGTH)
-        if figure is not None:
-            chart(figure, "tails")
-        else:
-            empty("How long the responses of each run are will appear here.")
+        chart(figures.response_lengths(shape == BY_LENGTH), "tails", "How long the responses of each run are will appear here.")

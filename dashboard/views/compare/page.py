@@ -13,10 +13,9 @@ from dashboard.views.compare.run_labels import run_labels
 from dashboard.views.compare.run_picker import chosen_runs
 from dashboard.views.compare.speedup_cards import speedup_cards
 from dashboard.views.compare.tables import config_rows, run_rows
-from dashboard.widgets.api_errors import answered, explain
+from dashboard.widgets.api_errors import answered, explained
 from dashboard.widgets.panel import charts_ahead, panel
 from dashboard.widgets.table import table
-from longtail import ApiError
 from longtail.schemas.runs import Run
 
 REFRESH_SECONDS = 4
@@ -34,6 +33,7 @@ def lengths(reader: str, run_id: str, attempt: int, step: int) -> list[int]:  # 
     return [length for item in client().lengths(run_id, max(-1, step - LENGTH_STEPS - 1)) for length in item.lengths]
 
 
+@explained()
 def show(chosen: Sequence[Run]) -> None:
     keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)})
     metrics, how, place = chosen_metrics(keys)
@@ -64,13 +64,6 @@ def show(chosen: Sequence[Run]) -> None:
             st.caption("The runs have the same configuration.")
 
 
-def follow(chosen: Sequence[Run]) -> None:
-    try:
-        show(chosen)
-    except ApiError as error:
-        explain(error)
-
-
 st.header("Compare", anchor=False)
 with answered(), charts_ahead():
     chosen = chosen_runs()
@@ -78,4 +71,4 @@ with answered(), charts_ahead():
         st.info("Choose two runs or more. The first is the baseline that the others are measured by.")
     else:
         live = any(not run.finished for run in chosen)
-        st.fragment(follow, run_every=REFRESH_SECONDS if live else None)(chosen)
+        st.fragment(show, run_every=REFRESH_SECONDS if live else None)(chosen)

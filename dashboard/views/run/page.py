@@ -10,9 +10,8 @@ from dashboard.data.run_data import RunData, refreshed
 from dashboard.views.run import header, question_cards
 from dashboard.views.run.tab_list import tabs_of
 from dashboard.views.run.tabs.tab import engine_run
-from dashboard.widgets.api_errors import answered, explain
+from dashboard.widgets.api_errors import answered, explained
 from dashboard.widgets.panel import charts_ahead
-from longtail import ApiError
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.runs import Run
 
@@ -54,13 +53,11 @@ def follow(run: Run, following: bool) -> None:
     tab, place = next(((tab, place) for tab, place in zip(tabs, opened, strict=True) if place.open), (tabs[0], opened[0]))
     shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
     if following or tab.name not in shown or run.finished:
-        try:
+        with explained():
             query = tab.query.merged(question_cards.QUERY) if engine_run(run) else tab.query
             data = refreshed(data, client(), query)
             comparison = compared(data.run, partner(data.run))
             st.session_state[key] = {*shown, tab.name}, data, comparison
-        except ApiError as error:
-            explain(error)
     with head_place:
         header.failure(data.run)
         header.progress(data.run, data.series("step_seconds"), speedup(data.run, comparison))

@@ -7,8 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.data.run_data import OfStep
-from dashboard.widgets.api_errors import explain
-from longtail import ApiError
+from dashboard.widgets.api_errors import explained
 
 Item = TypeVar("Item", bound=OfStep)
 LAST = 2**31 - 1
@@ -22,8 +21,6 @@ def step_input(place: DeltaGenerator, key: str, last: int) -> int:
 
 def of_step(items: Sequence[Item], fetch: Callable[[str, int, int], Sequence[Item]], run_id: str, step: int) -> Sequence[Item]:
     """Those of ``step``: the ones at hand, else what ``fetch`` (of a run, after a step and until one) gets."""
-    try:
+    with explained():
         return [item for item in items if item.step == step] or fetch(run_id, step - 1, step)
-    except ApiError as error:
-        explain(error)
-        return ()
+    return ()

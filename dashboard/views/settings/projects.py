@@ -6,9 +6,8 @@ import streamlit as st
 
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
-from dashboard.widgets.api_errors import show_form_errors
+from dashboard.widgets.api_errors import explained
 from dashboard.widgets.panel import panel
-from longtail import ApiError
 from longtail.schemas.identity import ROLES
 from longtail.schemas.projects import DEFAULT_PROJECT, Member, Project
 
@@ -29,12 +28,9 @@ def projects() -> None:
         if not found:
             st.caption("You have no part in any project.")
             return
-        chosen = st.selectbox("Project", list(found), format_func=lambda project_id: _title(found[project_id]), key="project", width=360)
+        titles = {project.id: project.name + (" (archived)" if project.archived_at else "") for project in found.values()}
+        chosen = st.selectbox("Project", list(found), format_func=titles.__getitem__, key="project", width=360)
         _project(found[chosen])
-
-
-def _title(project: Project) -> str:
-    return project.name + (" (archived)" if project.archived_at else "")
 
 
 def _new() -> None:
@@ -42,12 +38,8 @@ def _new() -> None:
         name = st.text_input("Name of a new project", max_chars=64, width=280)
         wanted = st.form_submit_button("Create project")
     if wanted:
-        try:
-            made = client().create_project(name)
-        except ApiError as error:
-            show_form_errors(error, WANTED)
-        else:
-            st.session_state["project"] = made.id
+        with explained(WANTED):
+            st.session_state["project"] = client().create_project(name).id
 
 
 def _project(project: Project) -> None:
@@ -101,9 +93,6 @@ def _admit(project: Project) -> None:
 
 
 def _do(request: Callable[[], object]) -> None:
-    try:
+    with explained(WANTED):
         request()
-    except ApiError as error:
-        show_form_errors(error, WANTED)
-    else:
         st.rerun()

@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago
-from dashboard.widgets.api_errors import show_form_errors
+from dashboard.widgets.api_errors import explained
 from dashboard.widgets.panel import panel
 from longtail import ApiError
 from longtail.schemas.identity import ROLES, Token, allows
@@ -38,15 +38,11 @@ def new_token() -> None:
         projects = {project.id: project.name for project in client().projects(limit=200).items}
         project = st.selectbox("It opens", [None, *projects], format_func=lambda each: projects.get(each, ALL), width=200)
         wanted = st.form_submit_button("Create token")
-    if not wanted:
-        return
-    try:
-        made = client().create_token(name, scope, days, project_id=project)
-    except ApiError as error:
-        show_form_errors(error, WANTED)
-    else:
-        st.success("Copy the token now: it is not shown again.")
-        st.code(made.token, language=None)
+    if wanted:
+        with explained(WANTED):
+            made = client().create_token(name, scope, days, project_id=project)
+            st.success("Copy the token now: it is not shown again.")
+            st.code(made.token, language=None)
 
 
 def row(token: Token) -> None:
@@ -72,11 +68,7 @@ def password() -> None:
             current = st.text_input("Current password", type="password", width=280) if me().has_password else ""
             new = st.text_input(f"New password, {SHORTEST_PASSWORD} characters or more", type="password", width=280)
             wanted = st.form_submit_button("Set password")
-        if not wanted:
-            return
-        try:
-            client().set_password(new, current)
-        except ApiError as error:
-            show_form_errors(error, WANTED)
-        else:
-            st.success("The password is set.")
+        if wanted:
+            with explained(WANTED):
+                client().set_password(new, current)
+                st.success("The password is set.")

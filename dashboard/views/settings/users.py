@@ -4,10 +4,10 @@ import streamlit as st
 
 from dashboard.auth.api_client import client
 from dashboard.text.escaping import escaped
-from dashboard.widgets.api_errors import show_form_errors
+from dashboard.widgets.api_errors import explained
 from dashboard.widgets.panel import panel
 from longtail import ApiError
-from longtail.schemas.identity import ROLES, NewToken, User
+from longtail.schemas.identity import ROLES, User
 
 WIDTHS = (3, 1.5, 1.5, 2, 1.2)
 WANTED = {"name": "**Name**: up to 64 of a-z, 0-9, dot, underscore and hyphen, the first a letter or a digit, such as ada.l"}
@@ -25,21 +25,12 @@ def new_user() -> None:
         name = st.text_input("Name", max_chars=64, placeholder="a-z, 0-9, . - _", width=280)
         role = st.selectbox("Role", ROLES, index=1, width=160)
         wanted = st.form_submit_button("Add user")
-    if not wanted:
-        return
-    try:
-        made = added(name, role)
-    except ApiError as error:
-        show_form_errors(error, WANTED)
-    else:
-        st.success(f"{escaped(made.user_name)} logs in with this token, and may then set a password. It is not shown again.")
-        st.code(made.token, language=None)
-
-
-def added(name: str, role: str) -> NewToken:
-    """A first token of the new user."""
-    user = client().add_user(name, next(each for each in ROLES if each == role))
-    return client().create_token("first login", user.role, user_id=user.id)
+    if wanted:
+        with explained(WANTED):
+            user = client().add_user(name, role)
+            made = client().create_token("first login", user.role, user_id=user.id)
+            st.success(f"{escaped(made.user_name)} logs in with this token, and may then set a password. It is not shown again.")
+            st.code(made.token, language=None)
 
 
 def row(user: User) -> None:

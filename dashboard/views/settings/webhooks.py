@@ -6,10 +6,9 @@ import streamlit as st
 
 from dashboard.auth.api_client import client
 from dashboard.text.formats import MISSING
-from dashboard.widgets.api_errors import answered, explain, show_form_errors
+from dashboard.widgets.api_errors import answered, explained
 from dashboard.widgets.panel import panel
 from dashboard.widgets.table import table
-from longtail import ApiError
 from longtail.schemas.webhooks import ENDINGS, Delivery, Event, Webhook
 
 MOST, LATEST = 50, 20
@@ -33,15 +32,11 @@ def _new() -> None:
         url = st.text_input("Address", max_chars=500, placeholder="https://", width=340)
         events = st.multiselect("Events", get_args(Event), ENDINGS, width="stretch")
         wanted = st.form_submit_button("Add webhook")
-    if not wanted:
-        return
-    try:
-        made = client().add_webhook(url, events)
-    except ApiError as error:
-        show_form_errors(error, WANTED)
-    else:
-        st.success("Copy the secret now: it checks the signatures, and is not shown again.")
-        st.code(made.secret, language=None)
+    if wanted:
+        with explained(WANTED):
+            made = client().add_webhook(url, events)
+            st.success("Copy the secret now: it checks the signatures, and is not shown again.")
+            st.code(made.secret, language=None)
 
 
 def _webhook(webhook: Webhook) -> None:
@@ -51,33 +46,19 @@ def _webhook(webhook: Webhook) -> None:
             for event in webhook.events:
                 st.badge(event.removeprefix("run."), color="gray")
             if st.button("Send a test", key=f"test-{webhook.id}"):
-                _test(webhook)
+                with explained():
+                    client().test_webhook(webhook.id)
+                    st.session_state[f"messages-{webhook.id}"] = True
             with st.popover("Remove", key=f"remove-{webhook.id}"):
                 st.text("It is told nothing more, at once. Its messages are forgotten.")
                 if st.button("Remove the webhook", type="primary", key=f"confirm-{webhook.id}"):
-                    _remove(webhook)
+                    with explained():
+                        client().remove_webhook(webhook.id)
+                        st.rerun()
         messages = st.expander("Messages", key=f"messages-{webhook.id}", on_change="rerun")
         if messages.open:
             with messages:
                 st.fragment(_deliveries, run_every=REFRESH_SECONDS)(webhook.id)
-
-
-def _test(webhook: Webhook) -> None:
-    try:
-        client().test_webhook(webhook.id)
-    except ApiError as error:
-        explain(error)
-    else:
-        st.session_state[f"messages-{webhook.id}"] = True
-
-
-def _remove(webhook: Webhook) -> None:
-    try:
-        client().remove_webhook(webhook.id)
-    except ApiError as error:
-        explain(error)
-    else:
-        st.rerun()
 
 
 def _deliveries(webhook_id: str) -> None:

@@ -7,8 +7,7 @@ import streamlit as st
 from dashboard.auth.api_client import client
 from dashboard.views.workers.queue_table import queue_table
 from dashboard.views.workers.worker_table import worker_table
-from dashboard.widgets.api_errors import explain
-from longtail import ApiError
+from dashboard.widgets.api_errors import explained
 from longtail.schemas.queue import Queue, Worker
 
 REFRESH_SECONDS = 3
@@ -17,13 +16,10 @@ PAGE = 25
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
+@explained()
 def page() -> None:
     shown = st.session_state.setdefault("shown-queue", PAGE)
-    try:
-        waiting, processes = client().queue(min(shown, MOST_WORKERS)), client().workers(MOST_WORKERS).items
-    except ApiError as error:
-        explain(error)
-        return
+    waiting, processes = client().queue(min(shown, MOST_WORKERS)), client().workers(MOST_WORKERS).items
     totals(waiting, processes)
     worker_table(processes)
     queue_table(waiting)

@@ -8,9 +8,8 @@ from dashboard import page_files
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING, count, duration
-from dashboard.widgets.api_errors import explain
+from dashboard.widgets.api_errors import explained
 from dashboard.widgets.panel import panel
-from longtail import ApiError
 from longtail.schemas.queue import Queue, QueuedRun
 
 WIDTHS = (0.8, 3, 1.3, 1.3, 1.2, 2.7, 1.2, 1.5)
@@ -68,7 +67,9 @@ def _row(item: QueuedRun, found: Queue, now: datetime) -> None:
     with action, st.popover("Cancel", key=f"cancel-{item.run_id}"):
         st.text("It has not begun: a new run with the same configuration loses nothing.")
         if st.button("Cancel the run", type="primary", key=f"confirm-{item.run_id}"):
-            _cancel(item.run_id)
+            with explained():
+                client().cancel(item.run_id)
+                st.rerun(scope="fragment")
 
 
 def _priority(item: QueuedRun) -> None:
@@ -79,16 +80,5 @@ def _priority(item: QueuedRun) -> None:
 
 
 def _set_priority(run_id: str, key: str) -> None:
-    try:
+    with explained():
         client().change_run(run_id, priority=st.session_state[key])
-    except ApiError as error:
-        explain(error)
-
-
-def _cancel(run_id: str) -> None:
-    try:
-        client().cancel(run_id)
-    except ApiError as error:
-        explain(error)
-    else:
-        st.rerun(scope="fragment")

@@ -31,10 +31,8 @@ def show(data: RunData) -> None:
             "Measure", list(FIELDS), default="accepted drafts", required=True, key="accuracy", label_visibility="collapsed"
         )
         found = accuracies(data.drafters, measure)
-        if found:
-            chart(drafter_accuracy.drafter_accuracy(found, measure), "drafters")
-        else:
-            empty("What each training session of the drafter brought will appear here.")
+        figure = drafter_accuracy.drafter_accuracy(found, measure) if found else None
+        chart(figure, "drafters", "What each training session of the drafter brought will appear here.")
     with right, panel("Dips at target updates", DIPS):
         _dips(found, measure)
     with panel("Versions", "One row for each training session, the latest first."):

@@ -70,11 +70,9 @@ def _compared(known: Sequence[Lengths], picked: Sequence[Lengths]) -> dict[str, 
 
 def _bubble(data: RunData) -> None:
     with panel("Idle in rollout", "Share of the workers' time in rollout that is spent waiting for the longest responses."):
-        if data.series("idle_seconds").steps:
-            workers = section(data.run.config, "cluster").get("workers", 1)
-            chart(idle_share.idle_share(data.metrics, workers), "bubble")
-        else:
-            empty("The waiting of each step will appear here.")
+        workers = section(data.run.config, "cluster").get("workers", 1)
+        figure = idle_share.idle_share(data.metrics, workers) if data.series("idle_seconds").steps else None
+        chart(figure, "bubble", "The waiting of each step will appear here.")
     if data.run.step > LENGTH_STEPS:
         st.caption(f"Lengths are those of the last {LENGTH_STEPS} steps; any earlier step can be chosen.")
 

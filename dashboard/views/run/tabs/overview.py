@@ -33,26 +33,21 @@ def reward(data: RunData) -> None:
         window = head.selectbox(
             "Smoothing", (1, 3, 5, 9, 15, 25), 2, key="smoothing", format_func=_over, label_visibility="collapsed", width=160
         )
-        if data.series("reward_mean").steps:
-            chart(metric_curves.rewards({"reward": data.series("reward_mean")}, window), "reward")
-        else:
-            empty("The reward of each step will appear here.")
+        rewards = data.series("reward_mean")
+        figure = metric_curves.rewards({"reward": rewards}, window) if rewards.steps else None
+        chart(figure, "reward", "The reward of each step will appear here.")
 
 
 def step_time(data: RunData) -> None:
     with panel("Time per step", "Where the seconds of each step go."):
-        if data.series("phase/rollout").steps:
-            chart(phase_times.phases_by_step(data.metrics), "phases")
-        else:
-            empty("The time of each phase will appear here.")
+        figure = phase_times.phases_by_step(data.metrics) if data.series("phase/rollout").steps else None
+        chart(figure, "phases", "The time of each phase will appear here.")
 
 
 def length_percentiles(data: RunData) -> None:
     with panel("Lengths over steps", "The gap between the 90th percentile and the longest is the tail that speculation shortens."):
-        if data.lengths:
-            chart(response_lengths.percentiles(data.lengths), "percentiles")
-        else:
-            empty("Percentiles of the response lengths will appear here.")
+        figure = response_lengths.percentiles(data.lengths) if data.lengths else None
+        chart(figure, "percentiles", "Percentiles of the response lengths will appear here.")
 
 
 def to_do(data: RunData) -> None:

@@ -35,22 +35,16 @@ def show(data: RunData) -> None:
     left, right = st.columns(2)
     with left, panel("Accept length", ACCEPTED):
         series = accept_lengths(data.speculation) | {metric_curves.ALL: data.series("accept_length")}
-        if data.series("accept_length").steps:
-            chart(metric_curves.accept_lengths(series), "accept")
-        else:
-            empty("The accept length of each step will appear here.")
+        figure = metric_curves.accept_lengths(series) if data.series("accept_length").steps else None
+        chart(figure, "accept", "The accept length of each step will appear here.")
     with right, panel("Acceptance by position", BY_POSITION):
-        if data.speculation:
-            chart(acceptance_by_position(data.speculation), "acceptance")
-        else:
-            empty("Acceptance by draft position will appear here.")
+        figure = acceptance_by_position(data.speculation) if data.speculation else None
+        chart(figure, "acceptance", "Acceptance by draft position will appear here.")
     _strategies(data.speculation)
     left, right = st.columns(2)
     with left, panel("Choices", "What the tuner, which picks a strategy for each decode step, spends the time of a step's decoding on."):
-        if data.speculation:
-            chart(tuner_choices.choices_by_step(data.speculation), "choices")
-        else:
-            empty("Each strategy's share of the decode time will appear here.")
+        figure = tuner_choices.choices_by_step(data.speculation) if data.speculation else None
+        chart(figure, "choices", "Each strategy's share of the decode time will appear here.")
     with right, panel("Regret", REGRET):
         _regret(data.speculation)
 

@@ -9,7 +9,7 @@ from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.text.escaping import escaped
 from dashboard.views.run.tabs.tab import Tab, engine_run
-from dashboard.widgets.panel import chart, empty, panel
+from dashboard.widgets.panel import chart, panel
 
 
 class MachineChart(NamedTuple):
@@ -33,10 +33,9 @@ def show(data: RunData) -> None:
     for row in (HOSTS, GPUS) if any(figure.kind in found for figure in GPUS) else (HOSTS,):
         for column, figure in zip(st.columns(2), row, strict=True):
             with column, panel(figure.title, figure.help):
-                if found.get(figure.kind):
-                    chart(metric_curves.values(found[figure.kind], figure.y, from_zero=True), figure.kind)
-                else:
-                    empty("How busy each machine is will appear here after the first step.")
+                series = found.get(figure.kind)
+                drawn = metric_curves.values(series, figure.y, from_zero=True) if series else None
+                chart(drawn, figure.kind, "How busy each machine is will appear here after the first step.")
     if hosts := found.get("cpu_percent"):
         unused = "" if "gpu_percent" in found else " No GPU was used."
         st.caption(f"On {escaped(', '.join(hosts))}, step by step.{unused}")
