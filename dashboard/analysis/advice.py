@@ -1,7 +1,7 @@
 """What to do about what a run's figures show: pure functions with named thresholds."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -85,116 +85,64 @@ def _last(series: Series) -> list[float]:
 
 
 def advice(seen: RecentSteps) -> list[Advice]:
-    return [found for rule in RULES if (found := rule(seen))]
+    return [*_about_speed(seen), *_about_learning(seen)]
 
 
-def _other_phases(seen: RecentSteps) -> Advice | None:
-    if seen.phases is None or seen.phases["rollout"] >= LOW_ROLLOUT_SHARE:
-        return None
-    share = seen.phases["rollout"]
-    phase, other = max(((name, value) for name, value in seen.phases.items() if name != "rollout"), key=lambda item: item[1])
-    return Advice(
-        f"Rollout is {percent(share)} of a step",
-        f"Speculation cannot make a step more than {ratio(1 / (1 - share))} as fast: look at {phase}, {percent(other)} of it, first.",
-    )
+def _about_speed(seen: RecentSteps) -> Iterator[Advice]:
+    if seen.fullest is not None and seen.fullest[1] > FULL_MEMORY_PERCENT:
+        yield Advice(
+            f"The memory of {seen.fullest[0]} is {percent(seen.fullest[1] / 100)} full",
+            "Lower rollout.max_batch or algorithm.tokens_per_microbatch before the system ends the run.",
+        )
+    if seen.phases is not None and (share := seen.phases["rollout"]) < LOW_ROLLOUT_SHARE:
+        phase, other = max(((name, value) for name, value in seen.phases.items() if name != "rollout"), key=lambda item: item[1])
+        yield Advice(
+            f"Rollout is {percent(share)} of a step",
+            f"Speculation cannot make a step more than {ratio(1 / (1 - share))} as fast: look at {phase}, {percent(other)} of it, first.",
+        )
+    if seen.idle is not None and seen.idle > HIGH_IDLE_SHARE:
+        less = "More prompts a step for each worker (algorithm.prompts_per_step, cluster.workers) leave less to wait for."
+        on = "Turn speculation on (speculation.enabled): it shortens the tail, and those who wait train the drafter."
+        yield Advice(f"Workers wait for {percent(seen.idle)} of the rollout", less if seen.speculates else on)
+    is_due = seen.speculates and (seen.idle or 0.0) >= WORTH_HARVESTING and not (seen.untrained or "").startswith(INTENDED)
+    if is_due and seen.harvest is not None and seen.harvest < LOW_HARVEST:
+        reason = f"Most often {seen.untrained}." if seen.untrained else "The tail is too short for a session of training."
+        yield Advice(
+            f"Only {percent(seen.harvest)} of the waiting trains the drafter",
+            f"{reason} Longer tails come with longer responses (rollout.max_new_tokens) and more requests for each worker.",
+        )
+    if seen.speculates and seen.accept_length is not None and seen.accept_length < LOW_ACCEPT_LENGTH:
+        yield Advice(
+            f"A pass of the target yields {number(seen.accept_length)} tokens",
+            "The drafter foresees little. See in the Drafter tab whether its training helps; drafter.spot sets how it is trained.",
+        )
 
 
-def _idle(seen: RecentSteps) -> Advice | None:
-    if seen.idle is None or seen.idle <= HIGH_IDLE_SHARE:
-        return None
-    less = "More prompts a step for each worker (algorithm.prompts_per_step, cluster.workers) leave less to wait for."
-    on = "Turn speculation on (speculation.enabled): it shortens the tail, and those who wait train the drafter."
-    return Advice(f"Workers wait for {percent(seen.idle)} of the rollout", less if seen.speculates else on)
-
-
-def _harvest(seen: RecentSteps) -> Advice | None:
-    if not seen.speculates or seen.harvest is None or (seen.idle or 0.0) < WORTH_HARVESTING or seen.harvest >= LOW_HARVEST:
-        return None
-    if seen.untrained and seen.untrained.startswith(INTENDED):
-        return None
-    reason = f"Most often {seen.untrained}." if seen.untrained else "The tail is too short for a session of training."
-    return Advice(
-        f"Only {percent(seen.harvest)} of the waiting trains the drafter",
-        f"{reason} Longer tails come with longer responses (rollout.max_new_tokens) and more requests for each worker.",
-    )
-
-
-def _truncated(seen: RecentSteps) -> Advice | None:
-    if seen.truncated is None or seen.truncated <= HIGH_TRUNCATED_SHARE:
-        return None
-    return Advice(
-        f"{percent(seen.truncated)} of the responses are cut at the limit",
-        "Raise rollout.max_new_tokens, unless they only repeat themselves: see the samples.",
-    )
-
-
-def _reward(seen: RecentSteps) -> Advice | None:
-    if seen.reward is None or LOW_REWARD < seen.reward < HIGH_REWARD:
-        return None
-    if seen.reward <= LOW_REWARD:
-        do = "Where all rewards of a group are equal it teaches nothing: take easier prompts, or a larger algorithm.group_size."
-        return Advice(f"The mean reward is {number(seen.reward)}", do)
-    return Advice(f"The mean reward is {number(seen.reward)}", "There is little left to learn: take harder prompts, or stop here.")
-
-
-def _accept_length(seen: RecentSteps) -> Advice | None:
-    if not seen.speculates or seen.accept_length is None or seen.accept_length >= LOW_ACCEPT_LENGTH:
-        return None
-    return Advice(
-        f"A pass of the target yields {number(seen.accept_length)} tokens",
-        "The drafter foresees little. See in the Drafter tab whether its training helps; drafter.spot sets how it is trained.",
-    )
-
-
-def _logprob_gap(seen: RecentSteps) -> Advice | None:
-    if seen.logprob_gap is None or seen.logprob_gap <= HIGH_LOGPROB_GAP:
-        return None
-    return Advice(
-        f"Engine and trainer differ by {number(seen.logprob_gap)} in the log-prob of a token",
-        "What is learnt from was drawn by another law: keep algorithm.rollout_correction on, or set model.dtype to float32.",
-    )
-
-
-def _clipped(seen: RecentSteps) -> Advice | None:
-    if seen.clip_share is None or seen.clip_share <= HIGH_CLIP_SHARE:
-        return None
-    return Advice(
-        f"The update of {percent(seen.clip_share)} of the tokens is clipped",
-        "The policy moves too far in a step: lower algorithm.learning_rate or algorithm.updates_per_step.",
-    )
-
-
-def _entropy(seen: RecentSteps) -> Advice | None:
-    if seen.entropy is None or seen.entropy >= COLLAPSED_ENTROPY:
-        return None
-    return Advice(
-        f"Entropy has fallen to {percent(seen.entropy)} of what it was",
-        "Responses grow alike and little new is tried: lower algorithm.learning_rate, or raise algorithm.kl_coefficient.",
-    )
-
-
-def _memory(seen: RecentSteps) -> Advice | None:
-    if seen.fullest is None or seen.fullest[1] <= FULL_MEMORY_PERCENT:
-        return None
-    host, share = seen.fullest
-    return Advice(
-        f"The memory of {host} is {percent(share / 100)} full",
-        "Lower rollout.max_batch or algorithm.tokens_per_microbatch before the system ends the run.",
-    )
-
-
-RULES: tuple[Callable[[RecentSteps], Advice | None], ...] = (
-    _memory,
-    _other_phases,
-    _idle,
-    _harvest,
-    _accept_length,
-    _truncated,
-    _reward,
-    _logprob_gap,
-    _clipped,
-    _entropy,
-)
+def _about_learning(seen: RecentSteps) -> Iterator[Advice]:
+    if seen.truncated is not None and seen.truncated > HIGH_TRUNCATED_SHARE:
+        yield Advice(
+            f"{percent(seen.truncated)} of the responses are cut at the limit",
+            "Raise rollout.max_new_tokens, unless they only repeat themselves: see the samples.",
+        )
+    if seen.reward is not None and not LOW_REWARD < seen.reward < HIGH_REWARD:
+        hard = "Where all rewards of a group are equal it teaches nothing: take easier prompts, or a larger algorithm.group_size."
+        easy = "There is little left to learn: take harder prompts, or stop here."
+        yield Advice(f"The mean reward is {number(seen.reward)}", hard if seen.reward <= LOW_REWARD else easy)
+    if seen.logprob_gap is not None and seen.logprob_gap > HIGH_LOGPROB_GAP:
+        yield Advice(
+            f"Engine and trainer differ by {number(seen.logprob_gap)} in the log-prob of a token",
+            "What is learnt from was drawn by another law: keep algorithm.rollout_correction on, or set model.dtype to float32.",
+        )
+    if seen.clip_share is not None and seen.clip_share > HIGH_CLIP_SHARE:
+        yield Advice(
+            f"The update of {percent(seen.clip_share)} of the tokens is clipped",
+            "The policy moves too far in a step: lower algorithm.learning_rate or algorithm.updates_per_step.",
+        )
+    if seen.entropy is not None and seen.entropy < COLLAPSED_ENTROPY:
+        yield Advice(
+            f"Entropy has fallen to {percent(seen.entropy)} of what it was",
+            "Responses grow alike and little new is tried: lower algorithm.learning_rate, or raise algorithm.kl_coefficient.",
+        )
 
 
 def latest_alarms(lines: Sequence[LogLine]) -> list[tuple[LogLine, int]]:
