@@ -103,32 +103,15 @@ def _lengths(data: RunData, client: Longtail) -> Sequence[Lengths]:
     return appended(data.lengths, client.lengths(data.run.id, since), since)[-LENGTH_STEPS:]
 
 
-def _spans(data: RunData, client: Longtail) -> Sequence[WorkerSpan]:
-    return _latest(data, data.spans, client.spans)
-
-
-def _decoding(data: RunData, client: Longtail) -> Sequence[Decoding]:
-    return _latest(data, data.decoding, client.decoding)
-
-
-def _recent(data: RunData, client: Longtail) -> Sequence[SpeculationStep]:
-    return _latest(data, data.recent, client.speculation)
-
-
 def _latest(data: RunData, old: Sequence[Item], ask: Callable[[str, int], Sequence[Item]]) -> Sequence[Item]:
     recent = data.run.step - SPAN_STEPS
     since = max(held(old), recent)
     return [item for item in appended(old, ask(data.run.id, since), since) if item.step > recent]
 
 
-def _speculation(data: RunData, client: Longtail) -> Sequence[SpeculationStep]:
-    since = held(data.speculation)
-    return appended(data.speculation, client.speculation(data.run.id, since, every=data.spacing), since)
-
-
-def _drafters(data: RunData, client: Longtail) -> Sequence[DrafterSession]:
-    since = held(data.drafters)
-    return appended(data.drafters, client.drafters(data.run.id, since, every=data.spacing), since)
+def _spaced(data: RunData, old: Sequence[Item], ask: Callable[..., Sequence[Item]]) -> Sequence[Item]:
+    since = held(old)
+    return appended(old, ask(data.run.id, since, every=data.spacing), since)
 
 
 def _samples(data: RunData, client: Longtail) -> Sequence[SampleItem]:
@@ -141,20 +124,16 @@ def _alarms(data: RunData, client: Longtail) -> Sequence[LogLine]:
     return [*data.alarms, *client.logs(data.run.id, since, tail=LOG_LINES, levels=("alarm",))][-LOG_LINES:]
 
 
-def _artifacts(data: RunData, client: Longtail) -> Sequence[Artifact]:
-    return client.artifacts(data.run.id)
-
-
 FETCH: Mapping[RecordKind, Callable[[RunData, Longtail], Sequence[Any]]] = {
     "lengths": _lengths,
-    "spans": _spans,
-    "decoding": _decoding,
-    "recent": _recent,
-    "speculation": _speculation,
-    "drafters": _drafters,
+    "spans": lambda data, client: _latest(data, data.spans, client.spans),
+    "decoding": lambda data, client: _latest(data, data.decoding, client.decoding),
+    "recent": lambda data, client: _latest(data, data.recent, client.speculation),
+    "speculation": lambda data, client: _spaced(data, data.speculation, client.speculation),
+    "drafters": lambda data, client: _spaced(data, data.drafters, client.drafters),
     "samples": _samples,
     "alarms": _alarms,
-    "artifacts": _artifacts,
+    "artifacts": lambda data, client: client.artifacts(data.run.id),
 }
 
 
