@@ -2,7 +2,6 @@
 of what its path names (services.projects.membership_check)."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from fastapi import Request
@@ -19,26 +18,24 @@ from longtail.schemas.identity import Role, allows, lesser
 PUBLIC = frozenset({("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/v1/sessions")})
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
 METRICS = ("GET", "/metrics")
-ROLE_OF_ROUTE: Mapping[str, Role] = MappingProxyType(
-    {
-        "validate": "viewer",  # writes nothing
-        "log_out": "viewer",
-        "create_ticket": "viewer",
-        "set_password": "viewer",
-        "create_token": "viewer",
-        "revoke_token": "viewer",
-        "list_users": "admin",
-        "add_user": "admin",
-        "change_user": "admin",
-        "create_user_token": "admin",
-        "audit": "admin",
-        "list_webhooks": "admin",
-        "add_webhook": "admin",
-        "remove_webhook": "admin",
-        "test_webhook": "admin",
-        "list_deliveries": "admin",
-    }
-)
+ROLE_OF_ROUTE: Mapping[str, Role] = {
+    "validate": "viewer",  # writes nothing
+    "log_out": "viewer",
+    "create_ticket": "viewer",
+    "set_password": "viewer",
+    "create_token": "viewer",
+    "revoke_token": "viewer",
+    "list_users": "admin",
+    "add_user": "admin",
+    "change_user": "admin",
+    "create_user_token": "admin",
+    "audit": "admin",
+    "list_webhooks": "admin",
+    "add_webhook": "admin",
+    "remove_webhook": "admin",
+    "test_webhook": "admin",
+    "list_deliveries": "admin",
+}
 
 
 def is_public(scope: Scope, settings: Settings) -> bool:

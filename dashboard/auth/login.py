@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from types import MappingProxyType
 from urllib.parse import urlencode, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -21,12 +20,10 @@ from longtail.schemas.identity import NewSession
 PAGE = Path(__file__).parents[1] / "assets" / "login.html"
 MOST_BYTES = 4096
 CSP = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-NEWS: Mapping[str, str] = MappingProxyType(
-    {
-        "over": "This link has been used, or is more than 10 minutes old. Get a new one with: longtail open",
-        "away": "The Longtail API does not answer.",
-    }
-)
+NEWS: Mapping[str, str] = {
+    "over": "This link has been used, or is more than 10 minutes old. Get a new one with: longtail open",
+    "away": "The Longtail API does not answer.",
+}
 
 
 async def form(request: Request) -> Response:

@@ -1,7 +1,6 @@
 """Nobody sees a page, nor reaches Streamlit behind it, without a session of the API; whoever has none is sent to /login."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -15,14 +14,12 @@ from longtail import ApiError
 
 OPEN_PATHS = frozenset({"/login", "/enter", "/_stcore/health", "/_stcore/host-config"})
 OPEN_FOLDERS = ("/static/",)
-HEADERS: Mapping[str, str] = MappingProxyType(
-    {
-        "content-security-policy": "frame-ancestors 'self'",
-        "referrer-policy": "same-origin",
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "SAMEORIGIN",
-    }
-)
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": "frame-ancestors 'self'",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "SAMEORIGIN",
+}
 
 
 class SessionMiddleware:

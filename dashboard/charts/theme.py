@@ -2,7 +2,6 @@
 
 import html
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import plotly.graph_objects as go
 
@@ -17,10 +16,8 @@ PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
 DASHES = ("solid", "dash", "dot")
 SYMBOLS = ("circle", "diamond", "square", "cross", "x", "triangle-up", "star")
 
-WORKER_STATE_COLORS: Mapping[str, str] = MappingProxyType(
-    {"BUSY": BLUE, "IDLE": "#C8C8C8", "TRAINING": ORANGE, "UPDATE": GREEN, "EVALUATION": PURPLE}
-)
-PHASE_COLORS: Mapping[str, str] = MappingProxyType(dict(zip(PHASES, (BLUE, VERMILION, SKY, GREEN, PURPLE, GREY), strict=True)))
+WORKER_STATE_COLORS: Mapping[str, str] = {"BUSY": BLUE, "IDLE": "#C8C8C8", "TRAINING": ORANGE, "UPDATE": GREEN, "EVALUATION": PURPLE}
+PHASE_COLORS: Mapping[str, str] = dict(zip(PHASES, (BLUE, VERMILION, SKY, GREEN, PURPLE, GREY), strict=True))
 
 
 HEIGHT, ROW, FEW = 280, 14, 2

@@ -2,7 +2,6 @@
 route, so that no route can forget to. What a user has no part in is not there for them: 404, not 403."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, cast
 
 from sqlalchemy import Select, select
@@ -13,15 +12,11 @@ from backend.models import Artifact, Membership, Project, Run, is_id
 from backend.services.identity.tokens import Identity
 from longtail.schemas.identity import Role, allows, lesser
 
-PROJECT_OF: Mapping[str, Callable[[str], Select[Any]]] = MappingProxyType(
-    {
-        "run_id": lambda run_id: select(Run.project_id).where(Run.id == run_id),
-        "artifact_id": lambda artifact_id: (
-            select(Run.project_id).join(Artifact, Artifact.run_id == Run.id).where(Artifact.id == artifact_id)
-        ),
-        "project_id": lambda project_id: select(Project.id).where(Project.id == project_id),
-    }
-)
+PROJECT_OF: Mapping[str, Callable[[str], Select[Any]]] = {
+    "run_id": lambda run_id: select(Run.project_id).where(Run.id == run_id),
+    "artifact_id": lambda artifact_id: select(Run.project_id).join(Artifact, Artifact.run_id == Run.id).where(Artifact.id == artifact_id),
+    "project_id": lambda project_id: select(Project.id).where(Project.id == project_id),
+}
 """By the name of the path's parameter."""
 
 

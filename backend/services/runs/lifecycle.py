@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import and_, update
@@ -17,17 +16,15 @@ from longtail.schemas.runs import TERMINAL_STATES, RunState
 ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
 CARRIED = and_(Run.state.in_(ACTIVE), Run.kind == "engine", ~Run.id.endswith(GENERATED))
 """With a worker."""
-PREDECESSORS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
-    {
-        "queued": ACTIVE | {"paused"},  # a lost attempt, or a worker that shuts down, gives the run back
-        "paused": ACTIVE | {"queued"},
-        "starting": frozenset({"queued"}),
-        "running": frozenset({"starting"}),
-        "succeeded": frozenset({"running"}),
-        "failed": ACTIVE,
-        "cancelled": ACTIVE | {"queued", "paused"},
-    }
-)
+PREDECESSORS: Mapping[RunState, frozenset[RunState]] = {
+    "queued": ACTIVE | {"paused"},  # a lost attempt, or a worker that shuts down, gives the run back
+    "paused": ACTIVE | {"queued"},
+    "starting": frozenset({"queued"}),
+    "running": frozenset({"starting"}),
+    "succeeded": frozenset({"running"}),
+    "failed": ACTIVE,
+    "cancelled": ACTIVE | {"queued", "paused"},
+}
 
 
 def transition(session: Session, run_id: str, to: RunState, fence: int | None = None, **changes: Any) -> bool:

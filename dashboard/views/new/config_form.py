@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from itertools import cycle
-from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -18,67 +17,61 @@ COLUMNS = 3
 Entries = Sequence[str]
 ErrorSlots = dict[str, DeltaGenerator]
 
-LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "model.path": "Model",
-        "task.name": "Task",
-        "task.four_numbers": "Share of hard problems",
-        "task.path": "Data file",
-        "task.question": "Question column",
-        "task.answer": "Answer column",
-        "task.choices": "Choices column",
-        "task.tests": "Tests column",
-        "algorithm.name": "Algorithm",
-        "algorithm.prompts_per_step": "Prompts a step",
-        "algorithm.group_size": "Responses for each prompt",
-        "cluster.threads_per_worker": "CPU threads a worker",
-        "speculation.enabled": "Speculative rollout",
-        "drafter.spot.enabled": "Train the drafter in idle time",
-        "speculation.threshold": "Speculate up to (requests)",
-        "speculation.hysteresis": "Margin before it stops",
-        "speculation.tuner.name": "Tuner",
-        "speculation.suffix.enabled": "Draft from sibling responses",
-        "speculation.tail_requests": "Last requests (tail mode)",
-        "rollout.engine": "Engine",
-        "rollout.max_new_tokens": "Longest response (tokens)",
-        "rollout.min_p": "Min-p",
-        "rollout.max_batch": "Largest batch",
-    }
-)
+LABELS: Mapping[str, str] = {
+    "model.path": "Model",
+    "task.name": "Task",
+    "task.four_numbers": "Share of hard problems",
+    "task.path": "Data file",
+    "task.question": "Question column",
+    "task.answer": "Answer column",
+    "task.choices": "Choices column",
+    "task.tests": "Tests column",
+    "algorithm.name": "Algorithm",
+    "algorithm.prompts_per_step": "Prompts a step",
+    "algorithm.group_size": "Responses for each prompt",
+    "cluster.threads_per_worker": "CPU threads a worker",
+    "speculation.enabled": "Speculative rollout",
+    "drafter.spot.enabled": "Train the drafter in idle time",
+    "speculation.threshold": "Speculate up to (requests)",
+    "speculation.hysteresis": "Margin before it stops",
+    "speculation.tuner.name": "Tuner",
+    "speculation.suffix.enabled": "Draft from sibling responses",
+    "speculation.tail_requests": "Last requests (tail mode)",
+    "rollout.engine": "Engine",
+    "rollout.max_new_tokens": "Longest response (tokens)",
+    "rollout.min_p": "Min-p",
+    "rollout.max_batch": "Largest batch",
+}
 """Where the setting's own name says too little."""
-TASK_FIELDS: Mapping[str, Entries] = MappingProxyType(
-    {
-        "countdown": ("task.four_numbers",),
-        "math": ("task.path", "task.question", "task.answer"),
-        "choice": ("task.path", "task.question", "task.choices", "task.answer"),
-        "code": ("task.path", "task.question", "task.tests"),
-        "function": ("task.path", "task.question", "task.function"),
-    }
-)
-GROUPS: Mapping[str, Entries] = MappingProxyType(
-    {
-        "Run": ("name", "seed", "model.path"),
-        "Training": (
-            "algorithm.name",
-            "algorithm.steps",
-            "algorithm.prompts_per_step",
-            "algorithm.group_size",
-            "algorithm.learning_rate",
-        ),
-        "Speculation": (
-            "speculation.enabled",
-            "drafter.spot.enabled",
-            "speculation.threshold",
-            "speculation.hysteresis",
-            "speculation.tuner.name",
-            "speculation.suffix.enabled",
-            "speculation.tail_requests",
-        ),
-        "Task": ("task.name",),
-        "Machine": ("cluster.workers", "cluster.threads_per_worker", "rollout.engine"),
-        "Rollout": ("rollout.max_new_tokens", "rollout.temperature", "rollout.min_p", "rollout.max_batch"),
-    }
-)
+TASK_FIELDS: Mapping[str, Entries] = {
+    "countdown": ("task.four_numbers",),
+    "math": ("task.path", "task.question", "task.answer"),
+    "choice": ("task.path", "task.question", "task.choices", "task.answer"),
+    "code": ("task.path", "task.question", "task.tests"),
+    "function": ("task.path", "task.question", "task.function"),
+}
+GROUPS: Mapping[str, Entries] = {
+    "Run": ("name", "seed", "model.path"),
+    "Training": (
+        "algorithm.name",
+        "algorithm.steps",
+        "algorithm.prompts_per_step",
+        "algorithm.group_size",
+        "algorithm.learning_rate",
+    ),
+    "Speculation": (
+        "speculation.enabled",
+        "drafter.spot.enabled",
+        "speculation.threshold",
+        "speculation.hysteresis",
+        "speculation.tuner.name",
+        "speculation.suffix.enabled",
+        "speculation.tail_requests",
+    ),
+    "Task": ("task.name",),
+    "Machine": ("cluster.workers", "cluster.threads_per_worker", "rollout.engine"),
+    "Rollout": ("rollout.max_new_tokens", "rollout.temperature", "rollout.min_p", "rollout.max_batch"),
+}
 
 
 def sections(schema: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,6 @@
 """What a submission says beside the configuration: tags, notes, project, and how it queues."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -11,12 +10,10 @@ from dashboard.views.new.config_form import ErrorSlots
 from longtail.schemas.runs import Run
 
 LONGEST_NOTES = 20_000
-EXPECTED: Mapping[str, str] = MappingProxyType(
-    {
-        "tags": "at most 32 tags, of up to 64 characters each",
-        "needs": "up to 64 of a-z, 0-9, dot, underscore, colon and hyphen, such as gpu:h200",
-    }
-)
+EXPECTED: Mapping[str, str] = {
+    "tags": "at most 32 tags, of up to 64 characters each",
+    "needs": "up to 64 of a-z, 0-9, dot, underscore, colon and hyphen, such as gpu:h200",
+}
 """What is to be written, where the API knows a pattern."""
 
 

@@ -1,7 +1,6 @@
 """Which runs the list has, and in which order. The address holds it all, so that it can be kept and sent to someone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -11,36 +10,32 @@ from longtail.schemas.runs import Run
 
 MOST, LONGEST = 8, 200
 NEWEST = "newest first"
-SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        NEWEST: "-created",
-        "oldest first": "created",
-        "name, A to Z": "name",
-        "name, Z to A": "-name",
-        "state": "state",
-        "user": "owner",
-        "longest first": "-duration",
-        "shortest first": "duration",
-        "highest reward": "-summary.reward_mean",
-        "lowest reward": "summary.reward_mean",
-        "longest accept length": "-summary.accept_length",
-        "shortest accept length": "summary.accept_length",
-        "fastest steps": "summary.step_seconds",
-        "slowest steps": "-summary.step_seconds",
-    }
-)
-BY_COLUMN: Mapping[str, Sequence[str]] = MappingProxyType(
-    {
-        "Name": ("name, A to Z", "name, Z to A"),
-        "State": ("state",),
-        "Time": ("longest first", "shortest first"),
-        "Reward": ("highest reward", "lowest reward"),
-        "Accept length": ("longest accept length", "shortest accept length"),
-        "Time a step": ("fastest steps", "slowest steps"),
-        "User": ("user",),
-        "Created": (NEWEST, "oldest first"),
-    }
-)
+SORTS: Mapping[str, str] = {
+    NEWEST: "-created",
+    "oldest first": "created",
+    "name, A to Z": "name",
+    "name, Z to A": "-name",
+    "state": "state",
+    "user": "owner",
+    "longest first": "-duration",
+    "shortest first": "duration",
+    "highest reward": "-summary.reward_mean",
+    "lowest reward": "summary.reward_mean",
+    "longest accept length": "-summary.accept_length",
+    "shortest accept length": "summary.accept_length",
+    "fastest steps": "summary.step_seconds",
+    "slowest steps": "-summary.step_seconds",
+}
+BY_COLUMN: Mapping[str, Sequence[str]] = {
+    "Name": ("name, A to Z", "name, Z to A"),
+    "State": ("state",),
+    "Time": ("longest first", "shortest first"),
+    "Reward": ("highest reward", "lowest reward"),
+    "Accept length": ("longest accept length", "shortest accept length"),
+    "Time a step": ("fastest steps", "slowest steps"),
+    "User": ("user",),
+    "Created": (NEWEST, "oldest first"),
+}
 """What clicks on a column's head ask for, in turn."""
 
 

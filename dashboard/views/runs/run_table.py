@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -23,30 +22,26 @@ ROW_HEIGHT = 36
 GREY, SKY, ORANGE, PURPLE = "#D0D0D0", "#B5DCF5", "#FFCE70", "#EBC3D9"
 GREEN, VERMILION = "#007A58", "#B84E00"
 """The palette's own, so light or so dark that black or white text on them can be read."""
-STATES: Mapping[str, str] = MappingProxyType(
-    {
-        "queued": GREY,
-        "starting": SKY,
-        "running": BLUE,
-        "pausing": ORANGE,
-        "paused": ORANGE,
-        "cancelling": PURPLE,
-        "cancelled": PURPLE,
-        "succeeded": GREEN,
-        "failed": VERMILION,
-    }
-)
-KINDS: Mapping[str, str] = MappingProxyType({"TLT": SKY, "plain": GREY, "tracked": ORANGE})
+STATES: Mapping[str, str] = {
+    "queued": GREY,
+    "starting": SKY,
+    "running": BLUE,
+    "pausing": ORANGE,
+    "paused": ORANGE,
+    "cancelling": PURPLE,
+    "cancelled": PURPLE,
+    "succeeded": GREEN,
+    "failed": VERMILION,
+}
+KINDS: Mapping[str, str] = {"TLT": SKY, "plain": GREY, "tracked": ORANGE}
 column = st.column_config
-HELP: Mapping[str, str] = MappingProxyType(
-    {
-        "Rewards": "Mean reward over the steps, each run on its own scale",
-        "Reward": "Mean reward of the latest step",
-        "Speed-up": "How many times as fast as the plain run of the same configuration, over the steps that both have",
-        "Accept length": "Tokens that a pass of the target yields, its own included; plain decoding: 1",
-        "Time a step": "Mean of the latest steps",
-    }
-)
+HELP: Mapping[str, str] = {
+    "Rewards": "Mean reward over the steps, each run on its own scale",
+    "Reward": "Mean reward of the latest step",
+    "Speed-up": "How many times as fast as the plain run of the same configuration, over the steps that both have",
+    "Accept length": "Tokens that a pass of the target yields, its own included; plain decoding: 1",
+    "Time a step": "Mean of the latest steps",
+}
 
 
 def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[str, str]) -> dict[str, Any]:
