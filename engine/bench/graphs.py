@@ -18,7 +18,6 @@ from engine.rollout.native.runner import GRANULARITY, Runner
 from engine.speculation.strategy import OFF, Strategy
 
 MAX_BATCH = 64
-CATCH_UP = 1
 TLT = SpeculationConfig(
     threshold=MAX_BATCH,
     strategies=tuple(StrategyConfig(depth=8, top_k=4, verify=verify) for verify in (48, 32, 16, 8)),
@@ -45,8 +44,8 @@ def run(quick: bool, model: str) -> dict[str, Any]:  # noqa: ARG001 - nothing ta
 
 
 def _compare(bed: Bed, ranges: Mapping[Strategy, range]) -> dict[str, Any]:
-    plan = GraphPlan.of(ranges, MAX_BATCH, CATCH_UP)
-    naive = naive_captures(ranges, MAX_BATCH, CATCH_UP)
+    plan = GraphPlan.of(ranges, MAX_BATCH)
+    naive = naive_captures(ranges, MAX_BATCH)
     strategies = {str(strategy): _strategy(bed, strategy, batches) for strategy, batches in ranges.items()}
     singles = [facts["bytes_single"] for name, facts in strategies.items() if name != str(OFF)]
     pool = _bytes(bed, plan)
@@ -63,9 +62,9 @@ def _compare(bed: Bed, ranges: Mapping[Strategy, range]) -> dict[str, Any]:
 
 
 def _strategy(bed: Bed, strategy: Strategy, batches: range) -> dict[str, int]:
-    alone = naive_captures({OFF, strategy}, MAX_BATCH, CATCH_UP)
+    alone = naive_captures({OFF, strategy}, MAX_BATCH)
     return {
-        "captures": len(captures_of(strategy, batches, MAX_BATCH, CATCH_UP)),
+        "captures": len(captures_of(strategy, batches, MAX_BATCH)),
         "captures_single": len(alone),
         "bytes_single": _bytes(bed, alone),
     }

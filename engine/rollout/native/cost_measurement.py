@@ -68,7 +68,7 @@ def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
 
 def _graphs(largest: int, branches: Sequence[int]) -> GraphPlan:
     shapes = [Strategy("eagle", LEVELS, branch, width - 1) for branch in branches for width in VERIFIED]
-    return GraphPlan.of(dict.fromkeys(shapes, range(1, largest + 1)), largest, catch_up=1)
+    return GraphPlan.of(dict.fromkeys(shapes, range(1, largest + 1)), largest)
 
 
 def _grid(batches: Sequence[int], widths: Sequence[int], work: Callable[[int, int, int], Callable[[], object]]) -> Array:

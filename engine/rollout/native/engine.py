@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -194,13 +193,6 @@ class NativeEngine:
             taken.arms = self.speculator.tuner.take_arms()
             taken.alarms = [(notice.code, notice.message) for notice in self.speculator.take_alarms()]
         return taken
-
-    def graph_report(self) -> dict[str, Any]:
-        """CUDA graphs: how many the plan has, how many there are now (one for each reach of attention), their bytes, and how often
-        passes were eager by reason."""
-        passes = self._runner.passes
-        planned = passes.plan.captures if passes.plan else 0
-        return {"planned": planned, "recorded": passes.pool.graphs, "bytes": passes.pool.bytes, "eager": dict(passes.pool.eager)}
 
     def _continues(self) -> bool:
         """Stands still while paused, and ends what is aborted; whether there is more to generate."""

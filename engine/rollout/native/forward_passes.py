@@ -1,12 +1,13 @@
 """The forward passes over the cache: CUDA graphs where a plan has them, else eager."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from torch import Tensor
 
 from engine.rollout.native.decoder_layer import ForwardPass
-from engine.rollout.native.graphs.plan import Capture, Eager, GraphPlan, PassKind, bucket
+from engine.rollout.native.graphs.plan import Capture, GraphPlan, PassKind, bucket
 from engine.rollout.native.graphs.pool import GraphPool, Recorder
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.model import DraftModel, TargetModel
@@ -14,25 +15,11 @@ from engine.rollout.native.model import DraftModel, TargetModel
 Outputs = dict[str, Tensor]
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """The key of a graph: its attention reaches over the first ``reach`` positions of the cache."""
 
     capture: Capture
     reach: int
-
-    def __str__(self) -> str:
-        return f"{self.capture.part} of {self.capture.batch} x {self.capture.tokens} tokens"
-
-
-@dataclass(frozen=True)
-class AtAnyReach:
-    """The keys of a plan's graphs."""
-
-    plan: GraphPlan
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, Graph) and key.capture in self.plan
 
 
 class ForwardPasses:
@@ -50,7 +37,7 @@ class ForwardPasses:
         """``recorder`` as in GraphPool."""
         self._target, self._drafter, self._cache = target, drafter, cache
         self.plan = plan
-        self.pool = GraphPool(cache.positions.device, AtAnyReach(plan) if plan else None, recorder)
+        self.pool = GraphPool(cache.positions.device, recorder)
 
     def use(self, cache: KVCache) -> None:
         """Goes on with another cache. The graphs have the old one's memory in them, so they are dropped."""
@@ -68,7 +55,7 @@ class ForwardPasses:
 
     def prefill(self, tokens: Tensor, step: ForwardPass) -> None:
         """Extends the cache by tokens [R] and their features."""
-        self._run(Eager("prefill"), self._extend, step, tokens=tokens)
+        self._run(None, self._extend, step, tokens=tokens)
 
     def verify(self, tokens: Tensor, step: ForwardPass) -> Tensor:
         """Extends the cache by tokens [R] and their features; the target's logits [R, vocabulary] after each."""
@@ -81,7 +68,7 @@ class ForwardPasses:
 
     def fill(self, tokens: Tensor, features: Tensor, step: ForwardPass) -> None:
         """Extends the drafter's cache by tokens [R] and the ``features`` [R, hidden] before each."""
-        self._run(Eager("fill"), self._fill, step, tokens=tokens, features=features)
+        self._run(None, self._fill, step, tokens=tokens, features=features)
 
     def draft(self, tokens: Tensor, features: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
         """As ``fill``; the drafter's features [R, hidden] for the tokens, and the logits [R, vocabulary] after each."""
@@ -90,15 +77,17 @@ class ForwardPasses:
         return outputs["features"], outputs["logits"]
 
     def _run(
-        self, part: PassKind | Eager, function: Callable[[ForwardPass, Outputs], Outputs], step: ForwardPass, **inputs: Tensor
+        self, part: PassKind | None, function: Callable[[ForwardPass, Outputs], Outputs], step: ForwardPass, **inputs: Tensor
     ) -> Outputs:
+        """``part``: None for a pass that no plan has a graph of."""
         inputs |= {"index": step.index, "cosine": step.cosine, "sine": step.sine, "mask": step.mask}
         return self.pool.run(self._key(part, step), lambda given: function(_on(step, given), given), inputs)
 
-    def _key(self, part: PassKind | Eager, step: ForwardPass) -> Graph | PassKind | Eager:
-        if self.plan is None or isinstance(part, Eager):
-            return part
-        return Graph(Capture(part, step.requests, step.tokens), step.mask.shape[-1])
+    def _key(self, part: PassKind | None, step: ForwardPass) -> Graph | None:
+        if self.plan is None or part is None:
+            return None
+        capture = Capture(part, step.requests, step.tokens)
+        return Graph(capture, step.mask.shape[-1]) if capture in self.plan else None
 
     def _extend(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
         features = self._target.features(given["tokens"], step)

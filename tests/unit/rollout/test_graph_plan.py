@@ -46,15 +46,8 @@ def test_the_graphs_of_tlts_strategies_by_hand() -> None:
     plain = {(batch, 1) for batch in POWERS}
     speculative = {(1, 49), (2, 33), (4, 33), (8, 17), (16, 17), (32, 17), (32, 9), (64, 9)}
     assert targets(plan) == plain | speculative
-    assert drafts(plan) == {("draft", batch, 4) for batch in POWERS}, "all four draft alike: one graph for each batch size"
-    assert plan.captures == 15 + 7
-
-
-def test_catching_up_has_graphs_of_its_own_even_if_as_wide_as_a_level() -> None:
-    strategy = Strategy("eagle", 3, 4, 6)
-    plan = GraphPlan.of({strategy: range(1, 3)}, 8, catch_up=4)
-    assert drafts(plan) == {(part, batch, 4) for part in ("draft", "catch_up") for batch in (1, 2)}
-    assert drafts(GraphPlan.of({strategy: range(1, 3)}, 8)) == {("draft", batch, 4) for batch in (1, 2)}
+    assert drafts(plan) == {(part, batch, n) for batch in POWERS for part, n in (("draft", 4), ("catch_up", 1))}, "all four draft alike"
+    assert plan.captures == 15 + 2 * 7
 
 
 def test_a_chains_levels_run_in_the_graph_of_catching_up_by_a_token() -> None:
@@ -66,15 +59,15 @@ def test_a_chains_levels_run_in_the_graph_of_catching_up_by_a_token() -> None:
 
 
 @pytest.mark.parametrize("strategy", [OFF, NGRAM, Strategy("eagle", 1, 3, 3)], ids=str)
-def test_a_strategy_without_drafted_levels_has_no_draft_graphs(strategy: Strategy) -> None:
+def test_a_strategy_without_drafted_levels_has_no_graphs_of_levels(strategy: Strategy) -> None:
     plan = GraphPlan.of({strategy: range(1, 9)}, 8)
-    assert plan.draft == frozenset()
+    assert drafts(plan) == {("catch_up", batch, 1) for batch in (1, 2, 4, 8) if strategy.drafter == "eagle"}
     assert targets(plan) == {(batch, strategy.verify + 1) for batch in (1, 2, 4, 8)}
 
 
 def test_five_requests_run_in_the_graph_of_eight() -> None:
     strategy = Strategy("eagle", 6, 1, 6)
-    assert set(GraphPlan.of({strategy: range(5, 6)}, 64)) == {Capture("target", 8, 7), Capture("draft", 8, 1)}
+    assert set(GraphPlan.of({strategy: range(5, 6)}, 64)) == {Capture("target", 8, 7), Capture("catch_up", 8, 1)}
 
 
 @given(st.integers(1, 300), st.data())
@@ -88,16 +81,16 @@ eagles = st.builds(Strategy, st.just("eagle"), st.integers(1, 10), st.integers(1
 spans = st.builds(range, st.integers(1, 40), st.integers(1, 100))
 
 
-@given(st.dictionaries(st.one_of(eagles, st.just(OFF), st.just(NGRAM)), spans), st.integers(1, 70), st.integers(0, 9))
-def test_whatever_can_be_picked_has_a_graph(ranges: dict[Strategy, range], max_batch: int, catch_up: int) -> None:
-    plan = GraphPlan.of(ranges, max_batch, catch_up)
+@given(st.dictionaries(st.one_of(eagles, st.just(OFF), st.just(NGRAM)), spans), st.integers(1, 70))
+def test_whatever_can_be_picked_has_a_graph(ranges: dict[Strategy, range], max_batch: int) -> None:
+    plan = GraphPlan.of(ranges, max_batch)
     used = set()
     for strategy, batches in ranges.items():
         passes: dict[PassKind, int] = {"target": strategy.verify + 1}
-        if strategy.drafter == "eagle" and strategy.depth > 1 and not strategy.top_k == catch_up == 1:
+        if strategy.drafter == "eagle" and strategy.depth > 1 and strategy.top_k > 1:
             passes["draft"] = strategy.top_k
-        if strategy.drafter == "eagle" and catch_up:
-            passes["catch_up"] = catch_up
+        if strategy.drafter == "eagle":
+            passes["catch_up"] = 1
         buckets = {bucket(batch, max_batch) for batch in batches if batch <= max_batch}
         used |= {Capture(part, size, tokens) for size in buckets for part, tokens in passes.items()}
     assert used == set(plan) == plan.target | plan.draft, "no graph without a batch that needs it"
@@ -136,15 +129,14 @@ def test_shapes_of_target_and_drafter_add_up_instead_of_multiplying() -> None:
     """3 depths, 2 widths and 5 sizes to verify: 30 strategies, of 7 batch sizes each."""
     grid = [Strategy("eagle", depth, top_k, verify) for depth in (4, 6, 8) for top_k in (2, 4) for verify in (4, 8, 12, 16, 20)]
     plan = GraphPlan.of({strategy: range(1, 65) for strategy in grid}, 64)
-    assert plan.captures == 7 * (5 + 2)
-    assert len(naive_captures(grid, 64)) == 7 * 30 * 2
+    assert plan.captures == 7 * (5 + 2 + 1)
+    assert len(naive_captures(grid, 64)) == 7 * 30 * 3
     assert set(naive_captures(grid, 64)) == set(plan)
 
 
 def test_naive_counts_of_tlts_strategies() -> None:
     strategies = batch_ranges(tlt(), 64)
-    assert len(naive_captures(strategies, 64)) == 7 * (4 * 2 + 1)
-    assert len(naive_captures(strategies, 64, catch_up=9)) == 7 * (4 * 3 + 1)
+    assert len(naive_captures(strategies, 64)) == 7 * (4 * 3 + 1)
 
 
 def test_the_memory_model_by_hand() -> None:

@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.rollout.native.graphs.plan import Capture, Eager, GraphPlan, bucket
+from engine.rollout.native.graphs.plan import Capture, GraphPlan, bucket
 from engine.rollout.native.graphs.pool import Function, GraphPool, Recording
 from engine.speculation.strategy import OFF
 
 CPU = torch.device("cpu")
-KEYS = frozenset({"double", "affine"})
 SPOILT = -12345.0
 
 
@@ -57,7 +56,7 @@ def never(_: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.fixture
 def pool() -> GraphPool:
-    return GraphPool(CPU, KEYS, Rerun())
+    return GraphPool(CPU, Rerun())
 
 
 def test_graphs_compute_what_the_functions_do(pool: GraphPool) -> None:
@@ -69,7 +68,6 @@ def test_graphs_compute_what_the_functions_do(pool: GraphPool) -> None:
             expected = function(inputs)
             assert actual.keys() == expected.keys()
             assert all(torch.equal(actual[name], expected[name]) for name in expected)
-    assert not pool.eager
 
 
 def test_the_callers_tensors_are_copied_and_never_kept(pool: GraphPool) -> None:
@@ -113,42 +111,31 @@ def test_inputs_that_a_graph_was_not_recorded_for_are_refused(pool: GraphPool, w
     assert pool.run("double", double, {"x": torch.ones(2)})["y"].tolist() == [2, 2]
 
 
-def test_what_runs_eagerly_is_counted_by_its_reason(pool: GraphPool) -> None:
-    for _ in range(2):
-        assert pool.run(Eager("batch 80 is above the largest graph 64"), double, {"x": torch.ones(1)})["y"].tolist() == [2]
-    assert pool.run("triple", double, {"x": torch.ones(3)})["y"].tolist() == [2, 2, 2]
+def test_without_a_key_a_function_runs_eagerly(pool: GraphPool) -> None:
+    for size in (1, 3):
+        assert pool.run(None, double, {"x": torch.ones(size)})["y"].tolist() == [2] * size
     pool.run("double", double, {"x": torch.ones(1)})
-    assert pool.eager == {"batch 80 is above the largest graph 64": 2, "triple is not planned": 1}
     assert pool.bytes == 1000 + 4, "only one graph"
 
 
 def test_a_cpu_runs_everything_eagerly_by_the_same_call() -> None:
     plan = GraphPlan.of({OFF: range(1, 9)}, 8)
-    pool = GraphPool(CPU, plan)
+    pool = GraphPool(CPU)
     for capture in plan:
         assert pool.run(capture, double, {"x": torch.ones(capture.batch)})["y"].tolist() == [2] * capture.batch
-    assert pool.eager == {"no graphs on cpu": 4}
     assert pool.bytes == 0
     pool.clear()
 
 
-def test_without_a_plan_there_are_no_graphs() -> None:
-    pool = GraphPool(CPU, None, Rerun())
-    assert pool.run("double", double, {"x": torch.ones(1)})["y"].tolist() == [2]
-    assert pool.eager == {"double is not planned": 1}
-
-
-def test_keys_of_a_plan_are_recorded_once_each() -> None:
+def test_keys_are_recorded_once_each() -> None:
     recorder = Rerun()
-    plan = GraphPlan.of({OFF: range(1, 9)}, 8)
-    pool = GraphPool(CPU, plan, recorder)
+    pool = GraphPool(CPU, recorder)
     for batch in range(1, 9):
         chosen = Capture("target", bucket(batch, 8), 1)
         x = torch.arange(chosen.batch) + 1.0
         assert pool.run(chosen, double, {"x": x})["y"].tolist() == (2 * x).tolist()
     assert len(recorder.outputs) == 4
     assert pool.bytes == 4 * 1000 + (1 + 2 + 4 + 8) * 4
-    assert not pool.eager
 
 
 def test_after_clear_a_graph_is_recorded_anew(pool: GraphPool) -> None:
@@ -170,7 +157,7 @@ def test_cuda_graphs_compute_the_same_and_share_their_memory() -> None:
             x = torch.tanh(x @ weight)
         return {"last": x[:1].clone()}
 
-    pool = GraphPool(device, range(100))
+    pool = GraphPool(device)
     reserved = []
     for rows in (8192, 4096):
         for seed in range(3):
@@ -181,6 +168,5 @@ def test_cuda_graphs_compute_the_same_and_share_their_memory() -> None:
     second = reserved[1] - reserved[0] - 4096 * 512 * 4  # without its input
     assert reserved[0] > 8192 * 512 * 4
     assert second <= 2 * 2**20, "the smaller graph works in the memory of the larger one"
-    assert not pool.eager
     pool.clear()
     assert pool.bytes == 0

@@ -32,36 +32,25 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class Eager:
-    """A pass that runs without a graph, and why."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class GraphPlan:
-    """``target`` and ``draft`` are the graphs of either model; those of catching up, ``catch_up`` tokens wide, are in ``draft``."""
+    """``target`` and ``draft`` are the graphs of either model; those of catching up are in ``draft``."""
 
     target: frozenset[Capture]
     draft: frozenset[Capture]
     max_batch: int
-    catch_up: int = 0
 
     @classmethod
-    def of(cls, ranges: Mapping[Strategy, range], max_batch: int, catch_up: int = 0) -> "GraphPlan":
-        """For the batch sizes at which each strategy can be picked (see ``batch_ranges``); those above ``max_batch`` get no graph.
-
-        ``catch_up`` > 0 is the width in tokens of the drafter's pass over what the target has seen; 0 if it runs without a graph.
-        """
-        found = {capture for strategy, batches in ranges.items() for capture in captures_of(strategy, batches, max_batch, catch_up)}
+    def of(cls, ranges: Mapping[Strategy, range], max_batch: int) -> "GraphPlan":
+        """For the batch sizes at which each strategy can be picked (see ``batch_ranges``); those above ``max_batch`` get no graph."""
+        found = {capture for strategy, batches in ranges.items() for capture in captures_of(strategy, batches, max_batch)}
         target = frozenset(capture for capture in found if capture.part == "target")
-        return cls(target, frozenset(found - target), max_batch, catch_up)
+        return cls(target, frozenset(found - target), max_batch)
 
     @classmethod
     def of_engine(cls, speculation: SpeculationConfig | None, max_batch: int) -> "GraphPlan":
-        """All that an engine decodes with; None: plainly. Its drafter catches up by a token, for the others get keys and values only."""
+        """All that an engine decodes with; None: plainly."""
         ranges = batch_ranges(speculation, max_batch) if speculation else {OFF: range(1, max_batch + 1)}
-        return cls.of(ranges, max_batch, catch_up=1)
+        return cls.of(ranges, max_batch)
 
     @property
     def captures(self) -> int:
@@ -80,16 +69,16 @@ def bucket(batch: int, max_batch: int) -> int:
     return min(1 << (batch - 1).bit_length(), max_batch)
 
 
-def captures_of(strategy: Strategy, batches: range, max_batch: int, catch_up: int = 0) -> set[Capture]:
+def captures_of(strategy: Strategy, batches: range, max_batch: int) -> set[Capture]:
     """The graphs of one strategy for these batch sizes, as far as they do not exceed ``max_batch``."""
     buckets = {bucket(batch, max_batch) for batch in batches if 1 <= batch <= max_batch}
-    return {Capture(part, size, tokens) for part, tokens in _passes(strategy, catch_up).items() for size in buckets}
+    return {Capture(part, size, tokens) for part, tokens in _passes(strategy).items() for size in buckets}
 
 
-def naive_captures(strategies: Iterable[Strategy], max_batch: int, catch_up: int = 0) -> list[Capture]:
+def naive_captures(strategies: Iterable[Strategy], max_batch: int) -> list[Capture]:
     """What a set of graphs for each strategy has: all its passes at all batch sizes, equal ones as often as strategies have them."""
     everywhere = range(1, max_batch + 1)
-    return [capture for strategy in strategies for capture in sorted(captures_of(strategy, everywhere, max_batch, catch_up))]
+    return [capture for strategy in strategies for capture in sorted(captures_of(strategy, everywhere, max_batch))]
 
 
 def batch_ranges(speculation: SpeculationConfig, max_batch: int) -> dict[Strategy, range]:
@@ -109,14 +98,14 @@ def batch_ranges(speculation: SpeculationConfig, max_batch: int) -> dict[Strateg
     return {OFF: range(1, max_batch + 1)} | picked
 
 
-def _passes(strategy: Strategy, catch_up: int) -> dict[PassKind, int]:
-    """Tokens of each request in the passes of a step. Catching up predicts a draft's first level, so depth 1 has no pass of levels;
-    a chain's levels run in the graph of catching up by a token."""
+def _passes(strategy: Strategy) -> dict[PassKind, int]:
+    """Tokens of each request in the passes of a step. The drafter catches up by a token, for the others get keys and values only. That
+    predicts a draft's first level, so depth 1 has no pass of levels; a chain's levels run in the graph of catching up."""
     passes: dict[PassKind, int] = {"target": strategy.verify + 1}
     if strategy.drafter == "eagle":
-        shared = strategy.top_k == catch_up == 1
-        levels: dict[PassKind, int] = {"draft": strategy.top_k if strategy.depth > 1 and not shared else 0, "catch_up": catch_up}
-        passes |= {part: tokens for part, tokens in levels.items() if tokens}
+        passes["catch_up"] = 1
+        if strategy.depth > 1 and strategy.top_k > 1:
+            passes["draft"] = strategy.top_k
     return passes
 
 

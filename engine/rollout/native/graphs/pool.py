@@ -1,14 +1,11 @@
 """Runs functions of tensors as CUDA graphs that share one memory pool, or eagerly where there is no graph."""
 
-from collections import Counter
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-
-from engine.rollout.native.graphs.plan import Eager
 
 WARM_UPS = 2
 
@@ -50,17 +47,10 @@ class GraphPool:
     - never waits for the device (no ``item``, no shapes that depend on values).
     """
 
-    def __init__(self, device: torch.device, plan: Container[Hashable] | None, recorder: Recorder | None = None) -> None:
-        """``plan`` holds the keys that get a graph, such as a GraphPlan; None: everything is eager. ``recorder`` is the device's own
-        unless given: CUDA graphs, or none on a CPU, where everything is eager, too."""
-        self.eager: Counter[str] = Counter()
-        self._device, self._plan = device, plan
+    def __init__(self, device: torch.device, recorder: Recorder | None = None) -> None:
+        """``recorder`` is the device's own unless given: CUDA graphs, or none on a CPU, where everything is eager."""
         self._recorder = recorder or (CudaRecorder(device) if device.type == "cuda" else None)
         self._recordings: dict[Hashable, Recording] = {}
-
-    @property
-    def graphs(self) -> int:
-        return len(self._recordings)
 
     @property
     def bytes(self) -> int:
@@ -68,15 +58,12 @@ class GraphPool:
         inputs = [tensor for recording in self._recordings.values() for tensor in recording.inputs.values()]
         return sum(tensor.nbytes for tensor in inputs) + (self._recorder.bytes if self._recorder else 0)
 
-    def run(self, key: Hashable, function: Function, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def run(self, key: Hashable | None, function: Function, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs of ``function``: the graph's own tensors, which hold until the next ``run`` of any key.
 
-        A key that is an Eager is counted in ``eager`` under its reason, as is one that is not planned. ValueError if the inputs'
-        names, shapes or types are not those of the key's first run.
+        Without a key it has no graph. ValueError if the inputs' names, shapes or types are not those of the key's first run.
         """
-        reason = self._why_eager(key)
-        if self._recorder is None or reason:
-            self.eager[reason] += 1
+        if key is None or self._recorder is None:
             return function(dict(inputs))
         if key not in self._recordings:
             static = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in inputs.items()}
@@ -94,13 +81,6 @@ class GraphPool:
         self._recordings.clear()
         if self._recorder:
             self._recorder.clear()
-
-    def _why_eager(self, key: Hashable) -> str:
-        if isinstance(key, Eager):
-            return key.reason
-        if self._recorder is None:
-            return f"no graphs on {self._device.type}"
-        return "" if self._plan is not None and key in self._plan else f"{key} is not planned"
 
 
 class CudaRecorder:
