@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine import artifacts
-from engine.checkpoint import storage
 from engine.checkpoint.background_saver import FOLDER, WORKERS, BackgroundSaver
+from engine.checkpoint.verification import newest
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import StoppedError
@@ -92,7 +92,7 @@ def _evaluates(config: RunConfig, index: int) -> bool:
 
 def _resume(workers: WorkerGroup, out: Path) -> int:
     """The step to go on with: after the newest checkpoint that verifies, or the first if there is none."""
-    found = storage.latest(out / FOLDER)
+    found = newest(out / FOLDER)
     if found is None:
         return 0
     workers.load(found.path / WORKERS)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoint import storage
+from engine.checkpoint.verification import newest
 from engine.errors import CheckpointError
 
 KEPT = 2
@@ -70,7 +71,7 @@ class SnapshotWriter:
 def newest_snapshot(folder: Path) -> Snapshot | None:
     """The newest snapshot that verifies; None if there is none, for then the run's own checkpoint will do."""
     try:
-        found = storage.latest(folder)
+        found = newest(folder)
     except CheckpointError:
         return None
-    return Snapshot(SessionProgress(**found.read(PROGRESS)), found.read(TRAINER)) if found else None
+    return Snapshot(SessionProgress(**storage.read(found.path / PROGRESS)), storage.read(found.path / TRAINER)) if found else None

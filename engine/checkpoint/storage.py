@@ -1,8 +1,8 @@
 """Checkpoints on disk: a folder per step, complete and verified or not there at all.
 
 ``step_000010/`` is written beside its place, flushed to disk and renamed. ``manifest.json`` has the SHA-256 of every file.
-The suffix of a part's name is its format: ``.safetensors`` (named tensors), ``.json`` (plain values), ``.pt`` (tensors in nested
-containers, read back with ``weights_only``). Any other part is a function that writes the file or folder itself.
+The suffix of a part's name is its format: ``.json`` (plain values) or ``.pt`` (tensors in nested containers, read back with
+``weights_only``). Any other part is a function that writes the file or folder itself.
 """
 
 import json
@@ -14,35 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 
-from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, VerifiedCheckpoint, listed, newest, sha256_of
-from engine.errors import CheckpointError
+from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, VerifiedCheckpoint, listed, sha256_of
 
 Part = Callable[[Path], None] | Any
 
-_WRITERS: dict[str, Callable[[Any, Path], None]] = {
-    ".safetensors": lambda state, path: save_file(dict(state), path),
-    ".json": lambda state, path: _write_json(path, state),
-    ".pt": lambda state, path: torch.save(state, path),
-}
-_READERS: dict[str, Callable[[Path], Any]] = {
-    ".safetensors": load_file,
-    ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
-    ".pt": lambda path: torch.load(path, map_location="cpu", weights_only=True),
-}
 
-
-class Checkpoint(VerifiedCheckpoint):
-    def read(self, name: str) -> Any:
-        """The state saved as ``name``, on the CPU; CheckpointError if there is none."""
-        path = self.path / name
-        if not path.is_file():
-            raise CheckpointError(f"{self.path}: has no part {name}")
-        return _READERS[path.suffix](path)
-
-
-def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
+def save(folder: Path, step: int, parts: Mapping[str, Part]) -> VerifiedCheckpoint:
     """Writes the checkpoint of ``step`` with its parts by file name, in place of an older one of that step.
 
     If a part fails, or the machine does, ``folder`` is as before except for a hidden leftover that the next ``save`` removes.
@@ -63,21 +41,24 @@ def save(folder: Path, step: int, parts: Mapping[str, Part]) -> Checkpoint:
     aside.rename(final)
     flush(folder)
     _sweep(folder)
-    return Checkpoint(final, step)
+    return VerifiedCheckpoint(final, step)
 
 
 def write(part: Part, path: Path) -> None:
     """Writes a part to ``path``, whose suffix is its format."""
     if callable(part):
         part(path)
+    elif path.suffix == ".json":
+        _write_json(path, part)
     else:
-        _WRITERS[path.suffix](part, path)
+        torch.save(part, path)
 
 
-def latest(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that verifies; None if there is none at all; CheckpointError if all are damaged."""
-    found = newest(folder)
-    return Checkpoint(found.path, found.step, found.skipped) if found else None
+def read(path: Path) -> Any:
+    """The part that was written to ``path``, on the CPU."""
+    if path.suffix == ".json":
+        return json.loads(path.read_text(encoding="utf-8"))
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def prune(folder: Path, keep: int) -> None:

@@ -3,7 +3,6 @@
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from engine.config import ClusterConfig
 from engine.errors import ConfigError, WorkerLostError
+from engine.own_folders import new_folder, sweep
 
 PREFIX = "longtail-ray-"
 OBJECT_STORE_BYTES = 512 * 2**20
@@ -24,8 +24,8 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
     processes of a worker."""
     folder: Path | None = None
     if cluster.ray_address is None:
-        _sweep()
-        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))  # short: unix socket paths end at 107 bytes
+        sweep(PREFIX)
+        folder = new_folder(PREFIX)
         _isolate()
     import ray
 
@@ -85,11 +85,3 @@ def _isolate() -> None:
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ["RAY_AUTH_TOKEN"] = TOKEN
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-
-
-def _sweep() -> None:
-    """Removes the temporary folders of runs whose process was killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        owner = folder.name.removeprefix(PREFIX).split("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(folder, ignore_errors=True)

@@ -1,13 +1,11 @@
 """Where the workers' process group meets: a file if they are all on this machine, else a port of the first one's machine."""
 
-import fcntl
 import os
 import socket
-import struct
 from pathlib import Path
 from typing import Any
 
-SIOCGIFADDR = 0x8915
+import psutil
 
 
 def meeting_point(ray: Any, place: dict[str, Any], shared: bool, folder: Path) -> str:
@@ -28,15 +26,8 @@ def use_network(rendezvous: str) -> None:
 
 def interface(address: str) -> str:
     """The network interface with this IPv4 address; "" if there is none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            try:
-                found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()))
-            except OSError:  # it has no address
-                continue
-            if socket.inet_ntoa(found[20:24]) == address:
-                return name
-    return ""
+    found = ((name, each) for name, addresses in psutil.net_if_addrs().items() for each in addresses)
+    return next((name for name, each in found if (each.family, each.address) == (socket.AF_INET, address)), "")
 
 
 def _address() -> str:

@@ -1,7 +1,6 @@
 """One worker: its rollout engine, its share of the learner, its spot trainer. Plain Python; ``worker_group.py`` makes it a Ray actor."""
 
 import copy
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -145,7 +144,7 @@ class Worker(LearnerRank):
     def load(self, folder: Path) -> int:
         """See LearnerRank. A worker that is new to the run takes over rank 0's drafter."""
         rank = self.rank if (folder / f"engine_{self.rank}.json").exists() else 0
-        versions = json.loads((folder / f"engine_{rank}.json").read_text(encoding="utf-8"))
+        versions = storage.read(folder / f"engine_{rank}.json")
         self._target_version = versions["target"]
         super().load(folder)
         if self.spot:

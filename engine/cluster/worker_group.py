@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoint import storage
 from engine.cluster.distributed_rollout.coordinator import RolloutState
 from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
 from engine.cluster.distributed_rollout.request_assignment import assign_requests
@@ -177,12 +178,12 @@ class WorkerGroup:
     def load(self, folder: Path) -> None:
         """Every rank goes on from its part of ``folder``."""
         self._versions.resumed(max(self._every("load", folder.absolute())))
-        path = folder / TRIGGER  # checkpoints of earlier versions have none
-        self._history = TrainingHistory(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else TrainingHistory()
-        if (folder / COOLDOWN).exists():
-            self._cooldown = Cooldown(**json.loads((folder / COOLDOWN).read_text(encoding="utf-8")))
-        if (folder / SCHEDULE).exists():
-            self.schedule.load_state(json.loads((folder / SCHEDULE).read_text(encoding="utf-8")))
+        found = {name: storage.read(folder / name) for name in (TRIGGER, COOLDOWN, SCHEDULE) if (folder / name).exists()}
+        # Checkpoints of earlier versions have not all of them.
+        self._history = TrainingHistory(**found.get(TRIGGER, {}))
+        self._cooldown = Cooldown(**found.get(COOLDOWN, {}))
+        if SCHEDULE in found:
+            self.schedule.load_state(found[SCHEDULE])
 
     def export(self, folder: Path, card: DrafterCard) -> list[Path]:
         """Writes the policy, and the drafter if there is one, as folders into ``folder``; returns those."""

@@ -16,11 +16,8 @@ def checksum(tensors: Iterable[Tensor]) -> str:
     """
     digest = hashlib.sha256()
     for tensor in tensors:
-        bits = tensor.detach().view(WORDS[tensor.element_size()]).flatten(1) if tensor.dim() > 1 else _column(tensor)
+        bits = tensor.detach().view(WORDS[tensor.element_size()])
+        bits = bits.flatten(1) if bits.dim() > 1 else bits[:, None]
         for along in (0, 1):
             digest.update(bits.sum(along, dtype=bits.dtype).cpu().numpy().data)  # wraps around, and copies nothing
     return digest.hexdigest()
-
-
-def _column(tensor: Tensor) -> Tensor:
-    return tensor.detach().view(WORDS[tensor.element_size()])[:, None]

@@ -21,6 +21,7 @@ from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.from_model import engine_from_model
 from engine.tasks.countdown import CountdownTask
 from engine.warmstart.search_traces import examples
+from engine.warmstart.target import optimizers
 
 LEARNING_RATE, FINE_LEARNING_RATE = 4e-3, 2e-3
 TOKENS = 2048
@@ -30,30 +31,20 @@ OWN_AT_ONCE = 256
 FOUR_NUMBERS, LONGEST = 0.3, 1000
 
 
-def train_drafter(target: Path, output: Path, minutes: float, seed: int, start_from: Drafter | None = None) -> HeldOutEvaluation:
-    """Writes a drafter folder; returns its held-out evaluation. ``start_from`` skips the traces."""
+def train_drafter(target: Path, output: Path, minutes: float, seed: int) -> HeldOutEvaluation:
+    """Writes a drafter folder; returns its held-out evaluation."""
     model, tokenizer = load_model(target, torch.float32), load_tokenizer(target)
     torch.manual_seed(seed)
-    drafter = start_from or Drafter(model.config)
+    drafter = Drafter(model.config)
     config = SpotConfig(tokens_per_microbatch=TOKENS)
-    trainer = SpotTrainer(drafter, DataBuffer(2**29), config, RECIPE, seed, _optimizers(drafter))
+    trainer = SpotTrainer(drafter, DataBuffer(2**29), config, RECIPE, seed, optimizers(drafter))
     ends = end_tokens(model, tokenizer)
     seconds = 60 * minutes
-    if not start_from:
-        train_offline(trainer, model, _traces(tokenizer, ends, seed), seconds * (1 - OWN_SHARE), LEARNING_RATE)
-        seconds *= OWN_SHARE
-    evaluation = train_offline(trainer, model, _own_responses(model, tokenizer, ends, seed), seconds, FINE_LEARNING_RATE)
+    train_offline(trainer, model, _traces(tokenizer, ends, seed), seconds * (1 - OWN_SHARE), LEARNING_RATE)
+    evaluation = train_offline(trainer, model, _own_responses(model, tokenizer, ends, seed), seconds * OWN_SHARE, FINE_LEARNING_RATE)
     weights = {name: tensor.to(torch.bfloat16) for name, tensor in trainer.weights().items()}
     write_drafter_folder(output, weights, model.config, DrafterCard(base_model="tiny", task="countdown", version=0))
     return evaluation
-
-
-def _optimizers(drafter: Drafter) -> list[torch.optim.Optimizer]:
-    """As for the model itself: Muon for the matrices."""
-    matrices = [parameter for parameter in drafter.parameters() if parameter.ndim == 2]
-    others = [parameter for parameter in drafter.parameters() if parameter.ndim != 2]
-    muon = torch.optim.Muon(matrices, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
-    return [muon, torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)]
 
 
 def _traces(tokenizer: PreTrainedTokenizerBase, ends: frozenset[int], seed: int) -> Iterator[PromptAndResponse]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import cross_entropy
 from transformers import Qwen2ForCausalLM
@@ -32,7 +32,6 @@ class WarmStart:
     longest: int = 1000
     tokens: int = 2048
     accumulate: int = 2
-    start_from: Path | None = None
 
 
 def train_target(recipe: WarmStart) -> None:
@@ -47,8 +46,8 @@ def _train(rank: int, recipe: WarmStart) -> None:
     torch.manual_seed(recipe.seed)
     dist.init_process_group("gloo", rank=rank, world_size=recipe.processes)
     tokenizer = character_tokenizer()
-    model = _model(recipe, len(tokenizer))
-    optimizers = _optimizers(model)
+    model = Qwen2ForCausalLM(tiny_config(len(tokenizer))).train()  # type: ignore[no-untyped-call]
+    trained_by = optimizers(model)
     source = TraceBatches(tokenizer, (recipe.seed + 1) * 1_000_000 * (rank + 1), recipe.four_numbers, recipe.tokens)
     batches = iter(source)
     started, saved, step = time.monotonic(), 0.0, 0
@@ -57,7 +56,7 @@ def _train(rank: int, recipe: WarmStart) -> None:
         rate = recipe.learning_rate * min(1.0, (step + 1) / 50) * max(0.02, 0.5 + 0.5 * math.cos(math.pi * progress))
         loss = torch.stack([_backward(model, *next(batches), recipe.accumulate) for _ in range(recipe.accumulate)]).sum()
         _average_gradients(model)
-        for optimizer in optimizers:
+        for optimizer in trained_by:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
@@ -74,14 +73,8 @@ def _train(rank: int, recipe: WarmStart) -> None:
     dist.destroy_process_group()
 
 
-def _model(recipe: WarmStart, vocabulary: int) -> Qwen2ForCausalLM:
-    started = recipe.start_from
-    model = Qwen2ForCausalLM.from_pretrained(started, dtype=torch.float32) if started else Qwen2ForCausalLM(tiny_config(vocabulary))  # type: ignore[no-untyped-call]
-    model.train()
-    return model
-
-
-def _optimizers(model: Qwen2ForCausalLM) -> list[torch.optim.Optimizer]:
+def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices, AdamW for the rest."""
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
     return [

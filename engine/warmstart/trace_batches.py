@@ -5,6 +5,7 @@ from itertools import islice
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerFast
 
 from engine.warmstart.search_traces import examples
@@ -47,10 +48,6 @@ class TraceBatches:
 
 
 def _padded(rows: list[tuple[list[int], int]]) -> tuple[Tensor, Tensor]:
-    longest = max(len(ids) for ids, _ in rows)
-    inputs = torch.zeros(len(rows), longest, dtype=torch.long)
-    labels = torch.full((len(rows), longest), IGNORED)
-    for index, (ids, prompt) in enumerate(rows):
-        inputs[index, : len(ids)] = torch.tensor(ids)
-        labels[index, prompt : len(ids)] = torch.tensor(ids[prompt:])
-    return inputs, labels
+    inputs = pad_sequence([torch.tensor(ids) for ids, _ in rows], batch_first=True)
+    labels = [torch.tensor([IGNORED] * prompt + ids[prompt:]) for ids, prompt in rows]
+    return inputs, pad_sequence(labels, batch_first=True, padding_value=IGNORED)

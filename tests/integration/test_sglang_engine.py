@@ -111,7 +111,7 @@ def test_speculative_greedy_is_native_token_for_token(tuned: SGLangEngine, reque
     assert statistics.accepted_by_position == sorted(statistics.accepted_by_position, reverse=True)
     assert statistics.accepted_by_position[0] > 0
     assert statistics.speculative_requests < statistics.speculative_tokens < statistics.tokens
-    assert {"target_verify", "draft_decode"} <= set(report := tuned.graph_report())
+    assert {"target_verify", "draft_decode"} <= set(report := tuned.host.plugin("graphs")[0])
     assert not any(report.values()), "no CUDA, no graphs"
 
 

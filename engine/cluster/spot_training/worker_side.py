@@ -1,6 +1,5 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine.checkpoint import storage
 from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
 from engine.config import RunConfig
@@ -152,7 +152,7 @@ class SpotTraining:
         responses say so."""
         index = path.with_suffix(".buffer.json")
         if self._files and index.exists():  # checkpoints of earlier versions have none
-            self._files.load(json.loads(index.read_text(encoding="utf-8")))
-        self._trainer.load_state_dict(torch.load(path.with_suffix(".trainer.pt"), weights_only=True))
+            self._files.load(storage.read(index))
+        self._trainer.load_state_dict(storage.read(path.with_suffix(".trainer.pt")))
         self.published = self.good = self._trainer.weights()
         self._unfinished = newest_snapshot(self._snapshots) if self._snapshots else None

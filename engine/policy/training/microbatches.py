@@ -7,6 +7,7 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 # What a micro-batch costs beside its tokens, in tokens: with less padding to save than this, it is not split further.
 MICROBATCH_OVERHEAD = 64
@@ -144,11 +145,8 @@ def balance(lengths: Sequence[int], parts: int) -> list[list[int]]:
 
 
 def _padded(rows: Sequence[TrainingRow], members: list[int], device: torch.device) -> Microbatch:
-    width = max(len(rows[index].tokens) for index in members)
-    tokens = torch.zeros(len(members), width, dtype=torch.long)
-    for line, index in enumerate(members):
-        tokens[line, : len(rows[index].tokens)] = torch.tensor(rows[index].tokens)
-    return _microbatch(rows, members, tokens.to(device), range(0, len(members) * width, width))
+    tokens = pad_sequence([torch.tensor(rows[index].tokens) for index in members], batch_first=True).to(device)
+    return _microbatch(rows, members, tokens, range(0, tokens.numel(), tokens.shape[1]))
 
 
 def _packed(rows: Sequence[TrainingRow], members: list[int], device: torch.device) -> Microbatch:

@@ -18,12 +18,13 @@ from engine.drafter.kind import DrafterKind
 from engine.drafter.model_card import DrafterCard
 from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
+from engine.own_folders import new_folder, sweep
 from engine.rollout.decoding_timeline import DecodingTimeline, Moment
 from engine.rollout.interface import Completion, GenerationProgress, LoadedWeights, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.response import Response, StopCondition
 from engine.rollout.sglang.arguments import draft_arguments, engine_arguments, environment
 from engine.rollout.sglang.generation import Generation
-from engine.rollout.sglang.host_process import HostLostError, HostProcess, new_folder, sweep
+from engine.rollout.sglang.host_process import PREFIX, HostLostError, HostProcess
 from engine.rollout.sglang.host_settings import HostSettings
 from engine.rollout.sglang.messages import Pause, Stop
 from engine.rollout.sglang.supported_speculation import chain_speculation, chain_steps, drafting
@@ -85,7 +86,7 @@ class SGLangEngine:
         self._statistics, self._timeline = RolloutStatistics(), DecodingTimeline()
         self._decoded = 0  # tokens since the last statistics, without those that prompts gave
         self.speculator = RemoteTunerState(lambda: self.host) if self._drafting not in (None, "ngram") else None
-        sweep()
+        sweep(PREFIX)
         self._start()
 
     @property
@@ -214,14 +215,9 @@ class SGLangEngine:
         taken.moments = {0: moments}
         return taken
 
-    def graph_report(self) -> dict[str, float]:
-        """Gigabytes of CUDA graphs on each GPU, by what they are for."""
-        report: dict[str, float] = self.host.plugin("graphs")[0]
-        return report
-
     def describe_graphs(self) -> str:
-        """``graph_report`` in a line."""
-        used = [f"{name} {size:.2f} GB" for name, size in self.graph_report().items() if size]
+        """What CUDA graphs take of each GPU, by what they are for."""
+        used = [f"{name} {size:.2f} GB" for name, size in self.host.plugin("graphs")[0].items() if size]
         return f"SGLang recorded CUDA graphs: {', '.join(used)} on each GPU" if used else "SGLang recorded no CUDA graphs"
 
     def close(self) -> None:
@@ -235,7 +231,7 @@ class SGLangEngine:
 
     def _start(self) -> None:
         """With the current weights."""
-        folder = new_folder()
+        folder = new_folder(PREFIX)
         deepest = chain_steps(self._speculation)[-1] if self._speculation else 0
         head = getattr(self._config, "head_dim", None) or self._config.hidden_size // self._config.num_attention_heads
         arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, deepest, head)

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -138,19 +137,6 @@ class HostProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         return HostLostError(f"the SGLang process ended with code {self._process.poll()}: {self.log()[-2000:]}")
-
-
-def new_folder() -> Path:
-    """A folder of the engine's own; short, as the paths of sockets must be."""
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
-
-
-def sweep() -> None:
-    """Removes the folders of processes that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        owner = folder.name.removeprefix(PREFIX).split("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_ports(count: int) -> list[int]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint import storage
 from engine.checkpoint.background_saver import FOLDER, BackgroundSaver
+from engine.checkpoint.verification import newest
 from engine.config import CheckpointConfig
 
 
@@ -36,7 +36,7 @@ def workers() -> Any:
 
 
 def latest(out: Path) -> tuple[int, str] | None:
-    found = storage.latest(out / FOLDER)
+    found = newest(out / FOLDER)
     return (found.step, (found.path / "workers" / "state").read_text()) if found else None
 
 

@@ -12,6 +12,7 @@ import torch
 
 from engine.checkpoint import storage
 from engine.checkpoint.buffer_files import BufferFiles
+from engine.checkpoint.verification import newest
 from engine.drafter.data_buffer import DataBuffer
 
 WIDTH, PROMPT, TOKENS, PER_STEP = 2048, 2, 33, 8
@@ -37,9 +38,9 @@ def resumed(folder: Path, name: str = "buffer_0") -> tuple[DataBuffer, BufferFil
     """From the newest checkpoint in ``folder``, with the step to go on with."""
     buffer = DataBuffer(LIMIT)
     files = BufferFiles(folder, name, buffer)
-    found = storage.latest(folder) if folder.is_dir() else None
+    found = newest(folder) if folder.is_dir() else None
     if found:
-        files.load(found.read("buffer.json"))
+        files.load(storage.read(found.path / "buffer.json"))
     return buffer, files, found.step + 1 if found else 0
 
 
@@ -109,7 +110,7 @@ def test_files_go_once_two_checkpoints_have_no_use_for_them(tmp_path: Path) -> N
             save(tmp_path, step, files)
             for kept in (path for path in tmp_path.glob("step_*")):
                 restored = DataBuffer(LIMIT)
-                BufferFiles(tmp_path, "buffer_0", restored).load(storage.Checkpoint(kept, 0).read("buffer.json"))
+                BufferFiles(tmp_path, "buffer_0", restored).load(storage.read(kept / "buffer.json"))
                 check(restored, int(kept.name.removeprefix("step_")) + 1)
     assert len(list((tmp_path / "buffer_0").iterdir())) == 13 + 10, "13 hold a hundred responses"
 

@@ -13,6 +13,7 @@ from transformers import Qwen2ForCausalLM
 
 from engine.checkpoint import storage
 from engine.checkpoint.drafter_snapshots import KEPT, SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
+from engine.checkpoint.verification import VerifiedCheckpoint
 from engine.drafter.model import Drafter
 from engine.drafter.spot_trainer import SpotTrainer
 
@@ -46,7 +47,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """Holds back every write until it is set."""
     gate, save = Gate(), storage.save
 
-    def slow(*arguments: Any) -> storage.Checkpoint:
+    def slow(*arguments: Any) -> VerifiedCheckpoint:
         gate.started.release()
         assert gate.wait(10)
         return save(*arguments)
