@@ -30,6 +30,12 @@ class Schema(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
+class Body(BaseModel):
+    """Of a request: a field that nobody knows is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class Items(Schema, Generic[T]):
     items: list[T]
 

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Annotated, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
-from longtail.schemas.base import Page, Schema
+from longtail.schemas.base import Body, Page, Schema
 
 Role = Literal["viewer", "editor", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "editor", "admin")
@@ -23,10 +23,6 @@ def allows(role: str, needed: Role) -> bool:
 
 def lesser(one: Role, other: Role) -> Role:
     return min(one, other, key=ROLES.index)
-
-
-class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class PasswordLogin(Body):

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool
 
-from longtail.schemas.base import Page, Schema
-from longtail.schemas.identity import Body, Role
+from longtail.schemas.base import Body, Page, Schema
+from longtail.schemas.identity import Role
 
 DEFAULT_PROJECT = "0000000000000001"
 """The project that is there from the first start. Every new user is an editor of it, as far as their own role lets them."""

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
+from pydantic import BeforeValidator, Field, computed_field
 
 from longtail.schemas.attempts import GitState
-from longtail.schemas.base import Moment, Page, Schema, number
+from longtail.schemas.base import Body, Moment, Page, Schema, number
 from longtail.schemas.projects import DEFAULT_PROJECT
 
 RunKind = Literal["engine", "tracked"]
@@ -40,13 +40,11 @@ def possible(state: str, cancelling: bool, pausing: bool, kind: str = "engine") 
     return [action if action != "pause" else "resume" for action in actions] if pausing else actions
 
 
-class Submission(BaseModel):
+class Submission(Body):
     """A run to accept. ``config`` is a RunConfig (GET /api/v1/schema); keys that are left out take their defaults.
 
     ``project_id`` null is the token's project, or else the default one. ``source`` is the git state of the folder it is submitted from.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     config: dict[str, Any]
     tags: list[Tag] = Field(default_factory=list, max_length=32)
@@ -58,12 +56,10 @@ class Submission(BaseModel):
     source: GitState | None = None
 
 
-class CloneRequest(BaseModel):
+class CloneRequest(Body):
     """A run made from another. What is left out is as in that one, but for the notes; ``config`` names only the fields that differ."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = Field({})
     tags: list[Tag] | None = Field(None, max_length=32)
     priority: Priority | None = None
     needs: Label | None = None
@@ -71,10 +67,8 @@ class CloneRequest(BaseModel):
     notes: Notes | None = None
 
 
-class RunChange(BaseModel):
+class RunChange(Body):
     """What users can change of a run at any time. What is left out stays. A priority counts while the run is queued."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Name | None = None
     notes: Notes | None = None

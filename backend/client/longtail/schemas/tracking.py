@@ -3,10 +3,10 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
-from longtail.schemas.base import Schema, number
-from longtail.schemas.runs import Tag
+from longtail.schemas.base import Body, Schema, number
+from longtail.schemas.runs import Name, Tag
 from longtail.schemas.telemetry import Level
 
 CONFIG_BYTES = 64 * 2**10
@@ -35,36 +35,31 @@ def _few(series: "list[NewPoints]") -> "list[NewPoints]":
     return series
 
 
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f,]+$", description="No comma, no control characters")]
 Step = Annotated[int, Field(ge=0, le=LARGEST_STEP), BeforeValidator(number)]
 Value = Annotated[float, Field(strict=True)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LAST_SECOND, description="Since the epoch")]
 
 
-class StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Tracked(StrictModel):
+class Tracked(Body):
     """A run that a script elsewhere carries out and tells of. ``config`` is free, up to 64 KiB; ``steps`` 0: nobody knows how many.
     ``project_id`` null is the token's project, or else the default one."""
 
     name: Name
-    config: Annotated[dict[str, JsonValue], AfterValidator(_storable)] = {}
+    config: Annotated[dict[str, JsonValue], AfterValidator(_storable)] = Field({})
     tags: list[Tag] = Field(default_factory=list, max_length=32)
     steps: Step = 0
     project_id: str | None = Field(None, max_length=16)
 
 
-class NewPoints(StrictModel):
+class NewPoints(Body):
     """Points of one series as pairs of step and value; null is no finite number. A step that is there already gets the new value."""
 
     key: Key
     points: list[tuple[Step, Value | None]] = Field(min_length=1)
 
 
-class NewLine(StrictModel):
+class NewLine(Body):
     """A line of the run's log; ``time`` is that of its arrival if left out."""
 
     message: str = Field(min_length=1, max_length=LINE_CHARACTERS)
@@ -73,11 +68,11 @@ class NewLine(StrictModel):
     time: Seconds | None = None
 
 
-class NewBatch(StrictModel):
+class NewBatch(Body):
     """Counts once, however often a batch with this ``id`` is sent. An empty one says that the script is alive."""
 
     id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")
-    series: Annotated[list[NewPoints], AfterValidator(_few)] = []
+    series: Annotated[list[NewPoints], AfterValidator(_few)] = Field([])
     lines: list[NewLine] = Field(default_factory=list, max_length=BATCH_LINES)
 
 
@@ -88,6 +83,6 @@ class Receipt(Schema):
     cancel_requested: bool
 
 
-class Finish(StrictModel):
+class Finish(Body):
     state: Literal["succeeded", "failed", "cancelled"]
     error: str | None = Field(None, max_length=ERROR_CHARACTERS, description="Why it failed")

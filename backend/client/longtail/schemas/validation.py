@@ -2,16 +2,14 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from longtail.schemas.base import FieldError, Schema
+from longtail.schemas.base import Body, FieldError, Schema
 from longtail.schemas.comparison import ConfigDifference
 
 
-class ConfigCheck(BaseModel):
+class ConfigCheck(Body):
     """A configuration to check without submitting it. ``base`` is another one, such as a preset's, to tell how it differs from that."""
-
-    model_config = ConfigDict(extra="forbid")
 
     config: dict[str, Any]
     base: dict[str, Any] | None = None

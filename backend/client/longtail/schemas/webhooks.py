@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from longtail.schemas.base import Page, Schema
+from longtail.schemas.base import Body, Page, Schema
 
 Event = Literal["run.queued", "run.starting", "run.running", "run.paused", "run.succeeded", "run.failed", "run.cancelled", "run.alarm"]
 ENDINGS: tuple[Event, ...] = ("run.succeeded", "run.failed", "run.cancelled", "run.alarm")
@@ -13,10 +13,8 @@ _PORT = r"[1-5]?[0-9]{1,4}|6[0-4][0-9]{3}"
 Url = Annotated[str, Field(max_length=500, pattern=rf"^https?://[a-zA-Z0-9][a-zA-Z0-9.-]{{0,200}}(:({_PORT}))?(/[!-~]*)?$")]
 
 
-class WebhookRequest(BaseModel):
+class WebhookRequest(Body):
     """``url``: https://, or http:// within LONGTAIL_WEBHOOK_NETWORKS. ``events``: what to tell of."""
-
-    model_config = ConfigDict(extra="forbid")
 
     url: Url
     events: list[Event] = Field(list(ENDINGS), min_length=1, max_length=20)
