@@ -4,10 +4,9 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from backend.cli import terminal
 from backend.settings import Settings
 from backend.stack.home_folder import read_server_file
 from engine.errors import LongtailError
@@ -17,11 +16,10 @@ from longtail.logins import forget, remember
 from longtail.schemas.identity import Role, User
 
 MOST = 200
-WIDTH = 120  # a narrow terminal wraps lines rather than to lose an id
 
 user = typer.Typer(no_args_is_help=True, help="Who may use this server (for admins).")
 token = typer.Typer(no_args_is_help=True, help="Tokens for programs and other machines.")
-console = Console(width=max(WIDTH, Console().width))
+console = terminal.WIDE
 
 Name = Annotated[str, typer.Argument(metavar="USER", help="Name of the user")]
 Server = Annotated[str, typer.Argument(metavar="URL", help="Address of the API, such as https://longtail.example")]
@@ -80,7 +78,7 @@ def add_user(
 @user.command("list")
 def list_users() -> None:
     """List users, newest first."""
-    shown = _table("Name", "Role", "State", "Password", "Created")
+    shown = terminal.listing("Name", "Role", "State", "Password", "Created", no_wrap=True)
     with Longtail() as client:
         for each in client.users(MOST).items:
             state = "disabled" if each.disabled else "active"
@@ -122,7 +120,7 @@ def create_token(
 @token.command("list")
 def list_tokens(everyone: Annotated[bool, typer.Option("--all", help="Of all users, for admins")] = False) -> None:
     """List tokens and sessions, newest first."""
-    shown = _table("Id", "User", "Name", "Scope", "Expires", "Last used", "State")
+    shown = terminal.listing("Id", "User", "Name", "Scope", "Expires", "Last used", "State", no_wrap=True)
     with Longtail() as client:
         for each in client.tokens(everyone, MOST).items:
             state = "revoked" if each.revoked_at else "over" if each.is_over else "valid"
@@ -145,15 +143,10 @@ def _change(name: str, **changes: bool | Role) -> None:
 
 
 def _find(client: Identity, name: str) -> User:
-    cursor: str | None = None
-    while True:
-        page = client.users(MOST, cursor)
-        for each in page.items:
-            if each.name == name:
-                return each
-        cursor = page.next_cursor
-        if cursor is None:
-            raise LongtailError(f"there is no user {name}")
+    for each in client.every(client.users, limit=MOST):
+        if each.name == name:
+            return each
+    raise LongtailError(f"there is no user {name}")
 
 
 def role_of(text: str) -> Role:
@@ -162,13 +155,6 @@ def role_of(text: str) -> Role:
         case "viewer" | "editor" | "admin":
             return text
     raise LongtailError(f"{text} is no role: viewer, editor or admin")
-
-
-def _table(*headings: str) -> Table:
-    shown = Table(box=None, header_style="bold")
-    for heading in headings:
-        shown.add_column(heading, no_wrap=True)
-    return shown
 
 
 def _day(moment: datetime | None) -> str:

@@ -211,20 +211,13 @@ def upload(
         console.print(f"{artifact.id} {artifact.file_name} version {artifact.version}  {artifact.bytes} bytes", highlight=False)
 
 
-for command in (runs.runs, runs.show, runs.tag, runs.note, runs.rename, runs.export):
+for command in (runs.runs, runs.show, runs.tag, runs.note, runs.rename, runs.export, identity.login, identity.logout):
     app.command()(command)
-app.add_typer(projects.project, name="project")
-app.add_typer(identity.user, name="user")
-app.add_typer(identity.token, name="token")
-app.add_typer(webhooks.webhook, name="webhook")
-app.command("login")(identity.login)
-app.command("logout")(identity.logout)
 app.command("open")(identity.open_dashboard)
-app.command("backup")(backup.backup)
-app.command("restore")(backup.restore)
-app.command("verify")(backup.verify)
-app.command("rebuild")(backup.rebuild)
-app.command("demo-data")(demo_data.demo_data)
+for command in (backup.backup, backup.restore, backup.verify, backup.rebuild, demo_data.demo_data):
+    app.command()(command)
+for name, group in {"project": projects.project, "user": identity.user, "token": identity.token, "webhook": webhooks.webhook}.items():
+    app.add_typer(group, name=name)
 
 
 @app.command(context_settings=dict(PASS_ON))

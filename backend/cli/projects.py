@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from backend.cli import terminal
 from backend.cli.identity import role_of
 from longtail import Longtail
 
@@ -22,7 +22,7 @@ UserName = Annotated[str, typer.Argument(metavar="USER", help="Name of a user")]
 @project.command("list")
 def list_projects(archived: Annotated[bool, typer.Option("--all", help="With archived ones")] = False) -> None:
     """List the projects that you may see."""
-    shown = Table("Id", "Name", "You are", "State", "Description", box=None, header_style="bold")
+    shown = terminal.listing("Id", "Name", "You are", "State", "Description")
     with Longtail() as client:
         for each in client.projects(archived, MOST).items:
             shown.add_row(each.id, escape(each.name), each.role, "archived" if each.archived_at else "open", escape(each.description))

@@ -11,7 +11,6 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 import yaml
-from rich.console import Console
 
 from backend.cli import terminal
 from engine.errors import LongtailError
@@ -21,9 +20,8 @@ from longtail.schemas.runs import Run
 
 ID_LENGTH = 16
 LONGEST = 200
-WIDTH = 120  # a narrow terminal wraps lines rather than to lose an id
 
-console = Console(width=max(WIDTH, Console().width))
+console = terminal.WIDE
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, or its beginning")]
 

@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from longtail import Longtail
 from longtail.schemas.attempts import Attempt, Environment
@@ -17,6 +18,8 @@ from longtail.schemas.telemetry import LogLine
 
 TRACKED_FIGURES = 3
 GIB = 2**30
+WIDE = Console(width=max(120, Console().width))
+"""A narrow terminal wraps lines rather than to lose an id."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 COLOURS = {"queued": "white", "starting": "cyan", "running": "cyan", "paused": "magenta"} | {
     "succeeded": "green",
@@ -45,10 +48,13 @@ def key_figures(run: Run) -> str:
     return ", ".join(formats[key].format(value) for key, value in values.items() if value is not None)
 
 
+def listing(*headings: str, **options: Any) -> Table:
+    """An empty table; ``options`` are those of each column."""
+    return Table(*(Column(heading, **options) for heading in headings), box=None, header_style="bold")
+
+
 def table(runs: Sequence[Run]) -> Table:
-    shown = Table(box=None, header_style="bold")
-    for heading in ("Id", "Name", "State", "Step", "Submitted", "Tags", "Latest"):
-        shown.add_column(heading, no_wrap=True)
+    shown = listing("Id", "Name", "State", "Step", "Submitted", "Tags", "Latest", no_wrap=True)
     for run in runs:
         submitted = f"{run.created_at.astimezone():%Y-%m-%d %H:%M}"
         done = f"{run.step}/{run.steps or '?'}"
@@ -106,9 +112,7 @@ def details(run: Run) -> Table:
 
 
 def attempts(found: Sequence[Attempt]) -> Table:
-    shown = Table(box=None, header_style="bold")
-    for heading in ("Attempt", "State", "Worker", "Started", "Seconds", "Exit code", "Error"):
-        shown.add_column(heading)
+    shown = listing("Attempt", "State", "Worker", "Started", "Seconds", "Exit code", "Error")
     for each in found:
         seconds = f"{(each.finished_at - each.started_at).total_seconds():.1f}" if each.finished_at else ""
         exit_code = "" if each.exit_code is None else str(each.exit_code)

@@ -6,8 +6,8 @@ from typing import Annotated, get_args
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from backend.cli import terminal
 from engine.errors import LongtailError
 from longtail import Longtail
 from longtail.schemas.webhooks import ENDINGS, Delivery, Event
@@ -36,9 +36,7 @@ def add(
 @webhook.command("list")
 def list_() -> None:
     """List webhooks, newest first."""
-    shown = Table(box=None, header_style="bold")
-    for heading in ("Id", "URL", "Events"):
-        shown.add_column(heading, overflow="fold")
+    shown = terminal.listing("Id", "URL", "Events", overflow="fold")
     with Longtail() as client:
         for each in client.webhooks(MOST).items:
             shown.add_row(each.id, escape(each.url), " ".join(each.events))
