@@ -27,6 +27,7 @@ from engine.errors import CheckpointError
 
 TOKEN = "token"
 TRIES = 3
+ARTIFACTS = select(Artifact.id, Artifact.run_id, Artifact.path, Artifact.sha256, Artifact.stored_at)
 
 
 def make(settings: Settings, target: Path) -> tuple[Path, dict[str, Any]]:
@@ -42,7 +43,8 @@ def make(settings: Settings, target: Path) -> tuple[Path, dict[str, Any]]:
         with writing(path, facts) as archive:
             with snapshot(database) as connection:
                 facts["revision"] = revision(connection)
-                runs, artifacts = _contents(connection)
+                runs = connection.execute(select(Run.id, Run.state)).all()
+                artifacts = connection.execute(ARTIFACTS).all()
                 _add_rows(archive, connection, facts["rows"])
             for run_id, state in runs:
                 _add_run(archive, settings, run_id, goes_on=state != "succeeded")
@@ -55,11 +57,6 @@ def make(settings: Settings, target: Path) -> tuple[Path, dict[str, Any]]:
         raise BackupError(f"the backup could not be made, try again: {error}") from None
     finally:
         database.close()
-
-
-def _contents(connection: Connection) -> tuple[Any, Any]:
-    artifacts = select(Artifact.id, Artifact.run_id, Artifact.path, Artifact.sha256, Artifact.stored_at)
-    return connection.execute(select(Run.id, Run.state)).all(), connection.execute(artifacts).all()
 
 
 def _add_rows(archive: Writer, connection: Connection, counted: dict[str, int]) -> None:

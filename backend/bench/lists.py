@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import httpx
+import psutil
 
 from backend.bench.server import Server, quantiles
 from backend.demo_data.insertion import fill
@@ -47,8 +47,7 @@ def measured(server: Server, runs: int, requests: int) -> dict[str, float]:
 
 def resident_mb(pid: int) -> float:
     """Memory of the process alone."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return round(next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024, 1)
+    return round(float(psutil.Process(pid).memory_info().rss) / 2**20, 1)
 
 
 def _lists(client: httpx.Client, requests: int) -> Iterator[Any]:

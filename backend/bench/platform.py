@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from backend.bench.server import machine
 from backend.jobs.engine.processes import processes_of_attempt
 from backend.services.runs.presets import preset
@@ -37,12 +39,7 @@ def run(quick: bool) -> dict[str, Any]:
 
 def family_mb(pid: int) -> float:
     """Proportional memory of the process and all below it."""
-    return sum(proportional_mb(each) for each in members(sessions_below(pid)))
-
-
-def proportional_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return sum(float(psutil.Process(each).memory_full_info().pss) for each in members(sessions_below(pid))) / 2**20
 
 
 def _cancel(client: Longtail) -> tuple[float, int]:

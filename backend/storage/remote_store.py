@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,10 @@ class RemoteStore:
                 target.write(chunk)
 
     def find(self, sha256: str) -> Stored | None:
-        if not is_sha256(sha256):
-            return None
-        try:
-            facts = self._files.info(self._path(sha256))
-        except FileNotFoundError:
-            return None
-        return _stored(sha256, facts)
+        if is_sha256(sha256):
+            with suppress(FileNotFoundError):
+                return _stored(sha256, self._files.info(self._path(sha256)))
+        return None
 
     def read(self, sha256: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         path = self._path(sha256)
@@ -47,10 +45,8 @@ class RemoteStore:
             yield from (data[here : here + CHUNK] for here in range(0, len(data), CHUNK))
 
     def remove(self, sha256: str) -> None:
-        try:
+        with suppress(FileNotFoundError):
             self._files.rm_file(self._path(sha256))
-        except FileNotFoundError:
-            return
 
     def objects(self) -> Iterator[Stored]:
         for path, facts in self._files.find(self._root, detail=True).items():

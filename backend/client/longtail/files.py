@@ -54,9 +54,8 @@ class Files(Identity):
 
     def upload(self, run_id: str, path: Path, type: ArtifactType = "file", name: str | None = None) -> Artifact:
         """Keeps a file with a run: safetensors, JSON, text, or a .zip or .tar of those. Doing it again does no harm."""
-        digest = hashlib.sha256()
-        for chunk in chunks(path):
-            digest.update(chunk)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
         headers = {"X-SHA256": digest.hexdigest(), "Content-Length": str(path.stat().st_size), "Content-Type": "application/octet-stream"}
         where = {"name": name or path.name, "type": type}
         reply = self._request("POST", f"/api/v1/runs/{run_id}/artifacts", params=where, content=chunks(path), headers=headers)

@@ -11,8 +11,9 @@ from backend.settings import Settings
 from backend.storage.folder_store import FolderStore
 from backend.storage.open_store import open_store
 from backend.storage.remote_store import RemoteStore
-from backend.storage.staging import CHUNK, Staged, staging
+from backend.storage.staging import Staged, staging
 from backend.storage.store import Store
+from longtail.file_chunks import CHUNK
 
 CONTENT = os.urandom(20 * CHUNK + 100)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
