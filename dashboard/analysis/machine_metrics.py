@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from longtail.schemas.telemetry import Series
 
@@ -11,26 +10,13 @@ PREFIX = "system/"
 _NAME = re.compile(rf"{PREFIX}(?P<host>.+)/(?:gpu(?P<gpu>[^_/]+)_)?(?P<figure>(?:cpu_|memory_)?percent|memory_gb)")
 
 
-class MachineMetric(NamedTuple):
-    """``kind``: cpu_percent, memory_gb, memory_percent, gpu_percent or gpu_memory_gb."""
-
-    kind: str
-    part: str
-
-
-def machine_metric(key: str) -> MachineMetric | None:
-    """``system/node-1/gpu0_percent`` is gpu_percent of "node-1 GPU 0"; None of what is no metric of a machine."""
-    match = _NAME.fullmatch(key)
-    if match is None:
-        return None
-    host, gpu, figure = match["host"], match["gpu"], match["figure"]
-    return MachineMetric(f"gpu_{figure}", f"{host} GPU {gpu}") if gpu else MachineMetric(figure, host)
-
-
 def by_kind(metrics: Mapping[str, Series]) -> dict[str, dict[str, Series]]:
-    """Series by kind and part."""
+    """Series by kind (cpu_percent, memory_gb, memory_percent, gpu_percent or gpu_memory_gb) and part: ``system/node-1/gpu0_percent`` is
+    gpu_percent of "node-1 GPU 0". Without what is no metric of a machine."""
     found: dict[str, dict[str, Series]] = defaultdict(dict)
     for key in sorted(metrics):
-        if one := machine_metric(key):
-            found[one.kind][one.part] = metrics[key]
+        if match := _NAME.fullmatch(key):
+            host, gpu, figure = match["host"], match["gpu"], match["figure"]
+            kind, part = (f"gpu_{figure}", f"{host} GPU {gpu}") if gpu else (figure, host)
+            found[kind][part] = metrics[key]
     return dict(found)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 
 from longtail.schemas.comparison import ComparedRun
 
@@ -23,15 +22,6 @@ class SeedGroup:
         return [value for item in self.items if (value := getattr(item, field)) is not None]
 
 
-@dataclass(frozen=True)
-class SampleStatistics:
-    """``deviation`` is None of fewer than two values."""
-
-    count: int
-    mean: float
-    deviation: float | None
-
-
 def seed_groups(items: Sequence[ComparedRun]) -> list[SeedGroup]:
     """That of the first item comes first."""
     found: dict[str, dict[int, ComparedRun]] = {}
@@ -39,9 +29,3 @@ def seed_groups(items: Sequence[ComparedRun]) -> list[SeedGroup]:
         rest = {key: value for key, value in item.run.config.items() if key not in ("name", "seed")}
         found.setdefault(json.dumps(rest, sort_keys=True), {}).setdefault(item.run.seed, item)
     return [SeedGroup(tuple(members.values())) for members in found.values()]
-
-
-def sample_statistics(values: Sequence[float]) -> SampleStatistics | None:
-    if not values:
-        return None
-    return SampleStatistics(len(values), fmean(values), stdev(values) if len(values) > 1 else None)

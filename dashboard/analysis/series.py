@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import TypeVar
 
 from longtail.schemas.telemetry import Series
 
 MAX_POINTS = 400
+Item = TypeVar("Item")
 Points = list[tuple[float, float]]
 
 
@@ -17,9 +19,13 @@ def thinned(points: Sequence[tuple[float, float]], limit: int = MAX_POINTS) -> P
     """At most ``limit`` points: means over equal runs of neighbours."""
     if len(points) <= limit:
         return list(points)
-    stride = -(-len(points) // limit)
-    chunks = [points[i : i + stride] for i in range(0, len(points), stride)]
-    return [(fmean(step for step, _ in chunk), fmean(value for _, value in chunk)) for chunk in chunks]
+    return [(fmean(step for step, _ in chunk), fmean(value for _, value in chunk)) for chunk in chunks(points, limit)]
+
+
+def chunks(items: Sequence[Item], limit: int = MAX_POINTS) -> list[Sequence[Item]]:
+    """Equal runs of neighbours, at most ``limit`` of them: so few that they can be drawn."""
+    stride = max(-(-len(items) // limit), 1)
+    return [items[i : i + stride] for i in range(0, len(items), stride)]
 
 
 def smoothed(points: Sequence[tuple[float, float]], window: int) -> Points:
@@ -36,6 +42,7 @@ def band(series: Series, limit: int = MAX_POINTS) -> list[tuple[float, float, fl
         for step, low, high in zip(series.steps, series.low, series.high, strict=False)
         if low is not None and high is not None
     ]
-    stride = max(-(-len(found) // limit), 1)
-    chunks = [found[i : i + stride] for i in range(0, len(found), stride)]
-    return [(fmean(step for step, _, _ in chunk), min(low for _, low, _ in chunk), max(high for _, _, high in chunk)) for chunk in chunks]
+    return [
+        (fmean(step for step, _, _ in chunk), min(low for _, low, _ in chunk), max(high for _, _, high in chunk))
+        for chunk in chunks(found, limit)
+    ]

@@ -48,14 +48,11 @@ async def enter(request: Request) -> Response:
         return RedirectResponse(_here(after), 303)
     ticket = request.query_params.get("ticket", "")
 
-    def prove(api: Longtail, address: str) -> NewSession:
-        return api.log_in_by_ticket(ticket, address)
-
     def refused(error: ApiError) -> Response:
         news = "over" if error.status else "away"
         return RedirectResponse(f"/login?{urlencode({'next': _here(after), 'news': news})}", 303)
 
-    return await _opened(request, prove, after, refused)
+    return await _opened(request, lambda api, address: api.log_in_by_ticket(ticket, address), after, refused)
 
 
 def page(after: str, said: str, status: int = 200, user: str = "") -> HTMLResponse:

@@ -3,28 +3,25 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TypeVar
 
 import plotly.graph_objects as go
 
-from dashboard.analysis.series import MAX_POINTS
+from dashboard.analysis.series import chunks
 from dashboard.analysis.tuner_performance import Regret
 from dashboard.charts.strategy_names import shades, strategy_label, strategy_order
 from dashboard.charts.theme import VERMILION, figure
 from longtail.schemas.telemetry import SpeculationStep
 
-Item = TypeVar("Item")
-
 
 def choices_by_step(steps: Sequence[SpeculationStep]) -> go.Figure:
     """Each strategy's share of the seconds of decoding, by step, stacked to 100 %."""
     chart = figure("step", "share of the decode time (%)").update_layout(barmode="stack", bargap=0, showlegend=True, hovermode="closest")
-    chunks = _chunks(steps)
-    seconds = [_seconds(chunk) for chunk in chunks]
+    drawn = chunks(steps)
+    seconds = [_seconds(chunk) for chunk in drawn]
     colors = shades({name for counts in seconds for name in counts})
     for strategy in sorted(colors, key=strategy_order):
         chart.add_bar(
-            x=[chunk[0].step for chunk in chunks],
+            x=[chunk[0].step for chunk in drawn],
             y=[100 * counts.get(strategy, 0.0) / (sum(counts.values()) or 1) for counts in seconds],
             name=strategy_label(strategy),
             marker={"color": colors[strategy], "line": {"width": 0}},
@@ -43,19 +40,13 @@ def _seconds(steps: Sequence[SpeculationStep]) -> Mapping[str, float]:
 def regret_by_step(found: Sequence[Regret]) -> go.Figure:
     """Seconds of each step that the best arms would have saved."""
     chart = figure("step", "seconds lost in a step").update_layout(hovermode="closest")
-    chunks = _chunks(found)
-    shares = [sum(one.lost for one in chunk) / (sum(one.seconds for one in chunk) or 1) for chunk in chunks]
+    drawn = chunks(found)
+    shares = [sum(one.lost for one in chunk) / (sum(one.seconds for one in chunk) or 1) for chunk in drawn]
     chart.add_bar(
-        x=[chunk[0].step for chunk in chunks],
-        y=[fmean(one.lost for one in chunk) for chunk in chunks],
+        x=[chunk[0].step for chunk in drawn],
+        y=[fmean(one.lost for one in chunk) for chunk in drawn],
         customdata=shares,
         marker_color=VERMILION,
         hovertemplate="step %{x}: %{y:.2f} s, %{customdata:.1%} of the decode time<extra></extra>",
     )
     return chart
-
-
-def _chunks(items: Sequence[Item]) -> list[Sequence[Item]]:
-    """Equal runs of neighbours, so few that they can be drawn."""
-    stride = max(-(-len(items) // MAX_POINTS), 1)
-    return [items[i : i + stride] for i in range(0, len(items), stride)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -73,18 +73,7 @@ def _lane(worker: int) -> str:
 def _add_spans(chart: go.Figure, spans: Sequence[WorkerSpan], origin: float, scale: float) -> None:
     for state, shade in WORKER_STATE_COLORS.items():
         chosen = [span for span in spans if span.state == state]
-        if not chosen:
-            continue
-        chart.add_bar(
-            orientation="h",
-            y=[_lane(span.worker) for span in chosen],
-            base=[(span.start - origin) / scale for span in chosen],
-            x=[(span.end - span.start) / scale for span in chosen],
-            customdata=[(span.step, span.end - span.start) for span in chosen],
-            name=state,
-            marker={"color": shade, "line": {"width": 0}},
-            hovertemplate="%{y}, step %{customdata[0]}: " + state + " %{customdata[1]:.2f} s<extra></extra>",
-        )
+        _add_bars(chart, chosen, origin, scale, [state] * len(chosen), name=state, marker={"color": shade, "line": {"width": 0}})
 
 
 def _add_strips(chart: go.Figure, decoding: Sequence[Decoding], origin: float, scale: float) -> None:
@@ -92,19 +81,25 @@ def _add_strips(chart: go.Figure, decoding: Sequence[Decoding], origin: float, s
     drafted = [one for item in decoding for one in strategy_spans(item)]
     for kind, (name, shade) in STRIP.items():
         chosen = [one for one in drafted if strategy_kind(one.strategy) == kind]
-        if chosen:
-            chart.add_bar(
-                orientation="h",
-                y=[_lane(one.worker) for one in chosen],
-                base=[(one.start - origin) / scale for one in chosen],
-                x=[(one.end - one.start) / scale for one in chosen],
-                customdata=[(one.step, strategy_label(one.strategy), one.end - one.start) for one in chosen],
-                name=name,
-                width=0.25,
-                offset=-0.375,
-                marker={"color": shade, "line": {"width": 0}, "pattern": HATCHED if shade == WHITE else None},
-                hovertemplate="%{y}, step %{customdata[0]}: %{customdata[1]} for %{customdata[2]:.2f} s<extra></extra>",
-            )
+        marker = {"color": shade, "line": {"width": 0}, "pattern": HATCHED if shade == WHITE else None}
+        told = [f"{strategy_label(one.strategy)} for" for one in chosen]
+        _add_bars(chart, chosen, origin, scale, told, name=name, marker=marker, width=0.25, offset=-0.375)
+
+
+def _add_bars(
+    chart: go.Figure, spans: Sequence[WorkerSpan | StrategySpan], origin: float, scale: float, told: Sequence[str], **style: Any
+) -> None:
+    """A bar for each span in its worker's lane; nothing where there are none."""
+    if spans:
+        chart.add_bar(
+            orientation="h",
+            y=[_lane(span.worker) for span in spans],
+            base=[(span.start - origin) / scale for span in spans],
+            x=[(span.end - span.start) / scale for span in spans],
+            customdata=[(span.step, what, span.end - span.start) for span, what in zip(spans, told, strict=True)],
+            hovertemplate="%{y}, step %{customdata[0]}: %{customdata[1]} %{customdata[2]:.2f} s<extra></extra>",
+            **style,
+        )
 
 
 def _add_marks(chart: go.Figure, decoding: Sequence[Decoding], origin: float, scale: float) -> None:
@@ -119,12 +114,7 @@ def _add_marks(chart: go.Figure, decoding: Sequence[Decoding], origin: float, sc
                 customdata=[(item.step, _told(item, time)) for item, time in chosen],
                 name=name,
                 mode="markers",
-                marker={
-                    "symbol": symbol,
-                    "size": size,
-                    "color": WHITE,
-                    "line": {"color": BLACK, "width": 1},
-                },
+                marker={"symbol": symbol, "size": size, "color": WHITE, "line": {"color": BLACK, "width": 1}},
                 cliponaxis=False,
                 hovertemplate="%{y}, step %{customdata[0]}: %{customdata[1]}<extra></extra>",
             )

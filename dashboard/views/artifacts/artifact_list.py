@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import get_args
 
 import streamlit as st
@@ -21,15 +22,9 @@ TYPE_COLORS: dict[str, Color] = {"drafter": "green", "policy": "blue", "checkpoi
 
 def newest(count: int, types: Sequence[ArtifactType], query: str) -> tuple[list[ListedArtifact], bool]:
     """The first ``count``, and whether there are more."""
-    found: list[ListedArtifact] = []
-    cursor: str | None = None
-    while len(found) < count:
-        page = client().all_artifacts(types, query, min(PAGE, count - len(found)), cursor)
-        found += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return found, cursor is not None
+    api = client()
+    found = list(islice(api.every(api.all_artifacts, types, query, limit=PAGE + 1), count + 1))
+    return found[:count], len(found) > count
 
 
 def artifact_list() -> None:

@@ -1,8 +1,9 @@
 """The table over seeds: runs of one configuration as one row, and whether it differs from the first."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, stdev
 
-from dashboard.analysis.seed_groups import SeedGroup, sample_statistics, seed_groups
+from dashboard.analysis.seed_groups import SeedGroup, seed_groups
 from dashboard.analysis.significance import MIN_SEEDS, least_p, verdict
 from dashboard.text.formats import MISSING, duration, number, percent
 from longtail.schemas.comparison import ComparedRun
@@ -50,9 +51,8 @@ def _cells(baseline: SeedGroup, group: SeedGroup) -> dict[str, str]:
 
 def _cell(baseline: SeedGroup, group: SeedGroup, field: str, form: Callable[[float], str]) -> str:
     values = group.values(field)
-    known = sample_statistics(values)
-    if known is None:
+    if not values:
         return MISSING
-    spread = "" if known.deviation is None else f" ± {form(known.deviation)}"
+    spread = f" ± {form(stdev(values))}" if len(values) > 1 else ""
     said = "" if group is baseline else verdict(baseline.values(field), values)
-    return f"{form(known.mean)}{spread}" + (f" ({said})" if said else "")
+    return f"{form(fmean(values))}{spread}" + (f" ({said})" if said else "")

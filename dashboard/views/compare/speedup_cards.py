@@ -1,5 +1,7 @@
 """Of a comparison of two runs: how much faster, why, and at what cost in reward."""
 
+from typing import Any
+
 import streamlit as st
 
 from dashboard.charts.amdahl import end_to_end
@@ -17,28 +19,18 @@ def speedup_cards(baseline: ComparedRun, other: ComparedRun, name: str) -> None:
     predicted = end_to_end(share, speedup) if share is not None and speedup else None
     gain = other.reward_last - baseline.reward_last if other.reward_last is not None and baseline.reward_last is not None else None
     is_same = gain is not None and abs(gain) < LEAST_GAIN
-    cards = st.columns(4)
-    cards[0].metric(
-        "End to end",
-        ratio(other.e2e_speedup),
-        border=True,
-        height="stretch",
-        help=f"{escaped(name)} against the baseline, over {count(other.steps, 'step')}",
-    )
-    cards[1].metric("Rollout", ratio(speedup), border=True, height="stretch", help="Speed-up r of the rollout phase")
-    cards[2].metric(
-        "Rollout share of the baseline",
-        percent(share),
-        border=True,
-        height="stretch",
-        help=f"Share s of a step; 1 / ((1 - s) + s / r) = {ratio(predicted)}",
-    )
-    cards[3].metric(
+    end_to_end_card, rollout, rollout_share, reward = st.columns(4)
+    frame: dict[str, Any] = {"border": True, "height": "stretch"}
+    over = f"{escaped(name)} against the baseline, over {count(other.steps, 'step')}"
+    end_to_end_card.metric("End to end", ratio(other.e2e_speedup), help=over, **frame)
+    rollout.metric("Rollout", ratio(speedup), help="Speed-up r of the rollout phase", **frame)
+    law = f"Share s of a step; 1 / ((1 - s) + s / r) = {ratio(predicted)}"
+    rollout_share.metric("Rollout share of the baseline", percent(share), help=law, **frame)
+    reward.metric(
         "Reward, last quarter",
         number(other.reward_last, 3),
         None if gain is None else "as the baseline" if is_same else f"{gain:+.3f} against the baseline",
         delta_color="off",
         delta_arrow="off" if is_same else "auto",
-        border=True,
-        height="stretch",
+        **frame,
     )

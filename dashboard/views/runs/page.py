@@ -62,22 +62,17 @@ def page(projects: Mapping[str, str]) -> None:
     selected = []
     if runs:
         selected = run_table(runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC))
+    elif len(choice) > 1:
+        st.info("No run matches. Clear the search or choose otherwise.")
     else:
-        nothing(filtered=len(choice) > 1)
+        st.info("No run yet. The first one takes a few minutes with the built-in model and task.")
+        st.page_link(page_files.NEW_RUN, label="**Start a run**")
     with head:
         action_bar(selected, "deleted" in choice)
         confirmation_and_outcome()
     if pages > 1:
         with st.container(horizontal_alignment="center"):
             st.pagination(pages, key="page", bind="query-params")
-
-
-def nothing(filtered: bool) -> None:
-    if filtered:
-        st.info("No run matches. Clear the search or choose otherwise.")
-    else:
-        st.info("No run yet. The first one takes a few minutes with the built-in model and task.")
-        st.page_link(page_files.NEW_RUN, label="**Start a run**")
 
 
 st.header("Runs", anchor=False)

@@ -1,7 +1,5 @@
 """One's own account and projects; for admins users, webhooks, and what was changed."""
 
-from collections.abc import Callable, Mapping
-
 import streamlit as st
 
 from dashboard.auth.api_client import client, me
@@ -14,8 +12,6 @@ from dashboard.views.settings.roles import roles
 from dashboard.views.settings.users import users
 from dashboard.views.settings.webhooks import webhooks
 from dashboard.widgets.api_errors import answered
-
-Draw = Callable[[], None]
 
 
 def heading() -> None:
@@ -41,17 +37,12 @@ def account() -> None:
     roles()
 
 
-def tabs() -> Mapping[str, Draw]:
-    """By title; those of an admin only for admins."""
-    everybody: dict[str, Draw] = {"Account": account, "Projects": projects, "Appearance": appearance}
-    admins: dict[str, Draw] = {"Users": users, "Webhooks": webhooks, "Audit": audit_log}
-    return everybody | (admins if me().may_administer else {})
-
-
+EVERYBODYS = {"Account": account, "Projects": projects, "Appearance": appearance}
+ADMINS = {"Users": users, "Webhooks": webhooks, "Audit": audit_log}
 with answered():
     heading()
-    found = tabs()
-    for tab, draw in zip(st.tabs(list(found), key="tab", bind="query-params"), found.values(), strict=True):
+    drawn = EVERYBODYS | (ADMINS if me().may_administer else {})
+    for tab, draw in zip(st.tabs(list(drawn), key="tab", bind="query-params"), drawn.values(), strict=True):
         if tab.open:
             with tab:
                 draw()

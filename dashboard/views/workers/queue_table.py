@@ -62,21 +62,15 @@ def _row(item: QueuedRun, found: Queue, now: datetime) -> None:
     if not me().may_write:
         priority.text(item.priority)
         return
-    with priority:
-        _priority(item)
+    key = f"priority-{item.run_id}-{item.priority}"  # with its value, so that it shows what others have made of it
+    label, change = f"Priority of {escaped(item.run_name)}", {"on_change": _set_priority, "args": (item.run_id, key)}
+    priority.number_input(label, LOWEST, HIGHEST, item.priority, key=key, label_visibility="collapsed", **change)
     with action, st.popover("Cancel", key=f"cancel-{item.run_id}"):
         st.text("It has not begun: a new run with the same configuration loses nothing.")
         if st.button("Cancel the run", type="primary", key=f"confirm-{item.run_id}"):
             with explained():
                 client().cancel(item.run_id)
                 st.rerun(scope="fragment")
-
-
-def _priority(item: QueuedRun) -> None:
-    """With its value in the key, so that it shows what others have made of it."""
-    key = f"priority-{item.run_id}-{item.priority}"
-    name, action = f"Priority of {escaped(item.run_name)}", (item.run_id, key)
-    st.number_input(name, LOWEST, HIGHEST, item.priority, key=key, label_visibility="collapsed", on_change=_set_priority, args=action)
 
 
 def _set_priority(run_id: str, key: str) -> None:

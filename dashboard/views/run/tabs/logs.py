@@ -14,7 +14,6 @@ from dashboard.text.escaping import without_colors
 from dashboard.text.formats import count
 from dashboard.views.run.tabs.tab import Tab
 from longtail import Longtail
-from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import Level, LogLine
 
 HEIGHT, PAGE = 640, 200
@@ -44,8 +43,10 @@ def show(data: RunData) -> None:
     lines = fetch_or_cached("log-lines", query, lambda: _lines(query)) or []
     buttons.button("Older", disabled=len(lines) < PAGE, on_click=lambda: pages.append(lines[0].id), key="log-older")
     buttons.button("Newer", disabled=not pages, on_click=lambda: pages.pop(), key="log-newer")
-    with buttons:
-        _download(data.run)
+    api, run_id = client(), data.run.id
+    buttons.download_button(
+        "Download", lambda: whole(api, run_id), f"{run_id}.log", "text/plain", on_click="ignore", help="The whole log as text"
+    )
     with st.container(height=HEIGHT, autoscroll=True):
         st.code(text(lines) or ("No line is like that." if contains or levels else "Nothing logged yet."), language=None, wrap_lines=True)
     shown = count(len(lines), "line")
@@ -58,12 +59,6 @@ def _newest(run_id: str) -> None:
 
 def _lines(query: LogQuery) -> list[LogLine]:
     return client().logs(query.run_id, before=query.before, tail=PAGE, levels=query.levels, contains=query.contains)
-
-
-def _download(run: Run) -> None:
-    api = client()
-    name = f"{run.id}.log"
-    st.download_button("Download", lambda: whole(api, run.id), name, "text/plain", on_click="ignore", help="The whole log as text")
 
 
 def whole(api: Longtail, run_id: str) -> str:

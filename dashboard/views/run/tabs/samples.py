@@ -1,6 +1,6 @@
 """What the model was asked, what it answered, and what drafted the tokens of that."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
@@ -33,16 +33,14 @@ def show(data: RunData) -> None:
         step = st.number_input("Step", 0, LAST_STEP, None, key="sample-step", placeholder=f"the latest {SAMPLES} samples", width=240)
         order = st.selectbox("Order", list(ORDERS), key="sample-order", width=240)
         st.html(response_html.legend(), width="content")
-    found = _of_step(data, step) if step is not None else data.samples
+    found = data.samples
+    if step is not None:
+        found = fetch_or_cached("samples-of-step", (data.run.id, step), lambda: client().samples(data.run.id, step=step)) or ()
     if not found:
         st.caption(f"Step {step} left no samples.")
     with st.container(height=HEIGHT, border=False):
         for item in sorted(found, key=ORDERS[order]):
             _sample(item)
-
-
-def _of_step(data: RunData, step: int) -> Sequence[SampleItem]:
-    return fetch_or_cached("samples-of-step", (data.run.id, step), lambda: client().samples(data.run.id, step=step)) or ()
 
 
 def _sample(item: SampleItem) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dashboard.analysis.seed_groups import sample_statistics, seed_groups
+from dashboard.analysis.seed_groups import seed_groups
 from dashboard.analysis.significance import least_p, p_value, too_few
 from dashboard.views.compare import seed_table
 from longtail.schemas.comparison import ComparedRun
@@ -48,14 +48,6 @@ def test_the_least_p_value_is_that_of_groups_that_lie_apart(sizes: tuple[int, in
 
 def test_few_seeds_cannot_show_anything() -> None:
     assert [too_few(*sizes) for sizes in ((1, 5), (2, 8), (3, 3), (3, 4), (4, 4), (5, 5))] == [True, True, True, False, False, False]
-
-
-def test_mean_and_spread() -> None:
-    assert sample_statistics([]) is None
-    one, two = sample_statistics([2.0]), sample_statistics([1.0, 3.0])
-    assert one is not None
-    assert two is not None
-    assert (one.mean, one.deviation, two.mean, two.deviation) == (2.0, None, 2.0, pytest.approx(2**0.5))  # type: ignore[comparison-overlap]
 
 
 def test_a_difference_over_enough_seeds_is_called_one() -> None:

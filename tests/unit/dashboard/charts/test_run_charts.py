@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from backend.demo_data import telemetry
-from dashboard.analysis.machine_metrics import by_kind, machine_metric
+from dashboard.analysis.machine_metrics import by_kind
 from dashboard.charts import idle_share, metric_curves, response_lengths, worker_timeline
 from dashboard.charts.worker_timeline import MAX_POINTS, strategy_spans
 from engine.events import AnyEvent
@@ -116,11 +116,11 @@ def test_a_long_timeline_is_thinned_and_each_step_still_ends_with_nothing_runnin
 
 
 def test_metrics_of_machines_are_known_by_their_names() -> None:
-    assert machine_metric("system/node-1/cpu_percent") == ("cpu_percent", "node-1")
-    assert machine_metric("system/node-1.lab/gpu3_memory_gb") == ("gpu_memory_gb", "node-1.lab GPU 3")
-    assert machine_metric("system/a/gpuMIG-1_percent") == ("gpu_percent", "a GPU MIG-1")
-    assert machine_metric("loss") is machine_metric("system/node-1/fans") is None
     line = Series(steps=[0], values=[1.0])
+    assert by_kind({"system/node-1/cpu_percent": line}) == {"cpu_percent": {"node-1": line}}
+    assert by_kind({"system/node-1.lab/gpu3_memory_gb": line}) == {"gpu_memory_gb": {"node-1.lab GPU 3": line}}
+    assert by_kind({"system/a/gpuMIG-1_percent": line}) == {"gpu_percent": {"a GPU MIG-1": line}}
+    assert by_kind({"loss": line, "system/node-1/fans": line}) == {}
     found = by_kind({"loss": line, "system/b/memory_gb": line, "system/a/memory_gb": line})
     assert {kind: list(parts) for kind, parts in found.items()} == {"memory_gb": ["a", "b"]}
 
