@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from celery import Celery, signals
@@ -132,8 +133,9 @@ class JobWorker:
             upsert(session, Worker, [row])
 
     def _housekeep(self) -> None:
+        tidy = partial(apply_retention, self._database, self._settings)
         while not self._stopping.is_set():
-            for task in (self._show_life, self._forget, self._reaper.reap, self._wake.set, self._tidy):
+            for task in (self._show_life, self._forget, self._reaper.reap, self._wake.set, tidy):
                 self._attempt(task)
             self._stopping.wait(self._settings.sweep_seconds)
 
@@ -146,9 +148,6 @@ class JobWorker:
     def _forget(self) -> None:
         with self._database.write() as session:
             affected(session, delete(Worker).where(Worker.seen_at < time.time() - FORGET_SECONDS))
-
-    def _tidy(self) -> None:
-        apply_retention(self._database, self._settings)
 
     def _look_again_and_again(self) -> None:
         while not self._stopping.is_set():

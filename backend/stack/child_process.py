@@ -2,14 +2,13 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
-from backend.jobs.engine.processes import kill_until_gone
+from backend.jobs.engine.processes import kill_until_gone, living
 from engine.errors import LongtailError
 
 POLL_SECONDS = 0.1
@@ -110,11 +109,11 @@ def answers(url: str) -> Callable[[], bool]:
 
 def sessions_below(pid: int) -> set[int]:
     """The sessions of ``pid`` and of its descendants."""
-    table = {each: (parent, session) for each, parent, session in _processes()}
+    everybody = list(living())
     family, sessions = {pid}, {pid}
-    while found := {each for each, (parent, _) in table.items() if parent in family} - family:
-        family |= found
-        sessions |= {table[each][1] for each in found}
+    while found := [each for each in everybody if each.parent in family and each.pid not in family]:
+        family |= {each.pid for each in found}
+        sessions |= {each.session for each in found}
     return sessions
 
 
@@ -124,13 +123,4 @@ def kill_sessions(sessions: set[int]) -> None:
 
 def members(sessions: set[int]) -> list[int]:
     """The living processes of these sessions."""
-    return [pid for pid, _, session in _processes() if session in sessions]
-
-
-def _processes() -> Iterator[tuple[int, int, int]]:
-    """(pid, parent, session) of every process of this machine that is not a zombie."""
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = status.read_bytes().rpartition(b")")[2].split()
-            if fields[0] not in (b"Z", b"X"):
-                yield int(status.parent.name), int(fields[1]), int(fields[3])
+    return [each.pid for each in living() if each.session in sessions]

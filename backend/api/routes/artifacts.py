@@ -90,7 +90,7 @@ async def upload_artifact(
 def delete_artifact(artifact_id: str, database: DatabaseDep) -> None:
     """For good. Its content goes when no artifact has it any more."""
     with database.write() as session:
-        registry.remove(session, artifact_id)
+        session.delete(registry.find(session, artifact_id))
 
 
 def _demand(database: DatabaseDep, settings: Settings, store: Store, run_id: str, size: int) -> None:

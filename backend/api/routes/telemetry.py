@@ -1,6 +1,6 @@
 """What a run has reported so far."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
@@ -11,7 +11,7 @@ from backend.services.artifacts import listing
 from backend.services.telemetry import log_lines, metric_series, step_rows
 from backend.services.telemetry.metric_series import downsampled
 from longtail.schemas.artifacts import Artifact
-from longtail.schemas.base import Items
+from longtail.schemas.base import Items, Schema
 from longtail.schemas.telemetry import (
     Decoding,
     DrafterSession,
@@ -52,34 +52,21 @@ def metric_keys(run: RunDep, session: ReadSession) -> Items[MetricKey]:
     return Items(items=metric_series.metric_keys(session, run.id))
 
 
-@router.get("/lengths")
-def lengths(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[Lengths]:
-    """Response lengths of each step."""
-    return Items[Lengths].of(step_rows.rows_of_steps(session, models.Rollout, run.id, step_range))
+def _of_steps(name: str, rows: type[models.Stepped], schema: type[Schema], about: str) -> None:
+    """The route /``name``, which gives the ``rows`` of the steps asked for."""
+    reply: type[Items[Any]] = Items[schema]  # type: ignore[valid-type]
+
+    def find(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Any:
+        return reply.of(step_rows.rows_of_steps(session, rows, run.id, step_range))
+
+    router.get(f"/{name}", name=name, description=about, response_model=reply)(find)
 
 
-@router.get("/spans")
-def spans(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[WorkerSpan]:
-    """The workers' timeline."""
-    return Items[WorkerSpan].of(step_rows.rows_of_steps(session, models.WorkerSpan, run.id, step_range))
-
-
-@router.get("/decoding")
-def decoding(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[Decoding]:
-    """Running requests and strategies of each worker over the time of each step."""
-    return Items[Decoding].of(step_rows.rows_of_steps(session, models.Decoding, run.id, step_range))
-
-
-@router.get("/speculation")
-def speculation(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[SpeculationStep]:
-    """Use of the strategies and acceptance by draft position."""
-    return Items[SpeculationStep].of(step_rows.rows_of_steps(session, models.Speculation, run.id, step_range))
-
-
-@router.get("/drafters")
-def drafters(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Items[DrafterSession]:
-    """Spot-training sessions of the drafter."""
-    return Items[DrafterSession].of(step_rows.rows_of_steps(session, models.DrafterSession, run.id, step_range))
+_of_steps("lengths", models.Rollout, Lengths, "Response lengths of each step.")
+_of_steps("spans", models.WorkerSpan, WorkerSpan, "The workers' timeline.")
+_of_steps("decoding", models.Decoding, Decoding, "Running requests and strategies of each worker over the time of each step.")
+_of_steps("speculation", models.Speculation, SpeculationStep, "Use of the strategies and acceptance by draft position.")
+_of_steps("drafters", models.DrafterSession, DrafterSession, "Spot-training sessions of the drafter.")
 
 
 @router.get("/samples")

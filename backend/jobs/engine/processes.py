@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -40,11 +40,8 @@ def machine() -> str:
 def processes_of_attempt(run_id: str, attempt: int, session: int | None) -> set[int]:
     """Living processes of ``session``, and those that inherited the environment of the attempt."""
     inherited = f"{MARK}={run_id}.{attempt}".encode()
-    return {
-        pid
-        for pid in (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
-        if pid != os.getpid() and (status := _status(pid)) and (status.session == session or inherited in _environment(pid))
-    }
+    others = (each for each in living() if each.pid != os.getpid())
+    return {each.pid for each in others if each.session == session or inherited in _environment(each.pid)}
 
 
 def stop(process: subprocess.Popen[bytes], run_id: str, attempt: int, grace_seconds: float) -> int:
@@ -71,18 +68,25 @@ def kill_until_gone(find: Callable[[], Collection[int]]) -> None:
         time.sleep(0.02)
 
 
-class _Status(NamedTuple):
+class Status(NamedTuple):
+    pid: int
+    parent: int
     session: int
     started: int
 
 
-def _status(pid: int) -> _Status | None:
+def living() -> Iterator[Status]:
+    """Every process of this machine; a zombie does not live."""
+    return filter(None, (_status(int(entry.name)) for entry in PROC.iterdir() if entry.name.isdigit()))
+
+
+def _status(pid: int) -> Status | None:
     """None if no such process lives; a zombie does not."""
     try:
         fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in (b"Z", b"X") else _Status(int(fields[3]), int(fields[19]))
+    return None if fields[0] in (b"Z", b"X") else Status(pid, int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def _environment(pid: int) -> list[bytes]:

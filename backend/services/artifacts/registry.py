@@ -93,11 +93,6 @@ def find(session: Session, artifact_id: str) -> Artifact:
     return artifact
 
 
-def remove(session: Session, artifact_id: str) -> None:
-    """At once and for good; its content goes with the last artifact that has it."""
-    session.delete(find(session, artifact_id))
-
-
 def content(session: Session, settings: Settings, store: Store, artifact_id: str) -> DownloadContent:
     """What there is to download, from the store or, until it is there, from the run's folder; NotFoundError if it is in neither."""
     artifact = find(session, artifact_id)

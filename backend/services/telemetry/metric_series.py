@@ -87,10 +87,9 @@ def envelopes(
     return lines
 
 
-def whole_series(session: Session, run_id: str, keys: Sequence[str] = (), since_step: int = -1) -> dict[str, Series]:
-    query = select(Metric.key, Metric.step, Metric.value).where(Metric.run_id == run_id, Metric.step > since_step)
-    if keys:
-        query = query.where(Metric.key.in_(keys))
+def whole_series(session: Session, run_id: str, keys: Sequence[str], since_step: int) -> dict[str, Series]:
+    query = select(Metric.key, Metric.step, Metric.value)
+    query = query.where(Metric.run_id == run_id, Metric.step > since_step, Metric.key.in_(keys))
     found: dict[str, Series] = {}
     for key, step, value in session.execute(query.order_by(Metric.key, Metric.step)):
         line = found.setdefault(key, Series(steps=[], values=[]))
