@@ -1,5 +1,7 @@
 """``longtail rebuild``: a run's telemetry once more from what its engine wrote, which is the source of truth."""
 
+from contextlib import closing
+
 from backend.backup.archive import BackupError
 from backend.database import Database
 from backend.models import Run
@@ -11,9 +13,8 @@ from longtail.schemas.runs import TERMINAL_STATES
 
 def rebuild_run(settings: Settings, run_id: str) -> int:
     """Steps that the run has now. BackupError, and nothing changed, unless it has ended and its events are there."""
-    database = Database(settings.database)
-    try:
-        path = settings.run_folder(run_id) / EVENTS
+    path = settings.run_folder(run_id) / EVENTS
+    with closing(Database(settings.database)) as database:
         with database.read() as session:
             run = session.get(Run, run_id)
             if run is None:
@@ -25,5 +26,3 @@ def rebuild_run(settings: Settings, run_id: str) -> int:
         rebuild(database, run_id, path)
         with database.read() as session:
             return session.get_one(Run, run_id).step
-    finally:
-        database.close()

@@ -2,7 +2,7 @@
 
 import json
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
 
 from sqlalchemy import Connection, delete, make_url, select
@@ -42,10 +42,9 @@ def _make_room(settings: Settings, force: bool) -> None:
     taken = sorted(path for path in settings.home.iterdir() if path.name != LOCK)
     if taken and not force:
         raise BackupError(f"{settings.home} is not empty; set LONGTAIL_HOME to a new folder, or say --force to put aside what is there")
-    database = Database(settings.database) if _is_server(settings) or _sqlite_file(settings).exists() else None
-    if database is not None:
-        empty = is_empty(database)
-        database.close()
+    if _is_server(settings) or _sqlite_file(settings).exists():
+        with closing(Database(settings.database)) as database:
+            empty = is_empty(database)
         if not empty and not force:
             raise BackupError("the database is not empty; name a new one in LONGTAIL_DATABASE_URL, or say --force to lose what is in it")
     if taken:
@@ -90,8 +89,7 @@ def _restore_rows(archive: Archive, settings: Settings) -> dict[str, int]:
 
 def _fill(archive: Archive, url: str) -> dict[str, int]:
     """In the schema that the rows are of, which is then brought to that of this version."""
-    database = Database(url)
-    try:
+    with closing(Database(url)) as database:
         downgrade(database)
         upgrade(database, archive.manifest["revision"])
         with database.writer.begin() as connection:
@@ -103,8 +101,6 @@ def _fill(archive: Archive, url: str) -> dict[str, int]:
         upgrade(database)
         _begin_anew(database)
         return counted
-    finally:
-        database.close()
 
 
 def _load(archive: Archive, connection: Connection) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, text
@@ -28,8 +29,8 @@ class Fault:
 
 def verify(settings: Settings, checksums: bool = True, repair: bool = False) -> Iterator[Fault]:
     """What is wrong, as it is found; with ``repair`` orphans are freed and missing files marked first. Changes nothing else."""
-    database, store = Database(settings.database), open_store(settings)
-    try:
+    store = open_store(settings)
+    with closing(Database(settings.database)) as database:
         faults = list(_of_database(database))
         yield from faults
         if not faults:
@@ -37,8 +38,6 @@ def verify(settings: Settings, checksums: bool = True, repair: bool = False) -> 
                 collect_garbage(database, settings, store, sure=True)
             yield from _of_artifacts(database, settings, store, checksums)
             yield from _of_runs(database, settings)
-    finally:
-        database.close()
 
 
 def _of_database(database: Database) -> Iterator[Fault]:

@@ -1,6 +1,7 @@
 """``longtail demo-data``: for whoever runs the platform, on its machine; it needs no server."""
 
 import time
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -31,8 +32,8 @@ def demo_data(
     from backend.storage.open_store import open_store
 
     settings, now = Settings(), time.time()
-    database, store = Database(settings.database), open_store(settings)
-    try:
+    store = open_store(settings)
+    with closing(Database(settings.database)) as database:
         upgrade(database)
         generated, others = insertion.count(database)
         if remove:
@@ -50,5 +51,3 @@ def demo_data(
         worker_hosts.fill(database, now)
         import_artifacts(database, settings, store)
         console.print(f"{len(added)} runs in {time.time() - now:.0f} s; look at them with: longtail up")
-    finally:
-        database.close()

@@ -24,8 +24,12 @@ def lock_home(settings: Settings) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StackError(f"{_name(settings)}; stop it, or set LONGTAIL_HOME to another folder") from None
-        _sweep(settings)
+            facts = read_server_file(settings)
+            other = f"(process {facts['pid']}) serves {facts['url']}" if facts else "is just starting"
+            raise StackError(f"another stack {other} from {settings.home}; stop it, or set LONGTAIL_HOME to another folder") from None
+        for pid, started in (read_server_file(settings) or {"parts": []})["parts"]:  # what a killed stack has left
+            if start_time(pid) == started:
+                kill_sessions(sessions_below(pid))
         try:
             yield
         finally:
@@ -47,19 +51,6 @@ def read_server_file(settings: Settings) -> dict[str, Any] | None:
         return None
     facts: dict[str, Any] = json.loads(settings.server_file.read_text(encoding="utf-8"))
     return facts
-
-
-def _name(settings: Settings) -> str:
-    facts = read_server_file(settings)
-    other = "another stack is just starting" if facts is None else f"another stack (process {facts['pid']}) serves {facts['url']}"
-    return f"{other} from {settings.home}"
-
-
-def _sweep(settings: Settings) -> None:
-    """Ends what a killed stack has left."""
-    for pid, started in (read_server_file(settings) or {"parts": []})["parts"]:
-        if start_time(pid) == started:
-            kill_sessions(sessions_below(pid))
 
 
 def child_environment(settings: Settings) -> dict[str, str]:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -67,7 +67,8 @@ class Stack:
             for port in self._ports:
                 resources.callback(port.release)
             resources.enter_context(lock_home(self.settings))
-            _migrate(self.settings)
+            with closing(Database(self.settings.database)) as database:
+                upgrade(database)
             self._children = self._make_children()
             for child in self._children:
                 resources.callback(child.stop)
@@ -164,9 +165,3 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _migrate(settings: Settings) -> None:
-    database = Database(settings.database)
-    upgrade(database)
-    database.close()

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import Points, smoothed
-from dashboard.charts.theme import figure, height_for_curves, label, line
+from dashboard.charts.theme import add_curve, figure, height_for_curves, label, line
 from dashboard.charts.time_axis import time_unit
 from longtail.schemas.comparison import AlignedMetric
 
@@ -71,14 +71,8 @@ def comparison_curves(
     y = "seconds per step" if is_phase else TITLES.get(metric.key, label(metric.key))
     chart = figure(x, y, height_for_curves(len(names)))
     for index, (run_id, points) in enumerate(lines.items()):
-        chart.add_scatter(
-            x=[x / scale if view.over_time else x for x, _ in points],
-            y=[value for _, value in points],
-            name=label(names[run_id]),
-            mode="lines" if len(points) > 1 else "markers",
-            line=line(index),
-            hovertemplate="%{y:.4g}",
-        )
+        scaled = [(x / scale if view.over_time else x, value) for x, value in points]
+        add_curve(chart, scaled, name=label(names[run_id]), line=line(index), hovertemplate="%{y:.4g}")
     chart.update_layout(showlegend=True).update_yaxes(rangemode="tozero" if metric.key in FROM_ZERO or is_phase else "normal")
     chart.update_xaxes(type="log" if view.log_x else "linear")
     return chart.update_yaxes(type="log" if view.log_y else "linear")

@@ -5,20 +5,14 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from dashboard.analysis.drafter_training import Accuracy, AccuracyDrop
-from dashboard.charts.theme import GREEN, GREY, VERMILION, figure
+from dashboard.charts.theme import GREEN, GREY, VERMILION, add_curve, figure
 
 
 def drafter_accuracy(found: Sequence[Accuracy], what: str) -> go.Figure:
     """``what`` before and after each training session; a filled dot was published to the engines, a cross was not."""
     chart = figure("step", f"{what} (%)").update_layout(hovermode="closest", showlegend=True)
-    chart.add_scatter(
-        x=[one.session.step for one in found],
-        y=[100 * one.before for one in found],
-        name="before",
-        mode="lines" if len(found) > 1 else "markers",
-        line={"color": GREY, "width": 1.5, "dash": "dot"},
-        hovertemplate="step %{x}, before: %{y:.1f} %<extra></extra>",
-    )
+    before, style = [(one.session.step, 100 * one.before) for one in found], {"color": GREY, "width": 1.5, "dash": "dot"}
+    add_curve(chart, before, name="before", line=style, hovertemplate="step %{x}, before: %{y:.1f} %<extra></extra>")
     for published, name, symbol, shade in ((True, "after, published", "circle", GREEN), (False, "after, not published", "x", VERMILION)):
         chosen = [one for one in found if one.session.published is published]
         chart.add_scatter(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import band, finite, smoothed, thinned
-from dashboard.charts.theme import color, faded, figure, label
+from dashboard.charts.theme import add_curve, color, faded, figure, label
 from longtail.schemas.telemetry import Series
 
 SMALL = 210
@@ -41,15 +41,14 @@ def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.F
     chart = figure("step", y)
     for index, (name, series) in enumerate(runs.items()):
         points = thinned(finite(series))
-        steps, values = [step for step, _ in points], [value for _, value in points]
-        curve = [value for _, value in smoothed(points, window)]
         if series.width > 1:
             _band(chart, series, color(index))
         elif window > 1:
             dots = {"size": 5, "color": faded(color(index), 0.5)}
+            steps, values = [step for step, _ in points], [value for _, value in points]
             chart.add_scatter(x=steps, y=values, mode="markers", marker=dots, showlegend=False, hoverinfo="skip")
-        line, mode = {"color": color(index), "width": 2.5}, "lines" if len(points) > 1 else "markers"
-        chart.add_scatter(x=steps, y=curve, name=label(name), mode=mode, line=line, hovertemplate=hover, showlegend=len(runs) > 1)
+        line = {"color": color(index), "width": 2.5}
+        add_curve(chart, smoothed(points, window), name=label(name), line=line, hovertemplate=hover, showlegend=len(runs) > 1)
     return chart
 
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboard.analysis.series import finite, thinned
-from dashboard.charts.theme import BLUE, ORANGE, SKY, VERMILION, figure, height_for_curves, label, line
-from longtail.schemas.telemetry import Lengths, Series
+from dashboard.analysis.series import thinned
+from dashboard.charts.theme import BLUE, ORANGE, SKY, VERMILION, add_curve, figure, height_for_curves, label, line
+from longtail.schemas.telemetry import Lengths
 
 BINS = 48
 BODY, TAIL = 300, 100
@@ -43,16 +43,8 @@ def percentiles(steps: Sequence[Lengths]) -> go.Figure:
     """Percentiles and longest response of each step: the gap between them is the time that workers wait."""
     chart = figure("step", "response length (tokens)")
     for name, field, shade in (("longest", "max", VERMILION), ("p90", "p90", ORANGE), ("p75", "p75", SKY), ("p50", "p50", BLUE)):
-        series = Series(steps=[item.step for item in steps], values=[float(getattr(item, field)) for item in steps])
-        points = thinned(finite(series))
-        chart.add_scatter(
-            x=[step for step, _ in points],
-            y=[value for _, value in points],
-            name=name,
-            mode="lines" if len(points) > 1 else "markers",
-            line={"color": shade, "width": 2},
-            hovertemplate="%{y:.0f}",
-        )
+        points = thinned([(item.step, float(getattr(item, field))) for item in steps])
+        add_curve(chart, points, name=name, line={"color": shade, "width": 2}, hovertemplate="%{y:.0f}")
     return chart
 
 
@@ -65,14 +57,7 @@ def survival(groups: Mapping[str, Sequence[int]], limit: int, log: bool = False)
         longer = 100 * (1 - np.cumsum(counts) / max(1, len(lengths)))
         shown = _thinned(len(values))
         points = [(0, 100.0), *zip(values[shown].tolist(), longer[shown].tolist(), strict=True)] if len(lengths) else []
-        chart.add_scatter(
-            x=[length for length, _ in points],
-            y=[share for _, share in points],
-            name=label(name),
-            mode="lines",
-            line=line(index) | {"shape": "hv"},
-            hovertemplate="%{y:.3g} %",
-        )
+        add_curve(chart, points, name=label(name), line=line(index) | {"shape": "hv"}, hovertemplate="%{y:.3g} %")
     if log:
         least = 100 / max([1, *map(len, groups.values())])
         chart.update_yaxes(type="log", range=[np.log10(least) - 0.1, 2.05], dtick=1)

@@ -1,7 +1,8 @@
 """One look for all charts: the Okabe-Ito palette, which colour-blind people can tell apart and which works on white and on black."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -62,6 +63,12 @@ def dash(index: int) -> str:
 def line(index: int) -> dict[str, object]:
     """Of a curve among others. The first is seen beneath one that runs over it: runs of one seed can be the same to the last digit."""
     return {"color": color(index), "width": 2 if index else 4.5, "dash": dash(index)}
+
+
+def add_curve(chart: go.Figure, points: Sequence[tuple[float, float]], **style: Any) -> None:
+    """A line, or a mark where there is but one point."""
+    x, y = [x for x, _ in points], [y for _, y in points]
+    chart.add_scatter(x=x, y=y, mode="lines" if len(points) > 1 else "markers", **style)
 
 
 def faded(color: str, opacity: float) -> str:

@@ -43,14 +43,14 @@ def test_the_lock_ends_with_a_killed_process_and_what_it_left_is_swept(settings:
     code = """if True:
         import os, sys, time
         from pathlib import Path
-        from backend.stack.home_folder import announce, only_one
-        from backend.stack.child_process import Part
+        from backend.stack.home_folder import lock_home, write_server_file
+        from backend.stack.child_process import ChildProcess
         from backend.settings import Settings
         settings = Settings(home=Path(sys.argv[1]))
-        with only_one(settings):
-            part = Part("thing", (sys.executable, "-c", "import time; time.sleep(60)"), os.environ, settings.home / "log", lambda: True)
+        with lock_home(settings):
+            part = ChildProcess("thing", (sys.executable, "-c", "import time; time.sleep(60)"), os.environ, settings.home / "log", lambda: True)
             part.start()
-            announce(settings, "http://127.0.0.1:1", None, [part])
+            write_server_file(settings, "http://127.0.0.1:1", None, [part])
             os.kill(os.getpid(), 9)
     """
     assert subprocess.run([sys.executable, "-c", code, str(settings.home)], check=False).returncode == -9
