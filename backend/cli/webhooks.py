@@ -1,7 +1,7 @@
 """``longtail webhook``: who is told of what happens to runs."""
 
 import time
-from typing import Annotated, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 from rich.console import Console
@@ -72,8 +72,6 @@ def _settled(client: Longtail, webhook_id: str, delivery_id: str) -> Delivery | 
 
 
 def _event(name: str) -> Event:
-    known: tuple[Event, ...] = get_args(Event)
-    for event in known:
-        if event == name:
-            return event
-    raise LongtailError(f"{name} is no event: {', '.join(known)}")
+    if name not in get_args(Event):
+        raise LongtailError(f"{name} is no event: {', '.join(get_args(Event))}")
+    return cast(Event, name)

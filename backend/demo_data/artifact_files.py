@@ -27,6 +27,8 @@ def saved(path: Path, run: RunConfig, version: int, accept_length: float, now: f
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(f"{kind}/{name}"), content)
     data = path.read_bytes()
+    about = {"base_model": run.model.path, "task": run.task.name, "steps": str(run.algorithm.steps)}
+    own = {"recipe": run.drafter.recipe, "drafter_version": str(version), "accept_length": f"{accept_length:.3f}"}
     return ArtifactSaved(
         time=now,
         name=path.name,
@@ -34,13 +36,8 @@ def saved(path: Path, run: RunConfig, version: int, accept_length: float, now: f
         path=f"{path.parent.name}/{path.name}",
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
-        metadata=_about(kind, run, version, accept_length),
+        metadata=about | (own if kind == "drafter" else {}),
     )
-
-
-def _about(kind: str, run: RunConfig, version: int, accept_length: float) -> dict[str, str]:
-    own = {"recipe": run.drafter.recipe, "drafter_version": str(version), "accept_length": f"{accept_length:.3f}"}
-    return {"base_model": run.model.path, "task": run.task.name, "steps": str(run.algorithm.steps)} | (own if kind == "drafter" else {})
 
 
 def _weights(seed: int) -> bytes:

@@ -82,14 +82,11 @@ def _variants(kind: str, setting: str, chance: random.Random) -> tuple[str, dict
             return ABLATIONS, {f"{setting}: {name}": VARIANTS[name] for name in chance.sample(list(VARIANTS), 3)}
         case "sweep":
             algorithm = chance.choice(ALGORITHMS)
-            return ABLATIONS, {f"{setting}, {algorithm} at {rate:g}": _learning(algorithm, rate) for rate in RATES}
+            name = f"{setting}, {algorithm} at"
+            return ABLATIONS, {f"{name} {rate:g}": {"algorithm": {"name": algorithm, "learning_rate": rate}} for rate in RATES}
         case _:
             return STRANGE, {name: _speculating(chance.random() < 0.7) for name in chance.sample(texts.NAMES, 2)}
 
 
 def _speculating(enabled: bool) -> Changes:
     return {"speculation": {"enabled": enabled}}
-
-
-def _learning(algorithm: str, rate: float) -> Changes:
-    return {"algorithm": {"name": algorithm, "learning_rate": rate}}

@@ -58,10 +58,6 @@ class RunData:
     def series(self, key: str) -> Series:
         return self.metrics.get(key, Series())
 
-    def values(self, key: str) -> list[float]:
-        """Of the series ``key``, the values that are numbers."""
-        return [value for value in self.series(key).values if value is not None]
-
 
 def refreshed(data: RunData, client: Longtail, query: DataQuery) -> RunData:
     """``data`` with what is new of what is asked for. The last step that it holds is asked for again, since the API may have had only a

@@ -49,7 +49,8 @@ def environment_record() -> Environment:
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Those that matter to a run; values of names that speak of secrets, and what looks like one in others, are starred out."""
     chosen = {name: value for name, value in sorted(environment.items()) if RELEVANT.fullmatch(name)}
-    return {name: STARS if SECRET.search(name) else _redacted(value) for name, value in chosen.items()}
+    redacted = {name: LIKE_A_TOKEN.sub(STARS, IN_A_URL.sub(f"{STARS}@", value)) for name, value in chosen.items()}
+    return {name: STARS if SECRET.search(name) else value for name, value in redacted.items()}
 
 
 def engine_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -66,10 +67,6 @@ def gpus() -> list[Gpu]:
         return []
     lines = re.findall(r"^(.+), (\S+), (\S+)$", told, re.MULTILINE)
     return [Gpu(name=name, memory_bytes=int(memory) * MIB if memory.isdecimal() else 0, driver=driver) for name, memory, driver in lines]
-
-
-def _redacted(value: str) -> str:
-    return LIKE_A_TOKEN.sub(STARS, IN_A_URL.sub(f"{STARS}@", value))
 
 
 def _cpu() -> str:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from types import FrameType
 
 from backend.jobs.engine.processes import attempt_here, kill_all
 
@@ -21,11 +20,7 @@ LINE_BYTES = 4096
 
 def main(deadline: float, command: list[str]) -> None:
     engine = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        engine.send_signal(number)
-
-    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGTERM, lambda number, _: engine.send_signal(number))
     threading.Thread(target=_watch, args=(deadline,), daemon=True).start()
     code = engine.wait()
     if code < 0:

@@ -142,5 +142,4 @@ def _turns(session: Session) -> dict[str, OwnerUsage]:
 
 
 def _reply(run: Queued, place: int | None, reason: Reason) -> QueuedRun:
-    facts = {name: getattr(run, name) for name in ("run_id", "run_name", "priority", "needs", "queued_at", "start_after")}
-    return QueuedRun.model_validate(facts | {"owner": run.owner or None, "place": place, "reason": reason})
+    return QueuedRun.model_validate({**run._asdict(), "owner": run.owner or None, "place": place, "reason": reason})

@@ -30,12 +30,9 @@ def index_summary(session: Session, run_id: str, summary: Mapping[str, float | N
     _write(session, run_id, flat(summary, "summary."))
 
 
-def index_rows(run_id: str, pairs: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
-    return [{"field": field, "run_id": run_id, "text": _text(value), "number": _number(value)} for field, value in dict(pairs).items()]
-
-
 def _write(session: Session, run_id: str, pairs: Iterable[tuple[str, Any]]) -> None:
-    upsert(session, RunValue, index_rows(run_id, pairs))
+    told = dict(pairs).items()
+    upsert(session, RunValue, [{"field": name, "run_id": run_id, "text": _text(value), "number": _number(value)} for name, value in told])
 
 
 def _labels(run: Run) -> list[tuple[str, Any]]:

@@ -33,7 +33,8 @@ def validated_config(data: Mapping[str, Any], settings: Settings) -> RunConfig:
 
 def field_errors(faults: Iterable[Any], data: Any) -> list[FieldError]:
     """pydantic's faults with ``data`` in plain words."""
-    return [_field_error(fault, data) for fault in faults]
+    told = (describe({**fault, "loc": _place(fault["loc"], data)}).partition(": ") for fault in faults)
+    return [FieldError(field=field, message=message) for field, _, message in told]
 
 
 def _named(error: LongtailError) -> FieldError:
@@ -42,12 +43,6 @@ def _named(error: LongtailError) -> FieldError:
     if colon and re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", field) and field.split(".")[0] in RunConfig.model_fields:
         return FieldError(field=field, message=message)
     return FieldError(field=FIELD_OF_CODE.get(error.code, "config"), message=str(error))
-
-
-def _field_error(fault: Any, data: Any) -> FieldError:
-    place = _place(fault["loc"], data)
-    field, _, message = describe({**fault, "loc": place}).partition(": ")
-    return FieldError(field=field, message=message)
 
 
 def _place(location: tuple[str | int, ...], data: Any) -> tuple[str | int, ...]:

@@ -25,7 +25,11 @@ def title(group: SeedGroup, names: Mapping[str, str]) -> str:
 def rows(items: Sequence[ComparedRun], names: Mapping[str, str]) -> list[dict[str, str]]:
     """A row for each group: its seeds, and by measure its mean, spread and verdict against the first group."""
     found = seed_groups(items)
-    return [{"Runs": title(group, names), "Seeds": str(group.seeds)} | _cells(found[0], group) for group in found]
+    return [
+        {"Runs": title(group, names), "Seeds": str(group.seeds)}
+        | {heading: _cell(found[0], group, field, form) for field, (heading, form) in MEASURES.items()}
+        for group in found
+    ]
 
 
 def remark(items: Sequence[ComparedRun]) -> str:
@@ -43,10 +47,6 @@ def remark(items: Sequence[ComparedRun]) -> str:
         "Mean ± standard deviation over seeds; p of an exact permutation test against the first row, which assumes no distribution, "
         f"not corrected for the number of comparisons.{limit}"
     )
-
-
-def _cells(baseline: SeedGroup, group: SeedGroup) -> dict[str, str]:
-    return {heading: _cell(baseline, group, field, form) for field, (heading, form) in MEASURES.items()}
 
 
 def _cell(baseline: SeedGroup, group: SeedGroup, field: str, form: Callable[[float], str]) -> str:

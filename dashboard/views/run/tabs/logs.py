@@ -1,7 +1,6 @@
 """What the run says: the newest lines, those before them, and those with a word in them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -22,16 +21,6 @@ BEFORE = "log-before-"
 state = st.session_state
 
 
-@dataclass(frozen=True)
-class LogQuery:
-    """Lines to see. ``before`` None: the newest ones."""
-
-    run_id: str
-    contains: str
-    levels: tuple[Level, ...]
-    before: int | None
-
-
 def show(data: RunData) -> None:
     again: dict[str, Any] = {"on_change": _newest, "args": (data.run.id,)}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -39,26 +28,23 @@ def show(data: RunData) -> None:
         levels = st.pills("Levels", LEVELS, selection_mode="multi", key="log-levels", **again)
         buttons = st.container(horizontal=True, horizontal_alignment="right")
     pages = state.setdefault(BEFORE + data.run.id, [])
-    query = LogQuery(data.run.id, contains, tuple(levels), pages[-1] if pages else None)
-    lines = fetch_or_cached("log-lines", query, lambda: _lines(query)) or []
+    before = pages[-1] if pages else None
+    wanted: dict[str, Any] = {"before": before, "levels": levels, "contains": contains}
+    api, run_id = client(), data.run.id
+    lines = fetch_or_cached("log-lines", (run_id, contains, *levels, before), lambda: api.logs(run_id, tail=PAGE, **wanted)) or []
     buttons.button("Older", disabled=len(lines) < PAGE, on_click=lambda: pages.append(lines[0].id), key="log-older")
     buttons.button("Newer", disabled=not pages, on_click=lambda: pages.pop(), key="log-newer")
-    api, run_id = client(), data.run.id
     buttons.download_button(
         "Download", lambda: whole(api, run_id), f"{run_id}.log", "text/plain", on_click="ignore", help="The whole log as text"
     )
     with st.container(height=HEIGHT, autoscroll=True):
         st.code(text(lines) or ("No line is like that." if contains or levels else "Nothing logged yet."), language=None, wrap_lines=True)
     shown = count(len(lines), "line")
-    st.caption(f"{shown}, the newest last" if query.before is None else f"{shown}; there are newer ones")
+    st.caption(f"{shown}, the newest last" if before is None else f"{shown}; there are newer ones")
 
 
 def _newest(run_id: str) -> None:
     state.pop(BEFORE + run_id, None)
-
-
-def _lines(query: LogQuery) -> list[LogLine]:
-    return client().logs(query.run_id, before=query.before, tail=PAGE, levels=query.levels, contains=query.contains)
 
 
 def whole(api: Longtail, run_id: str) -> str:

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dashboard.analysis.run_config import speculates
 from dashboard.data.run_data import DataQuery, RunData
 from longtail.schemas.runs import Run
-
-
-def any_run(_: Run) -> bool:
-    return True
 
 
 def engine_run(run: Run) -> bool:
@@ -26,6 +23,15 @@ def tracked_run(run: Run) -> bool:
     return run.kind == "tracked"
 
 
+class MetricChart(NamedTuple):
+    """``help`` says what is measured, and what is healthy."""
+
+    key: str
+    title: str
+    y: str
+    help: str
+
+
 NOTHING = DataQuery()
 
 
@@ -36,4 +42,4 @@ class Tab:
     name: str
     show: Callable[[RunData], None]
     query: DataQuery = NOTHING
-    fits: Callable[[Run], bool] = any_run
+    fits: Callable[[Run], bool] = lambda _: True

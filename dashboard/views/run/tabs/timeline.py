@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.analysis.drafter_training import untrained_reasons
 from dashboard.analysis.run_config import speculates
+from dashboard.analysis.series import finite
 from dashboard.auth.api_client import client
 from dashboard.charts import worker_timeline
 from dashboard.data.run_data import SPAN_STEPS, DataQuery, RunData
@@ -73,7 +74,7 @@ def _window(data: RunData, head: DeltaGenerator) -> ShownSteps:
 
 def _harvest(data: RunData, window: ShownSteps) -> None:
     seconds = {state: sum(span.end - span.start for span in window.spans if span.state == state) for state in ("IDLE", "TRAINING")}
-    idle, trained = (sum(data.values(key)) for key in ("idle_seconds", "trained_seconds"))
+    idle, trained = (sum(value for _, value in finite(data.series(key))) for key in ("idle_seconds", "trained_seconds"))
     if waited := sum(seconds.values()):
         shown, whole = percent(seconds["TRAINING"] / waited), percent(trained / idle if idle else None)
         st.caption(f"{whole} of all waiting time was used to train the drafter, {shown} of what is shown.")

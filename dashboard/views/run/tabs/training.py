@@ -1,54 +1,43 @@
 """Whether the policy learns soundly, and how good it is on prompts that it is not trained on."""
 
 import re
-from typing import NamedTuple
 
 import streamlit as st
 
 from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
-from dashboard.views.run.tabs.tab import Tab, engine_run
+from dashboard.views.run.tabs.tab import MetricChart, Tab, engine_run
 from dashboard.widgets.panel import chart, empty, panel
 from longtail.schemas.telemetry import Series
 
-
-class TrainingChart(NamedTuple):
-    """``help`` says what is healthy."""
-
-    key: str
-    title: str
-    y: str
-    help: str
-
-
 FIGURES = (
-    TrainingChart("loss", "Loss", "loss", "It hovers around 0 and need not fall: whether the run learns is seen in the reward."),
-    TrainingChart("kl", "KL", "KL to the start policy (nats)", "How far the policy has come. A slow rise is healthy, a jump is not."),
-    TrainingChart(
+    MetricChart("loss", "Loss", "loss", "It hovers around 0 and need not fall: whether the run learns is seen in the reward."),
+    MetricChart("kl", "KL", "KL to the start policy (nats)", "How far the policy has come. A slow rise is healthy, a jump is not."),
+    MetricChart(
         "gradient_norm",
         "Gradient norm",
         "norm before clipping",
         "Steady is healthy. Above algorithm.max_gradient_norm it is clipped; peaks that last tell of a learning rate that is too high.",
     ),
-    TrainingChart(
+    MetricChart(
         "entropy",
         "Entropy",
         "entropy (nats a token)",
         "It falls slowly as the policy gets surer. Near 0 nothing new is tried.",
     ),
-    TrainingChart(
+    MetricChart(
         "clip_share",
         "Clip share",
         "share of tokens",
         "Tokens whose update was cut off. Some percent are healthy; above 0.2 lower the learning rate.",
     ),
-    TrainingChart(
+    MetricChart(
         "logprob_gap",
         "Engine and trainer",
         "gap of log-probs (nats)",
         "Mean difference of a token's log-prob between the two. About 1e-6 in float32, 0.01 in bfloat16; above 0.05 look into it.",
     ),
-    TrainingChart("learning_rate", "Learning rate", "learning rate", "It rises over warmup_steps, then does as algorithm.schedule says."),
+    MetricChart("learning_rate", "Learning rate", "learning rate", "It rises over warmup_steps, then does as algorithm.schedule says."),
 )
 PASS = re.compile(r"eval/pass_at_(\d+)")
 COLUMNS = 3

@@ -48,7 +48,8 @@ def test_the_lock_ends_with_a_killed_process_and_what_it_left_is_swept(settings:
         from backend.settings import Settings
         settings = Settings(home=Path(sys.argv[1]))
         with lock_home(settings):
-            part = ChildProcess("thing", (sys.executable, "-c", "import time; time.sleep(60)"), os.environ, settings.home / "log", lambda: True)
+            command = (sys.executable, "-c", "import time; time.sleep(60)")
+            part = ChildProcess("thing", command, os.environ, settings.home / "log", lambda: True)
             part.start()
             write_server_file(settings, "http://127.0.0.1:1", None, [part])
             os.kill(os.getpid(), 9)
