@@ -63,8 +63,8 @@ def _row(item: QueuedRun, found: Queue, now: datetime) -> None:
         priority.text(item.priority)
         return
     key = f"priority-{item.run_id}-{item.priority}"  # with its value, so that it shows what others have made of it
-    label, change = f"Priority of {escaped(item.run_name)}", {"on_change": _set_priority, "args": (item.run_id, key)}
-    priority.number_input(label, LOWEST, HIGHEST, item.priority, key=key, label_visibility="collapsed", **change)
+    label, given = f"Priority of {escaped(item.run_name)}", (LOWEST, HIGHEST, item.priority)
+    priority.number_input(label, *given, key=key, label_visibility="collapsed", on_change=_set_priority, args=(item.run_id, key))
     with action, st.popover("Cancel", key=f"cancel-{item.run_id}"):
         st.text("It has not begun: a new run with the same configuration loses nothing.")
         if st.button("Cancel the run", type="primary", key=f"confirm-{item.run_id}"):
