@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,18 +83,39 @@ class Bed:
         prompts = task.prompts(0, -(-count // group_size))
         return [Request(index, index // group_size, prompts[index // group_size].tokens) for index in range(count)]
 
-    def long_requests(self, count: int, tokens: int, seed: int, group_size: int = 8) -> list[Request]:
+    def long_requests(self, count: int, tokens: int, seed: int) -> list[Request]:
         """The first ``count`` requests for hard problems to which plain decoding responds with at least ``tokens``, up to rounding;
         the seed is that of the sampling, too."""
         plain, candidates = self.engine(None), count
         while (count, tokens, seed) not in self._long:
             candidates *= 2
-            requests = self.requests(max(candidates, 32), group_size, seed, four_numbers=1.0)
+            requests = self.requests(max(candidates, 32), 8, seed, four_numbers=1.0)
             completions = plain.generate(requests, Sampling(max_new_tokens=tokens, seed=seed))
             found = [completion.request for completion in completions if completion.finish == "length"]
             if len(found) >= count:
                 self._long[count, tokens, seed] = found[:count]
         return self._long[count, tokens, seed]
+
+    def rates(self, engines: Mapping[Any, NativeEngine], size: int, tokens: int, repetitions: int) -> dict[Any, list[float]]:
+        """Tokens per second of each, in turns, on the same ``size`` requests of at least ``tokens`` in each repetition."""
+        found: dict[Any, list[float]] = {name: [] for name in engines}
+        for repetition in range(repetitions):
+            requests = self.long_requests(size, tokens, seed=repetition)
+            for name, engine in engines.items():
+                found[name].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=tokens, seed=repetition)))
+        return found
+
+    def drive(self, engine: NativeEngine, size: int, steps: int, seed: int, tokens: int) -> float:
+        """At least ``steps`` decode steps at a full batch; returns their seconds."""
+        engine.take_statistics()
+        seconds = 0.0
+        while engine.statistics.decode_steps < steps:
+            requests = self.long_requests(size, tokens, seed)
+            began = time.perf_counter()
+            full_batch_rate(engine, requests, Sampling(max_new_tokens=tokens, seed=seed), keep_statistics=True)
+            seconds += time.perf_counter() - began
+            seed += 1
+        return seconds
 
     def facts(self) -> dict[str, Any]:
         """Machine and model, for the JSON."""
@@ -113,9 +134,9 @@ def machine(device: torch.device | None = None) -> dict[str, Any]:
     }
 
 
-def fixed(depth: int, top_k: int = 1, verify: int | None = None, drafter: Literal["eagle", "ngram"] = "eagle") -> SpeculationConfig:
-    """Always one strategy, at every batch size, without suffix drafts but for ``ngram``."""
-    return fixed_strategy(StrategyConfig(drafter=drafter, depth=depth, top_k=top_k, verify=verify or depth))
+def fixed(depth: int, top_k: int = 1, verify: int | None = None) -> SpeculationConfig:
+    """Always one strategy of the learned drafter, at every batch size, without suffix drafts."""
+    return fixed_strategy(StrategyConfig(depth=depth, top_k=top_k, verify=verify or depth))
 
 
 def untrained(config: PretrainedConfig) -> dict[str, Tensor]:

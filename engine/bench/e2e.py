@@ -5,7 +5,6 @@ part them, and only sums over many steps compare.
 """
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -14,6 +13,7 @@ from typing import Any
 
 from engine.bench.bed import machine
 from engine.bench.runs import harvest, metric, run_engine, sessions, steps
+from engine.config import merged
 from engine.errors import ConfigError
 from engine.events import AnyEvent
 
@@ -99,14 +99,7 @@ def configuration(scale: Scale, arm: str, seed: int) -> Config:
         "drafter": {"spot": {"tokens_per_microbatch": 512}},
         "cluster": {"workers": 2},
     }
-    return _merged(shared, ARMS[arm])
-
-
-def _merged(first: Config, second: Mapping[str, Any]) -> Config:
-    merged = deepcopy(first)
-    for name, value in second.items():
-        merged[name] = _merged(merged[name], value) if isinstance(value, dict) and name in merged else value
-    return merged
+    return merged(shared, ARMS[arm])
 
 
 def _compared(runs: list[Events], arm: str) -> dict[str, Any]:

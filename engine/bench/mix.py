@@ -1,5 +1,6 @@
 """Part of ``bench spot``: what the long responses of the step before make up for, while those of the running step are not here yet."""
 
+from itertools import chain, islice, repeat
 from statistics import fmean
 from typing import Any
 
@@ -7,8 +8,9 @@ from engine.bench.bed import Bed
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter
-from engine.drafter.offline_training import hidden_states
+from engine.drafter.offline_training import remember
 from engine.drafter.spot_trainer import LOOK_AHEAD, SpotTrainer
+from engine.models.weights import ends
 from engine.rollout.interface import Completion, Sampling
 
 FINISHED = 0.7
@@ -37,13 +39,8 @@ def _accept_length(bed: Bed, fresh: DataBuffer, arm: tuple[float, bool], count: 
     responses = sorted(_responses(bed, count, seed=2 * seed + 1), key=lambda completion: len(completion.tokens))
     _add(bed, buffer, 1, responses[: round(share * count)])
     trainer = _trainer(bed, buffer)
-    taken = 0
-    while taken < microsteps:
-        for batch in trainer.one_pass(passes=microsteps):
-            trainer.micro_step(batch)
-            taken += 1
-            if taken == microsteps:
-                break
+    for batch in islice(chain.from_iterable(trainer.one_pass(passes=microsteps) for _ in repeat(None)), microsteps):
+        trainer.micro_step(batch)
     evaluation = trainer.evaluate([*fresh.mix(), *fresh.held_out(fresh.limit)])
     return 1 + LOOK_AHEAD * evaluation.accepted
 
@@ -51,8 +48,7 @@ def _accept_length(bed: Bed, fresh: DataBuffer, arm: tuple[float, bool], count: 
 def _trainer(bed: Bed, buffer: DataBuffer) -> SpotTrainer:
     spot = SpotConfig(tokens_per_microbatch=512, learning_rate=SpotConfig().first_learning_rate)
     trainer = SpotTrainer(first_drafter("eagle", bed.model), buffer, spot)
-    model: Any = bed.model
-    trainer.set_target(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+    trainer.set_target(*ends(bed.model))
     return trainer
 
 
@@ -65,6 +61,4 @@ def _longest(responses: list[Completion], share: float) -> list[Completion]:
 
 
 def _add(bed: Bed, buffer: DataBuffer, step: int, responses: list[Completion]) -> None:
-    sequences = [[*completion.request.prompt, *completion.tokens] for completion in responses]
-    for completion, tokens, features in zip(responses, sequences, hidden_states(bed.model, sequences), strict=True):
-        buffer.add(step, tokens, len(completion.request.prompt), features[:-1])
+    remember(buffer, step, bed.model, [(completion.request.prompt, completion.tokens) for completion in responses])

@@ -13,9 +13,10 @@ from engine.bench.bed import Bed, ratio
 from engine.config import SpeculationConfig, SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.model import Drafter
-from engine.drafter.offline_training import hidden_states
+from engine.drafter.offline_training import remember
 from engine.drafter.packing import MicroBatch, Segment, cut, pack, rows
 from engine.drafter.spot_trainer import SpotTrainer
+from engine.models.weights import ends
 from engine.rollout.interface import Sampling
 
 RESPONSES, LONGEST = 192, 1000
@@ -86,13 +87,9 @@ def _trainer(bed: Bed, count: int) -> SpotTrainer:
     """On ``count`` responses of the model itself, in a buffer."""
     completions = bed.engine(SpeculationConfig()).generate(bed.requests(count, group_size=8), Sampling(max_new_tokens=LONGEST))
     buffer = DataBuffer(2**30)
-    for completion in completions:
-        prompt = completion.request.prompt
-        tokens = [*prompt, *completion.tokens]
-        buffer.add(0, tokens, len(prompt), hidden_states(bed.model, [tokens])[0][:-1])
+    remember(buffer, 0, bed.model, [(completion.request.prompt, completion.tokens) for completion in completions])
     trainer = SpotTrainer(Drafter(bed.model.config).to(bed.device), buffer, SpotConfig())
-    model: Any = bed.model
-    trainer.set_target(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+    trainer.set_target(*ends(bed.model))
     return trainer
 
 

@@ -14,9 +14,10 @@ from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.kind import DrafterKind
 from engine.drafter.model import Drafter
-from engine.drafter.offline_training import hidden_states
+from engine.drafter.offline_training import remember
 from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.spot_trainer import SpotTrainer
+from engine.models.weights import ends
 from engine.rollout.interface import Completion, Sampling
 
 ARMS = RECIPES | {"eagle": Recipe(), "eagle+osd": Recipe(reverse_kl_weight=0.1), "eagle, 2 passes": RECIPES["eagle"]}
@@ -54,8 +55,7 @@ def make_trainer(bed: Bed, recipe: Recipe) -> SpotTrainer:
         drafter = Drafter(bed.model.config).to(bed.device)
     spot = SpotConfig(learning_rate=2e-3, tokens_per_microbatch=1024, passes=10**6)
     trainer = SpotTrainer(drafter, DataBuffer(2**30), spot, recipe)
-    model: Any = bed.model
-    trainer.set_target(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+    trainer.set_target(*ends(bed.model))
     return trainer
 
 
@@ -85,9 +85,7 @@ def _responses(bed: Bed, number: int, seed: int) -> list[Completion]:
 
 def _buffer(bed: Bed, completions: Sequence[Completion], kind: DrafterKind) -> DataBuffer:
     buffer = DataBuffer(2**30)
-    sequences = [[*completion.request.prompt, *completion.tokens] for completion in completions]
-    for completion, tokens, features in zip(completions, sequences, hidden_states(bed.model, sequences, kind), strict=True):
-        buffer.add(0, tokens, len(completion.request.prompt), features[:-1])
+    remember(buffer, 0, bed.model, [(completion.request.prompt, completion.tokens) for completion in completions], kind)
     return buffer
 
 

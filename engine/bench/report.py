@@ -6,7 +6,9 @@ A file is named after its benchmark, ``spot.json``; there may be others of it, `
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import yaml
@@ -36,6 +38,7 @@ Where a row has several values, the brackets say what they belong to.
 FIGURES = Path(__file__).with_name("figures.yaml")
 HEAD = ("figure", "value", "range", "machine", "commit", "date")
 NOTES = "¹²³⁴⁵⁶⁷⁸⁹"
+wrapped = partial(fill, width=120, break_long_words=False, break_on_hyphens=False)
 
 
 class Figure(BaseModel):
@@ -172,15 +175,6 @@ def shown(value: Any, form: str) -> str:
     if isinstance(value, list):
         return ", ".join(shown(item, form) for item in value)
     return form.format(**value) if isinstance(value, dict) else form.format(value)
-
-
-def wrapped(text: str, width: int = 120) -> str:
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + len(word) >= width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from engine.bench.bed import Bed, full_batch_rate, ratio, timed, untrained
+from engine.bench.bed import Bed, ratio, timed, untrained
 from engine.config import BegConfig, SpeculationConfig, StrategyConfig
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.engine import NativeEngine
@@ -37,12 +37,8 @@ def _batch(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
     arms = _arms(bed, size)
     tuned = ("beg", "goodput", "untrained")
     for name in tuned:
-        _warm_up(bed, arms[name], size)
-    rates: dict[str, list[float]] = {name: [] for name in arms}
-    for repetition in range(repetitions):
-        requests = bed.long_requests(size, TOKENS, seed=repetition)
-        for name, engine in arms.items():
-            rates[name].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=repetition)))
+        bed.drive(arms[name], size, DECISIONS, 10_000, TOKENS // 2)  # in which a tuner learns
+    rates = bed.rates(arms, size, TOKENS, repetitions)
     speedups = {name: ratio(list(zip(values, rates["plain"], strict=True))) for name, values in rates.items()}
     fixed_arms = {name: speedup for name, speedup in speedups.items() if name not in (*tuned, "plain")}
     best = max(fixed_arms, key=lambda name: fixed_arms[name])
@@ -72,16 +68,6 @@ def _arms(bed: Bed, size: int) -> dict[str, NativeEngine]:
     arms["beg"] = bed.engine(SpeculationConfig.model_validate(everything | {"tuner": BegConfig()}), size)
     arms["untrained"] = bed.engine(SpeculationConfig.model_validate(everything), size, drafter=untrained(bed.model.config))
     return arms
-
-
-def _warm_up(bed: Bed, engine: NativeEngine, size: int) -> None:
-    """``DECISIONS`` decode steps or a few more, in which a tuner learns."""
-    engine.take_statistics()
-    seed = 10_000
-    while engine.statistics.decode_steps < DECISIONS:
-        requests = bed.long_requests(size, TOKENS // 2, seed)
-        full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS // 2, seed=seed), keep_statistics=True)
-        seed += 1
 
 
 def _against_transformers(bed: Bed, size: int, tokens: int = 96) -> dict[str, float]:

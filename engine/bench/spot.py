@@ -1,7 +1,8 @@
 """``bench spot``: what idle workers make of the tail, in real runs of two workers with a core and a thread each (TLT sections 3 and 4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -48,14 +49,14 @@ def run(quick: bool, model: str) -> dict[str, Any]:
     """Runs adaptive, from a random drafter, and in turns with and without training of a drafter that stays the same."""
     size = QUICK if quick else FULL
     with TemporaryDirectory(prefix="longtail-bench-") as folder:
-        runs = _Runs(Path(folder), model, size)
-        adaptive = runs.run("adaptive", size.steps)
-        random = runs.run("random", size.random_steps, drafter={"path": None}, speculation=CHAINS_ONLY)
+        run_steps = partial(_run, Path(folder), model, size)
+        adaptive = run_steps("adaptive", size.steps)
+        random = run_steps("random", size.random_steps, drafter={"path": None}, speculation=CHAINS_ONLY)
         return {
             "facts": Bed(model).facts() | {"workers": 2},
             "harvest": harvest(steps(adaptive)),
             "harvest_by_step": [harvest([step]) for step in steps(adaptive)],
-            **_timed(runs, size),
+            **_timed(run_steps, size),
             **_accept_lengths(Path(folder) / "adaptive", model, size),
             "accept_by_step": metric(adaptive, "accept_length"),
             "recovered": recovered(sessions(adaptive)),
@@ -69,33 +70,26 @@ def run(quick: bool, model: str) -> dict[str, Any]:
         }
 
 
-class _Runs:
-    """Runs of the engine, each in a process and a folder of its own."""
-
-    def __init__(self, folder: Path, model: str, size: Size) -> None:
-        self._folder, self._model, self._size = folder, model, size
-
-    def run(self, name: str, count: int, drafter: Mapping[str, Any] | None = None, **sections: Any) -> list[AnyEvent]:
-        """All events of a run of ``count`` RL steps."""
-        return run_engine(self._folder / name, self._config(count, drafter or {}) | sections, artifacts=True)
-
-    def _config(self, count: int, drafter: Mapping[str, Any]) -> dict[str, Any]:
-        size = self._size
-        return {
-            "seed": 1,
-            "model": {"path": self._model},
-            "task": {"name": "countdown", "four_numbers": 0.25},
-            "algorithm": {
-                "steps": count,
-                "prompts_per_step": size.prompts_per_step,
-                "group_size": 4,
-                "kl_coefficient": 0.0,
-                "learning_rate": MOVING,
-            },
-            "rollout": {"max_prompt_tokens": 64, "max_new_tokens": size.max_new_tokens},
-            "drafter": {"spot": SPOT} | dict(drafter),
-            "cluster": {"workers": 2},
-        }
+def _run(
+    folder: Path, model: str, size: Size, name: str, count: int, drafter: Mapping[str, Any] | None = None, **sections: Any
+) -> list[AnyEvent]:
+    """All events of a run of ``count`` RL steps, in a folder of its own."""
+    config = {
+        "seed": 1,
+        "model": {"path": model},
+        "task": {"name": "countdown", "four_numbers": 0.25},
+        "algorithm": {
+            "steps": count,
+            "prompts_per_step": size.prompts_per_step,
+            "group_size": 4,
+            "kl_coefficient": 0.0,
+            "learning_rate": MOVING,
+        },
+        "rollout": {"max_prompt_tokens": 64, "max_new_tokens": size.max_new_tokens},
+        "drafter": {"spot": SPOT} | dict(drafter or {}),
+        "cluster": {"workers": 2},
+    }
+    return run_engine(folder / name, config | sections, artifacts=True)
 
 
 def recovered(found: Sequence[DrafterTrained]) -> dict[str, list[float]]:
@@ -108,7 +102,7 @@ def recovered(found: Sequence[DrafterTrained]) -> dict[str, list[float]]:
     return shares
 
 
-def _timed(runs: _Runs, size: Size) -> dict[str, Any]:
+def _timed(run_steps: Callable[..., list[AnyEvent]], size: Size) -> dict[str, Any]:
     """``step_time_ratio``: median over steps of with / without training; the same seed and drafter give the same responses, but not the
     same choices of the tuner. The first steps warm up; who runs first changes from pair to pair. ``stop_latency_s``: the longest that a
     rollout's results waited for after its end, the last rewards included."""
@@ -119,7 +113,7 @@ def _timed(runs: _Runs, size: Size) -> dict[str, Any]:
     arms: dict[str, dict[str, Any]] = {"training": always, "without": {"enabled": False}}
     for pair in range(size.pairs):
         order = sorted(arms, reverse=pair % 2 > 0)
-        found = {arm: runs.run(f"{arm} {pair}", size.timed_steps, drafter={"spot": SPOT | arms[arm]}) for arm in order}
+        found = {arm: run_steps(f"{arm} {pair}", size.timed_steps, drafter={"spot": SPOT | arms[arm]}) for arm in order}
         training, without = found["training"], found["without"]
         ratios += [one.seconds / other.seconds for one, other in zip(steps(training)[1:], steps(without)[1:], strict=True)]
         latencies += [step.phases["reward"] for step in steps(training) if step.metrics["trained_seconds"]]

@@ -2,37 +2,28 @@
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from engine.bench.bed import Bed, fixed, full_batch_rate
-from engine.events import ArmStatistics
 from engine.rollout.interface import Sampling
 from engine.speculation.strategy import OFF, Context, Strategy
+from engine.speculation.tuner.fixed import FixedTuner
 
 PLAIN_STEPS = 160
 SHAPE = Strategy("eagle", 3, 1, 3)
 
 
-class Late:
+class Late(FixedTuner):
     """A tuner that speculates after ``PLAIN_STEPS`` plain steps."""
 
     def __init__(self) -> None:
+        super().__init__(SHAPE)
         self.seconds: list[tuple[Strategy, float]] = []
 
     def select(self, context: Context) -> Strategy:
-        return SHAPE if len(self.seconds) >= PLAIN_STEPS and "eagle" in context.drafters else OFF
+        return super().select(context) if len(self.seconds) >= PLAIN_STEPS else OFF
 
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:  # noqa: ARG002
         self.seconds.append((strategy, elapsed))
-
-    def take_arms(self) -> list[ArmStatistics]:
-        return []
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        pass
 
 
 def switch_on(bed: Bed, size: int) -> float:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from engine.bench.bed import Bed, full_batch_rate, untrained
+from engine.bench.bed import Bed, untrained
 from engine.bench.switching import switch_on
 from engine.config import SpeculationConfig, StrategyConfig
-from engine.rollout.interface import Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.from_model import fixed_strategy
 from engine.speculation.speculator import Speculator, StepPlan
@@ -79,7 +78,7 @@ def _learn(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
     rates = _rates(bed, size, None, repetitions)
     engine = bed.engine(SpeculationConfig(threshold=4096, tail_requests=0), size)
     recorder = Recorder(engine)
-    _drive(bed, engine, size, steps=400, seed=0)
+    bed.drive(engine, size, 400, 0, TOKENS)
     quality = _quality(recorder.chosen, rates)
     result = {
         "rates": rates,
@@ -101,9 +100,9 @@ def bookkeeping(bed: Bed, sizes: Sequence[int]) -> dict[str, dict[str, float]]:
 
 def _overhead(bed: Bed, config: SpeculationConfig, size: int) -> float:
     engine = bed.engine(config, size)
-    _drive(bed, engine, size, WARM_UP, 0, SHORT)
+    bed.drive(engine, size, WARM_UP, 0, SHORT)
     recorder = Recorder(engine)
-    seconds = _drive(bed, engine, size, WARM_UP, 1, SHORT)
+    seconds = bed.drive(engine, size, WARM_UP, 1, SHORT)
     print(f"batch {size}: {1000 * recorder.seconds / engine.statistics.decode_steps:.2f} ms of bookkeeping a step", flush=True)
     return round(recorder.seconds / seconds, 4)
 
@@ -114,12 +113,12 @@ def _readapt(bed: Bed, good: dict[Strategy, float], repetitions: int) -> dict[st
     bad = _rates(bed, size, worst, repetitions)
     engine = bed.engine(SpeculationConfig(threshold=4096, tail_requests=0), size)
     trained = bed.trained_drafter()
-    _drive(bed, engine, size, steps=200, seed=0)
+    bed.drive(engine, size, 200, 0, TOKENS)
     decisions = {}
     for version, (name, weights, rates) in enumerate((("bad", worst, bad), ("good", trained, good)), 1):
         engine.load_drafter(weights, version)
         recorder = Recorder(engine)
-        _drive(bed, engine, size, steps=300, seed=version * 100)
+        bed.drive(engine, size, 300, version * 100, TOKENS)
         decisions[name] = _decisions(_quality(recorder.chosen, rates))
     return {"readapt_decisions": max(decisions.values()), "readapt": decisions}
 
@@ -135,27 +134,10 @@ def _rates(bed: Bed, size: int, drafter: Any, repetitions: int) -> dict[Strategy
     configs = [strategy for strategy in SpeculationConfig().strategies if size * (strategy.verify + 1) <= MOST_ROWS]
     engines = {OFF: bed.engine(None, size)}
     engines |= {Strategy.of(config): bed.engine(fixed_strategy(config), size, drafter=drafter) for config in configs}
-    measured: dict[Strategy, list[float]] = {strategy: [] for strategy in engines}
-    for repetition in range(repetitions):
-        requests = bed.long_requests(size, TOKENS, repetition)
-        for strategy, engine in engines.items():
-            measured[strategy].append(full_batch_rate(engine, requests, Sampling(max_new_tokens=TOKENS, seed=repetition)))
+    measured = bed.rates(engines, size, TOKENS, repetitions)
     rounds = [fmean(rates) for rates in zip(*measured.values(), strict=True)]
     usual = median(rounds)
     return {strategy: usual * median(rate / mean for rate, mean in zip(rates, rounds, strict=True)) for strategy, rates in measured.items()}
-
-
-def _drive(bed: Bed, engine: NativeEngine, size: int, steps: int, seed: int, tokens: int = TOKENS) -> float:
-    """At least ``steps`` decode steps at a full batch; returns their seconds."""
-    engine.take_statistics()
-    seconds = 0.0
-    while engine.statistics.decode_steps < steps:
-        requests = bed.long_requests(size, tokens, seed)
-        began = time.perf_counter()
-        full_batch_rate(engine, requests, Sampling(max_new_tokens=tokens, seed=seed), keep_statistics=True)
-        seconds += time.perf_counter() - began
-        seed += 1
-    return seconds
 
 
 def _quality(chosen: Sequence[Strategy], rates: dict[Strategy, float]) -> list[float]:

@@ -1,13 +1,12 @@
 """What a worker's GPUs do for its learner, all but the first: they hold shards or replicas, and have no engine and no drafter."""
 
 from pathlib import Path
-from typing import Any
 
 from engine.cluster.learner_rank import LearnerRank
 from engine.config import RunConfig
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.model_card import DrafterCard
-from engine.models.weights import gathered, whole
+from engine.models.weights import ends, gathered
 from engine.rollout.interface import LoadedWeights
 
 
@@ -37,9 +36,7 @@ class LearnerOnlyRank(LearnerRank):
 
     def _follow(self) -> None:
         if self._drafts:
-            model: Any = self.policy.model
-            for part in (model.get_input_embeddings(), model.get_output_embeddings()):
-                whole(part.weight)
+            ends(self.policy.model)
 
     def _read(self) -> None:
         self.learner.features([], self._kind)

@@ -8,6 +8,8 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
+from engine.rollout.interface import Completion
+
 HELD_OUT_EVERY = 8
 
 
@@ -77,6 +79,12 @@ class DataBuffer:
             self._group, self._prompt = self._group + 1, tuple(tokens[:prompt])
         kept = features.detach().to("cpu", torch.bfloat16)
         self._append(Entry(self._next, self._group, step, torch.tensor(tokens, dtype=torch.int64), prompt, kept))
+
+    def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
+        """Adds responses with their ``features``, by request id."""
+        for completion in completions:
+            request = completion.request
+            self.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
 
     def _append(self, entry: Entry) -> None:
         self._next = entry.id + 1

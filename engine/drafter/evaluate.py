@@ -23,7 +23,8 @@ from engine.drafter.spot_trainer import SpotTrainer
 from engine.errors import ConfigError
 from engine.models.folder import read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
-from engine.rollout.interface import Completion, Request, Sampling
+from engine.models.weights import ends
+from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.from_model import engine_from_model, fixed_strategy
 from engine.tasks.registry import build_task
 
@@ -65,7 +66,7 @@ class DrafterMeasurement:
         )
         completions = engine.generate(self.requests, self.sampling)
         if buffer is not None:
-            _remember(buffer, completions, engine.take_features())
+            buffer.remember(0, completions, engine.take_features())
         counts = engine.take_statistics()
         pairs = zip(counts.accepted_by_position, counts.drafted_by_position, strict=True)
         rates = [round(accepted / drafted, 4) for accepted, drafted in takewhile(lambda pair: pair[1], pairs)]
@@ -78,8 +79,7 @@ class DrafterMeasurement:
         drafter = make_drafter(kind, self.model.config)
         drafter.load_state_dict(weights)
         trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig(), Recipe(kind))
-        model: Any = self.model
-        trainer.set_target(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+        trainer.set_target(*ends(self.model))
         return trainer.evaluate([*buffer.mix(), *buffer.held_out(buffer.limit)]).agreement
 
 
@@ -96,7 +96,12 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
     tokenizer = load_tokenizer(source)
     found = build_task(task, FRESH + sampling.seed, tokenizer).prompts(0, prompts)
     requests = [Request(index, index, prompt.tokens) for index, prompt in enumerate(found)]
-    _check_context(base, max(len(request.prompt) for request in requests), sampling.max_new_tokens, read_facts(source).context)
+    prompt, response, context = max(len(request.prompt) for request in requests), sampling.max_new_tokens, read_facts(source).context
+    if prompt + response > context:
+        raise ConfigError(
+            f"prompts of up to {prompt} tokens and responses of {response} exceed the {context} tokens that {base} can hold; "
+            "lower --max-new-tokens"
+        )
     bench = DrafterMeasurement(target, end_tokens(target, tokenizer), requests, sampling)
     buffer, tree = DataBuffer(2**31), SpeculationConfig().strategies[0]
     chain = bench.measure(weights, CHAIN, buffer)
@@ -108,8 +113,8 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
         "prompts": prompts,
         "temperature": sampling.temperature,
         "top1_agreement": round(bench.agreement(weights, buffer), 4),
-        "chain": _shape(CHAIN) | asdict(chain),
-        "tree": _shape(tree) | asdict(bench.measure(weights, tree)),
+        "chain": CHAIN.model_dump(exclude={"drafter"}) | asdict(chain),
+        "tree": tree.model_dump(exclude={"drafter"}) | asdict(bench.measure(weights, tree)),
     }
 
 
@@ -127,21 +132,3 @@ def task_of(name: str) -> TaskConfig:
     if not Path(name).is_file():
         raise ConfigError(f"task {name}: neither countdown nor a file of maths questions (JSONL or parquet)")
     return MathConfig(path=Path(name))
-
-
-def _check_context(base: str, prompt: int, response: int, context: int) -> None:
-    if prompt + response > context:
-        raise ConfigError(
-            f"prompts of up to {prompt} tokens and responses of {response} exceed the {context} tokens that {base} can hold; "
-            "lower --max-new-tokens"
-        )
-
-
-def _shape(strategy: StrategyConfig) -> dict[str, int]:
-    return {"depth": strategy.depth, "top_k": strategy.top_k, "verify": strategy.verify}
-
-
-def _remember(buffer: DataBuffer, completions: Sequence[Completion], features: dict[int, Tensor]) -> None:
-    for completion in completions:
-        prompt = completion.request.prompt
-        buffer.add(0, (*prompt, *completion.tokens), len(prompt), features[completion.request.id])

@@ -2,17 +2,18 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.kind import DrafterKind, captured_layers
 from engine.drafter.spot_trainer import HeldOutEvaluation, SpotTrainer
+from engine.models.weights import ends
 
 PromptAndResponse = tuple[list[int], list[int]]
 ROUND = 64
@@ -36,6 +37,19 @@ def hidden_states(target: PreTrainedModel, sequences: list[list[int]], kind: Dra
     return [found[index] for index in range(len(sequences))]
 
 
+def remember(
+    buffer: DataBuffer,
+    step: int,
+    target: PreTrainedModel,
+    responses: Sequence[tuple[Sequence[int], Sequence[int]]],
+    kind: DrafterKind = "eagle",
+) -> None:
+    """Adds (prompt, response) pairs to ``buffer`` as those of RL step ``step``, with the features that the target has for them."""
+    sequences = [[*prompt, *response] for prompt, response in responses]
+    for (prompt, _), tokens, features in zip(responses, sequences, hidden_states(target, sequences, kind), strict=True):
+        buffer.add(step, tokens, len(prompt), features[:-1])
+
+
 def train_offline(
     trainer: SpotTrainer,
     target: PreTrainedModel,
@@ -48,12 +62,10 @@ def train_offline(
 
     The learning rate falls from ``learning_rate`` to zero on a cosine over ``seconds``. Returns the held-out evaluation at the end.
     """
-    trainer.set_target(cast(nn.Embedding, target.get_input_embeddings()).weight, cast(nn.Linear, target.lm_head).weight)
+    trainer.set_target(*ends(target))
     started = clock()
     for number, chunk in enumerate(_chunks(responses)):
-        sequences = [prompt + response for prompt, response in chunk]
-        for (prompt, _), tokens, features in zip(chunk, sequences, hidden_states(target, sequences, trainer.drafter.kind), strict=True):
-            trainer.buffer.add(number, tokens, len(prompt), features[:-1])
+        remember(trainer.buffer, number, target, chunk, trainer.drafter.kind)
         for batch in chain.from_iterable(trainer.one_pass() for _ in range(PASSES)):
             progress = (clock() - started) / seconds
             if progress >= 1:

@@ -55,7 +55,7 @@ class HeldOutEvaluation:
     """Means over ``positions`` held-out response positions, 0 if there are none.
 
     ``agreement``: share where drafter and target have the same top token, and ``top3`` where the target's is among the drafter's three
-    best; ``acceptance``: probability that a drafted token is accepted when sampling at temperature 1; ``loss``: the recipe's.
+    best; ``acceptance``: probability that a drafted token is accepted when sampling at temperature 1.
     ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from each position, the share that is expected to be accepted when
     sampling at temperature 1, each only if those before it were.
     """
@@ -63,7 +63,6 @@ class HeldOutEvaluation:
     agreement: float
     top3: float
     acceptance: float
-    loss: float
     accepted: float
     positions: int
 
@@ -268,7 +267,7 @@ class SpotTrainer:
     def evaluate(self, entries: Sequence[Entry] | None = None, interrupted: Callable[[], bool] = _never) -> HeldOutEvaluation:
         """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them.
         ``interrupted``: see ``train``."""
-        sums, positions, drafts = torch.zeros(5), 0, 0
+        sums, positions, drafts = torch.zeros(4), 0, 0
         held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
         segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
         for row in rows(segments, EVALUATED_TOKENS):
@@ -280,13 +279,12 @@ class SpotTrainer:
             predicted, features, _ = passes[0]
             chains = list(chain_acceptance(passes, self._head))
             rank = ranks(predicted, features, self._head)
-            loss = self.recipe.loss(predicted, features, self._head) * len(predicted)
             kept = torch.stack([kept.sum() for kept, _ in chains])
-            sums += torch.stack([(rank < 1).sum(), (rank < 3).sum(), kept[0], loss, kept.sum()]).cpu()
+            sums += torch.stack([(rank < 1).sum(), (rank < 3).sum(), kept[0], kept.sum()]).cpu()
             positions += len(predicted)
             drafts += sum(int(possible.sum()) for _, possible in chains)
-        agreement, top3, accept, loss_mean = (sums[:4] / max(1, positions)).tolist()
-        return HeldOutEvaluation(agreement, top3, accept, loss_mean, (sums[4] / max(1, drafts)).item(), positions)
+        agreement, top3, accept = (sums[:3] / max(1, positions)).tolist()
+        return HeldOutEvaluation(agreement, top3, accept, (sums[3] / max(1, drafts)).item(), positions)
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the trainable tensors on the host."""

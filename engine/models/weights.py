@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Shard
 from torch.nn.functional import pad
 from torch.utils._pytree import tree_map_only
+from transformers import PreTrainedModel
 
 BUCKET_BYTES = 256 * 2**20
 BASE, ADDED = ".base_layer.", ".lora_"
@@ -78,6 +79,12 @@ def local(weight: Tensor) -> Tensor:
 def base_weights(model: nn.Module) -> dict[str, Tensor]:
     """The weights of ``model`` without adapters, if it has any, by Hugging Face name. A tied weight has one entry, as in a saved folder."""
     return {name.replace(BASE, "."): weight.detach() for name, weight in model.named_parameters() if ADDED not in name}
+
+
+def ends(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
+    """The embedding and the head, each as ``whole`` has it."""
+    untyped: Any = model
+    return whole(untyped.get_input_embeddings().weight), whole(untyped.get_output_embeddings().weight)
 
 
 def host_copy(state: Any) -> Any:

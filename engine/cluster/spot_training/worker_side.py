@@ -22,7 +22,7 @@ from engine.drafter.export import load_drafter_folder
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.spot_trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
-from engine.models.weights import whole
+from engine.models.weights import ends
 from engine.rollout.interface import Completion
 
 Weights = dict[str, Tensor]
@@ -69,15 +69,11 @@ class SpotTraining:
 
     def follow(self) -> None:
         """Takes the target's embedding and head as they are now."""
-        target: Any = self._target
-        embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings().weight
-        self._trainer.set_target(whole(embedding), whole(head))
+        self._trainer.set_target(*ends(self._target))
 
     def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
         """Keeps the responses of ``step`` with their ``features`` (by request id), for this step's session and later ones."""
-        for completion in completions:
-            request = completion.request
-            self._buffer.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
+        self._buffer.remember(step, completions, features)
         if self._files:
             self._files.write_new(WORTH_A_FILE)
 
@@ -95,7 +91,9 @@ class SpotTraining:
 
         def stop() -> bool:
             passed.append(time.perf_counter() - began)
-            self._snapshot(replace(progress, microsteps=next(done)))
+            reached = replace(progress, microsteps=next(done))
+            if self._checkpoints and reached.microsteps % self._interval == 0:
+                self._checkpoints.put(Snapshot(reached, self._trainer.state_dict()))
             return should_stop()
 
         try:
@@ -106,10 +104,6 @@ class SpotTraining:
             self._trainer.reset(self.published)
             raise
         return None if report.after is UNJUDGED else TrainedSession(report, passed[: JUDGED_FIRST[0] + 1][-1])
-
-    def _snapshot(self, progress: SessionProgress) -> None:
-        if self._checkpoints and progress.microsteps % self._interval == 0:
-            self._checkpoints.put(Snapshot(progress, self._trainer.state_dict()))
 
     def judge(self, candidate: Weights | None) -> tuple[Judged, Judged]:
         """The published weights and ``candidate`` (the good ones if None), under the target as it is now.

@@ -97,4 +97,4 @@ def test_every_benchmark_of_the_engine_has_a_section(bench: str) -> None:
 
 
 def test_lines_are_no_wider_than_asked() -> None:
-    assert wrapped("a bb ccc", 5) == "a bb\nccc"
+    assert wrapped("a bb ccc", width=5) == "a bb\nccc"

@@ -142,7 +142,7 @@ def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(
     """Two passes, then two more for each time that held-out responses gained."""
     trainer.config = trainer.config.model_copy(update={"passes": 2})
     seen = iter([*(0.2 + 0.1 * gain for gain in range(gains)), 0.1])
-    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _, **__: HeldOutEvaluation(0.0, 0.0, 0.0, 0.0, next(seen), 1))
+    monkeypatch.setattr(SpotTrainer, "evaluate", lambda _, **__: HeldOutEvaluation(0.0, 0.0, 0.0, next(seen), 1))
     monkeypatch.setattr(SpotTrainer, "_judged", lambda _, __, ___: Judged(0.1))
     tokens = sum(entry.positions for entry in trainer.buffer.mix())
     assert trainer.has_data
