@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,34 +44,17 @@ def build_engine(
         ids = [completion.request.id for completion in completions]
         return {request: rows[:-1].to("cpu", torch.bfloat16) for request, rows in zip(ids, found, strict=True)}
 
+    shared: dict[str, Any] = {
+        "rollout": config.rollout,
+        "speculation": config.speculation if config.speculation.enabled else None,
+        "end_tokens": end_tokens(model, tokenizer),
+        "device": device,
+        "drafter_weights": drafter,
+        "dtype": getattr(torch, config.model.dtype),
+        "seed": config.seed + rank,
+        "decode": decode,
+        "drafter_kind": kind,
+    }
     if config.rollout.engine == "sglang":
-        return SGLangEngine(
-            folder,
-            model.config,
-            weights,
-            rollout=config.rollout,
-            speculation=config.speculation if config.speculation.enabled else None,
-            end_tokens=end_tokens(model, tokenizer),
-            device=device,
-            drafter_weights=drafter,
-            dtype=getattr(torch, config.model.dtype),
-            seed=config.seed + rank,
-            features=features if keep_features and not policy.sharded else None,
-            decode=decode,
-            drafter_kind=kind,
-        )
-    return NativeEngine(
-        model.config,
-        weights,
-        rollout=config.rollout,
-        speculation=config.speculation if config.speculation.enabled else None,
-        drafter_weights=drafter,
-        end_tokens=end_tokens(model, tokenizer),
-        device=device,
-        dtype=getattr(torch, config.model.dtype),
-        seed=config.seed + rank,
-        keep_features=keep_features,
-        costs=home() / "costs",
-        decode=decode,
-        drafter_kind=kind,
-    )
+        return SGLangEngine(folder, model.config, weights, features=features if keep_features and not policy.sharded else None, **shared)
+    return NativeEngine(model.config, weights, keep_features=keep_features, costs=home() / "costs", **shared)

@@ -116,16 +116,11 @@ class RolloutStatistics:
 
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
-        self.seconds += other.seconds
-        self.decode_steps += other.decode_steps
-        self.tokens += other.tokens
-        self.speculative_requests += other.speculative_requests
-        self.speculative_tokens += other.speculative_tokens
-        self.drafted_by_position = _sums(self.drafted_by_position, other.drafted_by_position)
-        self.accepted_by_position = _sums(self.accepted_by_position, other.accepted_by_position)
-        self.ngram_drafted_by_position = _sums(self.ngram_drafted_by_position, other.ngram_drafted_by_position)
-        self.ngram_accepted_by_position = _sums(self.ngram_accepted_by_position, other.ngram_accepted_by_position)
-        self.alarms += other.alarms
+        for name in ("seconds", "decode_steps", "tokens", "speculative_requests", "speculative_tokens", "alarms"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in (f"{kind}_by_position" for kind in ("drafted", "accepted", "ngram_drafted", "ngram_accepted")):
+            pairs = zip_longest(getattr(self, name), getattr(other, name), fillvalue=0)
+            setattr(self, name, [one + another for one, another in pairs])
         self.moments |= {worker: self.moments.get(worker, []) + moments for worker, moments in other.moments.items()}
         self.marks |= {worker: self.marks.get(worker, []) + marks for worker, marks in other.marks.items()}
         arms = {(arm.bucket, arm.strategy): arm for arm in self.arms}
@@ -133,10 +128,6 @@ class RolloutStatistics:
             mine = arms.get((arm.bucket, arm.strategy))
             arms[arm.bucket, arm.strategy] = arm if mine is None else mine.plus(arm)
         self.arms = [arms[key] for key in sorted(arms)]
-
-
-def _sums(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    return [a + b for a, b in zip_longest(left, right, fillvalue=0)]
 
 
 @dataclass(frozen=True)

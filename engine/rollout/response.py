@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence, Set
 
 from engine.errors import DataError
 from engine.events import Source
-from engine.rollout.interface import SOURCES, Finish, Request
+from engine.rollout.interface import SOURCES, Completion, Finish, Request
 
 
 class Response:
@@ -46,6 +46,12 @@ class Response:
         self.generated += kept
         self.length += kept
         return kept
+
+    def completion(self, target_version: int, drafter_version: int) -> Completion:
+        """As it has ended, under these versions of the weights."""
+        assert self.finish
+        tokens, logprobs = tuple(self.tokens), tuple(self.logprobs)
+        return Completion(self.request, tokens, logprobs, self.finish, target_version, drafter_version, bytes(self.sources))
 
 
 class StopCondition:

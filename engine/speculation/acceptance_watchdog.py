@@ -85,9 +85,9 @@ class Watchdog:
             return
         self._trial.add(drafted, accepted)
         if _due(self._trial) and has_collapsed(self._trial, self._baseline.rate):
-            self._fail(self._trial)
+            self._end(self._trial, collapsed=True)
         elif self._trial.steps >= TRIAL_STEPS and self._trial.drafted >= TRIAL_TOKENS:
-            self._pass(self._trial)
+            self._end(self._trial, collapsed=False)
 
     def take_alarms(self) -> list[Notice]:
         """The notices since the last call; they are not part of ``state``."""
@@ -110,25 +110,19 @@ class Watchdog:
         self._collapsed = state["collapsed"]
         self._versions, self._proven = dict(state["versions"]), dict(state["proven"])
 
-    def _fail(self, trial: Evidence) -> None:
-        if not self._collapsed:
-            message = self._comparison(trial) + ". Speculation with the drafter is off until a better drafter or target weights arrive."
-            self._notices.append(Notice("acceptance_collapsed", message))
-        self._trial, self._collapsed = None, True
-
-    def _pass(self, trial: Evidence) -> None:
-        if self._collapsed:
-            message = self._comparison(trial) + ". Speculation with the drafter is on again."
-            self._notices.append(Notice("acceptance_recovered", message))
-        self._trial, self._collapsed = None, False
-        self._proven = dict(self._versions)
-        self._baseline.add(trial.drafted, trial.accepted, keep=exp(-trial.drafted / MEMORY))
-
-    def _comparison(self, trial: Evidence) -> str:
-        return (
-            f"With {_named(self._versions)}, {trial.rate:.0%} of the drafts' first tokens are accepted "
-            f"({trial.accepted:.0f} of {trial.drafted:.0f}); with {_named(self._proven)} it was {self._baseline.rate:.0%}"
-        )
+    def _end(self, trial: Evidence, collapsed: bool) -> None:
+        if collapsed != self._collapsed:
+            now = "off until a better drafter or target weights arrive" if collapsed else "on again"
+            message = (
+                f"With {_named(self._versions)}, {trial.rate:.0%} of the drafts' first tokens are accepted "
+                f"({trial.accepted:.0f} of {trial.drafted:.0f}); with {_named(self._proven)} it was {self._baseline.rate:.0%}. "
+                f"Speculation with the drafter is {now}."
+            )
+            self._notices.append(Notice("acceptance_collapsed" if collapsed else "acceptance_recovered", message))
+        self._trial, self._collapsed = None, collapsed
+        if not collapsed:
+            self._proven = dict(self._versions)
+            self._baseline.add(trial.drafted, trial.accepted, keep=exp(-trial.drafted / MEMORY))
 
 
 def has_collapsed(trial: Evidence, baseline: float) -> bool:

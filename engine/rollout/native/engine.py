@@ -85,7 +85,9 @@ class NativeEngine:
         self._drafter_version = 0
         self._scheduler = Scheduler([], 0)
         self._control = GenerationControl()
-        self._statistics, self._timeline = self._no_statistics(), DecodingTimeline()
+        self.statistics = self._no_statistics()
+        """The totals so far, without arms and alarms; ``take_statistics`` starts new ones."""
+        self._timeline = DecodingTimeline()
         self.load_target(target_weights, 0)
         if speculation:
             self.speculator = Speculator(speculation, seed, self._costs(config, speculation, costs) if costs else None)
@@ -93,18 +95,8 @@ class NativeEngine:
             self.load_drafter(drafter_weights, 0)
 
     @property
-    def running(self) -> int:
-        """Requests that are not finished yet."""
-        return self._scheduler.unfinished
-
-    @property
     def _active(self) -> Speculator | None:
         return self.speculator if self._watches else None
-
-    @property
-    def statistics(self) -> RolloutStatistics:
-        """The totals so far, without arms and alarms; ``take_statistics`` starts new ones."""
-        return self._statistics
 
     @torch.inference_mode()
     def generate(
@@ -127,7 +119,7 @@ class NativeEngine:
                 if on_finish:
                     on_finish(self._completion(response))
         self._timeline.add(0, str(OFF))
-        self._statistics.seconds += self._clock() - began
+        self.statistics.seconds += self._clock() - began
         return [self._completion(response) for response in responses]
 
     def abort(self, requests: Collection[int] | None = None) -> None:
@@ -187,7 +179,7 @@ class NativeEngine:
 
     def take_statistics(self) -> RolloutStatistics:
         """See RolloutEngine. Draft positions count verified drafts; tokens and arms count what was kept (none after an end token)."""
-        taken, self._statistics = self._statistics, self._no_statistics()
+        taken, self.statistics = self.statistics, self._no_statistics()
         taken.moments = {0: self._timeline.take()}
         if self.speculator:
             taken.arms = self.speculator.tuner.take_arms()
@@ -222,7 +214,9 @@ class NativeEngine:
     def _step(self, sampler: TokenSampler, ends: StopCondition, limit: int) -> list[Response]:
         """Decodes one step of every running request; returns those that finished."""
         batch, began = list(self._scheduler.running), self._clock()
-        plan = self._active.plan(batch, self._can_draft(batch)) if self._active else PLAIN
+        plan = PLAIN
+        if self._active:  # whose drafter may not be there yet, and has no feature to draft a first token from
+            plan = self._active.plan(batch, self._drafter_loaded and all(response.length > 1 for response in batch))
         self._timeline.add(len(batch), str(plan.strategy or MIXED))
         drawn = self._runner.decode(batch, sampler, plan)
         kept = [response.extend(new.tokens, new.logprobs, ends, limit) for response, new in zip(batch, drawn, strict=True)]
@@ -236,23 +230,13 @@ class NativeEngine:
             }
         self._move(self._scheduler.retire())
         if self._active:
-            self._report(self._active, plan, batch, drawn, kept, self._clock() - began)
+            self._active.record(plan, [new.accepted for new in drawn], kept, self._clock() - began)
+            for _, response in finished:
+                self._active.finish(response)
         return [response for _, response in finished]
 
-    def _report(
-        self, speculator: Speculator, plan: StepPlan, batch: list[Response], drawn: list[Drawn], kept: list[int], elapsed: float
-    ) -> None:
-        speculator.record(plan, [new.accepted for new in drawn], kept, elapsed)
-        for response in batch:
-            if response.finish:
-                speculator.finish(response)
-
-    def _can_draft(self, batch: list[Response]) -> bool:
-        """Not before there is a drafter, nor for a first token, before which there is no feature."""
-        return self._drafter_loaded and all(response.length > 1 for response in batch)
-
     def _count(self, plan: StepPlan, drawn: list[Drawn], kept: list[int]) -> None:
-        counts = self._statistics
+        counts = self.statistics
         counts.decode_steps += 1
         counts.tokens += sum(kept)
         if plan.strategy == OFF:
@@ -280,16 +264,7 @@ class NativeEngine:
         return cost_table(folder, self._runner, identity, self._rollout.max_batch, self._vocabulary)
 
     def _completion(self, response: Response) -> Completion:
-        assert response.finish
-        return Completion(
-            response.request,
-            tuple(response.tokens),
-            tuple(response.logprobs),
-            response.finish,
-            self._target_version,
-            self._drafter_version,
-            bytes(response.sources),
-        )
+        return response.completion(self._target_version, self._drafter_version)
 
 
 def _add_reached(by_position: list[int], reached: list[int]) -> None:

@@ -109,12 +109,8 @@ def copy_weights(what: str, weights: Mapping[str, Tensor], views: Mapping[str, T
         if weights[name].shape != view.shape:
             raise ModelError(f"{what} weight {name} has shape {list(weights[name].shape)}, the model needs {list(view.shape)}")
     for name, weight in gathered(weights, next(iter(views.values())).dtype):
-        _copy(views[name], weight)
-
-
-def _copy(view: Tensor, weight: Tensor) -> None:
-    """A transposed matrix in two steps: torch transposes fast only into memory of its own."""
-    if view.dim() == 2 and view.stride(0) == 1:
-        view.t().copy_(weight.t().contiguous())
-    else:
-        view.copy_(weight)
+        view = views[name]
+        if view.dim() == 2 and view.stride(0) == 1:  # transposed: torch does that fast only into memory of its own
+            view.t().copy_(weight.t().contiguous())
+        else:
+            view.copy_(weight)

@@ -20,7 +20,11 @@ class DraftCounts:
         if drafted:
             self._numbers["speculative_requests"] += len(accepted)
             self._numbers["speculative_tokens"] += sum(accepted) + len(accepted)
-            positions(drafted, accepted, self._positions)
+            for counts in self._positions:
+                counts.extend([0] * (drafted - len(counts)))
+            for position in range(drafted):
+                self._positions[0][position] += len(accepted)
+                self._positions[1][position] += sum(drafts > position for drafts in accepted)
         else:
             self._numbers["plain_tokens"] += len(accepted)
 
@@ -29,12 +33,3 @@ class DraftCounts:
         taken = self._numbers | {"drafted_by_position": self._positions[0], "accepted_by_position": self._positions[1]}
         self._restart()
         return taken
-
-
-def positions(drafted: int, accepted: Sequence[int], into: tuple[list[int], list[int]]) -> None:
-    """Adds chains of ``drafted`` tokens, of which request i accepted ``accepted[i]``, to the counts (drafted, accepted) by position."""
-    for counts in into:
-        counts.extend([0] * (drafted - len(counts)))
-    for position in range(drafted):
-        into[0][position] += len(accepted)
-        into[1][position] += sum(drafts > position for drafts in accepted)

@@ -9,7 +9,7 @@ from typing import Any
 from engine.config import SpeculationConfig
 from engine.rollout.decoding_timeline import DecodingTimeline
 from engine.rollout.sglang.draft_counts import DraftCounts
-from engine.rollout.sglang.supported_speculation import chain_steps, length
+from engine.rollout.sglang.supported_speculation import chain_steps
 from engine.speculation.speculator import Speculator, StepPlan
 from engine.speculation.strategy import OFF
 
@@ -83,11 +83,14 @@ class DraftLengthPolicy:
 
     def get_steps_for_batch(self, batch_size: int) -> int:
         """How many tokens to draft in the step that begins now."""
-        batch = self._batch(batch_size)
-        plan = self.speculator.plan(batch, learned=True)
-        steps = self._agree(length(plan.shape))
+        for slot in self._slots[self._admitted : batch_size]:
+            self.speculator.admit(slot.id, (), ())
+        self._admitted = max(self._admitted, batch_size)
+        plan = self.speculator.plan(self._slots[:batch_size], learned=True)
+        shape = plan.shape or OFF
+        steps = self._agree(shape.depth)
         self._begun.append(StartedStep(plan, steps, batch_size, self._clock()))
-        self._timeline.add(batch_size, str(plan.shape or OFF))
+        self._timeline.add(batch_size, str(shape))
         return steps
 
     def on_verify_complete(self, num_correct_drafts_per_req: Sequence[int], batch_size: int) -> None:  # noqa: ARG002
@@ -99,7 +102,7 @@ class DraftLengthPolicy:
             self._begun.clear()  # steps were dropped on the way: rather learn nothing than something wrong
             return
         self._counts.add(step.steps, num_correct_drafts_per_req)
-        if step.steps == length(step.plan.shape):
+        if step.steps == (step.plan.shape or OFF).depth:
             kept = [drafts + 1 for drafts in num_correct_drafts_per_req]
             self.speculator.record(step.plan, num_correct_drafts_per_req, kept, elapsed)
 
@@ -110,9 +113,3 @@ class DraftLengthPolicy:
             "alarms": [[notice.code, notice.message] for notice in self.speculator.take_alarms()],
             "moments": self._timeline.take(),
         }
-
-    def _batch(self, size: int) -> list[UnnamedRequest]:
-        for slot in self._slots[self._admitted : size]:
-            self.speculator.admit(slot.id, (), ())
-        self._admitted = max(self._admitted, size)
-        return self._slots[:size]

@@ -123,7 +123,8 @@ class SGLangEngine:
             left = [request for request in requests if request.id not in done]
             generation = self._generation = Generation(left, sampling, ends, self._end_tokens, ended)
             try:
-                self._begin(sampling.max_new_tokens)
+                if self._speculation:
+                    self.host.plugin("begin", limit=sampling.max_new_tokens)
                 generation.run(self.host)
             except HostLostError as error:
                 generation.give_up()
@@ -241,8 +242,7 @@ class SGLangEngine:
                     folder / "drafter", dict(self._drafter[0]), self._config, DrafterCard(str(self._model), "", self._drafter[1])
                 )
             arguments |= draft_arguments(self._speculation, self._drafting, self._rollout.sglang, self._kind, folder)
-        speculation = self._speculation.model_dump(mode="json") if self._speculation else None
-        settings = HostSettings(str(folder), arguments, speculation, self._drafting, self._seed, self._rollout.max_batch)
+        settings = HostSettings(str(folder), arguments, self._speculation, self._drafting, self._seed, self._rollout.max_batch)
         self._host = HostProcess(settings, environment())
         if self._still:
             self.pause()
@@ -270,10 +270,6 @@ class SGLangEngine:
         """With speculation the plugin counts what runs, all but the end of it."""
         if not (left and self._speculation):
             self._timeline.add(min(left, self._rollout.max_batch), str(OFF))
-
-    def _begin(self, limit: int) -> None:
-        if self._speculation:
-            self.host.plugin("begin", limit=limit)
 
     def _reload(self, what: str, version: int, send: Callable[[], None]) -> None:
         """Sends new weights, and makes sure that only those have changed; a host that is gone starts with them."""
@@ -318,6 +314,4 @@ class SGLangEngine:
         return ":".join(rank["target"] for rank in ranks), ":".join(rank["drafter"] for rank in ranks).strip(":")
 
     def _completion(self, response: Response) -> Completion:
-        assert response.finish
-        drafter = self._drafter[1] if self._drafter else 0
-        return Completion(response.request, tuple(response.tokens), tuple(response.logprobs), response.finish, self._target[1], drafter)
+        return response.completion(self._target[1], self._drafter[1] if self._drafter else 0)

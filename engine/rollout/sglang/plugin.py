@@ -74,8 +74,8 @@ def count(_: Any, worker: Any, *__: Any, **___: Any) -> None:
     """Lets us see what SGLang's n-gram drafts bring."""
     settings = current()
     assert settings is not None, "the plugin is there only with settings of a host"
-    assert settings.configured is not None, "n-grams draft only with speculation"
-    worker.adaptive_controller = NgramStatistics(settings.configured)
+    assert settings.speculation is not None, "n-grams draft only with speculation"
+    worker.adaptive_controller = NgramStatistics(settings.speculation)
 
 
 def answer(scheduler: Any, command: str, **arguments: Any) -> None:
@@ -147,9 +147,8 @@ def _policy_of(settings: HostSettings) -> type[DraftLengthPolicy]:
         """Made by SGLang, with its own arguments."""
 
         def __init__(self, initial_steps: int, cfg_path: str | None = None) -> None:  # noqa: ARG002
-            config = settings.configured
-            assert config is not None
-            super().__init__(config, settings.seed, settings.max_batch, _agreement())
+            assert settings.speculation is not None
+            super().__init__(settings.speculation, settings.seed, settings.max_batch, _agreement())
 
     return ConfiguredPolicy
 

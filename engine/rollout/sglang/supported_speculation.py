@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from engine.config import FixedConfig, RolloutConfig, RunConfig, SGLangConfig, SpeculationConfig, describe
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import ModelFacts, read_facts
-from engine.speculation.strategy import Strategy
 
 SGLangDrafter = Literal["eagle", "standalone", "ngram"]
 NAMES: dict[SGLangDrafter, str] = {"eagle": "the learned drafter's chains", "standalone": "the draft model's chains", "ngram": "n-grams"}
@@ -80,8 +79,3 @@ def _check_draft_model(rollout: RolloutConfig, folder: Path, vocabulary: int) ->
         raise ModelError(
             f"rollout.sglang.draft_model: {folder} can hold {found.context} tokens, and this run needs {needed}; use another one"
         )
-
-
-def length(strategy: Strategy | None) -> int:
-    """The chain's; 0 for plain decoding."""
-    return strategy.depth if strategy else 0

@@ -142,16 +142,7 @@ class SuffixStore:
         self._active: dict[bytes, _Group] = {}
         self._idle: dict[bytes, _Group] = {}  # least recently used first
         self._requests: dict[int, tuple[_Group, int]] = {}
-        self._bytes = 0
-
-    @property
-    def empty(self) -> bool:
-        return not self._active and not self._idle
-
-    @property
-    def bytes(self) -> int:
-        """Memory in use, but for what nobody has read yet."""
-        return self._bytes
+        self._bytes = 0  # in use, but for what nobody has read yet
 
     def begin(self, request: int, prompt: Sequence[int], written: Sequence[int]) -> None:
         """``written`` is what the request generates; it is read as it grows. ValueError if a request of this number is running."""

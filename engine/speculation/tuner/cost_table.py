@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -86,27 +85,18 @@ class CostTable:
         batch, length = context.batch, context.length
         return max(0.0, self.draft(batch, 1 + KEYS * context.behind, length) - self.draft(batch, CATCH_UP, length))
 
-    def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, "target": asdict(self.target), "draft": asdict(self.draft)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "CostTable":
-        """ValueError if ``data`` is of another schema."""
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"a cost table of schema {data.get('schema')}, not {SCHEMA}")
-        return cls(Grid(**data["target"]), Grid(**data["draft"]))
-
     def save(self, path: Path) -> None:
         """Writes aside and then renames, under a name of its own: workers may save at the same time."""
         aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        aside.write_text(json.dumps(self.to_json()), encoding="utf-8")
+        aside.write_text(json.dumps({"schema": SCHEMA} | asdict(self)), encoding="utf-8")
         aside.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> "CostTable | None":
         """None if there is no file or it is of another schema: then the costs have to be measured."""
         try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+            data = json.loads(path.read_text(encoding="utf-8"))
+            return cls(Grid(**data["target"]), Grid(**data["draft"])) if data.get("schema") == SCHEMA else None
         except (FileNotFoundError, ValueError):
             return None
 

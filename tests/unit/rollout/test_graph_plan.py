@@ -95,7 +95,6 @@ def test_whatever_can_be_picked_has_a_graph(ranges: dict[Strategy, range], max_b
         used |= {Capture(part, size, tokens) for size in buckets for part, tokens in passes.items()}
     assert used == set(plan) == plan.target | plan.draft, "no graph without a batch that needs it"
     assert plan.captures == len(used)
-    assert [capture.rows for capture in plan] == sorted((capture.rows for capture in used), reverse=True)
 
 
 @pytest.mark.parametrize("max_batch", [1, 4, 6, 64, 100])

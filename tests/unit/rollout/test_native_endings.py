@@ -92,7 +92,7 @@ def test_stop_strings_need_a_decoder_before_anything_is_generated() -> None:
     engine = make_engine(target)
     with pytest.raises(DataError, match="stop strings need a tokenizer"):
         engine.generate(make_requests(2, 48), Sampling(stop=("a",)))
-    assert engine.running == 0
+    assert engine._scheduler.unfinished == 0
     assert engine.take_statistics().decode_steps == 0
     assert len(engine.generate(make_requests(2, 48), Sampling(max_new_tokens=3))) == 2
 

@@ -89,13 +89,13 @@ def test_on_finish_sees_each_completion_as_it_finishes() -> None:
 
     def see(completion: Completion) -> None:
         seen.append(completion)
-        running.append(engine.running)
+        running.append(engine._scheduler.unfinished)
 
     completions = engine.generate(make_requests(15, 48), Sampling(max_new_tokens=30), see)
     assert sorted(seen, key=lambda completion: completion.request.id) == completions
     assert [len(completion.tokens) for completion in seen] != sorted((len(c.tokens) for c in seen), reverse=True)
     assert all(later <= earlier for earlier, later in pairwise(running))
-    assert running[-1] == engine.running == 0
+    assert running[-1] == engine._scheduler.unfinished == 0
 
 
 def test_an_error_in_on_finish_leaves_the_engine_usable() -> None:
@@ -120,7 +120,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_generated(leng
         engine.generate(requests, GREEDY, seen.append)
     assert not seen
     assert engine.take_statistics().decode_steps == 0
-    assert engine.running == 0
+    assert engine._scheduler.unfinished == 0
 
 
 def test_no_requests_give_no_completions() -> None:

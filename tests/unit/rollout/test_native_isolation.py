@@ -104,7 +104,7 @@ def make_stopping() -> tuple[PreTrainedModel, NativeEngine]:
 
 
 def assert_nothing_runs(engine: NativeEngine) -> None:
-    assert engine.running == 0
+    assert engine._scheduler.unfinished == 0
     assert engine._scheduler.running == []
     assert not engine._scheduler.waiting
     assert engine.speculator
@@ -113,7 +113,7 @@ def assert_nothing_runs(engine: NativeEngine) -> None:
     assert store
     assert store._requests == {}
     assert store._active == {}
-    assert not store.empty, "what was written stays"
+    assert store._idle, "what was written stays"
 
 
 def test_a_rollout_ends_with_all_slots_free_and_nobody_drafted_for() -> None:
@@ -139,7 +139,7 @@ def test_so_it_does_after_one_that_broke_off(survived: int) -> None:
 
     with pytest.raises(KeyError, match="mine"):
         engine.generate(requests, sampling, fail)
-    assert 0 < engine.running < 17 - survived
+    assert 0 < engine._scheduler.unfinished < 17 - survived
     again = engine.generate(requests, sampling)
     assert_nothing_runs(engine)
     plain = make_engine(model, slots=5, end_tokens=frozenset(range(4))).generate(requests, sampling)

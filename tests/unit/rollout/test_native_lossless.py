@@ -65,7 +65,7 @@ def test_greedy_equals_plain_token_for_token(drafter: str) -> None:
     assert outcome(speculative.generate(requests, sampling)) == outcome(expected)
     assert {completion.finish for completion in expected} == {"stop", "length"}
     assert {strategy for strategy, _ in tuner.steps} == set(tuner.arms)
-    assert plain.running == speculative.running == 0
+    assert plain._scheduler.unfinished == speculative._scheduler.unfinished == 0
     accepted = [drafts for strategy, drafts in tuner.steps if strategy.drafter == "eagle"]
     assert max(map(max, accepted)) >= {"random": 1, "constant": 1, "good": 7, "eagle3": 1}[drafter]
 

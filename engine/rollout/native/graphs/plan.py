@@ -60,8 +60,7 @@ class GraphPlan:
         return key in self.target or key in self.draft
 
     def __iter__(self) -> Iterator[Capture]:
-        """The largest first: captured in this order, the smaller ones fit into the memory that the larger ones have used."""
-        return iter(sorted(self.target | self.draft, key=lambda capture: (-capture.rows, capture)))
+        return iter(self.target | self.draft)
 
 
 def bucket(batch: int, max_batch: int) -> int:

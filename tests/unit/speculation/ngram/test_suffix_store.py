@@ -242,12 +242,14 @@ def test_a_request_runs_once() -> None:
 
 def test_it_is_empty_until_the_first_request_and_after_eviction() -> None:
     store = Store(10)
-    assert store.empty
+    assert not store._active
+    assert not store._idle
     store.begin(0, (1, 2, 3))
-    assert not store.empty
+    assert store._active
     store.end(0)
-    assert store.empty
-    assert store.bytes == 0
+    assert not store._active
+    assert not store._idle
+    assert store._bytes == 0
 
 
 @settings(max_examples=examples(20), deadline=None)
@@ -268,13 +270,13 @@ def test_memory_stays_bounded_and_running_requests_stay(seed: int, memory: int) 
             ended = rng.choice(sorted(running))
             store.end(ended)
             del running[ended]
-        if store.bytes > memory:
+        if store._bytes > memory:
             alone = Store(AMPLE)
             for other, (key, written) in running.items():
                 alone.begin(other, key)
                 alone.extend(other, written)
                 alone.draft(other, 0)
-            assert store.bytes <= 3 * alone.bytes
+            assert store._bytes <= 3 * alone._bytes
         for other, (key, written) in running.items():
             naive = Naive(key)
             naive.begin(other)
@@ -282,7 +284,7 @@ def test_memory_stays_bounded_and_running_requests_stay(seed: int, memory: int) 
             assert store.draft(other, 3).match >= naive.draft(other, 3).match, "its own text at least"
     for other in running:
         store.end(other)
-    assert store.bytes <= memory
+    assert store._bytes <= memory
 
 
 @pytest.mark.parametrize("letters", [2, 30, 50_000])
@@ -294,7 +296,7 @@ def test_the_accounted_bytes_are_honest(letters: int) -> None:
         for _ in range(100):
             store.extend(request, [rng.randrange(letters) for _ in range(6)])
         store.end(request)
-    assert 0.95 < store.bytes / deep_size(store, set()) < 1.4
+    assert 0.95 < store._bytes / deep_size(store, set()) < 1.4
 
 
 def test_the_memory_of_dropped_text_is_freed() -> None:
@@ -308,8 +310,8 @@ def test_the_memory_of_dropped_text_is_freed() -> None:
         store.begin(request, (9,))
         store.extend(request, [rng.randrange(1000) for _ in range(100)])
         store.end(request)
-    assert store.bytes <= 50_000
-    assert 0.8 < store.bytes / deep_size(store, set()) < 1.4
+    assert store._bytes <= 50_000
+    assert 0.8 < store._bytes / deep_size(store, set()) < 1.4
 
 
 def test_text_of_the_first_to_finish_is_dropped_first() -> None:
@@ -318,7 +320,7 @@ def test_text_of_the_first_to_finish_is_dropped_first() -> None:
     ample = filled((9,), texts[1])
     ample.extend(0, texts[2])
     ample.draft(0, 8)
-    store = Store(ample.bytes + 3_000)
+    store = Store(ample._bytes + 3_000)
     for request, text in enumerate(texts):
         store.begin(request, (9,))
         store.extend(request, text)
@@ -341,7 +343,7 @@ def test_the_least_recently_used_prompt_goes_first() -> None:
     use(single, 1)
 
     def remembers(prompt: int) -> bool:
-        store = Store(int(3.95 * single.bytes))
+        store = Store(int(3.95 * single._bytes))
         use(store, 1)
         use(store, 2)
         use(store, 1, tokens=0)

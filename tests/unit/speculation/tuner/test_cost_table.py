@@ -1,6 +1,7 @@
 """The cost table against NumPy's interpolation and against sums worked out by hand."""
 
 import json
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 
@@ -91,14 +92,13 @@ def test_a_saved_table_is_the_same(tmp_path: Path) -> None:
     table = CostTable(GRID, LINEAR.draft)
     table.save(tmp_path / "costs.json")
     assert CostTable.load(tmp_path / "costs.json") == table
-    assert CostTable.from_json(json.loads(json.dumps(table.to_json()))) == table
     assert [path.name for path in tmp_path.iterdir()] == ["costs.json"]
 
 
 def test_a_table_of_another_schema_counts_as_missing(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     assert CostTable.load(path) is None
-    for content in (json.dumps(LINEAR.to_json() | {"schema": 0}), "{}", "cut o"):
+    for content in (json.dumps(asdict(LINEAR) | {"schema": 0}), "{}", "cut o"):
         path.write_text(content)
         assert CostTable.load(path) is None
     LINEAR.save(path)
