@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from engine.checkpoint import learner_state
 from engine.cluster.devices import device_of, join, show_gpus
@@ -18,11 +19,13 @@ from engine.cluster.rendezvous import use_network
 from engine.cluster.spot_training.weight_drift import drift, sketch
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
-from engine.models.load import resolve
+from engine.models.load import load_model, resolve
 from engine.models.weights import host_copy
-from engine.policy.training.factory import build_policy
 from engine.policy.training.learner import Learner
 from engine.policy.training.microbatches import Inferred, TrainingRow
+from engine.policy.training.policy import Policy
+from engine.policy.training.replicated_policy import ReplicatedPolicy
+from engine.policy.training.sharded_policy import ShardedPolicy
 from engine.rollout.interface import LoadedWeights
 from engine.telemetry.machine_usage import UsageSampler
 
@@ -59,7 +62,7 @@ class LearnerRank(ABC):
         sys.setswitchinterval(SWITCH_SECONDS)
         use_network(rendezvous)
         self.device = device_of(config)
-        self.policy = build_policy(config, resolve(config.model.path), self.device, join(config, place, rendezvous, self.device))
+        self.policy = _policy(config, self.device, join(config, place, rendezvous, self.device))
         show_gpus(config.rollout.gpus, place, self.device)
         self.learner = Learner(self.policy, config.algorithm, config.rollout.max_new_tokens)
         self._dtype = getattr(torch, config.model.dtype)
@@ -145,3 +148,13 @@ class LearnerRank(ABC):
     @abstractmethod
     def _read(self) -> None:
         """The step's responses, for the drafter's training, by the policy that generated them."""
+
+
+def _policy(config: RunConfig, device: torch.device, group: dist.ProcessGroup | None) -> Policy:
+    """``group`` are all ranks; None for a single one that holds the whole policy."""
+    folder, learner, reference = resolve(config.model.path), config.cluster.learner, config.algorithm.kl_coefficient > 0
+    temperature, seed = config.rollout.temperature, config.seed
+    if learner.parallel == "ddp":
+        return ReplicatedPolicy(load_model(folder, torch.float32), learner, temperature, device, group, reference, seed)
+    assert group is not None, "shards need a group, even of one worker"
+    return ShardedPolicy(folder, learner, temperature, device, group, reference, seed)

@@ -1,6 +1,6 @@
 """Places for the workers in the Ray cluster, all at once: a run that does not fit says so instead of waiting with half of its workers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from engine.config import ClusterConfig, RunConfig
@@ -22,7 +22,7 @@ def places(config: RunConfig, ray: Any) -> list[dict[str, Any]]:
     rank, ranks = _needs(config, ray), config.rollout.gpus
     needs = {name: amount * ranks for name, amount in rank.items()}
     found = _reserved(ray, cluster.workers, cluster.nodes, needs, cluster.patience)
-    machines = _machines(ray)
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     able = [machine for machine in machines if room([machine], needs)]
     nodes = cluster.nodes and min(cluster.nodes, len(able))
     for workers in range(min(cluster.workers - 1, room(able, needs)), cluster.least_workers - 1, -1):
@@ -43,17 +43,13 @@ def _needs(config: RunConfig, ray: Any) -> Resources:
     return {"CPU": float(config.cluster.threads_per_worker)} | ({"GPU": 1.0} if there else {})
 
 
-def _machines(ray: Any) -> list[Resources]:
-    """What each living machine of the cluster has."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
 def _reserved(ray: Any, workers: int, nodes: int | None, needs: Resources, patience: float) -> list[Any]:
     """Where so many workers are to be, or nothing if there is no room for them within ``patience`` seconds."""
     from ray.util.placement_group import placement_group, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    bundles = list(_bundles(workers, nodes))
+    parts = min(nodes or workers, workers)  # bundles of resources: one for each worker, or for a machine's share of them
+    bundles = [workers // parts + (index < workers % parts) for index in range(parts)]
     strategy = "STRICT_SPREAD" if nodes else "PACK"
     group = placement_group([{name: amount * count for name, amount in needs.items()} for count in bundles], strategy=strategy)
     if not ray.wait([group.ready()], timeout=patience)[0]:
@@ -61,13 +57,6 @@ def _reserved(ray: Any, workers: int, nodes: int | None, needs: Resources, patie
         return []
     shares = [PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index) for index in range(len(bundles))]
     return [share for share, count in zip(shares, bundles, strict=True) for _ in range(count)]
-
-
-def _bundles(workers: int, nodes: int | None) -> Iterator[int]:
-    """How many workers each reserved bundle of resources is for: one, or a machine's share."""
-    parts = min(nodes or workers, workers)
-    for index in range(parts):
-        yield workers // parts + (index < workers % parts)
 
 
 def _no_room(cluster: ClusterConfig, needs: Resources, machines: list[Resources]) -> str:

@@ -132,7 +132,8 @@ class WorkerGroup:
 
     def learn(self, step: int, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None) -> Learning:
         """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart."""
-        parts = balance([self._work(row) for row in rows], len(self._ranks))
+        work = [len(row.tokens) * row.teaches(self._config.algorithm.kl_in_loss) for row in rows]
+        parts = balance(work, len(self._ranks))
         calls = [
             actor.learn.remote([rows[index] for index in part], inferred and [inferred[index] for index in part], step)
             for actor, part in zip(self._ranks, parts, strict=True)
@@ -189,10 +190,6 @@ class WorkerGroup:
         """Writes the policy, and the drafter if there is one, as folders into ``folder``; returns those."""
         folders: list[Path] = self._every("export", folder.absolute(), card)[0]
         return folders
-
-    def _work(self, row: TrainingRow) -> int:
-        """What learning from a row costs, in tokens."""
-        return len(row.tokens) * row.teaches(self._config.algorithm.kl_in_loss)
 
     def _all(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]:
         chosen = range(len(self._actors)) if workers is None else workers

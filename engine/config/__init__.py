@@ -4,7 +4,7 @@ from engine.config.cluster import ClusterConfig
 from engine.config.drafter import DrafterConfig, SpotConfig, TriggerConfig
 from engine.config.parsing import describe, load, merged, parse
 from engine.config.rollout import RolloutConfig, SGLangConfig
-from engine.config.run import CheckpointConfig, EvaluationConfig, ModelConfig, RunConfig, own_code
+from engine.config.run import CheckpointConfig, RunConfig, own_code
 from engine.config.speculation import (
     BegConfig,
     DrafterName,
@@ -13,7 +13,6 @@ from engine.config.speculation import (
     SpeculationConfig,
     StrategyConfig,
     SuffixConfig,
-    TunerConfig,
 )
 
 __all__ = [
@@ -22,10 +21,8 @@ __all__ = [
     "ClusterConfig",
     "DrafterConfig",
     "DrafterName",
-    "EvaluationConfig",
     "FixedConfig",
     "GoodputConfig",
-    "ModelConfig",
     "RolloutConfig",
     "RunConfig",
     "SGLangConfig",
@@ -34,7 +31,6 @@ __all__ = [
     "StrategyConfig",
     "SuffixConfig",
     "TriggerConfig",
-    "TunerConfig",
     "describe",
     "load",
     "merged",

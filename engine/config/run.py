@@ -8,7 +8,6 @@ from engine.config.algorithm import AlgorithmConfig
 from engine.config.cluster import ClusterConfig
 from engine.config.drafter import DrafterConfig
 from engine.config.rollout import RolloutConfig
-from engine.config.scheduling import check_scheduling
 from engine.config.section import Section
 from engine.config.speculation import SpeculationConfig
 from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, TaskConfig
@@ -65,7 +64,17 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _rollouts_to_learn_from(self) -> "RunConfig":
-        check_scheduling(self.rollout.scheduling, self.algorithm)
+        scheduling, algorithm = self.rollout.scheduling, self.algorithm
+        if scheduling.over_sampling > 1 and algorithm.refills:
+            raise ValueError(
+                f"rollout.scheduling.over_sampling={scheduling.over_sampling} and algorithm.refills={algorithm.refills} exclude each "
+                "other: set over_sampling to 1 or refills to 0"
+            )
+        if scheduling.partial and not algorithm.rollout_correction:
+            raise ValueError(
+                "rollout.scheduling.partial: some tokens are those of older policies, which algorithm.rollout_correction=0 does not "
+                "correct; set that to 2, say, or partial to false"
+            )
         return self
 
     @model_validator(mode="after")

@@ -2,7 +2,6 @@
 
 from pydantic import Field, model_validator
 
-from engine.config.algorithm import AlgorithmConfig
 from engine.config.section import Section
 
 
@@ -24,17 +23,3 @@ class SchedulingConfig(Section):
         if self.partial and self.over_sampling == 1:
             raise ValueError("partial: with over_sampling=1 nothing is stopped; set it to 1.5, say, or partial to false")
         return self
-
-
-def check_scheduling(scheduling: SchedulingConfig, algorithm: AlgorithmConfig) -> None:
-    """ValueError if the algorithm cannot learn from what such rollouts bring."""
-    if scheduling.over_sampling > 1 and algorithm.refills:
-        raise ValueError(
-            f"rollout.scheduling.over_sampling={scheduling.over_sampling} and algorithm.refills={algorithm.refills} exclude each other: "
-            "set over_sampling to 1 or refills to 0"
-        )
-    if scheduling.partial and not algorithm.rollout_correction:
-        raise ValueError(
-            "rollout.scheduling.partial: some tokens are those of older policies, which algorithm.rollout_correction=0 does not correct; "
-            "set that to 2, say, or partial to false"
-        )

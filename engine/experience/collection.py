@@ -78,15 +78,12 @@ def gather(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreT
     rollout = joined_rollouts(rollouts)
     texts, _ = scores.of(rollout.completions)
     metrics = workers.schedule.learn(rollout.completions)
-    return Experience(prompts, rollout, texts, rewards, _members(kept[:wanted], size), time.time(), metrics)
+    members = [group * size + member for group in kept[:wanted] for member in range(size)]
+    return Experience(prompts, rollout, texts, rewards, members, time.time(), metrics)
 
 
 def text_of(tokenizer: "PreTrainedTokenizerBase", tokens: Sequence[int]) -> str:
     return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
-
-
-def _members(groups: Sequence[int], size: int) -> list[int]:
-    return [group * size + member for group in groups for member in range(size)]
 
 
 def requests_for(index: int, first_group: int, prompts: Sequence[Prompt], size: int) -> list[Request]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.experience.collection import Experience, Scores, sampling
-from engine.experience.partial_rollouts import Group
 from engine.rollout.interface import Completion
 from engine.tasks.task import Prompt, Task
 
@@ -43,11 +42,10 @@ def gather_over_sampled(config: RunConfig, workers: WorkerGroup, task: Task, tok
         schedule.backlog.groups = [groups[index] for index in remaining]
     chosen = [completion for index in kept for completion in results[index]]
     metrics = schedule.learn(rollout.completions) | _metrics(chosen, [each for index in remaining for each in results[index]])
-    metrics["carried_responses"] = float(_begun(schedule.backlog.groups))
+    metrics["carried_responses"] = float(sum(bool(member.begun.tokens) for group in schedule.backlog.groups for member in group.members))
     texts, rewards = scores.of(chosen)
-    learned_from = list(range(len(chosen)))
     rollout = replace(rollout, completions=chosen)
-    return Experience([prompts[index] for index in kept], rollout, texts, rewards, learned_from, time.time(), metrics)
+    return Experience([prompts[index] for index in kept], rollout, texts, rewards, [*range(len(chosen))], time.time(), metrics)
 
 
 def prompts_at(task: Task, positions: Sequence[int], count: int) -> list[Prompt]:
@@ -64,7 +62,3 @@ def _metrics(chosen: Sequence[Completion], remaining: Sequence[Completion]) -> d
         "unused_tokens": float(sum(completion.fresh for completion in remaining)),
         "stale_share": older / sum(len(completion.tokens) for completion in chosen),
     }
-
-
-def _begun(groups: Sequence[Group]) -> int:
-    return sum(bool(member.begun.tokens) for group in groups for member in group.members)

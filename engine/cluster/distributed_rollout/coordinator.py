@@ -156,12 +156,15 @@ def advance(state: RolloutState, event: WorkerMessage, now: float) -> tuple[Roll
     if isinstance(event, RolloutStarted):
         return _started(state, event, now) if event.epoch > state.epoch else (state, [])
     if event.epoch != state.epoch:
-        return state, _halt_stale(event)
+        # A worker that starts to train for a rollout that is over has missed its halt.
+        return state, [HaltTraining(event.worker, event.epoch)] if isinstance(event, TrainingStarted) else []
     worker = state.workers.get(event.worker)
     if worker is None:
         return state, []
     if isinstance(event, Forecast):
-        return _settle(_forecast(state, event, now), now)
+        if worker.phase is Phase.BUSY:  # what the others were to bring is known
+            state = replace(state, workers={**state.workers, event.worker: replace(worker, ends=now + event.seconds)})
+        return _settle(state, now)
     phase = TRANSITIONS.get((worker.phase, type(event)))
     if phase is None:
         return state, []
@@ -173,20 +176,18 @@ def advance(state: RolloutState, event: WorkerMessage, now: float) -> tuple[Roll
 
 def reminders(state: RolloutState) -> list[Command]:
     """What to send again after a while without news: the halts of those who have not said yet that they stopped."""
-    return [HaltTraining(worker, state.epoch) for worker in state.training] if state.complete else []
+    return _halts(state) if state.complete else []
+
+
+def _halts(state: RolloutState) -> list[Command]:
+    return [HaltTraining(worker, state.epoch) for worker in state.training]
 
 
 def _started(state: RolloutState, event: RolloutStarted, now: float) -> tuple[RolloutState, list[Command]]:
-    halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
     workers = {worker: WorkerState(Phase.BUSY, now) for worker in event.workers}
     fresh = RolloutState(state.min_idle_workers, state.least_remaining, event.epoch, workers, complete=False)
     settled, commands = _settle(fresh, now)
-    return settled, halts + commands
-
-
-def _halt_stale(event: WorkerMessage) -> list[Command]:
-    """A worker that starts to train for a rollout that is over has missed its halt."""
-    return [HaltTraining(event.worker, event.epoch)] if isinstance(event, TrainingStarted) else []
+    return settled, _halts(state) + commands
 
 
 def _settle(state: RolloutState, now: float) -> tuple[RolloutState, list[Command]]:
@@ -199,12 +200,9 @@ def _settle(state: RolloutState, now: float) -> tuple[RolloutState, list[Command
 
 
 def _completed(state: RolloutState, now: float) -> tuple[RolloutState, list[Command]]:
-    halts: list[Command] = [HaltTraining(worker, state.epoch) for worker in state.training]
-    last = (
-        ActivitySpan(number, worker.phase.activity, worker.since, now) for number, worker in state.workers.items() if worker.since < now
-    )
-    workers = {number: replace(worker, since=now) for number, worker in state.workers.items()}
-    return replace(state, workers=workers, spans=(*state.spans, *last), complete=True), halts
+    for number in state.workers:
+        state = _closed(state, number, now)
+    return replace(state, complete=True), _halts(state)
 
 
 def _promoted(state: RolloutState, now: float) -> tuple[RolloutState, list[Command]]:
@@ -217,19 +215,9 @@ def _promoted(state: RolloutState, now: float) -> tuple[RolloutState, list[Comma
 
 
 def _moved(state: RolloutState, number: int, phase: Phase, now: float) -> RolloutState:
-    worker = state.workers[number]
-    if worker.phase.activity != phase.activity:
+    if state.workers[number].phase.activity != phase.activity:
         state = _closed(state, number, now)
-        worker = state.workers[number]
-    return replace(state, workers={**state.workers, number: replace(worker, phase=phase)})
-
-
-def _forecast(state: RolloutState, event: Forecast, now: float) -> RolloutState:
-    """Of a BUSY worker only: what the others were to bring is known."""
-    worker = state.workers[event.worker]
-    if worker.phase is not Phase.BUSY:
-        return state
-    return replace(state, workers={**state.workers, event.worker: replace(worker, ends=now + event.seconds)})
+    return replace(state, workers={**state.workers, number: replace(state.workers[number], phase=phase)})
 
 
 def _closed(state: RolloutState, number: int, now: float) -> RolloutState:

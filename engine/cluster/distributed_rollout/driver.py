@@ -121,7 +121,9 @@ class RolloutDriver:
             elif self._stop and reference in counted:
                 self._stop.answered(reference, self._get(counted[reference], reference))
             else:
-                self._forecast(self._asked.pop(reference), reference)
+                worker = self._asked.pop(reference)
+                if (seconds := self._get(worker, reference)) is not None:
+                    self._post(coordinator.Forecast(self._step, worker, seconds))
         return ()
 
     def _finished(self, worker: int, reference: Any) -> Sequence[Completion]:
@@ -149,11 +151,6 @@ class RolloutDriver:
             self._statistics.alarms.append(("drafter_training_failed", message))
             self._refusals.append("failed")
         self._post(coordinator.TrainingStopped(self._step, worker))
-
-    def _forecast(self, worker: int, reference: Any) -> None:
-        seconds = self._get(worker, reference)
-        if seconds is not None:
-            self._post(coordinator.Forecast(self._step, worker, seconds))
 
     def _get(self, worker: int, reference: Any) -> Any:
         import ray

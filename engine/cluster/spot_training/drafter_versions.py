@@ -7,9 +7,10 @@ for the slowest, with a process group to be made anew at every change. With plai
 large-batch step; with more steps, or AdamW, it is an approximation, which the held-out comparison here judges before it is used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from statistics import fmean
+from typing import Any
 
 from engine.cluster.spot_training.worker_side import TrainedSession, Weights
 from engine.drafter.spot_trainer import Judged, TrainingReport, merge
@@ -19,10 +20,8 @@ from engine.rollout.interface import LoadedWeights, RolloutStatistics
 COLLAPSED = "acceptance_collapsed"
 
 
-class Call(Protocol):
-    """Calls a method of workers, by default of all; their results in order."""
-
-    def __call__(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]: ...
+Call = Callable[..., list[Any]]
+"""Calls a method, by its name and arguments, of ``workers``, by default of all; their results in order."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,10 @@ class DrafterVersions:
         of them, so that those who trained judge it anew."""
         if len(reports) == 1:
             report = next(iter(reports.values()))
-            return report, self._average(reports) if _better(report) else None
+            return report, self._average(reports) if report.gain > 0 else None
         average = self._average(reports)
         report = total(list(reports.values()), self._call("judge", average, workers=reports))
-        return report, average if _better(report) else None
+        return report, average if report.gain > 0 else None
 
     def _average(self, reports: Mapping[int, TrainingReport]) -> Weights:
         return merge([(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()])
@@ -112,17 +111,13 @@ def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[Judged, 
     steps = [report.microsteps for report in reports]
     before, after = (mean(judged, steps) for judged in zip(*judgements, strict=True))
     tokens = sum(report.tokens for report in reports)
-    loss, mix = (_mean([getattr(report, field) for report in reports], steps) for field in ("loss", "mix_distance"))
+    loss, mix = (fmean([getattr(report, field) for report in reports], steps) for field in ("loss", "mix_distance"))
     return TrainingReport(sum(steps), tokens, loss, before, after, mix)
 
 
 def mean(judged: Sequence[Judged], weights: Sequence[int]) -> Judged:
     """Of each figure."""
-    return Judged(*(_mean(values, weights) for values in zip(*judged, strict=True)))
-
-
-def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
-    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+    return Judged(*(fmean(values, weights) for values in zip(*judged, strict=True)))
 
 
 def after(first: TrainedSession | None, then: TrainedSession) -> TrainedSession:
@@ -131,10 +126,6 @@ def after(first: TrainedSession | None, then: TrainedSession) -> TrainedSession:
         return then
     judged = (first.report.before, then.report.after if then.report.microsteps else first.report.after)
     return TrainedSession(total([first.report, then.report], [judged, judged]), max(first.set_up, then.set_up))
-
-
-def _better(report: TrainingReport) -> bool:
-    return report.after.accepted > report.before.accepted
 
 
 def _acceptance(report: TrainingReport) -> str:

@@ -12,14 +12,10 @@ SAMPLED = 1024
 
 def sketch(weights: Mapping[str, Tensor]) -> Tensor:
     """Evenly spaced values of each tensor, or of this worker's shard of it, at most ``SAMPLED`` of each, on the host."""
-    return torch.cat([_sample(local(weight.detach())) for weight in weights.values()]).to("cpu", torch.float32)
+    flat = [local(weight.detach()).flatten() for weight in weights.values()]
+    return torch.cat([each[:: max(1, -(-len(each) // SAMPLED))] for each in flat]).to("cpu", torch.float32)
 
 
 def drift(before: Tensor, after: Tensor) -> float:
     """Relative change |after - before| / |before| between two sketches of one model."""
     return float((after - before).norm() / before.norm().clamp_min(torch.finfo(torch.float32).tiny))
-
-
-def _sample(weight: Tensor) -> Tensor:
-    flat = weight.flatten()
-    return flat[:: max(1, -(-len(flat) // SAMPLED))]

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from engine.config import RunConfig
 from engine.policy.algorithms.kl import KL_ESTIMATORS
-from engine.policy.algorithms.overlong_penalty import overlong_penalty
 from engine.policy.algorithms.registry import advantage
 from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.rollout.interface import Completion
@@ -37,17 +36,24 @@ def advantages(
     total = torch.tensor(rewards).double() + overlong_penalty(lengths, config.rollout.max_new_tokens, algorithm.overlong_share)
     if algorithm.kl_in_reward:
         assert inferred is not None, "a KL term needs inference"
-        total -= algorithm.kl_coefficient * _divergences(config, inferred)
+        estimate = KL_ESTIMATORS[algorithm.kl]
+        kls = [estimate(found.logprobs, found.reference_logprobs) for found in inferred if found.reference_logprobs is not None]
+        total -= algorithm.kl_coefficient * torch.stack([kl.double().sum() for kl in kls])
     found: list[float] = advantage(algorithm)(total.float().view(-1, algorithm.group_size)).flatten().tolist()
     return found
+
+
+def overlong_penalty(lengths: Tensor, limit: int, share: float) -> Tensor:
+    """DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), in [-1, 0], of the shape of ``lengths`` (tokens).
+
+    The last ``share`` of ``limit`` is the buffer: 0 up to it, falling in a straight line to -1 at the limit. No buffer, no penalty.
+    """
+    buffer = share * limit
+    if not buffer:
+        return lengths.double() * 0
+    return ((limit - buffer - lengths.double()) / buffer).clamp(-1.0, 0.0)
 
 
 def informative(rewards: Sequence[float]) -> bool:
     """Whether a group's rewards say that one response is better than another (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2)."""
     return min(rewards) < max(rewards)
-
-
-def _divergences(config: RunConfig, inferred: Sequence[Inferred]) -> Tensor:
-    estimate = KL_ESTIMATORS[config.algorithm.kl]
-    kls = [estimate(found.logprobs, found.reference_logprobs) for found in inferred if found.reference_logprobs is not None]
-    return torch.stack([kl.double().sum() for kl in kls])

@@ -1,5 +1,5 @@
 """Policy losses: pure functions from per-token log-probabilities to per-token losses. What weight a token has in the loss of a step is
-``engine.policy.algorithms.aggregation``'s part, the KL term ``engine.policy.algorithms.kl``'s."""
+``engine.policy.algorithms.objective``'s part, the KL term ``engine.policy.algorithms.kl``'s."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,6 +82,17 @@ def _clipped(ratio: Tensor, advantages: Tensor, config: AlgorithmConfig) -> Toke
     free = ratio * advantages
     bounded = ratio.clamp(1 - config.clip_low, 1 + config.clip_high) * advantages
     return TokenLoss(-torch.minimum(free, bounded), bounded < free)
+
+
+def truncated_weights(old_logprobs: Tensor, rollout_logprobs: Tensor, limit: float) -> Tensor:
+    """``min(exp(old - rollout), limit)`` [N], without gradient: importance weights of the tokens, with bounded variance. They are for the
+    gap between the policy that generated and the one that is trained: the same weights, in another engine and data type.
+
+    Truncated importance sampling (Ionides 2008), for this gap in "Your Efficient RL Framework Secretly Brings You Off-Policy RL
+    Training" (Yao et al. 2025).
+    """
+    gap = (old_logprobs.detach() - rollout_logprobs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    return gap.exp().clamp(max=limit)
 
 
 LOSSES: dict[str, PolicyLoss] = {

@@ -6,10 +6,8 @@ import torch
 from torch import Tensor
 
 from engine.config.algorithm import AlgorithmConfig
-from engine.policy.algorithms import aggregation
-from engine.policy.algorithms.importance_weights import truncated_weights
 from engine.policy.algorithms.kl import KL_ESTIMATORS
-from engine.policy.algorithms.losses import Tokens
+from engine.policy.algorithms.losses import Tokens, truncated_weights
 from engine.policy.algorithms.registry import policy_loss
 
 
@@ -23,7 +21,17 @@ class WeightedLoss:
 
 
 class Objective:
-    """``limit``: the greatest length of a response in tokens. ConfigError if a function given by import path is not there."""
+    """``limit``: the greatest length of a response in tokens. ConfigError if a function given by import path is not there.
+
+    From losses of tokens to the loss of an update, which is a sum of weighted tokens over a count that all workers share:
+
+    | aggregation | loss | source |
+    |---|---|---|
+    | token_mean | mean over all tokens | DAPO, arXiv 2503.14476, section 3.3 |
+    | sequence_mean | mean over responses of the mean over their tokens | GRPO, arXiv 2402.03300, equation 3; GSPO |
+    | sequence_sum | mean over responses of the sum over their tokens | REINFORCE, RLOO |
+    | fixed_length | the same, divided by the length limit | Dr.GRPO, arXiv 2503.20783, section 3.2 |
+    """
 
     def __init__(self, config: AlgorithmConfig, limit: int) -> None:
         self._config, self._limit = config, limit
@@ -32,7 +40,7 @@ class Objective:
 
     def counts(self, length: int) -> int:
         """What a response of ``length`` tokens counts in the denominator of the loss."""
-        return aggregation.counts(self._config.aggregation, length)
+        return length if self._config.aggregation == "token_mean" else 1
 
     def __call__(self, tokens: Tokens, rollout_logprobs: Tensor, reference_logprobs: Tensor | None) -> WeightedLoss:
         """The sum of ``loss`` over all tokens of an update, divided by the sum of all responses' ``counts``, is its loss."""
@@ -43,10 +51,9 @@ class Objective:
         kl = torch.zeros_like(loss) if reference_logprobs is None else self._kl(tokens.logprobs, reference_logprobs)
         if self._config.kl_in_loss:
             loss = loss + self._config.kl_coefficient * kl
-        weights = [aggregation.weight(self._config.aggregation, length, self._limit) for length in tokens.lengths]
-        return WeightedLoss(loss * _spread(weights, tokens.lengths, loss), kl, result.clipped)
+        weights = torch.tensor([self._weight(length) for length in tokens.lengths], dtype=loss.dtype)
+        return WeightedLoss(loss * weights.repeat_interleave(torch.tensor(tokens.lengths)).to(loss.device), kl, result.clipped)
 
-
-def _spread(values: list[float], lengths: tuple[int, ...], like: Tensor) -> Tensor:
-    """[N]: each response's value at all its tokens."""
-    return torch.tensor(values, dtype=like.dtype).repeat_interleave(torch.tensor(lengths)).to(like.device)
+    def _weight(self, length: int) -> float:
+        """Of each token of a response of ``length`` tokens."""
+        return {"sequence_mean": 1.0 / length, "fixed_length": 1.0 / self._limit}.get(self._config.aggregation, 1.0)

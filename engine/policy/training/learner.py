@@ -34,7 +34,9 @@ class Learner:
         self._objective = Objective(config, limit)
         trained = policy.trained().values()
         self._optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-        self._start_optimizer()
+        for weight in trained:  # every one has its moments: a checkpoint is read into them
+            begun = torch.zeros((), dtype=torch.float32, device=weight.device)
+            self._optimizer.state[weight] = {"step": begun, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     @torch.no_grad()
     def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
@@ -69,7 +71,9 @@ class Learner:
         clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to the rollout's); gradient_norm before
         clipping, the mean over updates; and learning_rate. FloatingPointError, on every worker, if a gradient is not finite.
         """
-        rate = self._set_learning_rate(step)
+        rate = learning_rate(self._config, step)
+        for parameters in self._optimizer.param_groups:
+            parameters["lr"] = rate
         parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
         lengths = [[rows[index].response_length for index in part if not rows[index].masked] for part in parts]
         *counts, tokens = self._sum([*(sum(map(self._objective.counts, part)) for part in lengths), sum(map(sum, lengths))])
@@ -114,7 +118,7 @@ class Learner:
                 torch.autograd.backward(logprobs.sum())
                 continue
             old = logprobs.detach() if inferred is None else batch.join([found.logprobs for found in inferred])
-            reference = batch.join(references) if self.policy.has_reference else None
+            reference = batch.join(references) if references else None
             generated = batch.join(rollout)
             result = self._objective(Tokens(logprobs, old, batch.join(advantages), batch.responses), generated, reference)
             torch.autograd.backward(result.loss.sum() / count)
@@ -122,18 +126,6 @@ class Learner:
             values = torch.stack([result.loss.detach(), result.kl.detach(), result.clipped.float(), entropies, gap, torch.ones_like(gap)])
             sums += values.sum(dim=1, dtype=torch.float64)
         return sums
-
-    def _set_learning_rate(self, step: int) -> float:
-        rate = learning_rate(self._config, step)
-        for parameters in self._optimizer.param_groups:
-            parameters["lr"] = rate
-        return rate
-
-    def _start_optimizer(self) -> None:
-        """Gives every weight its moments: a checkpoint is read into them."""
-        for weight in self.policy.trained().values():
-            step = torch.zeros((), dtype=torch.float32, device=weight.device)
-            self._optimizer.state[weight] = {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     def _sum(self, values: Sequence[float]) -> list[float]:
         """Element-wise sums over all workers."""

@@ -41,7 +41,8 @@ def draw(model: PreTrainedModel, seed: int) -> None:
     for layer in _adapted(model).values():
         first = layer.lora_A[ADAPTER].weight
         bound = first.shape[1] ** -0.5
-        _set(first, torch.empty(first.shape).uniform_(-bound, bound, generator=generator))
+        drawn = torch.empty(first.shape).uniform_(-bound, bound, generator=generator).to(first.device)
+        first.copy_(distribute_tensor(drawn, first.device_mesh, first.placements) if isinstance(first, DTensor) else drawn)
         layer.lora_B[ADAPTER].weight.zero_()
 
 
@@ -87,8 +88,3 @@ class Unadapted:
 
 def _adapted(model: nn.Module) -> dict[str, Any]:
     return {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}
-
-
-def _set(weight: Tensor, value: Tensor) -> None:
-    whole = value.to(weight.device)
-    weight.copy_(distribute_tensor(whole, weight.device_mesh, weight.placements) if isinstance(weight, DTensor) else whole)

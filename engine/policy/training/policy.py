@@ -39,10 +39,6 @@ class Policy(ABC):
     def model(self) -> PreTrainedModel:
         return self.network.model
 
-    @property
-    def has_reference(self) -> bool:
-        return self._reference is not None
-
     def forward(self, batch: Microbatch) -> LogprobsAndEntropies:
         with self._computing():
             found: LogprobsAndEntropies = self.network(batch)

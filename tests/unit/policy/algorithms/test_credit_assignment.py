@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from engine.config import RunConfig
-from engine.policy.algorithms.credit_assignment import advantages, informative, training_rows
-from engine.policy.algorithms.overlong_penalty import overlong_penalty
+from engine.policy.algorithms.credit_assignment import advantages, informative, overlong_penalty, training_rows
 from engine.policy.training.microbatches import Inferred
 from engine.rollout.interface import Completion, Request
 

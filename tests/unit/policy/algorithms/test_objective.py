@@ -9,8 +9,7 @@ import torch
 
 from engine.config.algorithm import ALGORITHMS, AlgorithmConfig
 from engine.errors import ConfigError
-from engine.policy.algorithms.importance_weights import truncated_weights
-from engine.policy.algorithms.losses import Tokens
+from engine.policy.algorithms.losses import Tokens, truncated_weights
 from engine.policy.algorithms.objective import Objective
 from engine.policy.algorithms.registry import advantage, policy_loss
 
