@@ -19,37 +19,36 @@ from engine.telemetry.chrome_trace import write_trace
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
-    return int(options.command(options))
-
-
-def _trace(options: argparse.Namespace) -> int:
-    out = options.out or options.folder / "trace.json"
     try:
-        entries = write_trace(options.folder, out)
+        options.command(options)
+    except StoppedError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return error.exit_code
-    print(f"{out}: {entries} entries; open it in ui.perfetto.dev")
     return 0
 
 
-def _run(options: argparse.Namespace) -> int:
+def _trace(options: argparse.Namespace) -> None:
+    out = options.out or options.folder / "trace.json"
+    print(f"{out}: {write_trace(options.folder, out)} entries; open it in ui.perfetto.dev")
+
+
+def _run(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         config = load(options.config)
         from engine.run import run  # here, so that a wrong config is told before torch is loaded
 
         run(config, options.out, options.resume)
-    except StoppedError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    except StoppedError:
+        raise
     except LongtailError as error:
         events = EventWriter(options.out / "events.jsonl")
         events.write(Log(level="error", message=str(error), code=error.code))
         events.close()
-        print(f"{error.code} error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+        raise
 
 
 def _terminate(number: int, _: FrameType | None) -> None:

@@ -79,15 +79,12 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     rows = [replace(row, advantage=value) for row, value in zip(rows, taught, strict=True)]
     learning = workers.learn(index, rows, inferred)
     published = workers.publish(index, experience.rollout)
-    evaluation = evaluate(config, workers, task, tokenizer) if _evaluates(config, index) else None
+    every, done = config.evaluation.every, index + 1
+    evaluates = every > 0 and (done % every == 0 or done == config.algorithm.steps)
+    evaluation = evaluate(config, workers, task, tokenizer) if evaluates else None
     ended, usage = time.time(), workers.usage()
     step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage)
     yield from step_events.events(step, partial(text_of, tokenizer))
-
-
-def _evaluates(config: RunConfig, index: int) -> bool:
-    every, done = config.evaluation.every, index + 1
-    return every > 0 and (done % every == 0 or done == config.algorithm.steps)
 
 
 def _resume(workers: WorkerGroup, out: Path) -> int:

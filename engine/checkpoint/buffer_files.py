@@ -55,8 +55,8 @@ class BufferFiles:
 
     def load(self, index: dict[str, Any]) -> None:
         """Fills the buffer as it was. Entries whose file is missing or damaged are left out: training does without them."""
-        segments = [BufferFile(**segment) for segment in index["segments"]]
-        whole = [segment for segment in segments if _intact(self._folder / segment.path, segment.sha256)]
+        segments = [BufferFile(**segment) for segment in index["segments"] if (self._folder / segment["path"]).is_file()]
+        whole = [segment for segment in segments if sha256_of(self._folder / segment.path) == segment.sha256]
         self._buffer.restore(index, (entry for segment in whole for entry in read_entries(self._folder / segment.path)))
         ours = all(Path(segment.path).parent.name == self._name for segment in whole)
         self._segments = whole if ours else []
@@ -107,7 +107,3 @@ def read_entries(path: Path) -> list[Entry]:
         Entry(number, group, step, ids.clone(), prompt, hidden.clone())
         for (number, group, step, prompt, _), ids, hidden in zip(index, tokens, features, strict=True)
     ]
-
-
-def _intact(path: Path, sha256: str) -> bool:
-    return path.is_file() and sha256_of(path) == sha256

@@ -90,11 +90,9 @@ def _config(kind: DrafterKind, target: PretrainedConfig) -> str:
     config.name_or_path = ""
     config.target_ties_embeddings = target.tie_word_embeddings  # what ``enlarge_drafter`` needs to know
     config.tie_word_embeddings = False  # SGLang cannot put the target's embedding and head in the place of tied ones
-    return config.to_json_string() if kind == "eagle" else _eagle3_config(config, target.num_hidden_layers)
-
-
-def _eagle3_config(config: PretrainedConfig, layers: int) -> str:
-    """With what SGLang asks for: no vocabulary of its own, and the layers whose outputs are read."""
-    read = [layer - 1 for layer in captured_layers("eagle3", layers)]
+    if kind == "eagle":
+        return config.to_json_string()
+    # SGLang asks for this of EAGLE-3: no vocabulary of its own, and the layers whose outputs are read.
+    read = [layer - 1 for layer in captured_layers(kind, target.num_hidden_layers)]
     more = {"draft_vocab_size": None, "eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": read}}
     return json.dumps(json.loads(config.to_json_string()) | more, indent=2, sort_keys=True) + "\n"

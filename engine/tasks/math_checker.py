@@ -30,8 +30,11 @@ class Checker:
         with self._lock:
             if self._child is None or self._child.poll() is not None:
                 self._child = _start()
-                self._stop = weakref.finalize(self, _stop, self._child)
-            verdict = _ask(self._child, expected, response)
+                self._stop = weakref.finalize(self, self._child.communicate)  # closes the pipes, which ends it
+            assert self._child.stdin
+            self._child.stdin.write(json.dumps([expected, response]) + "\n")
+            self._child.stdin.flush()
+            verdict = _read(self._child)
             if verdict is None:
                 self._stop()
             return verdict == "1"
@@ -44,22 +47,10 @@ def _start() -> Popen[str]:
     return child
 
 
-def _ask(child: Popen[str], expected: str, response: str) -> str | None:
-    assert child.stdin
-    child.stdin.write(json.dumps([expected, response]) + "\n")
-    child.stdin.flush()
-    return _read(child)
-
-
 def _read(child: Popen[str]) -> str | None:
     """A line of the child, None at its end."""
     assert child.stdout
     return child.stdout.readline().strip() or None
-
-
-def _stop(child: Popen[str]) -> None:
-    """Closes the pipes, which ends the child, and waits for it."""
-    child.communicate()
 
 
 def _serve() -> None:

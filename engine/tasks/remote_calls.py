@@ -15,6 +15,7 @@ import operator
 import os
 import resource
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TextIO
 
@@ -23,7 +24,7 @@ OPEN_FILES, FILE_BYTES = 64, 16 * 2**20
 PEER, NUMBER = "its peer", "its number"  # no names of attributes
 PLAIN = (type(None), bool, int, float, str)
 MANY = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
-FORWARDED = {
+FORWARDED: dict[str, Callable[..., Any]] = {
     "__call__": operator.call,
     "__getitem__": operator.getitem,
     "__setitem__": operator.setitem,

@@ -53,7 +53,9 @@ class Sandbox:
             return False
         finally:
             for child in children:
-                _end(child)
+                if child.poll() is None:
+                    os.killpg(child.pid, 9)  # and all it started
+                child.communicate()
         return bool(verdict == PASSED)
 
     def check(self) -> None:
@@ -136,10 +138,3 @@ def _file(content: bytes) -> IO[bytes]:
     file.write(content)
     file.seek(0)
     return file
-
-
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """Ends the program and all it started."""
-    if child.poll() is None:
-        os.killpg(child.pid, 9)
-    child.communicate()

@@ -32,12 +32,9 @@ def chrome_trace(events: Iterable[AnyEvent]) -> list[TraceEntry]:
     entries = sorted((entry for event in events for entry in _entries(event)), key=lambda entry: entry["ts"])
     first = entries[0]["ts"] if entries else 0.0
     rows = sorted({entry["tid"] for entry in entries})
-    names = [{"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": _row_name(row)}} for row in rows]
+    titles = {row: "training loop" if row == LOOP else f"worker {row - 1}" for row in rows}
+    names = [{"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": title}} for row, title in titles.items()]
     return [*names, *({**entry, "ts": entry["ts"] - first} for entry in entries)]
-
-
-def _row_name(row: int) -> str:
-    return "training loop" if row == LOOP else f"worker {row - 1}"
 
 
 @singledispatch

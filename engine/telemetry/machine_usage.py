@@ -4,7 +4,6 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
 from statistics import fmean
 
 import psutil
@@ -26,11 +25,8 @@ class UsageSampler:
     def take(self) -> dict[str, float]:
         """Since the last call: means of use (%), and the most memory that was taken (GB). Empty if no sample was due."""
         samples = [self._samples.popleft() for _ in range(len(self._samples))]
-        return {name: _summary(name, [sample[name] for sample in samples]) for name in samples[0]} if samples else {}
-
-
-def _summary(name: str, values: Sequence[float]) -> float:
-    return max(values) if "memory" in name else fmean(values)
+        summed = {name: max if "memory" in name else fmean for name in (samples[0] if samples else ())}
+        return {name: summary(sample[name] for sample in samples) for name, summary in summed.items()}
 
 
 def _follow(samples: deque[dict[str, float]], ended: threading.Event, period: float) -> None:

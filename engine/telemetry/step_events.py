@@ -25,7 +25,6 @@ from engine.experience.collection import Experience
 from engine.experience.evaluation import Evaluation
 from engine.telemetry.text_by_source import Decode, text_by_source
 
-SAMPLES = 2
 PACKAGES = ("torch", "transformers", "ray", "numpy")
 
 
@@ -145,7 +144,7 @@ def _samples(step: int, experience: Experience, decode: Decode) -> Iterator[Samp
     responses, prompts = experience.responses, experience.prompts
     order = sorted(range(len(responses)), key=lambda index: len(responses[index]))
     group = len(responses) // len(prompts)
-    for index in dict.fromkeys([order[-1], order[0]][:SAMPLES]):
+    for index in dict.fromkeys((order[-1], order[0])):
         yield Sample(
             step=step,
             prompt=prompts[index // group].text,

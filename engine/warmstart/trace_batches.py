@@ -29,14 +29,11 @@ class TraceBatches:
         while True:
             self._seed += 1
             pool = list(islice(examples(self._seed, self.four_numbers, self.longest), POOL))
-            batches = self._grouped([self._encode(*example) for example in pool])
+            end = self.tokenizer.eos_token_id
+            batches = self._grouped([([*self.tokenizer(prompt + response).input_ids, end], len(prompt)) for prompt, response in pool])
             order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(self._seed))
             for index in order.tolist():
                 yield _padded(batches[index])
-
-    def _encode(self, prompt: str, response: str) -> tuple[list[int], int]:
-        ids = self.tokenizer(prompt + response).input_ids
-        return [*ids, self.tokenizer.eos_token_id], len(prompt)
 
     def _grouped(self, rows: list[tuple[list[int], int]]) -> list[list[tuple[list[int], int]]]:
         groups: list[list[tuple[list[int], int]]] = [[]]
