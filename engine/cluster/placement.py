@@ -19,8 +19,9 @@ def places(config: RunConfig, ray: Any) -> list[dict[str, Any]]:
     ``cluster.min_workers``; ConfigError if there is no room for those.
     """
     cluster = config.cluster
-    rank, ranks = _needs(config, ray), config.rollout.gpus
-    needs = {name: amount * ranks for name, amount in rank.items()}
+    gpus = cluster.device != "cpu" and ray.cluster_resources().get("GPU")  # only where there are any
+    rank = {"CPU": float(cluster.threads_per_worker)} | ({"GPU": 1.0} if gpus else {})
+    needs = {name: amount * config.rollout.gpus for name, amount in rank.items()}
     found = _reserved(ray, cluster.workers, cluster.nodes, needs, cluster.patience)
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     able = [machine for machine in machines if room([machine], needs)]
@@ -35,12 +36,6 @@ def places(config: RunConfig, ray: Any) -> list[dict[str, Any]]:
 def room(machines: Iterable[Resources], needs: Resources) -> int:
     """How many workers the machines can hold if nobody else uses them."""
     return sum(int(min(machine.get(name, 0.0) / amount for name, amount in needs.items())) for machine in machines)
-
-
-def _needs(config: RunConfig, ray: Any) -> Resources:
-    """Of one rank. A GPU only where there are any."""
-    there = config.cluster.device != "cpu" and ray.cluster_resources().get("GPU")
-    return {"CPU": float(config.cluster.threads_per_worker)} | ({"GPU": 1.0} if there else {})
 
 
 def _reserved(ray: Any, workers: int, nodes: int | None, needs: Resources, patience: float) -> list[Any]:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.drafting import Drafting
 from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.runner import Runner
 from engine.rollout.native.sampling import TokenSampler
@@ -108,7 +109,7 @@ def _draft(runner: Runner, sampler: TokenSampler, batch: int, width: int, length
     def draft() -> None:
         for response in responses:
             response.drafted = length - 1 - TYPICALLY_BEHIND
-        runner.drafting(responses, newest).drafts(Strategy("eagle", LEVELS, width, LEVELS), sampler, noise)
+        Drafting(runner.passes, runner.cache, responses, newest).drafts(Strategy("eagle", LEVELS, width, LEVELS), sampler, noise)
 
     return draft
 

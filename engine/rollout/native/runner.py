@@ -134,7 +134,7 @@ class Runner:
         requests = torch.tensor([response.request.id for response in batch], device=self._device)
         levels = max([shape.depth if shape else 0, *(len(drafts) for drafts in given or () if drafts)])
         noise = sampler.noise(requests, newest + 1 + self.cache.positions[: levels + 1])
-        learned = self.drafting(batch, newest).drafts(shape, sampler, noise[:, :-1]) if shape else None
+        learned = Drafting(self.passes, self.cache, batch, newest).drafts(shape, sampler, noise[:, :-1]) if shape else None
         if learned and plan.limits:
             learned = cut_chains(learned, plan.limits)
         tree = with_given_drafts(learned, given, self._device) if given else learned
@@ -196,10 +196,6 @@ class Runner:
             return None
         present = pad(tree.tokens >= 0, (1, 0), value=True).flatten().nonzero()[:, 0]
         return present if len(present) < WORTH_LEAVING_OUT * tree.tokens.numel() else None
-
-    def drafting(self, batch: Sequence[Response], newest: Tensor) -> Drafting:
-        """The learned drafter for a step of ``batch``, whose newest tokens are at ``newest`` [n, 1]."""
-        return Drafting(self.passes, self.cache, batch, newest)
 
 
 def _repeated(each: Sequence[T] | None, size: int) -> list[T]:

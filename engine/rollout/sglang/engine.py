@@ -108,7 +108,7 @@ class SGLangEngine:
         done: dict[int, Completion] = {}
 
         def ended(response: Response) -> None:
-            completion = done[response.id] = self._completion(response)
+            completion = done[response.id] = response.completion(self._target[1], self._drafter[1] if self._drafter else 0)
             self._count(len(requests) - len(done))
             if completion.finish == "abort":
                 return
@@ -312,6 +312,3 @@ class SGLangEngine:
         """Target and drafter, of all ranks."""
         ranks: list[dict[str, str]] = self.host.plugin("loaded_weights")
         return ":".join(rank["target"] for rank in ranks), ":".join(rank["drafter"] for rank in ranks).strip(":")
-
-    def _completion(self, response: Response) -> Completion:
-        return response.completion(self._target[1], self._drafter[1] if self._drafter else 0)

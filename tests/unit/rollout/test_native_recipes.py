@@ -16,6 +16,7 @@ from engine.drafter.packing import Segment, pack
 from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.training_time_unroll import unrolled
 from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.drafting import Drafting
 from engine.rollout.native.runner import Runner
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.response import Response
@@ -59,7 +60,7 @@ class Server:
         truth = torch.full((len(batch), depth, VOCABULARY), -1e9)
         truth.scatter_(2, self.sequences[:, known : known + depth, None], 0.0)
         self.features.clear()
-        self.runner.drafting(batch, newest).drafts(
+        Drafting(self.runner.passes, self.runner.cache, batch, newest).drafts(
             Strategy("eagle", depth, 1, depth), TokenSampler(Sampling(), VOCABULARY, newest.device), truth
         )
         self.drafted = [response.drafted for response in batch]
