@@ -22,7 +22,7 @@ from backend.settings import Settings
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import Run
 
-SECONDS = 600
+SECONDS = 120
 ENGINE = Path(__file__).with_name("standin_engine.py")
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
@@ -91,11 +91,10 @@ class Platform:
     def until_step(self, run_id: str, step: int) -> None:
         self.until(lambda: self.client.run(run_id).step >= step)
 
-    @staticmethod
-    def until(condition: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS
         while not condition():
-            assert time.monotonic() < deadline, "waited in vain"
+            assert time.monotonic() < deadline, f"waited in vain; exit codes of the workers: {[each.exitcode for each in self._workers]}"
             time.sleep(0.05)
 
     def answers(self) -> bool:

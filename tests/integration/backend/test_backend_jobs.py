@@ -80,7 +80,7 @@ def test_a_worker_outlives_messages_that_nobody_can_read_and_a_folder_that_is_go
     shutil.rmtree(platform.settings.broker_folder)
     assert platform.until_state(platform.submit(steps=1).id, "succeeded", "failed").state == "succeeded"
     platform.until(queue.exists)
-    assert worker.poll() is None
+    assert worker.is_alive()
 
 
 def test_a_killed_worker_loses_nothing(platform: Platform) -> None:
