@@ -76,8 +76,8 @@ def check_python(version: tuple[int, int]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The caller's environment without what would leak other installations into .venv."""
-    foreign = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
+    """The caller's without what would leak other installations into .venv, or make every process compile all packages anew."""
+    foreign = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
     return {**kept, "VIRTUAL_ENV": str(VENV), "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 

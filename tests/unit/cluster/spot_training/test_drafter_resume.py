@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,18 +21,30 @@ from engine.rollout.interface import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3 + index // 2, 13))) for index in range(20)]
 EVERY = 16
+WRITTEN_SECONDS = 60.0
 ROOT = Path(__file__).parents[4]
 TRAINS_UNTIL_KILLED = """
 import sys
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from threading import Event
 sys.path[:0] = ["tests/unit/cluster/spot_training"]
 from test_drafter_resume import begin
 
 worker = begin(Path(sys.argv[1]), Path(sys.argv[2]))
 micro_step, microsteps = worker.spot._trainer.micro_step, count(1)
-worker.spot._trainer.micro_step = lambda batch: (micro_step(batch), print(next(microsteps), flush=True))[0]
+
+
+def told(batch):
+    losses, made = micro_step(batch), next(microsteps)
+    print(made, flush=True)
+    if made == int(sys.argv[3]):
+        Event().wait()
+    return losses
+
+
+worker.spot._trainer.micro_step = told
 worker.train_drafter(0)
 """
 
@@ -73,26 +86,35 @@ def steps_of(worker: Worker) -> float:
 
 @pytest.fixture(scope="module")
 def killed(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """The folder of a run killed with SIGKILL in its first session, and the micro-steps that it had made at least."""
-    out = tmp_path_factory.mktemp("killed")
-    command = [sys.executable, "-c", TRAINS_UNTIL_KILLED, str(random_model), str(out)]
+    """The folder of a run killed with SIGKILL in its first session, just before a snapshot, and the micro-steps that it had made.
+
+    It stands still before it is killed, for as long as the thread takes that writes the snapshot before.
+    """
+    out, made = tmp_path_factory.mktemp("killed"), 4 * EVERY - 1
+    command = [sys.executable, "-c", TRAINS_UNTIL_KILLED, str(random_model), str(out), str(made)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout
-    for line in process.stdout:
-        if int(line) >= 3 * EVERY + EVERY // 2 - 1:  # just before a snapshot
-            break
-    process.send_signal(signal.SIGKILL)
-    rest = process.stdout.read().split()
+    assert any(int(line) == made for line in process.stdout)
+    deadline = time.monotonic() + WRITTEN_SECONDS
+    while time.monotonic() < deadline and last_snapshot(out) < made - EVERY:
+        time.sleep(0.02)
+    process.kill()
     process.wait()
     assert process.returncode == -signal.SIGKILL
-    return out, int(rest[-1]) if rest else int(line)
+    return out, made
+
+
+def last_snapshot(out: Path) -> float:
+    """How many micro-steps lie behind it; -1 if there is none."""
+    found = newest_snapshot(out / "drafter_0")
+    return found.progress.microsteps if found else -1
 
 
 def test_a_kill_loses_at_most_the_configured_micro_steps(killed: tuple[Path, int]) -> None:
     out, made = killed
     found = newest_snapshot(out / "drafter_0")
     assert found
-    assert made - EVERY <= found.progress.microsteps <= made + 1
+    assert made - EVERY <= found.progress.microsteps <= made
 
 
 def test_a_new_worker_goes_on_with_the_session(killed: tuple[Path, int], random_model: Path) -> None:

@@ -4,12 +4,14 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from crew import SAMPLING, Crew, config, requests
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, same
+from engine.drafter.packing import MicroBatch
 from engine.drafter.recipe import Recipe
 from engine.speculation.remaining_length import RemainingLengthPredictor
 
@@ -40,30 +42,31 @@ def test_fifty_sessions_grow_no_memory_and_keep_all_engines_equal(random_model: 
 
 
 def test_training_stops_within_a_micro_step(random_model: Path) -> None:
-    """From the halt to the end of the session: the micro-step under way and a last look at the held-out responses, no more (CPU time)."""
     worker = Crew(config(random_model, passes=10_000), workers=1).workers[0]
-    excess = []
+    assert worker.spot
+    trainer, made = worker.spot._trainer, 0
+    micro_step = trainer.micro_step
+
+    def counted(batch: MicroBatch) -> Any:
+        nonlocal made
+        made += 1
+        return micro_step(batch)
+
+    trainer.micro_step = counted  # type: ignore[method-assign]
     for step in range(4):
         worker.rollout(step, requests(step, 0), SAMPLING)
-        assert worker.spot
-        began = time.process_time()
-        worker.spot.judge(None)
-        look = (time.process_time() - began) / 2
-        halted: list[float] = []
+        begun_at_halt: list[int] = []
 
-        def halt(step: int = step, halted: list[float] = halted) -> None:
-            halted.append(time.process_time())
+        def halt(step: int = step, begun_at_halt: list[int] = begun_at_halt) -> None:
             worker.halt(step)
+            begun_at_halt.append(made)
 
-        began = time.process_time()
         threading.Timer(0.3, halt).start()
         session = worker.train_drafter(step)
         assert session
-        assert halted, "there was enough to train on until the halt"
-        latency, micro_step = time.process_time() - halted[0], (halted[0] - began) / session.report.microsteps
         assert session.set_up > 0
-        excess.append(latency - look - micro_step)
-    assert min(excess) < 0.02, "the machine may be busy, but not each time"
+        assert begun_at_halt, "there was enough to train on until the halt"
+        assert made <= begun_at_halt[0] + 1, "the one that was about to begin"
     assert worker.train_drafter(3) is None, "the rollout is over"
 
 
@@ -125,5 +128,5 @@ def test_a_worker_says_how_long_it_will_need_while_it_generates(random_model: Pa
     limit = RemainingLengthPredictor().remaining(0, 0, SAMPLING.max_new_tokens)
     assert limit == SAMPLING.max_new_tokens
     middle = told[len(told) // 2]
-    assert middle[1] == pytest.approx(ended - middle[0], rel=3), "of the right order"
+    assert 0.1 < middle[1] / (ended - middle[0]) < 10, "of the right order, on a busy machine too"
     assert told[-1][1] < told[0][1]
