@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,8 @@ def install(*arguments: str) -> None:
     if uv is not None:
         build = [] if unlocked() else ["--build-constraints", CONSTRAINTS.name]
         try:
-            return run_installer([uv, "pip", "install", "--quiet", *constrained(), *build, *arguments], uv_environment())
+            target = ["--python", str(VENV / "bin" / "python")]  # whatever UV_PYTHON or UV_SYSTEM_PYTHON say
+            return run_installer([uv, "pip", "install", "--quiet", *target, *constrained(), *build, *arguments], uv_environment())
         except SetupError as problem:
             say(f"uv failed, so pip installs instead; the last lines of uv:\n{problem}")
     return pip(*arguments)
@@ -288,11 +290,20 @@ def run_all(commands: tuple[tuple[str, ...], ...]) -> int:
     """Runs commands until one fails; its exit code, or 0."""
     for command in commands:
         say(" ".join(command))
-        code = subprocess.run([VENV / "bin" / command[0], *command[1:]], cwd=ROOT, env=environment(), check=False).returncode
+        code = run([str(VENV / "bin" / command[0]), *command[1:]])
         if code != 0:
             say(f"{command[0]} failed")
             return code if code > 0 else 128 - code
     return 0
+
+
+def run(command: list[str]) -> int:
+    """Its exit code. Ctrl-C reaches it by itself, and SIGTERM is passed on: it ends what it has started, however long that takes."""
+    with subprocess.Popen(command, cwd=ROOT, env=environment()) as process:
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        while True:
+            with suppress(KeyboardInterrupt):
+                return process.wait()
 
 
 def lint() -> int:
@@ -304,7 +315,6 @@ def test(*arguments: str) -> int:
     """Style, then types beside every test; with LONGTAIL_TESTS=all the tests have their full size."""
     setup("test")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a child that is waited for then ends, too
     if code := run_all(STYLE):
         return code
     say("mypy, beside what follows")

@@ -15,6 +15,7 @@ QUEUE = "longtail"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 POLLING_SECONDS = 0.05
+EXPIRES_SECONDS = 120.0
 
 
 def make_celery(settings: Settings) -> Celery:
@@ -43,7 +44,7 @@ def make_celery(settings: Settings) -> Celery:
 
 def notify_workers(app: Celery, label: str = "") -> None:
     """That a run was queued which needs a worker of ``label``, or any worker."""
-    app.send_task(TASK, queue=queue(label), retry=False, ignore_result=True)
+    app.send_task(TASK, queue=queue(label), retry=False, ignore_result=True, expires=EXPIRES_SECONDS)
 
 
 def queue(label: str) -> str:

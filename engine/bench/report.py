@@ -37,7 +37,7 @@ Where a row has several values, the brackets say what they belong to.
 """
 FIGURES = Path(__file__).with_name("figures.yaml")
 HEAD = ("figure", "value", "range", "machine", "commit", "date")
-NOTES = "¹²³⁴⁵⁶⁷⁸⁹"
+SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 wrapped = partial(fill, width=120, break_long_words=False, break_on_hyphens=False)
 
 
@@ -100,7 +100,12 @@ def results(root: Path = ROOT) -> list[Measured]:
 def footnotes(contents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The number of each text."""
     texts = dict.fromkeys(text for text in map(_told, contents) if text)
-    return {text: NOTES[number] for number, text in enumerate(texts)}
+    return {text: note(number) for number, text in enumerate(texts, start=1)}
+
+
+def note(number: int) -> str:
+    """``number`` in superscript."""
+    return "".join(SUPERSCRIPT[int(digit)] for digit in str(number))
 
 
 def _told(content: Mapping[str, Any]) -> str:

@@ -110,7 +110,7 @@ class Peer:
             return {self._value(key): self._value(item) for key, item in content}
         if kind in ("bytes", "complex"):
             return bytes.fromhex(content) if kind == "bytes" else complex(*content)
-        if kind == "module" and content.partition(".")[0] in sys.stdlib_module_names:
+        if kind == "module":
             return importlib.import_module(content)
         if kind == "yours":
             return self._shown[content]
@@ -164,7 +164,8 @@ def _change(mine: Any, changed: Any) -> None:
 
 
 def names_used(tests: str) -> set[str]:
-    """What tests may have of the program. A builtin only if they use nothing else: a program may not give them another ``all``."""
+    """What tests may have of the program. A builtin only if they use nothing else: a program may not give them another ``all``, nor
+    other ``__builtins__``."""
     nodes = list(ast.walk(ast.parse(tests)))
     used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     made = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
@@ -172,8 +173,8 @@ def names_used(tests: str) -> set[str]:
     made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     made |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
     known = set(dir(builtins))
-    shadowed = {name for name in used - made if not name.startswith("__")} if used - made <= known else set()
-    return used - known | shadowed
+    shadowed = used - made if used - made <= known else set()
+    return {name for name in used - known | shadowed if not name.startswith("__")}
 
 
 def main() -> None:

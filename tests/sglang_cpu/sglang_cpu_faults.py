@@ -1,5 +1,6 @@
-"""What SGLang 0.5.20 does wrong on a CPU, mended through its plugin entry point. For tests only, together with ``sgl_kernel``."""
+"""What SGLang 0.5.20 does wrong or slowly on a CPU, mended through its plugin entry point. For tests only, together with ``sgl_kernel``."""
 
+import multiprocessing
 import os
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,13 @@ def register() -> None:
 
     get_platform()._install(has_amx=True)  # else its AMX attention, which our kernels stand in for, is refused
     HookRegistry.register(SAMPLE, draw, HookType.AROUND)
+    fork()
+
+
+def fork() -> None:
+    """Its processes begin as copies of the first one: to import everything anew takes each of them ten seconds."""
+    multiprocessing.set_start_method("fork", force=True)
+    multiprocessing.set_start_method = lambda *_, **__: None
 
 
 def draw(original: Callable[..., Any], verify_input: Any, batch: Any, *arguments: Any, **named: Any) -> Any:

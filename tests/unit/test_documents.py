@@ -71,11 +71,13 @@ def test_its_first_screen_has_what_a_visitor_wants() -> None:
     assert {line[:3] for line in first} >= {"1. ", "2. ", "3. "}
 
 
-def test_its_number_is_the_one_measured() -> None:
-    found = json.loads((ROOT / "engine/bench/results/e2e-small.json").read_text(encoding="utf-8"))["small"]["arms"]["tlt"]
-    first = "\n".join(text(README).splitlines()[:FIRST_SCREEN])
-    assert f"**{found['e2e']:.2f} times faster**" in first
-    assert f"({found['e2e_min']:.2f} to {found['e2e_max']:.2f})" in first
+def test_its_numbers_are_those_measured() -> None:
+    results = [ROOT / "engine/bench/results" / name for name in ("e2e-small-epyc.json", "e2e-small.json")]
+    newer, older = (json.loads(file.read_text(encoding="utf-8"))["small"]["arms"]["tlt"] for file in results)
+    first = " ".join(text(README).splitlines()[:FIRST_SCREEN])
+    assert f"**{newer['e2e']:.2f} times faster**" in first
+    assert f"({newer['e2e_min']:.2f} to {newer['e2e_max']:.2f})" in first
+    assert f"{older['e2e']:.2f} times ({older['e2e_min']:.2f} to {older['e2e_max']:.2f})" in first
 
 
 def test_its_picture_says_what_was_recorded() -> None:
@@ -171,5 +173,6 @@ def test_variables_are_read_by_something(document: Path) -> None:
 
 @each_document
 def test_files_named_are_there(document: Path) -> None:
-    named = {span for span in spans(document) if re.fullmatch(rf"({'|'.join(map(re.escape, FOLDERS))})/[\w./-]*", span)}
+    written = [*spans(document), *(word.partition("::")[0] for _, code in FENCE.findall(text(document)) for word in code.split())]
+    named = {span for span in written if re.fullmatch(rf"({'|'.join(map(re.escape, FOLDERS))})/[\w./-]*", span)}
     assert {name for name in named if not (ROOT / name).exists()} == set()

@@ -68,9 +68,9 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         ``needs``: a worker label; None for any worker. ``start_after`` has to know its time zone. ``project_id`` None is the token's
         project, or else the default one. ``source`` is the git state of the folder that the run comes from.
         """
-        wishes = {"priority": priority, "needs": needs, "start_after": start_after and start_after.isoformat()}
+        options = {"priority": priority, "needs": needs, "start_after": start_after and start_after.isoformat()}
         place = {"project_id": project_id, "notes": notes, "source": source and source.model_dump()}
-        return self._accept("/api/v1/runs", {"config": config, "tags": list(tags)} | wishes | place, idempotency_key)
+        return self._accept("/api/v1/runs", {"config": config, "tags": list(tags)} | options | place, idempotency_key)
 
     def run(self, run_id: str) -> Run:
         return self._get(Run, f"/api/v1/runs/{run_id}")
@@ -95,10 +95,10 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         config: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
         idempotency_key: str | None = None,
-        **wishes: Any,
+        **options: Any,
     ) -> Run:
         """A new run with the fields that ``config`` names changed; ``priority``, ``needs`` and ``notes`` as in ``submit``."""
-        body = {"config": dict(config or {}), "tags": None if tags is None else list(tags)} | wishes
+        body = {"config": dict(config or {}), "tags": None if tags is None else list(tags)} | options
         return self._accept(f"/api/v1/runs/{run_id}/clone", body, idempotency_key)
 
     def delete(self, run_id: str) -> None:

@@ -59,7 +59,8 @@ class FollowAndTrack(RunLists):
         patience: float = 600.0,
     ) -> Tracker:
         """Begins a run that this program carries out by itself, and tells of it; see Tracker. ``project`` is a name or an id."""
-        return Tracker(self, self.begin(name, config, tags, steps, project and self.project(project).id), patience)
+        project_id = project and patiently(lambda: self.project(project).id, BEGIN_SECONDS)
+        return Tracker(self, self.begin(name, config, tags, steps, project_id), patience)
 
     def begin(
         self,

@@ -61,7 +61,7 @@ class Supervisor:
 
     @contextmanager
     def _engine(self) -> Iterator[subprocess.Popen[bytes]]:
-        """The guardian, and under it the engine, in a session of their own; none of its processes outlives the block."""
+        """``kill_on_worker_loss``, and under it the engine, in a session of their own; none of its processes outlives the block."""
         self._folder.mkdir(parents=True, exist_ok=True)
         config = self._folder / "config.yaml"
         config.write_text(yaml.safe_dump(self._claim.config, sort_keys=False), encoding="utf-8")

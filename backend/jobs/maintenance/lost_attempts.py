@@ -1,7 +1,8 @@
 """Takes runs from workers that are gone. One of this machine is looked up; one elsewhere is judged by its lease.
 
 A lease counts by how long this process has seen it unrenewed on its own monotonic clock, so that no jump of any clock, and no time in
-which the database did not answer, makes a living worker look dead. The margin above the lease is for its guardian to end the engine first.
+which the database did not answer, makes a living worker look dead. The margin above the lease is for ``kill_on_worker_loss`` to end the
+engine first.
 """
 
 import logging

@@ -85,6 +85,8 @@ def test_which_programs_run(sandbox: Sandbox, program: str, ends: bool) -> None:
         ),
         ("import math\ndef f(): return math.pi", "assert math.isclose(f(), 3.14159, abs_tol=1e-4)"),
         ("import numpy\ndef f(): return numpy.arange(3), numpy.float32(0.5), numpy.int64(7)", "assert f() == ([0, 1, 2], 0.5, 7)"),
+        ("import numpy as np\ndef f(x): return np.array([x])", "import numpy as np; assert np.allclose(f(2), [2.0])"),
+        ("import numpy as x\ndef f(y): return y", "x = 3; assert f(x) == 3"),
         ("def sum(a, b): return a * b", "assert sum(3, 4) == 12"),
         (DOUBLE, "if __name__ == '__main__': assert f(1) == 2"),
     ],

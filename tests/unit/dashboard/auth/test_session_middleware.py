@@ -87,4 +87,4 @@ def test_no_page_shows_foreign_markup() -> None:
     assert texts
     found = {(str(path.relative_to(DASHBOARD)), word) for path, text in texts.items() for word in unsafe if word in text}
     ours = ("app.py", ".html(")  # the style sheet
-    assert found == {("views/run/tabs/samples.py", ".html("), ours}, "the text of the first is escaped: test_sample_pieces.py"
+    assert found == {("views/run/tabs/samples.py", ".html("), ours}, "the text of the first is escaped: test_response_html.py"

@@ -209,9 +209,10 @@ def test_an_artifact_without_content_says_so_until_it_is_back(database: Database
 KILLED = """if True:
     import os, signal, sys
     from backend.database import Database
-    from backend.jobs import artifact_importer
+    from backend.jobs.maintenance import artifact_importer
     from backend.settings import Settings
-    from backend.storage.store import FolderStore, open_store
+    from backend.storage.folder_store import FolderStore
+    from backend.storage.open_store import open_store
     def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
     settings = Settings()
     database = Database(settings.database)
@@ -229,7 +230,7 @@ KILLED = """if True:
         artifact_importer._mark = die
     elif point == "before-the-copy-goes":
         artifact_importer._finish = die
-    artifact_importer.keep(database, settings, open_store(settings))
+    artifact_importer.import_artifacts(database, settings, open_store(settings))
 """
 
 

@@ -9,7 +9,7 @@ from running_server import Running
 
 from backend.api.routes import events
 from backend.models import new_id
-from backend.services.telemetry import event_stream, step_rows
+from backend.services.telemetry import event_stream, log_lines
 from backend.settings import Settings
 from longtail import ApiError, Longtail, sse
 from longtail.schemas.runs import Run
@@ -120,7 +120,7 @@ def test_a_client_comes_back_when_the_server_does(client: Longtail, running: Run
 
 
 def test_more_lines_than_fit_at_once(client: Longtail, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (step_rows, events, event_stream):
+    for module in (log_lines, events, event_stream):
         monkeypatch.setattr(module, "LOG_LINES", 3)
     say(client, run_id, *(f"line {number}" for number in range(10)))
     client.finish(run_id, "succeeded")
