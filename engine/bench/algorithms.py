@@ -4,8 +4,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from engine.bench.bed import machine
 from engine.bench.runs import metric, run_engine
+from engine.bench.testbed import machine
 from engine.config.algorithm import ALGORITHMS
 
 STEPS, ENDS = 60, 10

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.bench.bed import Bed, ratio
+from engine.bench.testbed import Bed, ratio
 from engine.checkpoint import storage
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter
 from engine.config import SpotConfig

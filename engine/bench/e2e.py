@@ -11,8 +11,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from engine.bench.bed import machine
 from engine.bench.runs import harvest, metric, run_engine, sessions, steps
+from engine.bench.testbed import machine
 from engine.config import merged
 from engine.errors import ConfigError
 from engine.events import AnyEvent

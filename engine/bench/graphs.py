@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.bench.bed import Bed
+from engine.bench.testbed import Bed
 from engine.config import BegConfig, SpeculationConfig, StrategyConfig
 from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, MemoryModel, batch_ranges, captures_of, naive_captures

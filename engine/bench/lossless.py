@@ -17,7 +17,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from engine.bench.bed import Bed, fixed, timed
+from engine.bench.testbed import Bed, fixed, timed
 from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.model import Drafter
 from engine.rollout.interface import Request, Sampling

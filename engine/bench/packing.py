@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from engine.bench.bed import Bed, ratio
+from engine.bench.testbed import Bed, ratio
 from engine.config import SpeculationConfig, SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.model import Drafter

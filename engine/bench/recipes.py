@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from engine.bench.bed import Bed, fixed, timed
+from engine.bench.testbed import Bed, fixed, timed
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter

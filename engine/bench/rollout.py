@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from engine.bench.bed import Bed, ratio, timed, untrained
+from engine.bench.testbed import Bed, ratio, timed, untrained
 from engine.config import BegConfig, SpeculationConfig, StrategyConfig
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.engine import NativeEngine

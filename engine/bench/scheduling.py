@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from engine.bench.bed import machine
 from engine.bench.runs import metric, run_engine, steps
+from engine.bench.testbed import machine
 from engine.events import AnyEvent
 
 ARMS: dict[str, dict[str, Any]] = {

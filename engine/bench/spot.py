@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from engine.bench import mix
-from engine.bench.bed import Bed
 from engine.bench.runs import harvest, metric, run_engine, sessions, steps
+from engine.bench.testbed import Bed
 from engine.config import SpeculationConfig
 from engine.drafter.evaluate import CHAIN, DrafterMeasurement
 from engine.drafter.export import load_drafter_folder

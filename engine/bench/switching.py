@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from engine.bench.bed import Bed, fixed, full_batch_rate
+from engine.bench.testbed import Bed, fixed, full_batch_rate
 from engine.rollout.interface import Sampling
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.fixed import FixedTuner

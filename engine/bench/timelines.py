@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.bench.bed import machine
 from engine.bench.e2e import configuration, scales
 from engine.bench.runs import run_engine, steps
+from engine.bench.testbed import machine
 from engine.events import AnyEvent, WorkerSpan
 
 TITLES = {"plain": "plain decoding", "tlt": "Longtail (TLT)"}

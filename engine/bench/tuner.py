@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from engine.bench.bed import Bed, untrained
 from engine.bench.switching import switch_on
+from engine.bench.testbed import Bed, untrained
 from engine.config import SpeculationConfig, StrategyConfig
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.from_model import fixed_strategy

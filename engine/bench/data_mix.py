@@ -4,7 +4,7 @@ from itertools import chain, islice, repeat
 from statistics import fmean
 from typing import Any
 
-from engine.bench.bed import Bed
+from engine.bench.testbed import Bed
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter
