@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from engine.bench import mix
+from engine.bench import data_mix
 from engine.bench.runs import harvest, metric, run_engine, sessions, steps
 from engine.bench.testbed import Bed
 from engine.config import SpeculationConfig
@@ -65,7 +65,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
                 "adaptive": sum(session.published for session in sessions(adaptive)),
                 "random": sum(session.published for session in sessions(random)),
             },
-            "data": mix.compared(Bed(model), quick),
+            "data": data_mix.compared(Bed(model), quick),
             "mix_distance": [one.mix_distance for one in sessions(adaptive)],
         }
 
