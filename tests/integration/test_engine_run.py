@@ -43,6 +43,8 @@ SMALL_RUN: dict[str, Any] = {
     "checkpoint": {"every": 2},
 }
 Config = dict[str, Any]
+ALONE = {"cluster": {"workers": 1}}
+"""Half as many processes, for what has nothing to do with several workers."""
 SLACK = 0.02 if ALL else 0.5
 """Seconds that may lie between two processes' looks at the clock; half of one where other tests run beside this."""
 
@@ -98,7 +100,7 @@ def tlt(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("plain")
-    run(config | {"speculation": {"enabled": False}}, out)
+    run(config | ALONE | {"speculation": {"enabled": False}}, out)
     return out
 
 
@@ -169,7 +171,7 @@ def test_speculation_changes_no_response(plain: Path, tlt: Path) -> None:
 
 def test_a_killed_run_resumes_to_the_same_policy(config: Config, plain: Path, tmp_path: Path) -> None:
     """SIGKILL of the whole session after the first checkpoint; the resumed attempt ends where the undisturbed run did."""
-    wanted = config | {"speculation": {"enabled": False}}
+    wanted = config | ALONE | {"speculation": {"enabled": False}}
     process = start(wanted, tmp_path)
     while not (tmp_path / "checkpoints/step_000001").exists():
         assert process.poll() is None, "the run ended before its first checkpoint"
@@ -185,7 +187,7 @@ def test_a_killed_run_resumes_to_the_same_policy(config: Config, plain: Path, tm
 
 
 def test_a_run_asked_to_stop_does_so_at_a_step_boundary_and_goes_on_to_the_same_policy(config: Config, plain: Path, tmp_path: Path) -> None:
-    wanted = config | {"speculation": {"enabled": False}}
+    wanted = config | ALONE | {"speculation": {"enabled": False}}
     (tmp_path / "stop").touch()
     code, errors = finish(start(wanted, tmp_path))
     assert (code, errors.splitlines()[-1]) == (75, "stopped after step 0, as asked; --resume goes on from there")
@@ -226,7 +228,7 @@ def test_steps_stopped_early_go_on_with_what_they_had(config: Config, tmp_path: 
 
 
 def test_a_run_goes_on_with_other_numbers_of_workers(config: Config, plain: Path, tmp_path: Path) -> None:
-    """A step with two, one with one, one with three, all with shards of the policy: the responses and the policy of two with replicas."""
+    """A step with two, one with one, one with three, all with shards of the policy: the responses and the policy of one with the whole."""
     for workers in (2, 1, 3):
         cluster = {"workers": workers, "learner": {"parallel": "fsdp"}}
         wanted = config | {"speculation": {"enabled": False}, "cluster": cluster}
@@ -246,7 +248,7 @@ def test_a_run_goes_on_with_other_numbers_of_workers(config: Config, plain: Path
 def test_gsm8k_with_a_model_never_seen_before(config: Config, tmp_path: Path) -> None:
     data = Path(__file__).parents[1] / "data" / "gsm8k_sample.jsonl"
     task = {"name": "math", "path": str(data)}
-    events = run(config | {"task": task, "rollout": {"max_prompt_tokens": 1024, "max_new_tokens": 32}}, tmp_path)
+    events = run(config | ALONE | {"task": task, "rollout": {"max_prompt_tokens": 1024, "max_new_tokens": 32}}, tmp_path)
     assert [event.step for event in steps(events)] == [0, 1, 2]
     assert {event.kind for event in events} >= {"rollout", "worker_state", "speculation", "checkpoint", "artifact", "sample"}
 
@@ -283,10 +285,11 @@ def _kill_session(session: int) -> None:
 
 
 def test_speculation_that_does_nothing_rests_and_looks_again(config: Config, tmp_path: Path) -> None:
-    """No worker ever runs as few requests as would let it draft."""
+    """The worker never runs as few requests as would let it draft."""
     rollout = SMALL_RUN["rollout"] | {"max_new_tokens": 4}
     idle = SMALL_RUN["speculation"] | {"threshold": 1, "tail_requests": 0, "rest": 2}
-    events = run(config | {"algorithm": SMALL_RUN["algorithm"] | {"steps": 6}, "rollout": rollout, "speculation": idle}, tmp_path)
+    algorithm = SMALL_RUN["algorithm"] | {"steps": 6}
+    events = run(config | ALONE | {"algorithm": algorithm, "rollout": rollout, "speculation": idle}, tmp_path)
     assert [event.step for event in events if isinstance(event, Speculation)] == [0, 1, 4]
     assert [event.message[:7] for event in events if isinstance(event, Log) and "rests for 2 steps" in event.message] == [
         "step 1:",
