@@ -1,6 +1,7 @@
 """PostgreSQL for tests, by pip: one server for all of pytest-xdist's workers, a database for each test."""
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,6 +13,7 @@ from sqlalchemy import create_engine, make_url, text
 from backend.database import Database
 from backend.migrate import upgrade
 
+ROOM_BYTES = 2 * 2**30
 FAST = ("fsync", "synchronous_commit", "full_page_writes")
 
 
@@ -68,9 +70,12 @@ class Postgres:
 
 
 def shared_folder(base: Path) -> Path:
-    """Below /tmp, as sockets have short paths; the same for all processes of one pytest session with the temporary folder ``base``."""
+    """Of a short path, as sockets have, and in memory where there is enough: a database is a thousand files. The same for all processes
+    of one pytest session with the temporary folder ``base``."""
     session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = Path("/tmp") / f"longtail-pg-{session.parent.name}-{session.name}"
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM_BYTES
+    folder = (memory if roomy else Path("/tmp")) / f"longtail-pg-{session.parent.name}-{session.name}"
     with suppress(FileExistsError):  # once only: the server that another process starts in it wants it for itself
         folder.mkdir()
         folder.chmod(0o755)  # as root, the server runs as a user of its own
