@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event, select, text, update
+from sqlalchemy.orm import Session
 
 from backend.database import Database
 from backend.models import Project, Run
@@ -17,34 +18,39 @@ STATES = ("queued", "running", "succeeded", "failed")
 
 
 def add(database: Database, number: int, **fields: Any) -> str:
+    with database.write() as session:
+        return added(session, number, **fields)
+
+
+def added(session: Session, number: int, **fields: Any) -> str:
     """A run made at ``number`` seconds."""
     own = {name: fields.pop(name) for name in ("config", "tags", "notes", "owner") if name in fields}
     config = RunConfig.model_validate({"name": f"run {number:03}", "seed": number} | own.pop("config", {}))
-    with database.write() as session:
-        run = submission.accept(session, submission.new_run(config, submission.SubmissionOptions(**own)), None, "")
-        session.execute(update(Run).where(Run.id == run.id).values(created_at=float(number), **fields))
-        search_index.index_summary(session, run.id, fields.get("summary", {}))
-        return run.id
+    run = submission.accept(session, submission.new_run(config, submission.SubmissionOptions(**own)), None, "")
+    session.execute(update(Run).where(Run.id == run.id).values(created_at=float(number), **fields))
+    search_index.index_summary(session, run.id, fields.get("summary", {}))
+    return run.id
 
 
 @pytest.fixture
 def some(database: Database) -> list[str]:
     """Forty runs of every kind; every fifth has no reward."""
     chance = random.Random(1)
-    return [
-        add(
-            database,
-            number,
-            config={"model": {"path": ("tiny", "small")[number % 2]}, "algorithm": {"learning_rate": 10.0 ** -(number % 4 + 1)}},
-            tags=[f"t{number % 3}", "all"],
-            owner=("anna", "bert", None)[number % 3],
-            state=STATES[number % 4],
-            started_at=float(number) if number % 4 else None,
-            finished_at=number + chance.randint(1, 5) if number % 4 > 1 else None,
-            summary={"reward_mean": None if number % 5 == 0 else chance.randint(1, 6) / 10, "step_seconds": chance.random()},
-        )
-        for number in range(40)
-    ]
+    with database.write() as session:
+        return [
+            added(
+                session,
+                number,
+                config={"model": {"path": ("tiny", "small")[number % 2]}, "algorithm": {"learning_rate": 10.0 ** -(number % 4 + 1)}},
+                tags=[f"t{number % 3}", "all"],
+                owner=("anna", "bert", None)[number % 3],
+                state=STATES[number % 4],
+                started_at=float(number) if number % 4 else None,
+                finished_at=number + chance.randint(1, 5) if number % 4 > 1 else None,
+                summary={"reward_mean": None if number % 5 == 0 else chance.randint(1, 6) / 10, "step_seconds": chance.random()},
+            )
+            for number in range(40)
+        ]
 
 
 def found(api: TestClient, **query: Any) -> list[int]:
