@@ -45,9 +45,17 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
+class SenderInThread(WebhookSender):
+    """Delivers as in production: in a thread that has no event loop of its own. Playwright's may be running in this one."""
+
+    def deliver(self) -> int:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(super().deliver).result()
+
+
 @pytest.fixture
 def webhook_sender(database: Database, settings: Settings) -> WebhookSender:
-    return WebhookSender(database, settings)
+    return SenderInThread(database, settings)
 
 
 def subscribe(database: Database, port: int, *names: str) -> str:
@@ -190,7 +198,7 @@ def test_a_private_address_is_not_sent_to(database: Database, settings: Settings
     webhook_id = subscribe(database, receiver.port)
     with database.write() as session:
         deliveries.ping(session, subscriptions.find(session, webhook_id))
-    WebhookSender(database, settings.model_copy(update={"webhook_networks": ()})).deliver()
+    SenderInThread(database, settings.model_copy(update={"webhook_networks": ()})).deliver()
     assert receiver.received == []
     with database.read() as session:
         assert "LONGTAIL_WEBHOOK_NETWORKS" in (session.scalars(select(Delivery.error)).one() or "")
