@@ -1,7 +1,7 @@
 # API, dashboard, and workers without a GPU. Build it from the root of the repository:
 #   docker build -f infra/cpu.Dockerfile -t longtail:cpu --build-arg TORCH_INDEX=URL .
 # TORCH_INDEX names PyTorch's index of CPU builds (see its install page); without it pip takes the CUDA build, which runs, too, but is large.
-FROM python:3.12-slim-bookworm AS build
+FROM python:3.11-slim-bookworm AS build
 ARG TORCH_INDEX=""
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/longtail
@@ -17,7 +17,7 @@ COPY migrations migrations
 # hadolint ignore=DL3013
 RUN pip install -c constraints.txt ./backend/client ".[postgres,redis]"
 
-FROM python:3.12-slim-bookworm
+FROM python:3.11-slim-bookworm
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends bubblewrap \
