@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd  # noqa: F401 - before the first page, or two of them import half of it at the same time
 import streamlit as st
 from starlette.middleware import Middleware
 

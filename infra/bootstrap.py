@@ -245,8 +245,13 @@ def install_sglang() -> None:
 
 
 def setup(*extras: str) -> None:
-    """Makes .venv hold this project with ``extras``; does nothing if it already does."""
+    """Makes .venv hold this project with ``extras``; does nothing if it already does. SetupError if there is no such extra."""
     check_python(sys.version_info[:2])
+    import tomllib  # which older Pythons do not have
+
+    offered = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    if unknown := set(extras) - offered.keys():
+        raise SetupError(f"there is no extra {', '.join(sorted(unknown))}; there are {', '.join(sorted(offered))}")
     with PYPROJECT.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         record = VENV / "longtail.json"
@@ -352,6 +357,7 @@ def main(name: str = "", *arguments: str) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: whoever installs is ended, too
     try:
         given = sys.argv[1:]
         sys.exit(main(*given[:1], *given[2 if given[1:2] == ["--"] else 1 :]))

@@ -16,6 +16,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, TextIO
 
@@ -167,14 +168,22 @@ def names_used(tests: str) -> set[str]:
     """What tests may have of the program. A builtin only if they use nothing else: a program may not give them another ``all``, nor
     other ``__builtins__``."""
     nodes = list(ast.walk(ast.parse(tests)))
+    known = set(dir(builtins)) | modules_used(nodes).keys()
     used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     made = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name}
     made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     made |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
-    known = set(dir(builtins))
     shadowed = used - made if used - made <= known else set()
     return {name for name in used - known | shadowed if not name.startswith("__")}
+
+
+def modules_used(nodes: list[ast.AST]) -> dict[str, str]:
+    """The modules that tests may use without importing them, by the names that they go by there: not the program's."""
+    attributes = {id(node.value): node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    others = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in attributes}
+    modules = {name: name for name in (*sys.stdlib_module_names, "numpy")} | {"np": "numpy"}
+    return {name: modules[name] for name in attributes.values() if name in modules and name not in others}
 
 
 def main() -> None:
@@ -187,10 +196,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, mode), number)
     sys.path += paths.split(os.pathsep)
     sys.set_int_max_str_digits(0)
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names: dict[str, Any] = {"__name__": "program" if role == "program" else "__main__"}
     if role == "program":
         exec(compile(text, "program.py", "exec"), names)
         Peer(reader, writer, names).serve()
+    for name, module in modules_used(list(ast.walk(ast.parse(text)))).items():
+        with suppress(ImportError):
+            names[name] = importlib.import_module(module)
     used = names_used(text)
     given = Peer(reader, writer).ask("names", 0, tuple(used))
     names.update({name: given[name] for name in used if name in given})

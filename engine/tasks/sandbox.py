@@ -24,8 +24,9 @@ PLACE = "/remote_calls.py"
 SCRATCH_BYTES = 16 * 2**20
 START_SECONDS = 5.0
 """What sandbox and interpreter may take on top of a program's own time, on a busy machine."""
-SYSCALLS = {"x86_64": (0xC000003E, 56, (57, 58)), "aarch64": (0xC00000B7, 220, ())}
-"""By machine: its audit number, clone, and the other calls that make a process."""
+SYSCALLS = {"x86_64": (0xC000003E, 56, (57, 58, 29, 319)), "aarch64": (0xC00000B7, 220, (194, 279))}
+"""By machine: its audit number, clone, and what is refused: other calls that make a process, shmget and memfd_create, whose memory has no
+limit."""
 CLONE3, CLONE_THREAD = 435, 0x10000
 
 
@@ -109,7 +110,7 @@ def _packages() -> tuple[str, ...]:
 
 @cache
 def _no_processes() -> bytes:
-    """A seccomp filter: threads only. A limit on processes would not hold for root."""
+    """A seccomp filter: threads only, and no memory beside the process's own. A limit on processes would not hold for root."""
     audit, clone, others = SYSCALLS[platform.machine()]
     allow, refuse, unknown = (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | 1), (0x06, 0, 0, 0x00050000 | 38)
     load, equal, at_least, has = 0x20, 0x15, 0x35, 0x45

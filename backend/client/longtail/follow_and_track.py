@@ -59,7 +59,7 @@ class FollowAndTrack(RunLists):
         patience: float = 600.0,
     ) -> Tracker:
         """Begins a run that this program carries out by itself, and tells of it; see Tracker. ``project`` is a name or an id."""
-        project_id = project and patiently(lambda: self.project(project).id, BEGIN_SECONDS)
+        project_id = None if project is None else patiently(lambda: self.project(project).id, BEGIN_SECONDS)
         return Tracker(self, self.begin(name, config, tags, steps, project_id), patience)
 
     def begin(

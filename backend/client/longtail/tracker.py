@@ -63,7 +63,7 @@ class Tracker:
 
     def note(self, message: str, level: Level = "info", step: int | None = None) -> None:
         """A line of the run's log."""
-        line = NewLine(message=message[:LINE_CHARACTERS], level=level, step=step, time=time.time())
+        line = NewLine(message=_sendable(message)[:LINE_CHARACTERS], level=level, step=step, time=time.time())
         with self._changed:
             self._demand_open()
             self._lines.append(line)
@@ -76,7 +76,7 @@ class Tracker:
         self._thread.join()
         if self._error is not None:
             raise self._error
-        said = error and error[-ERROR_CHARACTERS:]
+        said = error and _sendable(error)[-ERROR_CHARACTERS:]
         self.run = patiently(lambda: self._client.finish(self.run.id, state, said), self._patience)
         return self.run
 
@@ -144,3 +144,8 @@ def _merged(points: list[NewPoints]) -> list[NewPoints]:
     for one in points:
         series.setdefault(one.key, []).extend(one.points)
     return [NewPoints(key=key, points=found) for key, found in series.items()]
+
+
+def _sendable(text: str) -> str:
+    """Without halves of surrogate pairs, as file names may have them."""
+    return text.encode("utf-8", "replace").decode()

@@ -40,6 +40,8 @@ class Transport:
     def __init__(self, base_url: str | None = None, token: str | None = None, timeout: float = 30.0) -> None:
         self.base_url = (base_url or discover()).rstrip("/")
         self.token = token_for(self.base_url) if token is None else token
+        if self.token and not (self.token.isascii() and self.token.isprintable()):
+            raise ApiError(UNAUTHORIZED, "Unauthorized", "this is no token: one has ASCII letters and digits only, and no line break")
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         self._http = httpx.Client(base_url=self.base_url, timeout=timeout, mounts=_PAST_THE_PROXY, headers=headers)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
 from running_server import Running
 
@@ -65,9 +66,30 @@ def test_every_item_of_a_list_comes_once_however_small_its_pages_are(client: Lon
     assert list(client.every(client.runs, state="failed")) == []
 
 
+@pytest.mark.parametrize("value", [r'"\ud800"', "1" + "0" * 400])
+def test_a_configuration_that_no_database_keeps_is_refused(client: Longtail, server: str, value: str) -> None:
+    content = f"""{{"name": "strange", "config": {{"a": {value}}}}}"""
+    headers = {"Authorization": f"Bearer {client.token}", "Content-Type": "application/json"}
+    reply = httpx.post(f"{server}/api/v1/runs/tracked", content=content, headers=headers, trust_env=False)
+    assert reply.status_code == 422, reply.text
+    assert "config" in reply.text
+
+
+def test_a_project_without_a_name_is_none(client: Longtail) -> None:
+    with pytest.raises(ApiError, match="there is no project"):
+        client.track("mine", project="")
+
+
+def test_a_token_that_cannot_be_one_is_told_without_it() -> None:
+    with pytest.raises(ApiError, match="this is no token") as refusal:
+        Longtail("http://127.0.0.1:9", "secret\nsecret")
+    assert "secret" not in str(refusal.value)
+
+
 @pytest.mark.parametrize(
     ("error", "state", "said"),
     [
+        (ValueError("a file \ud800"), "failed", "a file ?"),
         (ValueError("nan loss"), "failed", "nan loss"),
         (KeyboardInterrupt(), "cancelled", ""),
         (SystemExit(0), "succeeded", ""),

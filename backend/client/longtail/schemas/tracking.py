@@ -14,18 +14,29 @@ BATCH_POINTS = 10_000
 BATCH_LINES = 100
 LINE_CHARACTERS = 4000
 ERROR_CHARACTERS = 10_000
+DIGITS = 300
 LARGEST_STEP = 2**31 - 1
 LAST_SECOND = 4_102_444_800  # of the 21st century
 
 
 def _storable(config: dict[str, Any]) -> dict[str, Any]:
     try:
-        text = json.dumps(config, allow_nan=False)
+        text = json.dumps(config, allow_nan=False, ensure_ascii=False).encode()
+        json.loads(text, parse_int=_storable_number)
+    except UnicodeEncodeError:
+        raise ValueError("a text in it is no Unicode: it has half of a surrogate pair") from None
     except ValueError:
-        raise ValueError("a number in it is not finite") from None
+        raise ValueError("a number in it is not finite, or too large") from None
     if len(text) > CONFIG_BYTES:
         raise ValueError(f"it takes {len(text)} bytes as JSON; {CONFIG_BYTES} is the most")
     return config
+
+
+def _storable_number(digits: str) -> int:
+    """ValueError if no database keeps it as a number."""
+    if len(digits) > DIGITS:
+        raise ValueError(digits)
+    return int(digits)
 
 
 def _few(series: "list[NewPoints]") -> "list[NewPoints]":
