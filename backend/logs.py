@@ -81,5 +81,10 @@ def redacted(text: str) -> str:
     return SECRET.sub(HIDDEN, text)
 
 
+def _told(name: str) -> bool:
+    """Not what Python writes into each record, nor what a library adds for itself."""
+    return name not in _STANDARD and not name.startswith("_")
+
+
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    return {**_about.get(), **{name: value for name, value in vars(record).items() if name not in _STANDARD}}
+    return {**_about.get(), **{name: value for name, value in vars(record).items() if _told(name)}}

@@ -168,8 +168,12 @@ class SGLangEngine:
             self._reload("drafter", version, self._send_drafter)
 
     def loaded_weights(self) -> LoadedWeights:
-        """See RolloutEngine."""
-        target, drafter = self._checksums()
+        """See RolloutEngine. A host that has died since the last generation is started anew."""
+        try:
+            target, drafter = self._checksums()
+        except HostLostError as error:
+            self._lost(error, 1)
+            target, drafter = self._checksums()
         return LoadedWeights(self._target[1], self._drafter[1] if self._drafter else 0, target, drafter)
 
     def progress(self, now: float) -> GenerationProgress:
