@@ -23,6 +23,7 @@ from typing import Any, TextIO
 PASSED = b"passed"
 OPEN_FILES, FILE_BYTES = 64, 16 * 2**20
 PEER, NUMBER = "its peer", "its number"  # no names of attributes
+NUMPY = {"numpy": "numpy", "np": "numpy"}
 PLAIN = (type(None), bool, int, float, str)
 MANY = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 FORWARDED: dict[str, Callable[..., Any]] = {
@@ -168,22 +169,31 @@ def names_used(tests: str) -> set[str]:
     """What tests may have of the program. A builtin only if they use nothing else: a program may not give them another ``all``, nor
     other ``__builtins__``."""
     nodes = list(ast.walk(ast.parse(tests)))
-    known = set(dir(builtins)) | modules_used(nodes).keys()
+    modules = modules_used(nodes).keys()
+    known = modules | set(dir(builtins))
     used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     made = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name}
     made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     made |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
-    shadowed = used - made if used - made <= known else set()
+    shadowed = used - made - modules if used - made <= known else set()
     return {name for name in used - known | shadowed if not name.startswith("__")}
 
 
-def modules_used(nodes: list[ast.AST]) -> dict[str, str]:
-    """The modules that tests may use without importing them, by the names that they go by there: not the program's."""
-    attributes = {id(node.value): node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
-    others = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in attributes}
-    modules = {name: name for name in (*sys.stdlib_module_names, "numpy")} | {"np": "numpy"}
-    return {name: modules[name] for name in attributes.values() if name in modules and name not in others}
+def modules_used(nodes: list[ast.AST]) -> dict[str, ModuleType]:
+    """Those that tests use without importing them, by the names that they go by there, if they have all that is used of them: not the
+    program's."""
+    uses = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    bases = {id(node.value) for node in uses}
+    others = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in bases}
+    found = {}
+    for name in {node.value.id for node in uses if isinstance(node.value, ast.Name)} - others:
+        if name in sys.stdlib_module_names or name in NUMPY:
+            with suppress(ImportError):
+                module = importlib.import_module(NUMPY.get(name, name))
+                if all(hasattr(module, node.attr) for node in uses if isinstance(node.value, ast.Name) and node.value.id == name):
+                    found[name] = module
+    return found
 
 
 def main() -> None:
@@ -200,9 +210,7 @@ def main() -> None:
     if role == "program":
         exec(compile(text, "program.py", "exec"), names)
         Peer(reader, writer, names).serve()
-    for name, module in modules_used(list(ast.walk(ast.parse(text)))).items():
-        with suppress(ImportError):
-            names[name] = importlib.import_module(module)
+    names |= modules_used(list(ast.walk(ast.parse(text))))
     used = names_used(text)
     given = Peer(reader, writer).ask("names", 0, tuple(used))
     names.update({name: given[name] for name in used if name in given})

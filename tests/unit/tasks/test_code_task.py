@@ -60,6 +60,12 @@ def test_which_programs_run(sandbox: Sandbox, program: str, ends: bool) -> None:
     assert runs(sandbox, program) == ends
 
 
+@needs_bubblewrap
+def test_there_is_no_memory_beside_a_programs_own() -> None:
+    assert runs(WALLED, "import ctypes; assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) == -1")
+    assert not runs(WALLED, "import os; os.memfd_create('x')")
+
+
 @pytest.mark.parametrize("sandbox", BOTH)
 @pytest.mark.parametrize(
     ("program", "tests"),
@@ -88,6 +94,7 @@ def test_which_programs_run(sandbox: Sandbox, program: str, ends: bool) -> None:
         ("import numpy as np\ndef f(x): return np.array([x])", "import numpy as np; assert np.allclose(f(2), [2.0])"),
         ("import numpy as x\ndef f(y): return y", "x = 3; assert f(x) == 3"),
         ("def f(): return 3.14", "assert math.isclose(f(), 3.14) and np.allclose(f(), 3.14)"),
+        ("class Queue:\n    def push(self, x): return x\nqueue = Queue()", "assert queue.push(1) == 1"),
         ("class heapq:\n    def f(self): return 1", "assert heapq().f() == 1"),
         ("def f(): return 1\nif __name__ == '__main__': raise SystemExit", "assert f() == 1"),
         ("def sum(a, b): return a * b", "assert sum(3, 4) == 12"),
