@@ -2,9 +2,13 @@
 
 from pathlib import PurePosixPath
 
-SHARED = {"browser": "browser", "test_fault_points": "arena", "test_schedules": "arena", "test_redis": "arena"}
+SHARED = {
+    "browser": "browser",
+    **dict.fromkeys(("test_fault_points", "test_schedules", "test_redis"), "arena"),
+    **{f"test_sglang_{name}": "sglang" for name in ("abort", "bare", "drafts", "engine", "law", "run")},
+}
 """Folders and files that share what is slow to start. Every other file is a scope of its own."""
-SECONDS = {"browser": 250, "arena": 200}
+SECONDS = {"browser": 250, "arena": 200, "sglang": 200}
 """Of the scopes that take more than five, on an idle machine; measured with --durations."""
 
 

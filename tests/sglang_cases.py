@@ -5,10 +5,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from forked_python.interpreter import ENGINE, SGLANG, forked_python
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -17,6 +19,7 @@ from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import RolloutStatistics
 from engine.rollout.native.engine import NativeEngine
+from engine.rollout.sglang import host_process
 from engine.rollout.sglang.engine import SGLangEngine
 
 TESTS = Path(__file__).parent
@@ -44,6 +47,7 @@ def on_the_cpu(ranks: int = 1) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (STAND_IN | bound).items():
             patch.setenv(name, value)
+        patch.setattr(host_process, "sys", SimpleNamespace(executable=forked_python(*ENGINE, *SGLANG)))
         yield
 
 

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from forked_python.interpreter import ENGINE, forked_python
 from safetensors.torch import load_file
 from sizes import ALL
 
@@ -52,7 +52,7 @@ SLACK = 0.02 if ALL else 0.5
 def start(config: Config, out: Path, *flags: str) -> "subprocess.Popen[str]":
     out.mkdir(exist_ok=True)
     (out / "config.yaml").write_text(yaml.safe_dump(config))
-    command = [sys.executable, "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out), *flags]
+    command = [forked_python(*ENGINE), "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out), *flags]
     environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
 

@@ -1,0 +1,108 @@
+"""Has everything imported that the engine's and Ray's processes need, and begins such processes as copies of itself (see client.py).
+
+To import it all anew takes each of them five seconds of a processor, ten times as long as what most tests have them do.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import types
+from importlib import import_module
+
+from forked_python.copies import Order, become
+
+import engine.tasks.sandbox
+
+
+class Server:
+    """A connection stands for a process: its end ends the process, and the process's end is told there."""
+
+    def __init__(self, address: str) -> None:
+        self._path = [place for place in sys.path if place not in sys.path[:1]]
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(address)
+        self._listener.listen(64)
+        self._ends, self._wakeup = socket.socketpair()
+        self._wakeup.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        self._processes: dict[int, tuple[socket.socket, bool]] = {}
+        self._selector = selectors.DefaultSelector()
+        for source in (self._listener, self._ends, sys.stdin):
+            self._selector.register(source, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        """Until standard input ends, that is until whoever started this is gone."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is sys.stdin:
+                    for child in self._processes:
+                        self._kill(child)
+                    return
+                if key.fileobj is self._listener:
+                    self._begin(self._listener.accept()[0])
+                elif key.fileobj is self._ends:
+                    self._reap()
+                elif key.data in self._processes:
+                    self._kill(key.data)
+
+    def _begin(self, connection: socket.socket) -> None:
+        size, files, _, _ = socket.recv_fds(connection, 4, 253)
+        with connection.makefile("rb") as stream:
+            order: Order = json.loads(stream.read(int.from_bytes(size, "big")))
+        child = os.fork()
+        if child == 0:
+            self._close(connection)
+            become(order, files, self._path)
+        for number in files:
+            os.close(number)
+        self._processes[child] = (connection, order["leads"])
+        self._selector.register(connection, selectors.EVENT_READ, child)
+        connection.sendall(f"{child}\n".encode())
+
+    def _close(self, connection: socket.socket) -> None:
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        for own in (connection, self._listener, self._ends, self._wakeup, *(other for other, _ in self._processes.values())):
+            own.close()
+
+    def _reap(self) -> None:
+        self._ends.recv(4096)
+        while self._processes:
+            child, status = os.waitpid(-1, os.WNOHANG)
+            if child == 0:
+                return
+            connection, _ = self._processes.pop(child)
+            if connection in self._selector.get_map():
+                self._selector.unregister(connection)
+            with contextlib.suppress(OSError):  # the client was killed, and the process therefore
+                connection.sendall(f"{status}\n".encode())
+            connection.close()
+
+    def _kill(self, child: int) -> None:
+        """The client was killed, and so is its process, with its group if it leads one."""
+        connection, leads = self._processes[child]
+        self._selector.unregister(connection)
+        (os.killpg if leads else os.kill)(child, signal.SIGKILL)
+
+
+def main(address: str, client: str, *modules: str) -> None:
+    for name in modules:
+        import_module(name)
+    vars(engine.tasks.sandbox)["sys"] = types.SimpleNamespace(**vars(sys))  # within its walls there is no server
+    sys.executable = client
+    server = Server(address)
+    gc.collect()
+    gc.freeze()
+    print("ready", flush=True)
+    server.serve()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
