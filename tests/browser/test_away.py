@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_MS, guarded
+from browser_tabs import PATIENCE_MS, guarded
 from playwright.sync_api import Browser, Page, expect
 
 from backend.database import Database

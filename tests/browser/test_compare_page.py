@@ -5,7 +5,7 @@ import io
 import re
 from pathlib import Path
 
-from conftest import drawn, until
+from browser_tabs import drawn, until
 from playwright.sync_api import Browser, Download, Page, expect
 from test_run_pages import Pair, chart
 

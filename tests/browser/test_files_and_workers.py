@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from conftest import until
+from browser_tabs import until
 from playwright.sync_api import Page, expect
 from test_run_pages import Pair
 

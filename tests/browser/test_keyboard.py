@@ -4,7 +4,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from conftest import until
+from browser_tabs import until
 from playwright.sync_api import Locator, Page, expect
 
 from longtail import Longtail

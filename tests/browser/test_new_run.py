@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from conftest import finished, until
+from browser_tabs import finished, until
 from playwright.sync_api import Page, expect
 
 from engine.config import merged

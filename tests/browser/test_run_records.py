@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 import replay_engine
-from conftest import Submit, drawn, finished, until
+from browser_tabs import Submit, drawn, finished, until
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.text.escaping import visible, without_colors

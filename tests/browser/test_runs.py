@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import Submit, finished, until
+from browser_tabs import Submit, finished, until
 from grid import Grid
 from playwright.sync_api import Page, expect
 
