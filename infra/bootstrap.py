@@ -50,8 +50,8 @@ PIP_ALONE = {"pre", "prefer-binary", "no-binary", "only-binary", "require-hashes
 COMPILE = "pip compile --quiet --universal --all-extras --group installer --no-annotate --no-emit-package longtail-client"
 STYLE = (("ruff", "check", "."), ("ruff", "format", "--check", "."))
 TYPES = ("mypy",)
-WORKERS = "4"
-"""Of pytest-xdist on two cores: two of them mostly wait, for processes that they have started and for leases that end."""
+WORKERS = "3"
+"""Of pytest-xdist on two cores: one of them mostly waits for the processes that it has started."""
 
 
 class SetupError(Exception):

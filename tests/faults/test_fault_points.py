@@ -87,8 +87,9 @@ def test_an_engine_killed_at_a_named_point(arena: Arena, point: str) -> None:
 
 
 def test_the_api_may_die_at_any_time(arena: Arena) -> None:
+    """The lease is long, so that the run is not lost because the machine does something else."""
     arena.start_api()
-    arena.start_worker()
+    arena.start_worker(LONGTAIL_LEASE_SECONDS="60")
     first = arena.submit(steps=20)
     until_step(arena, first, 2)
     arena.kill(arena.api)

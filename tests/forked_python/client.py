@@ -56,6 +56,7 @@ def main(python: str, address: str) -> None:
     except OSError:
         os.execv(python, [python, *sys.argv[1:]])
     wanted = order(arguments, files)
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # what comes now must wait until it can go on
     socket.send_fds(server, [len(wanted).to_bytes(4, "big")], files)
     server.sendall(wanted)
     answers = server.makefile("r")
@@ -63,4 +64,5 @@ def main(python: str, address: str) -> None:
     for number in FORWARDED:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda received, _: os.kill(child, received))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     end_as(int(answers.readline()))
