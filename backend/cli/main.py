@@ -35,8 +35,13 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except (ApiError, LongtailError) as error:
-            Console(stderr=True, soft_wrap=True).print(f"longtail: {error}", markup=False, highlight=False)
-            raise typer.Exit(USER_ERROR) from None
+            said = str(error)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            said = f"{error.filename}: {error.strerror}"
+        Console(stderr=True, soft_wrap=True).print(f"longtail: {said}", markup=False, highlight=False)
+        raise typer.Exit(USER_ERROR)
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, help="Reinforcement learning with TLT, from a shell.")
@@ -45,8 +50,8 @@ console = Console()
 
 @app.command()
 def up(
-    port: Annotated[int | None, typer.Option(help="Port of the API; 0 for any free one")] = None,
-    dashboard_port: Annotated[int | None, typer.Option(help="Port of the dashboard; 0 for any free one")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0 for any free one")] = None,
+    dashboard_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 for any free one")] = None,
     dashboard: Annotated[bool, typer.Option(help="With the dashboard")] = True,
 ) -> None:
     """Start API, job worker and dashboard on this machine."""

@@ -55,9 +55,9 @@ def describe(fault: Any) -> str:
 def load(path: Path) -> RunConfig:
     """Reads a YAML file; ConfigError if it is missing, not YAML, or not a valid configuration."""
     if not path.is_file():
-        raise ConfigError(f"{path}: no such file")
+        raise ConfigError(f"{path}: {'a folder, not a file of a configuration' if path.is_dir() else 'no such file'}")
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not readable as YAML: {error}") from None
     return parse({} if data is None else data)

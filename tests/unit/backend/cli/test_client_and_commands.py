@@ -213,6 +213,7 @@ def test_upload_by_the_command_line(client: Longtail, config: dict[str, Any], tm
         ("speculation: {strategies: [{depth: 3, verify: 4}]}", "speculation.strategies.0: verify=4 exceeds the 3 tokens"),
         ("speculation: {strategies: [{drafter: ngram, depth: 3, top_k: 2, verify: 3}]}", "set top_k to 1, or drafter to eagle"),
         ("speculation: {tuner: {name: beg, thresholds: [1, 2]}}", "speculation: tuner.thresholds has 2 values"),
+        ("[" * 5000, "not readable as YAML"),
     ],
 )
 def test_a_bad_file_is_one_line_and_code_2(database: Database, tmp_path: Path, content: str, said: str) -> None:
@@ -224,6 +225,22 @@ def test_a_bad_file_is_one_line_and_code_2(database: Database, tmp_path: Path, c
     assert "Traceback" not in err
     with database.read() as session:
         assert session.query(Run).all() == []
+
+
+@pytest.mark.usefixtures("client")
+def test_where_nothing_can_be_written_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "runs.csv"
+    code, _, err = longtail("export", str(out))
+    assert (code, err.strip()) == (2, f"longtail: {out}.part: Not a directory")
+    code, _, err = longtail("submit", str(tmp_path))
+    assert (code, err.strip()) == (2, f"longtail: {tmp_path}: a folder, not a file of a configuration")
+
+
+def test_a_port_is_one() -> None:
+    code, _, err = longtail("up", "--port", "99999")
+    assert code == 2
+    assert "65535" in err
 
 
 @pytest.mark.usefixtures("client")
