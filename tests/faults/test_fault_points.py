@@ -249,7 +249,7 @@ def test_a_long_run_may_be_lost_as_often_as_it_comes_further(arena: Arena) -> No
     """More often than ``max_retries``, each time after a new checkpoint."""
     arena.start_api()
     arena.start_worker(FAULT_STEP_SECONDS="0.1")
-    run_id = arena.submit(steps=40)
+    run_id = arena.submit(steps=120)
     losses = arena.settings.max_retries + 2
     saved = -1
     for number in range(losses):
