@@ -8,7 +8,7 @@ from engine.config import RunConfig
 from engine.events import Handling
 
 
-class Request(NamedTuple):
+class GeneratedResponse(NamedTuple):
     """``length`` in tokens, and whether it was ``stopped`` there."""
 
     length: int
@@ -20,20 +20,20 @@ def started(run: RunConfig) -> int:
     return ceil(run.algorithm.prompts_per_step * run.rollout.scheduling.over_sampling) * run.algorithm.group_size
 
 
-def scheduled(run: RunConfig, lengths: Sequence[int]) -> tuple[list[int], list[Request]]:
+def scheduled(run: RunConfig, lengths: Sequence[int]) -> tuple[list[int], list[GeneratedResponse]]:
     """The lengths that are learnt from, of so many as were ``started``, and all requests as workers get them in turn. The groups that
     are complete first are kept; when the last of them is, the rest is stopped."""
     size = run.algorithm.group_size
     groups = [lengths[first : first + size] for first in range(0, len(lengths), size)]
     kept = sorted(range(len(groups)), key=lambda place: max(groups[place]))[: run.algorithm.prompts_per_step]
     end = max(max(groups[place]) for place in kept)
-    requests = [Request(min(length, end), length > end) for length in lengths]
+    requests = [GeneratedResponse(min(length, end), length > end) for length in lengths]
     if run.rollout.scheduling.longest_first:
         requests.sort(reverse=True)
     return [length for place in sorted(kept) for length in groups[place]], requests
 
 
-def marks(run: RunConfig, share: Sequence[Request], carried: int, busy: float) -> list[tuple[float, Handling, int]]:
+def marks(run: RunConfig, share: Sequence[GeneratedResponse], carried: int, busy: float) -> list[tuple[float, Handling, int]]:
     """What a worker's timeline tells of its ``share``, which took it ``busy`` seconds; so many of its responses were ``carried`` over."""
     tokens = sum(request.length for request in share) if run.rollout.scheduling.longest_first else 0
     found: list[tuple[float, Handling, int]] = [

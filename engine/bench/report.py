@@ -51,7 +51,7 @@ class Figure(BaseModel):
     most: str | None = None
 
 
-class Section(BaseModel):
+class FiguresSection(BaseModel):
     """What ``longtail bench NAME``, or another ``command``, says."""
 
     bench: str
@@ -61,7 +61,7 @@ class Section(BaseModel):
     command: str = ""
 
 
-SECTIONS = TypeAdapter(list[Section]).validate_python(yaml.safe_load(FIGURES.read_text(encoding="utf-8")))
+SECTIONS = TypeAdapter(list[FiguresSection]).validate_python(yaml.safe_load(FIGURES.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def page(found: Sequence[Measured]) -> str:
     return "\n".join([*parts, "\n\n".join(wrapped(f"{note} {text}.") for text, note in notes.items())]) + "\n"
 
 
-def _section(section: Section, found: Iterable[Measured]) -> str:
+def _section(section: FiguresSection, found: Iterable[Measured]) -> str:
     chosen = [one for one in found if one.bench == section.bench]
     rows = [row for figure in section.figures for one in chosen for row in _rows(figure, one)]
     command = section.command or f"longtail bench {section.bench}"

@@ -30,7 +30,7 @@ GOOD_ENOUGH = 0.95
 MOST_ROWS = 800
 
 
-class Recorder:
+class StepRecorder:
     """Notes what a speculator plans, and how long that and the rest of its bookkeeping take."""
 
     def __init__(self, engine: NativeEngine) -> None:
@@ -77,7 +77,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
 def _learn(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
     rates = _rates(bed, size, None, repetitions)
     engine = bed.engine(SpeculationConfig(threshold=4096, tail_requests=0), size)
-    recorder = Recorder(engine)
+    recorder = StepRecorder(engine)
     bed.drive(engine, size, 400, 0, TOKENS)
     quality = _quality(recorder.chosen, rates)
     result = {
@@ -101,7 +101,7 @@ def bookkeeping(bed: Bed, sizes: Sequence[int]) -> dict[str, dict[str, float]]:
 def _overhead(bed: Bed, config: SpeculationConfig, size: int) -> float:
     engine = bed.engine(config, size)
     bed.drive(engine, size, WARM_UP, 0, SHORT)
-    recorder = Recorder(engine)
+    recorder = StepRecorder(engine)
     seconds = bed.drive(engine, size, WARM_UP, 1, SHORT)
     print(f"batch {size}: {1000 * recorder.seconds / engine.statistics.decode_steps:.2f} ms of bookkeeping a step", flush=True)
     return round(recorder.seconds / seconds, 4)
@@ -117,7 +117,7 @@ def _readapt(bed: Bed, good: dict[Strategy, float], repetitions: int) -> dict[st
     decisions = {}
     for version, (name, weights, rates) in enumerate((("bad", worst, bad), ("good", trained, good)), 1):
         engine.load_drafter(weights, version)
-        recorder = Recorder(engine)
+        recorder = StepRecorder(engine)
         bed.drive(engine, size, 300, version * 100, TOKENS)
         decisions[name] = _decisions(_quality(recorder.chosen, rates))
     return {"readapt_decisions": max(decisions.values()), "readapt": decisions}

@@ -10,7 +10,7 @@ from backend.api.background.periodic_thread import PeriodicThread
 from backend.database import Database
 from backend.services.webhooks import deliveries
 from backend.services.webhooks.deliveries import ClaimedDelivery
-from backend.services.webhooks.ssrf_protection import ForbiddenError, post
+from backend.services.webhooks.ssrf_protection import ForbiddenAddressError, post
 from backend.settings import Settings
 
 MOST_ERROR = 300
@@ -52,7 +52,7 @@ class WebhookSender(PeriodicThread):
             status = await post(delivery.url, delivery.body.encode(), delivery.headers(time.time()), self._settings.webhook_networks)
         except TimeoutError:
             return None, "no answer in time"
-        except (ForbiddenError, OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        except (ForbiddenAddressError, OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             return None, f"{type(error).__name__}: {error}"[:MOST_ERROR]
         return status, None if status in range(200, 300) else f"answered {status}"
 

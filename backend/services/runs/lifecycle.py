@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from backend.database import affected
 from backend.models import Run
 from backend.models.runs import GENERATED
-from backend.services.webhooks.notifications import notify
+from backend.services.webhooks.notifications import queue_deliveries
 from longtail.schemas.runs import TERMINAL_STATES, RunState
 
 ACTIVE: frozenset[RunState] = frozenset({"starting", "running"})
@@ -40,5 +40,5 @@ def transition(session: Session, run_id: str, to: RunState, fence: int | None = 
         statement = statement.where(Run.attempt == fence)
     moved = affected(session, statement.values(state=to, **changes)) == 1
     if moved:
-        notify(session, run_id, f"run.{to}")
+        queue_deliveries(session, run_id, f"run.{to}")
     return moved

@@ -12,7 +12,7 @@ from backend.errors import ConflictError
 from backend.models import IdempotencyKey, Project, Run
 from backend.services.runs import search_index
 from backend.services.runs.lookup import find
-from backend.services.webhooks.notifications import notify
+from backend.services.webhooks.notifications import queue_deliveries
 from engine.config import RunConfig
 from longtail.schemas.projects import DEFAULT_PROJECT
 
@@ -58,7 +58,7 @@ def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
     if key is not None:
         session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
     session.flush()
-    notify(session, run.id, "run.queued")
+    queue_deliveries(session, run.id, "run.queued")
     return run
 
 

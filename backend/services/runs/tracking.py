@@ -17,7 +17,7 @@ from backend.services.runs.lookup import find
 from backend.services.runs.submission import digest_of, earlier_submission, refuse_archived
 from backend.services.telemetry import metric_storage
 from backend.services.telemetry.metric_storage import SeriesExtent
-from backend.services.webhooks.notifications import notify
+from backend.services.webhooks.notifications import queue_deliveries
 from longtail.schemas.base import FieldError
 from longtail.schemas.runs import RunState
 from longtail.schemas.tracking import NewBatch, NewLine, NewPoints, Receipt, Tracked
@@ -47,7 +47,7 @@ def begin(session: Session, body: Tracked, project: Project, owner: str, key: st
     session.add(run)
     session.flush()
     search_index.index_run(session, run)
-    notify(session, run.id, "run.running")
+    queue_deliveries(session, run.id, "run.running")
     if key is not None:
         session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
         session.flush()

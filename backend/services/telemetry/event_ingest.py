@@ -16,7 +16,7 @@ from backend.services.runs.attempts import LeaseLostError
 from backend.services.runs.lifecycle import transition
 from backend.services.telemetry import metric_storage
 from backend.services.telemetry.event_rows import Rows, event_rows, log_line, run_summary, step_metrics
-from backend.services.webhooks.notifications import notify
+from backend.services.webhooks.notifications import queue_deliveries
 from engine.events import AnyEvent, ArtifactSaved, CheckpointSaved, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
 
 BATCH_BYTES = 2**20
@@ -131,7 +131,7 @@ class EventRowWriter:
     def _flush(self) -> None:
         for line in self._rows.get(LogLine, ()) if self._notifies else ():
             if line["level"] == "alarm":
-                notify(self._session, self._run_id, "run.alarm", alarm={name: line[name] for name in ("step", "code", "message")})
+                queue_deliveries(self._session, self._run_id, "run.alarm", alarm={name: line[name] for name in ("step", "code", "message")})
         for table, new in self._rows.items():
             if table is Metric:
                 metric_storage.write_points(self._session, self._run_id, new)

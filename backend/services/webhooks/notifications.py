@@ -14,7 +14,7 @@ from backend.models import Delivery, Run, Webhook
 FACTS = (Run.id, Run.name, Run.state, Run.owner, Run.tags, Run.step, Run.steps, Run.attempt, Run.error, Run.error_code)
 
 
-def notify(session: Session, run_id: str, event: str, **more: Any) -> None:
+def queue_deliveries(session: Session, run_id: str, event: str, **more: Any) -> None:
     """``event`` of this run, as it is now in this transaction, for each webhook that wants to know."""
     hooks = session.execute(select(Webhook.id, Webhook.events)).all()
     if wanting := _kept(session, [webhook_id for webhook_id, events in hooks if event in events]):

@@ -20,12 +20,12 @@ EMBEDDING = (ip_network("::/96"), ip_network("64:ff9b::/96"))
 GLOBAL_UNICAST = ip_network("2000::/3")
 
 
-class ForbiddenError(Exception):
+class ForbiddenAddressError(Exception):
     """Not an address to send anything to."""
 
 
 async def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network] = ()) -> int:
-    """The status of the answer, within SECONDS in all. ForbiddenError, TimeoutError, OSError or httpx.HTTPError if there is none."""
+    """The status of the answer, within SECONDS in all. ForbiddenAddressError, TimeoutError, OSError or httpx.HTTPError if there is none."""
     async with asyncio.timeout(SECONDS):
         target = httpx.URL(url)
         address = await _resolved(target, allowed)
@@ -55,7 +55,7 @@ async def _resolved(target: httpx.URL, allowed: Sequence[Network]) -> str:
     for address in addresses:
         if not permitted(address, secure, allowed):
             kind = "not a public address" if secure else "not an address for http://"
-            raise ForbiddenError(f"{target.host} is {address}: {kind} (LONGTAIL_WEBHOOK_NETWORKS)")
+            raise ForbiddenAddressError(f"{target.host} is {address}: {kind} (LONGTAIL_WEBHOOK_NETWORKS)")
     return str(addresses[0])
 
 

@@ -20,7 +20,7 @@ Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A titled table or chart with a remark. What is in it is text, whatever it looks like."""
 
     title: str
@@ -39,15 +39,15 @@ def comparison_report(figures: ComparisonFigures) -> str:
     return html_page(
         "Comparison of " + ", ".join(names.values()),
         [
-            Section("Side by side", tables.run_rows(found, names)),
-            *(Section(title, figure) for title, figure in charts.items() if figure is not None),
-            Section("Over seeds", seed_table.rows(found.items, names), seed_table.remark(found.items)),
-            Section("Configuration differences", tables.config_rows(found, names, only_differences=True)),
+            ReportSection("Side by side", tables.run_rows(found, names)),
+            *(ReportSection(title, figure) for title, figure in charts.items() if figure is not None),
+            ReportSection("Over seeds", seed_table.rows(found.items, names), seed_table.remark(found.items)),
+            ReportSection("Configuration differences", tables.config_rows(found, names, only_differences=True)),
         ],
     )
 
 
-def html_page(title: str, sections: Sequence[Section]) -> str:
+def html_page(title: str, sections: Sequence[ReportSection]) -> str:
     from plotly.offline import get_plotlyjs
 
     made = f"Made by Longtail on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
@@ -55,7 +55,7 @@ def html_page(title: str, sections: Sequence[Section]) -> str:
     return Template(PAGE.read_text(encoding="utf-8")).substitute(parts)
 
 
-def _section(section: Section) -> str:
+def _section(section: ReportSection) -> str:
     content = _chart(section.content) if isinstance(section.content, go.Figure) else _table(section.content)
     remark = f"<p>{escape(section.remark)}</p>" if section.remark else ""
     return f"<section><h2>{escape(section.title)}</h2>{remark}{content}</section>"

@@ -20,7 +20,7 @@ state = st.session_state
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BulkResult:
     """``undo``: the runs that a deletion can be taken back for."""
 
     done: str
@@ -37,7 +37,7 @@ def apply_to_all(done: str, act: Callable[[Longtail, Run], object], runs: Sequen
         except ApiError as error:
             refused[run.id] = f"{run.name}: {error}"
     changed = [run for run in runs if run.id not in refused]
-    state["outcome"] = Outcome(f"{done} {_count(changed)}", [*refused.values()], changed if done == "Deleted" else ())
+    state["outcome"] = BulkResult(f"{done} {_count(changed)}", [*refused.values()], changed if done == "Deleted" else ())
     state.pop("to cancel", None)
 
 
@@ -98,7 +98,7 @@ def confirmation_and_outcome() -> None:
             st.button("Keep running", on_click=state.pop, args=("to cancel", None))
             cancel = ("Cancelled", lambda api, run: api.cancel(run.id), runs)
             st.button(f"Cancel {_count(runs)}", type="primary", on_click=apply_to_all, args=cancel)
-    outcome: Outcome | None = state.get("outcome")
+    outcome: BulkResult | None = state.get("outcome")
     if outcome is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", key="outcome"):

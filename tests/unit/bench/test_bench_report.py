@@ -8,7 +8,21 @@ import pytest
 
 from engine.bench import __main__ as command
 from engine.bench.provenance import ROOT, provenance, save
-from engine.bench.report import FOLDERS, PICTURE, README, SECTIONS, Figure, Measured, Section, at, page, picture, results, shown, wrapped
+from engine.bench.report import (
+    FOLDERS,
+    PICTURE,
+    README,
+    SECTIONS,
+    Figure,
+    FiguresSection,
+    Measured,
+    at,
+    page,
+    picture,
+    results,
+    shown,
+    wrapped,
+)
 from engine.errors import DataError
 
 IN_PART = {"e2e", "tuner", "recipes", "scheduling"}
@@ -44,8 +58,8 @@ def test_every_result_is_on_the_page() -> None:
         assert rows(alone), f"{one.name}.json has no figure on the page"
 
 
-@pytest.mark.parametrize(("section", "figure"), FIGURES, ids=lambda each: each.bench if isinstance(each, Section) else each.key)
-def test_a_figure_is_written_by_its_form(section: Section, figure: Figure) -> None:
+@pytest.mark.parametrize(("section", "figure"), FIGURES, ids=lambda each: each.bench if isinstance(each, FiguresSection) else each.key)
+def test_a_figure_is_written_by_its_form(section: FiguresSection, figure: Figure) -> None:
     values = [value for one in results() if one.bench == section.bench for _, value in at(one.result, figure.key.split("/"))]
     assert values or section.bench in IN_PART, "nothing of a result has this key"
     assert all("{" not in shown(value, figure.form) for value in values)

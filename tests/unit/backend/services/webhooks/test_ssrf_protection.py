@@ -15,7 +15,7 @@ from awaiting import awaited
 from receiver import Receiver
 
 from backend.services.webhooks import ssrf_protection
-from backend.services.webhooks.ssrf_protection import ForbiddenError, permitted, post
+from backend.services.webhooks.ssrf_protection import ForbiddenAddressError, permitted, post
 
 LOCAL = (ip_network("127.0.0.0/8"),)
 FORBIDDEN = [
@@ -74,7 +74,7 @@ def send(url: str, allowed: tuple[Any, ...] = LOCAL) -> int:
     "url", ["https://127.0.0.1/", "https://localhost/", "https://0x7f.1/", "https://2130706433/", "http://[::1]/", "https://0/"]
 )
 def test_no_spelling_leads_home(url: str) -> None:
-    with pytest.raises((ForbiddenError, OSError)):
+    with pytest.raises((ForbiddenAddressError, OSError)):
         send(url, ())
 
 
@@ -107,7 +107,7 @@ def test_a_name_is_asked_once_and_that_is_where_it_goes(monkeypatch: pytest.Monk
 
 def test_one_bad_address_of_a_name_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, lambda _: ["93.184.216.34", "10.0.0.1"])
-    with pytest.raises(ForbiddenError, match=r"hooks\.example is 10\.0\.0\.1: not a public address"):
+    with pytest.raises(ForbiddenAddressError, match=r"hooks\.example is 10\.0\.0\.1: not a public address"):
         send("https://hooks.example/", ())
 
 

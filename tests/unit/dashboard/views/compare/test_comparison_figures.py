@@ -13,7 +13,7 @@ from dashboard.charts.comparison_curves import CurveOptions, TrainingClock, comp
 from dashboard.charts.phase_times import phases_by_run
 from dashboard.charts.theme import color, dash
 from dashboard.views.compare.figures import ComparisonFigures
-from dashboard.views.compare.html_report import Section, html_page
+from dashboard.views.compare.html_report import ReportSection, html_page
 from dashboard.views.compare.measures_csv import measures_csv
 from dashboard.views.compare.run_labels import run_labels
 from dashboard.views.compare.tables import config_rows, run_rows
@@ -122,9 +122,9 @@ def test_the_report_needs_nothing_else_and_shows_text_as_text() -> None:
     names = NAMES | {"b": hostile}
     shown = ComparisonFigures(comparison(metric("loss", [1.0], [2.0])), names, {"a": [1, 2], "b": [3]}, ["loss"], CurveOptions())
     sections = [
-        Section("Side by side", run_rows(shown.comparison, names), hostile),
-        Section("loss", shown.curves()["loss"]),
-        Section("No", []),
+        ReportSection("Side by side", run_rows(shown.comparison, names), hostile),
+        ReportSection("loss", shown.curves()["loss"]),
+        ReportSection("No", []),
     ]
     text = html_page(f"Comparison of {hostile}", sections)
     own = text.replace(text[text.index("<script>") : text.index("</script>")], "")
