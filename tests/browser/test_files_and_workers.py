@@ -1,6 +1,7 @@
 """What runs have left, and what runs where."""
 
 import hashlib
+from itertools import pairwise
 from pathlib import Path
 
 from browser_tabs import until
@@ -48,3 +49,18 @@ def test_a_run_that_waits_says_why_and_can_be_moved_and_cancelled(page: Page, ap
     page.get_by_role("button", name="Cancel the run").click()
     until(lambda: api.run(run.id).state, lambda state: state == "cancelled")
     expect(page.get_by_role("link", name="waits for a <b>GPU</b>")).to_have_count(0)
+
+
+def test_on_a_telephone_rows_stay_rows_below_their_headings(page: Page, pair: Pair) -> None:
+    """They go beyond the window, in a part of the page that can be moved sideways."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/artifacts?search={pair[1].id}")
+    table = page.locator(".st-key-rows-artifacts")
+    expect(table.get_by_role("link", name="Download").first).to_be_attached()
+    rows = "rows => rows.map(row => [...row.children].map(cell => cell.getBoundingClientRect()))"
+    headings, first, *_ = table.locator(".stHorizontalBlock").evaluate_all(rows)
+    assert len(headings) == len(first)
+    for heading, cell in zip(headings, first, strict=True):
+        assert abs(heading["x"] - cell["x"]) < 2, "a cell stands below its heading"
+    assert all(right["x"] > left["x"] for left, right in pairwise(first)), "and to the right of the one before it"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page itself does not move"
