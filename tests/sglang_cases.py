@@ -1,5 +1,6 @@
 """The real SGLang on a CPU: what the tests of its engine share."""
 
+import functools
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import RolloutStatistics
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang import host_process
+from engine.rollout.sglang.arguments import environment
 from engine.rollout.sglang.engine import SGLangEngine
 
 TESTS = Path(__file__).parent
@@ -47,8 +49,17 @@ def on_the_cpu(ranks: int = 1) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (STAND_IN | bound).items():
             patch.setenv(name, value)
-        patch.setattr(host_process, "sys", SimpleNamespace(executable=forked_python(*ENGINE, *SGLANG)))
+        patch.setattr(host_process, "sys", SimpleNamespace(executable=sglang_python()))
         yield
+
+
+@functools.cache
+def sglang_python() -> str:
+    """An interpreter whose processes have SGLang imported, in the environment that it is to have."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (STAND_IN | environment()).items():
+            patch.setenv(name, value)
+        return forked_python(*ENGINE, *SGLANG)
 
 
 def weights_of(model: PreTrainedModel) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from backend.cli import backup, demo_data, identity, projects, runs, terminal, webhooks
 from backend.cli.runs import RunId, find
+from backend.cli.written_files import written
 from backend.services.runs.git_state import git_state
 from engine.config import load
 from engine.errors import LongtailError
@@ -35,13 +36,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except (ApiError, LongtailError) as error:
-            said = str(error)
-        except OSError as error:
-            if error.filename is None:
-                raise
-            said = f"{error.filename}: {error.strerror}"
-        Console(stderr=True, soft_wrap=True).print(f"longtail: {said}", markup=False, highlight=False)
-        raise typer.Exit(USER_ERROR)
+            Console(stderr=True, soft_wrap=True).print(f"longtail: {error}", markup=False, highlight=False)
+            raise typer.Exit(USER_ERROR) from None
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, help="Reinforcement learning with TLT, from a shell.")
@@ -195,10 +191,12 @@ def download(
         artifacts = {artifact.name: artifact for artifact in versions if name in (None, artifact.name)}
         if not artifacts:
             raise LongtailError(f"run {found.id} ({found.state}) has no artifact" + (f" named {name}" if name else " yet"))
-        out.mkdir(parents=True, exist_ok=True)
+        with written(out):
+            out.mkdir(parents=True, exist_ok=True)
         for artifact in artifacts.values():
             path = out / artifact.file_name
-            client.download(artifact.id, path)
+            with written(path):
+                client.download(artifact.id, path)
             console.print(f"{path}  {artifact.bytes} bytes", highlight=False)
 
 

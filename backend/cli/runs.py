@@ -13,6 +13,7 @@ import typer
 import yaml
 
 from backend.cli import terminal
+from backend.cli.written_files import written
 from engine.errors import LongtailError
 from longtail import Longtail
 from longtail.run_lists import Format
@@ -142,10 +143,11 @@ def export(
     with Longtail() as client:
         ids = [find(client, each).id for each in run or []]
         choice = filters.choice(client) | {"run": ids or None}
-        if metrics or key:
-            client.export_metrics(out, cast(Format, form), key or [], **choice)
-        else:
-            client.export_runs(out, cast(Format, form), **choice)
+        with written(out):
+            if metrics or key:
+                client.export_metrics(out, cast(Format, form), key or [], **choice)
+            else:
+                client.export_runs(out, cast(Format, form), **choice)
     console.print(f"{out}  {out.stat().st_size} bytes", highlight=False, soft_wrap=True)
 
 

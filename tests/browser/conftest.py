@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_tabs import PATIENCE_MS, Submit, finished, guarded
+from page_cases import PATIENCE_MS, Submit, finished, guarded
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from backend.demo_data import telemetry

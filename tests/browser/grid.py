@@ -1,6 +1,6 @@
 """The grid of runs as a test sees it. It is drawn on a canvas; inside of that is a table for those who cannot see it."""
 
-from browser_tabs import until
+from page_cases import until
 from playwright.sync_api import Page
 
 HEAD_HEIGHT, ROW_HEIGHT = 35, 36

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from browser_tabs import Submit, guarded, until
+from page_cases import Submit, guarded, until
 from playwright.sync_api import Browser, Page, expect
 
 from backend.stack.local_stack import Stack

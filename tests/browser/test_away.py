@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser_tabs import PATIENCE_MS, guarded
+from page_cases import PATIENCE_MS, guarded
 from playwright.sync_api import Browser, Page, expect
 
 from backend.database import Database

@@ -5,7 +5,7 @@ import io
 import re
 from pathlib import Path
 
-from browser_tabs import drawn, until
+from page_cases import drawn, until
 from playwright.sync_api import Browser, Download, Page, expect
 from test_run_pages import Pair, chart
 

@@ -4,7 +4,7 @@ import hashlib
 from itertools import pairwise
 from pathlib import Path
 
-from browser_tabs import until
+from page_cases import until
 from playwright.sync_api import Page, expect
 from test_run_pages import Pair
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from browser_tabs import until
+from page_cases import until
 from playwright.sync_api import Locator, Page, expect
 
 from longtail import Longtail

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from browser_tabs import finished, until
+from page_cases import finished, until
 from playwright.sync_api import Page, expect
 
 from engine.config import merged

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from browser_tabs import Submit, drawn, until
+from page_cases import Submit, drawn, until
 from playwright.sync_api import Locator, Page, expect
 
 from longtail import Longtail

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 import replay_engine
-from browser_tabs import Submit, drawn, finished, until
+from page_cases import Submit, drawn, finished, until
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.text.escaping import visible, without_colors

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from browser_tabs import Submit, finished, until
 from grid import Grid
+from page_cases import Submit, finished, until
 from playwright.sync_api import Page, expect
 
 from longtail import Longtail

@@ -31,8 +31,11 @@ SGLANG = (
 def forked_python(*modules: str) -> str:
     """The path of an interpreter whose processes have ``modules`` imported. Its server starts with the first call, in the environment
     of that, and ends with this process."""
-    if ALL:
-        return sys.executable
+    return sys.executable if ALL else start_server(*modules)[0]
+
+
+def start_server(*modules: str) -> "tuple[str, subprocess.Popen[str]]":
+    """As ``forked_python``, whatever the size of the tests; and the server, which ends with its standard input."""
     folder = Path(tempfile.mkdtemp(prefix="forked-python-"))
     client, address = folder / "python", folder / "server"
     source = (TESTS / "forked_python" / "client.py").read_text(encoding="utf-8")
@@ -45,7 +48,9 @@ def forked_python(*modules: str) -> str:
     )
     assert server.stdin
     assert server.stdout
-    atexit.register(shutil.rmtree, folder)
     atexit.register(server.stdin.close)
-    assert server.stdout.readline() == "ready\n", "the server of forked processes did not start; its errors are above"
-    return str(client)
+    if server.stdout.readline() != "ready\n":
+        server.kill()
+        shutil.rmtree(folder)
+        raise RuntimeError("the server of forked processes did not start; its errors are above")
+    return str(client), server

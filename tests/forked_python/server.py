@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -18,12 +19,16 @@ from forked_python.copies import Order, become
 
 import engine.tasks.sandbox
 
+SECONDS = 30.0
+"""For a client to tell its order."""
+
 
 class Server:
     """A connection stands for a process: its end ends the process, and the process's end is told there."""
 
     def __init__(self, address: str) -> None:
-        self._path = [place for place in sys.path if place not in sys.path[:1]]
+        own = {sys.path[0], *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+        self._path = [place for place in sys.path if place not in own]
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(address)
         self._listener.listen(64)
@@ -49,21 +54,30 @@ class Server:
                 elif key.fileobj is self._ends:
                     self._reap()
                 elif key.data in self._processes:
+                    self._selector.unregister(key.fileobj)
                     self._kill(key.data)
 
     def _begin(self, connection: socket.socket) -> None:
-        size, files, _, _ = socket.recv_fds(connection, 4, 253)
-        with connection.makefile("rb") as stream:
-            order: Order = json.loads(stream.read(int.from_bytes(size, "big")))
+        """Does nothing for a client that is gone before it has told its order."""
+        connection.settimeout(SECONDS)
+        files: list[int] = []
+        try:
+            size, files, _, _ = socket.recv_fds(connection, 4, 253)
+            with connection.makefile("rb") as stream:
+                order: Order = json.loads(stream.read(int.from_bytes(size, "big")))
+        except (OSError, ValueError):
+            connection.close()
+            _close_files(files)
+            return
         child = os.fork()
         if child == 0:
             self._close(connection)
             become(order, files, self._path)
-        for number in files:
-            os.close(number)
+        _close_files(files)
         self._processes[child] = (connection, order["leads"])
         self._selector.register(connection, selectors.EVENT_READ, child)
-        connection.sendall(f"{child}\n".encode())
+        with contextlib.suppress(OSError):  # a client that is gone meanwhile is noticed at the next look
+            connection.sendall(f"{child}\n".encode())
 
     def _close(self, connection: socket.socket) -> None:
         signal.set_wakeup_fd(-1)
@@ -86,9 +100,15 @@ class Server:
 
     def _kill(self, child: int) -> None:
         """The client was killed, and so is its process, with its group if it leads one."""
-        connection, leads = self._processes[child]
-        self._selector.unregister(connection)
-        (os.killpg if leads else os.kill)(child, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it leads none yet
+            if self._processes[child][1]:
+                os.killpg(child, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
+
+
+def _close_files(files: list[int]) -> None:
+    for number in files:
+        os.close(number)
 
 
 def main(address: str, client: str, *modules: str) -> None:
@@ -101,6 +121,7 @@ def main(address: str, client: str, *modules: str) -> None:
     gc.freeze()
     print("ready", flush=True)
     server.serve()
+    shutil.rmtree(os.path.dirname(address), ignore_errors=True)
     os._exit(0)
 
 

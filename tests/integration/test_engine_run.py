@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -49,10 +50,10 @@ SLACK = 0.02 if ALL else 0.5
 """Seconds that may lie between two processes' looks at the clock; half of one where other tests run beside this."""
 
 
-def start(config: Config, out: Path, *flags: str) -> "subprocess.Popen[str]":
+def start(config: Config, out: Path, *flags: str, python: str = "") -> "subprocess.Popen[str]":
     out.mkdir(exist_ok=True)
     (out / "config.yaml").write_text(yaml.safe_dump(config))
-    command = [forked_python(*ENGINE), "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out), *flags]
+    command = [python or forked_python(*ENGINE), "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out), *flags]
     environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
@@ -172,7 +173,7 @@ def test_speculation_changes_no_response(plain: Path, tlt: Path) -> None:
 def test_a_killed_run_resumes_to_the_same_policy(config: Config, plain: Path, tmp_path: Path) -> None:
     """SIGKILL of the whole session after the first checkpoint; the resumed attempt ends where the undisturbed run did."""
     wanted = config | ALONE | {"speculation": {"enabled": False}}
-    process = start(wanted, tmp_path)
+    process = start(wanted, tmp_path, python=sys.executable)  # copies have sessions of their own
     while not (tmp_path / "checkpoints/step_000001").exists():
         assert process.poll() is None, "the run ended before its first checkpoint"
         time.sleep(0.02)

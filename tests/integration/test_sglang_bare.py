@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from forked_python.interpreter import ENGINE, SGLANG, forked_python
-from sglang_cases import STAND_IN, TESTS, native_engine, needs_sglang, on_the_cpu
+from sglang_cases import STAND_IN, TESTS, native_engine, needs_sglang
 
 from engine.config import RolloutConfig
 from engine.config.task import CountdownConfig
@@ -31,8 +31,7 @@ def test_a_drafter_folder_drafts_in_a_bare_sglang(tmp_path: Path, shipped: bool)
     folder = DRAFTER if shipped else tmp_path / "drafter"
     if not shipped:
         write_drafter_folder(folder, load_drafter_folder(DRAFTER, model.config), model.config, DrafterCard("tiny", "countdown", 1))
-    with on_the_cpu():
-        command = [forked_python(*ENGINE, *SGLANG), str(TESTS / "sglang_bare.py"), str(TINY), str(folder), json.dumps(prompts)]
+    command = [sys.executable, str(TESTS / "sglang_bare.py"), str(TINY), str(folder), json.dumps(prompts)]
     done = subprocess.run(
         command,
         env=os.environ | environment() | STAND_IN,

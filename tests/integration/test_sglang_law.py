@@ -22,7 +22,7 @@ from engine.rollout.interface import Request, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
 
 pytestmark = needs_sglang
-VOCABULARY, FEW, MANY, TOKENS = 8, 16, 48, 1600 if ALL else 400
+VOCABULARY, FEW, MANY, TOKENS = 8, 16, 48, 1600 if ALL else 600
 ROLLOUT = RolloutConfig(max_batch=MANY, max_prompt_tokens=4, max_new_tokens=TOKENS)
 Table = dict[tuple[int, int, int], float]
 
@@ -79,7 +79,7 @@ def p_value(law: Tensor, counts: Counter[tuple[int, int, int]]) -> float:
 
 @pytest.mark.parametrize("sampling", [Sampling(seed=1), Sampling(0.7, 0.9, seed=2)], ids=["temperature 1", "0.7, top-p 0.9"])
 def test_samples_have_the_law_of_the_target(engine: SGLangEngine, model: PreTrainedModel, sampling: Sampling) -> None:
-    """25,000 sampled tokens, which tell a temperature from one that is a fifth higher; with ``make test-all`` 10^5, and a tenth."""
+    """38,000 sampled tokens, which tell a temperature from one that is a tenth higher; 10^5 with ``make test-all``."""
     requests = [Request(index, index, (index % VOCABULARY,)) for index in range(FEW + MANY)]
     sampling = replace(sampling, max_new_tokens=TOKENS)
     completions = engine.generate(requests[:FEW], sampling) + engine.generate(requests[FEW:], sampling)
@@ -87,7 +87,7 @@ def test_samples_have_the_law_of_the_target(engine: SGLangEngine, model: PreTrai
     assert sum(len(completion.tokens) for completion in completions) == (FEW + MANY) * TOKENS
     counts = Counter((text[at], text[at + 1], text[at + 2]) for text in texts for at in range(0, TOKENS, 2))
     assert p_value(transitions(model, sampling), counts) > 1e-3
-    warmer = replace(sampling, temperature=(1.1 if ALL else 1.2) * sampling.temperature)
+    warmer = replace(sampling, temperature=1.1 * sampling.temperature)
     assert p_value(transitions(model, warmer), counts) < 1e-3, "the test must be able to tell laws apart"
     statistics = engine.take_statistics()
     assert {arm.strategy for arm in statistics.arms} == {"off", "eagle d3 k1 v3", "eagle d1 k1 v1"}

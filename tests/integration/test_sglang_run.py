@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from forked_python.interpreter import ENGINE, SGLANG, forked_python
-from sglang_cases import needs_sglang, on_the_cpu
+from sglang_cases import needs_sglang, on_the_cpu, sglang_python
 
 from engine.events import AnyEvent, DrafterTrained, Log, Speculation, StepFinished, read
 
@@ -28,7 +27,7 @@ RUN: dict[str, Any] = {
 def run(config: dict[str, Any], out: Path, ranks: int = 1) -> list[AnyEvent]:
     (out / "config.yaml").write_text(yaml.safe_dump(config))
     with on_the_cpu(ranks):
-        command = [forked_python(*ENGINE, *SGLANG), "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
+        command = [sglang_python(), "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
         environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1100, start_new_session=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -232,7 +232,7 @@ def test_where_nothing_can_be_written_is_told_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "runs.csv"
     code, _, err = longtail("export", str(out))
-    assert (code, err.strip()) == (2, f"longtail: {out}.part: Not a directory")
+    assert (code, err.strip()) == (2, f"longtail: {out} cannot be written: Not a directory")
     code, _, err = longtail("submit", str(tmp_path))
     assert (code, err.strip()) == (2, f"longtail: {tmp_path}: a folder, not a file of a configuration")
 
