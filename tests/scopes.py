@@ -21,7 +21,7 @@ SECONDS = {
     **dict.fromkeys(("test_client_and_commands", "test_code_task", "test_bench_platform", "test_export", "test_bench"), 30),
     **dict.fromkeys(("test_learner_processes", "test_tracker", "test_control", "test_authorization", "test_client_wheel"), 25),
 }
-"""Of the scopes that take 25 or more, on an idle machine; measured with --durations."""
+"""Of the scopes that take 25 or more beside two others, on a machine that does nothing else; measured with --durations."""
 
 
 def scope(nodeid: str) -> str:

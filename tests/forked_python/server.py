@@ -1,6 +1,7 @@
 """Has everything imported that the engine's and Ray's processes need, and begins such processes as copies of itself (see client.py).
 
-To import it all anew takes each of them five seconds of a processor, ten times as long as what most tests have them do.
+To import it all anew takes each of them five seconds of a processor, ten times as long as what most tests have them do. The fork
+server of multiprocessing runs functions; Ray and our own code begin a process by the path of an interpreter.
 """
 
 import contextlib

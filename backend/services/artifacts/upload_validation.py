@@ -1,5 +1,6 @@
 """What an upload may be: safetensors, JSON, text, and archives of those. Nothing that a loader would unpickle: a pickle is a program."""
 
+import errno
 import json
 import tarfile
 import zipfile
@@ -33,6 +34,8 @@ def check_upload(name: str, file: Path, max_bytes: int) -> None:
     try:
         _check_members(name, archive(file), max_bytes)
     except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk's fault, not the archive's
+            raise
         raise UnsupportedError(f"{name} is not an archive that can be read: {error}") from None
 
 

@@ -1,5 +1,6 @@
 """What may be uploaded: nothing that could be a program to some loader."""
 
+import errno
 import io
 import json
 import pickle
@@ -125,3 +126,15 @@ def test_a_card_is_found_in_a_zip(tmp_path: Path) -> None:
     ):
         file.write_bytes(content)
         assert model_card(file) == card
+
+
+def test_a_disk_that_fails_is_not_the_archives_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "upload"
+    file.write_bytes(zipped(a_dot_txt=b"text"))
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(zipfile.ZipFile, "infolist", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        check_upload("upload.zip", file, MANY)
