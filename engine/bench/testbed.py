@@ -21,17 +21,17 @@ from engine.drafter.kind import DrafterKind
 from engine.drafter.model import Drafter
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
+from engine.rollout.data_type import native_data_type
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
-from engine.rollout.native.decoder_layer import packing_pays
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.from_model import engine_from_model, fixed_strategy
+from engine.rollout.native.linear import activations
 from engine.tasks.countdown import CountdownTask
 
 
 @dataclass
 class Bed:
-    """A model with its drafter on one CPU thread or one GPU. ``dtype`` None: bfloat16 where the hardware multiplies it and the model
-    is large enough to gain by it, else float32."""
+    """A model with its drafter on one CPU thread or one GPU. ``dtype`` is that of the engines; None: what ``model.dtype`` auto takes."""
 
     model_name: str
     dtype: torch.dtype | None = None
@@ -42,10 +42,9 @@ class Bed:
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
         folder = resolve(self.model_name)
-        if self.dtype is None:
-            fast = self.device.type == "cuda" or packing_pays()
-            self.dtype = torch.bfloat16 if fast and self.model_name != "tiny" else torch.float32
-        self.model: PreTrainedModel = load_model(folder, self.dtype).to(self.device)  # type: ignore[arg-type]
+        self.dtype = self.dtype or native_data_type(self.device)
+        computed = activations(torch.empty(0, device=self.device, dtype=self.dtype)).dtype
+        self.model: PreTrainedModel = load_model(folder, computed).to(self.device)  # type: ignore[arg-type]
         self.tokenizer = load_tokenizer(folder)
         self.end_tokens = end_tokens(self.model, self.tokenizer)
         drafter = resolve_drafter("builtin", self.model_name)
@@ -71,6 +70,7 @@ class Bed:
             kind,
             rollout=RolloutConfig(max_batch=max_batch),
             costs=home() / "costs",
+            dtype=self.dtype,
         )
 
     def trained_drafter(self) -> dict[str, Tensor]:

@@ -26,6 +26,7 @@ from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.policy.training.policy import Policy
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
+from engine.rollout.data_type import data_type
 from engine.rollout.interface import LoadedWeights
 from engine.telemetry.machine_usage import UsageSampler
 
@@ -65,7 +66,7 @@ class LearnerRank(ABC):
         self.policy = _policy(config, self.device, join(config, place, rendezvous, self.device))
         show_gpus(config.rollout.gpus, place, self.device)
         self.learner = Learner(self.policy, config.algorithm, config.rollout.max_new_tokens)
-        self._dtype = getattr(torch, config.model.dtype)
+        self._dtype = data_type(config, self.device)
         self._kind = RECIPE_KINDS[config.drafter.recipe]
         # SGLang keeps no features: they take another pass over the responses, which shards of the policy make together, later.
         late = self.policy.sharded and config.rollout.engine == "sglang"

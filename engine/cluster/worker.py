@@ -55,7 +55,7 @@ class Worker(LearnerRank):
         published = self.spot.published if self.spot else None
         self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published)
         # Then the engine's checksum of the target is the policy's.
-        self._copies_exactly = config.rollout.engine == "native" and config.model.dtype == "float32"
+        self._copies_exactly = config.rollout.engine == "native" and self._dtype == torch.float32
         self._lends_memory = config.rollout.engine == "sglang" and config.rollout.sglang.release_memory
         self._drafter_version = 0
         self._unread: list[Completion] = []
@@ -67,11 +67,12 @@ class Worker(LearnerRank):
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
 
     def facts(self) -> dict[str, str]:
-        """Parameters and device of the policy, the number of workers, and what SGLang, if it is there, says of its CUDA graphs."""
+        """Parameters and device of the policy, the data type it generates in, the number of workers, and what SGLang, if it is there, says of its CUDA graphs."""
         parameters = sum(weight.numel() for weight in base_weights(self.policy.model).values())
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         graphs = {"graphs": self.engine.describe_graphs()} if isinstance(self.engine, SGLangEngine) else {}
-        return {"parameters": str(parameters), "device": name, "workers": str(self._workers)} | graphs
+        dtype = str(self._dtype).removeprefix("torch.")
+        return {"parameters": str(parameters), "device": name, "dtype": dtype, "workers": str(self._workers)} | graphs
 
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""

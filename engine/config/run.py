@@ -15,7 +15,10 @@ from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, Funct
 
 class ModelConfig(Section):
     path: str = Field("tiny", min_length=1, description="Built-in model (tiny, small) or a local Hugging Face folder (qwen2, qwen3, llama)")
-    dtype: Literal["float32", "bfloat16"] = Field("float32", description="Data type of the rollout engine's weights")
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
+        "auto",
+        description="Data type of the rollout engine's weights; auto: bfloat16 where the hardware multiplies it, else float16 on an x86 CPU",
+    )
 
 
 class CheckpointConfig(Section):

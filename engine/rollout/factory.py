@@ -14,6 +14,7 @@ from engine.drafter.offline_training import hidden_states
 from engine.models.folder import home
 from engine.models.load import end_tokens
 from engine.policy.training.policy import Policy
+from engine.rollout.data_type import data_type
 from engine.rollout.interface import Completion
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
@@ -50,7 +51,7 @@ def build_engine(
         "end_tokens": end_tokens(model, tokenizer),
         "device": device,
         "drafter_weights": drafter,
-        "dtype": getattr(torch, config.model.dtype),
+        "dtype": data_type(config, device),
         "seed": config.seed + rank,
         "decode": decode,
         "drafter_kind": kind,

@@ -1,13 +1,14 @@
 """A decoder layer with fused weights. In a small model every operation costs microseconds of overhead, so there are few."""
 
 from dataclasses import dataclass, replace
-from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.rollout.native.architecture import Architecture
+from engine.rollout.native.attention import attend
+from engine.rollout.native.linear import Linear
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,8 @@ class ForwardPass:
     """What all layers of a forward pass share: n requests with up to T tokens each, in R rows.
 
     ``rows`` [R] tells which of the n * T tokens there are, in order; None if all. ``index`` [R] are the rows of the flat cache that are
-    written; ``cosine`` and ``sine`` [R, 1, head_dim]; ``mask`` [n, 1, T * heads / kv_heads, L] is added to the scores. One entry per
-    layer of the model that runs: ``store`` [slots * capacity, 2 * kv_heads * head_dim], the flat cache, and the views ``keys`` and
+    written; ``cosine`` and ``sine`` [R, 1, head_dim]; ``mask`` [n, 1, T * heads / kv_heads or more, L] is added to the scores, see ``attend``. One entry per
+    layer of the model that runs: ``store`` [rows, 2 * kv_heads * head_dim], the flat cache, and the views ``keys`` and
     ``values`` [n, kv_heads, L, head_dim] of the requests' own part.
     """
 
@@ -39,54 +40,12 @@ class ForwardPass:
         return replace(self, tokens=1, index=self.index[chosen], cosine=self.cosine[chosen], sine=self.sine[chosen], mask=mask)
 
 
-class Linear:
-    """A matrix kept as [in, out], which a CPU multiplies faster than [out, in] when there are few rows.
-
-    A CPU with bfloat16 instructions needs its own layout for them to pay off with few rows; ``pack`` makes that copy, fastest of [out, in].
-    """
-
-    def __init__(self, inputs: int, outputs: int, like: Tensor, bias: bool = False) -> None:
-        """Empty weights on ``like``'s device, in its data type."""
-        self._packs = like.dtype == torch.bfloat16 and like.device.type == "cpu" and packing_pays()
-        self.weight = like.new_empty(outputs, inputs).t() if self._packs else like.new_empty(inputs, outputs)
-        self.bias = like.new_empty(outputs) if bias else None
-        self._packed: Tensor | None = None
-
-    def pack(self) -> None:
-        """To be called when the weight has changed."""
-        if self._packs:
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.t().contiguous(), None)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[R, in] to [R, out]."""
-        if self._packed is not None:
-            packed: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
-            return packed
-        return torch.mm(x, self.weight) if self.bias is None else torch.addmm(self.bias, x, self.weight)
-
-    def plus(self, residual: Tensor, x: Tensor) -> Tensor:
-        """``residual`` [R, out] and the product."""
-        if self._packed is not None:
-            packed: Tensor = torch.ops.mkldnn._linear_pointwise(x, residual, self._packed, self.bias, "add")
-            return packed
-        return torch.addmm(residual, x, self.weight)
-
-
-@cache
-def packing_pays() -> bool:
-    """Whether this machine's CPU multiplies bfloat16 in hardware."""
-    return torch.backends.mkldnn.is_available() and bool(  # type: ignore[no-untyped-call]
-        torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    )
-
-
 class RMSNorm:
     """Divides each row by its root mean square and multiplies it by ``weight`` [size]. ``pack`` after a change of the weight."""
 
     def __init__(self, size: int, eps: float, like: Tensor) -> None:
         self.weight = like.new_empty(size)
         self._size, self._eps = size, eps
-        self._fused, self._half = like.is_cuda, like.dtype != torch.float32
         self._root_eps = torch.tensor((size * eps) ** 0.5, device=like.device)
         self._scaled = torch.empty(size, device=like.device)
 
@@ -94,13 +53,9 @@ class RMSNorm:
         self._scaled = self.weight.float() * self._size**0.5
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._fused:
+        if x.is_cuda:
             return F.rms_norm(x, (self._size,), self.weight, self._eps)
         # On a CPU F.rms_norm is a chain of small operations that takes twice as long as this one.
-        if self._half:
-            precise = x.float()
-            norm = torch.linalg.vector_norm(precise, 2, -1, True).hypot_(self._root_eps)
-            return precise.div_(norm).mul_(self._scaled).to(x.dtype)
         return x.div(torch.linalg.vector_norm(x, 2, -1, True).hypot_(self._root_eps)).mul_(self._scaled)
 
 
@@ -123,17 +78,17 @@ class DecoderLayer:
         """Views of the fused weights by their Hugging Face names within the layer. ``pack`` after a change."""
         a = self._a
         sizes = [heads * a.head_dim for heads in (a.heads, a.kv_heads, a.kv_heads)]
-        query, key, value = torch.split(self._qkv.weight.t(), sizes)
-        gate, up = self._gate_up.weight.t().chunk(2)
+        query, key, value = torch.split(self._qkv.weight, sizes)
+        gate, up = self._gate_up.weight.chunk(2)
         named = {
             "self_attn.q_proj.weight": query,
             "self_attn.k_proj.weight": key,
             "self_attn.v_proj.weight": value,
-            "self_attn.o_proj.weight": self._output.weight.t(),
+            "self_attn.o_proj.weight": self._output.weight,
             "post_attention_layernorm.weight": self._post_norm.weight,
             "mlp.gate_proj.weight": gate,
             "mlp.up_proj.weight": up,
-            "mlp.down_proj.weight": self._down.weight.t(),
+            "mlp.down_proj.weight": self._down.weight,
         }
         if self._input_norm:
             named["input_layernorm.weight"] = self._input_norm.weight
@@ -181,6 +136,6 @@ class DecoderLayer:
             query = query.new_zeros(n * t, a.heads, a.head_dim).index_copy_(0, step.rows, query)
         # The query heads that share a key head become rows of one matrix: on a CPU far faster than enable_gqa.
         query = query.reshape(n, t, a.kv_heads, -1, a.head_dim).transpose(1, 2).reshape(n, a.kv_heads, -1, a.head_dim)
-        mixed = F.scaled_dot_product_attention(query, step.keys[layer], step.values[layer], step.mask)
-        mixed = mixed.view(n, a.kv_heads, t, -1, a.head_dim).transpose(1, 2).reshape(n * t, -1)
+        mixed = attend(query, step.keys[layer], step.values[layer], step.mask)
+        mixed = mixed.reshape(n, a.kv_heads, t, -1, a.head_dim).transpose(1, 2).reshape(n * t, -1)
         return mixed if step.rows is None else mixed.index_select(0, step.rows)

@@ -9,6 +9,7 @@ from engine.rollout.native.draft_tree import Candidates, DraftTree
 from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.native.tree_entries import entries_needed
 from engine.rollout.response import Response
 from engine.speculation.strategy import Strategy
 
@@ -17,7 +18,8 @@ TOKENS_PER_PASS = 4096
 
 def scratch(strategy: Strategy) -> int:
     """Cache entries beyond the newest token that drafting and verifying with ``strategy`` may write."""
-    return max(strategy.verify, (strategy.depth - 1) * strategy.top_k)
+    verified = strategy.verify if strategy.top_k == 1 else entries_needed(strategy.verify)
+    return max(verified, (strategy.depth - 1) * strategy.top_k)
 
 
 class Drafting:
@@ -74,7 +76,8 @@ class Drafting:
         for level in range(1, shape.depth):
             features = features.gather(1, parents[:, :, None].expand(-1, -1, features.shape[-1]))
             positions = (self._newest + level - 1).expand(n, k)
-            step = self._cache.tree_plan(self._newest, positions, paths, reach, skipped=(level - 1) * k, drafter=True)
+            entries = self._newest + self._cache.positions[: level * k]
+            step = self._cache.tree_plan(self._newest, positions, entries, paths, reach, drafter=True)
             features, logits = (each.view(n, k, -1) for each in self._passes.draft(tokens.flatten(), features.flatten(0, 1), step))
             tokens, parents = candidates.grow(sampler.guesses(logits, noise[:, level, None]))
             paths = torch.cat((paths.gather(1, parents[:, :, None].expand(-1, -1, paths.shape[-1])), itself), -1)

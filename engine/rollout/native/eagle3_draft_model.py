@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from engine.rollout.native.architecture import Architecture
-from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass, Linear, RMSNorm
+from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass, RMSNorm
+from engine.rollout.native.linear import Linear
 from engine.rollout.native.model import DraftModel, copy_weights
 
 
@@ -28,7 +29,7 @@ class Eagle3DraftModel(DraftModel):
 
     def parameters(self) -> dict[str, Tensor]:
         return {f"midlayer.{name}": view for name, view in self._layer.parameters().items()} | {
-            "fc.weight": self._fuse.weight.t(),
+            "fc.weight": self._fuse.weight,
             "midlayer.input_layernorm.weight": self._embedding_norm.weight,
             "midlayer.hidden_norm.weight": self._feature_norm.weight,
             "norm.weight": self._norm.weight,

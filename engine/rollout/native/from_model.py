@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Set
 from pathlib import Path
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -21,8 +22,9 @@ def engine_from_model(
     rollout: RolloutConfig | None = None,
     costs: Path | None = None,
     keep_features: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> NativeEngine:
-    """An engine with a copy of ``model``'s weights, in its data type and on its device; see ``NativeEngine``."""
+    """An engine with a copy of ``model``'s weights, in its data type unless it is ``dtype``, and on its device; see ``NativeEngine``."""
     return NativeEngine(
         model.config,
         {name: weight.detach() for name, weight in model.named_parameters()},
@@ -31,7 +33,7 @@ def engine_from_model(
         end_tokens=end_tokens,
         device=model.device,
         drafter_weights=drafter,
-        dtype=model.dtype,
+        dtype=dtype or model.dtype,
         keep_features=keep_features,
         costs=costs,
         drafter_kind=kind,

@@ -6,24 +6,31 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from engine.rollout.native.architecture import Architecture, Rotary
+from engine.rollout.native.attention import row_unit, whole_reach
 from engine.rollout.native.decoder_layer import ForwardPass
 
 
 class KVCache:
-    """Slots of ``capacity`` positions. A position is always written before it is read, so slots are never cleared.
+    """Slots of ``capacity`` positions. A position is always written before it is seen, so slots are never cleared.
 
-    ``positions`` [capacity] counts from 0; ``tokens`` [slots * capacity]. For a drafter there are also the target's ``features``
-    [slots * capacity, width], and the drafter's keys and values as one layer more. ``index`` leads to the rows.
+    ``positions`` [capacity] counts from 0; ``tokens`` [rows]. For a drafter there are also the target's ``features`` [rows, width], and
+    the drafter's keys and values as one layer more. ``index`` leads to the rows.
     """
 
     def __init__(
         self, architecture: Architecture, rotary: Rotary, like: Tensor, width: int, granularity: int, slots: int, capacity: int
     ) -> None:
         """On ``like``'s device, in its data type. A ``width`` of 0 is for no drafter. Passes reach over a multiple of ``granularity``
-        positions, or all."""
-        a, device, rows = architecture, like.device, slots * capacity
+        positions, see ``whole_reach``, and so does the ``capacity``.
+
+        Slots are an odd number of rows apart: were it a power of two, they would fall on the same lines of a processor's cache.
+        """
+        capacity = whole_reach(capacity, granularity)
+        self._slot = capacity | 1
+        a, device, rows = architecture, like.device, slots * self._slot
         self._granularity = granularity
         self._a, self._like, self._drafting = architecture, like, width > 0
         self.slots, self.capacity = slots, capacity
@@ -32,21 +39,21 @@ class KVCache:
         self.features = _zeros(like, rows if width else 0, width)
         self._store = _zeros(like, a.layers + self._drafting, rows, 2 * a.kv_heads * a.head_dim)
         self._layers = self._store.unbind()
-        self._kv = self._store.view(a.layers + self._drafting, slots, capacity, 2, a.kv_heads, a.head_dim)
+        self._kv = self._store.view(a.layers + self._drafting, slots, self._slot, 2, a.kv_heads, a.head_dim)
         self.slots_from_0 = torch.arange(slots, device=device)[:, None]
-        self._start = self.slots_from_0 * capacity
+        self._start = self.slots_from_0 * self._slot
         self._cosine, self._sine = rotary.tables(capacity)
         self._seen, self._unseen = like.new_zeros(()), like.new_full((), -torch.inf)
 
     def write(self, slot: int, prompt: Sequence[int]) -> None:
         """Puts a prompt's tokens at the start of a slot."""
-        start = slot * self.capacity
+        start = slot * self._slot
         self.tokens[start : start + len(prompt)] = torch.tensor(prompt)
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Copies the first ``length`` positions of one slot to another."""
-        old = slice(source * self.capacity, source * self.capacity + length)
-        new = slice(target * self.capacity, target * self.capacity + length)
+        old = slice(source * self._slot, source * self._slot + length)
+        new = slice(target * self._slot, target * self._slot + length)
         self.tokens[new] = self.tokens[old]
         self._store[:, new] = self._store[:, old]
         if self._drafting:
@@ -54,7 +61,7 @@ class KVCache:
 
     def features_of(self, slot: int, length: int) -> Tensor:
         """A copy of a slot's first ``length`` features, bf16 on the host."""
-        start = slot * self.capacity
+        start = slot * self._slot
         return self.features[start : start + length].to("cpu", torch.bfloat16, copy=True)
 
     def index(self, positions: Tensor, first: int = 0) -> Tensor:
@@ -63,7 +70,7 @@ class KVCache:
 
     def move(self, slots: Tensor, sources: Tensor, targets: Tensor) -> None:
         """Copies single positions ``sources`` [m] of ``slots`` [m] to ``targets`` [m], but for the tokens."""
-        start = slots * self.capacity
+        start = slots * self._slot
         self._store[:, start + targets] = self._store[:, start + sources]
         if self._drafting:
             self.features[start + targets] = self.features[start + sources]
@@ -86,12 +93,14 @@ class KVCache:
         ``rows`` [R] are the tokens there are, if not all. Positions and entries are below ``reach``.
         """
         n, t = positions.shape
-        reach = self._rounded(reach)
+        reach = whole_reach(reach, self._granularity)
         index = self.index(positions if entries is None else entries, first).flatten()
         if visible is None:
             visible = self.positions[:reach] <= positions[:, :, None]
         mask = torch.where(visible[:, :, None], self._seen, self._unseen)
         mask = mask.expand(n, t, self._a.heads // self._a.kv_heads, reach).reshape(n, 1, -1, reach)
+        if not drafter and not mask.is_cuda:  # what the drafter says of a token may depend on what is beside it
+            mask = pad(mask, (0, 0, 0, -mask.shape[2] % row_unit()))
         layers = slice(self._a.layers, None) if drafter else slice(self._a.layers)
         window = self._kv[layers, first : first + n, :reach].transpose(2, 4)
         flat = positions.flatten()
@@ -114,25 +123,21 @@ class KVCache:
         self,
         newest: Tensor,
         positions: Tensor,
+        entries: Tensor,
         paths: Tensor,
         reach: int,
-        skipped: int = 0,
         *,
         rows: Tensor | None = None,
         drafter: bool = False,
     ) -> ForwardPass:
-        """A pass over tree tokens that lie one after the other in the cache, the first ``skipped`` of them, of an earlier pass, from
-        ``newest`` [n, 1] on. ``positions`` [n, T] are those of the others; ``paths`` [n, T, skipped + T] tells which tree tokens each
-        sees, besides all before ``newest``."""
+        """A pass over the last tokens of trees, whose tokens lie at ``entries`` [n, nodes] of the cache, the first ones since an earlier
+        pass. ``positions`` [n, T] are those of the last; ``paths`` [n, T, nodes] tells which tree tokens each sees, besides all before
+        ``newest`` [n, 1]."""
         n, t, nodes = paths.shape
-        reach = self._rounded(reach)
+        reach = whole_reach(reach, self._granularity)
         visible = (self.positions[:reach] < newest)[:, None].repeat(1, t, 1)
-        visible.scatter_(2, (newest + self.positions[:nodes])[:, None].expand(n, t, nodes), paths)
-        entries = newest + self.positions[skipped:nodes]
-        return self.plan(positions, reach, entries=entries, visible=visible, rows=rows, drafter=drafter)
-
-    def _rounded(self, reach: int) -> int:
-        return min(-(-reach // self._granularity) * self._granularity, self.capacity)
+        visible.scatter_(2, entries[:, None].expand(n, t, nodes), paths)
+        return self.plan(positions, reach, entries=entries[:, nodes - t :], visible=visible, rows=rows, drafter=drafter)
 
 
 def _zeros(like: Tensor, *shape: int) -> Tensor:

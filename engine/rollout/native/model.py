@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from engine.errors import ModelError
 from engine.models.weights import gathered
 from engine.rollout.native.architecture import Architecture
-from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass, Linear, RMSNorm
+from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass, RMSNorm
+from engine.rollout.native.linear import Linear, activations
 
 
 class TargetModel:
@@ -22,27 +22,29 @@ class TargetModel:
         self._embedding = like.new_empty(architecture.vocabulary, architecture.hidden)
         self._layers = [DecoderLayer(architecture, like) for _ in range(architecture.layers)]
         self._norm = RMSNorm(architecture.hidden, architecture.eps, like)
-        self._head = self._embedding if self._tied else torch.empty_like(self._embedding)
+        self._head = Linear(architecture.hidden, architecture.vocabulary, like, weight=self._embedding if self._tied else None)
+        self._computes = activations(like).dtype
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copies Hugging Face weights in; ModelError, and nothing changed, unless names and shapes are the model's."""
         if self._tied:
             weights = {name: weight for name, weight in weights.items() if name != "lm_head.weight"}
         copy_weights("target", weights, self.parameters())
-        self._norm.pack()
         for layer in self._layers:
             layer.pack()
+        self._norm.pack()
+        self._head.pack()
 
     def parameters(self) -> dict[str, Tensor]:
         """Views of the weights by their Hugging Face names; a tied head has none of its own."""
         named = {"model.embed_tokens.weight": self._embedding, "model.norm.weight": self._norm.weight}
         for i, layer in enumerate(self._layers):
             named |= {f"model.layers.{i}.{name}": view for name, view in layer.parameters().items()}
-        return named if self._tied else named | {"lm_head.weight": self._head}
+        return named if self._tied else named | {"lm_head.weight": self._head.weight}
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[R] to [R, hidden]."""
-        return self._embedding.index_select(0, tokens)
+        return self._embedding.index_select(0, tokens).to(self._computes)
 
     def features(self, tokens: Tensor, step: ForwardPass) -> Tensor:
         """Runs tokens [R] and extends the cache by them; [R, width], the last ``hidden`` of them after the final norm."""
@@ -55,7 +57,7 @@ class TargetModel:
 
     def logits(self, features: Tensor) -> Tensor:
         """[R, width], or [R, hidden] that a drafter predicted, to float32 [R, vocabulary]."""
-        return F.linear(features[:, -self._hidden :], self._head).float()
+        return self._head(features[:, -self._hidden :]).float()
 
 
 class DraftModel:
@@ -80,7 +82,7 @@ class DraftModel:
 
     def parameters(self) -> dict[str, Tensor]:
         """Views of the weights by their names in a drafter folder."""
-        return {"fc.weight": self._fuse.weight.t()} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()}
+        return {"fc.weight": self._fuse.weight} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()}
 
     def fuse(self, captured: Tensor) -> Tensor:
         """The target's features [R, width] as the drafter reads them, [R, hidden]."""
@@ -101,7 +103,8 @@ class DraftModel:
 
 @torch.no_grad()
 def copy_weights(what: str, weights: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
-    """Copies ``weights`` into ``views``; ModelError, and nothing changed, unless names and shapes are the same."""
+    """Copies ``weights`` into ``views``; ModelError, and nothing changed, unless names and shapes are the same. ModelError, too, if a
+    value is too large for float16: the engine is of no use then."""
     missing, unknown = sorted(views.keys() - weights.keys()), sorted(weights.keys() - views.keys())
     if missing or unknown:
         raise ModelError(f"{what} weights do not fit the model: missing {missing[:3]}, unknown {unknown[:3]}")
@@ -109,8 +112,6 @@ def copy_weights(what: str, weights: Mapping[str, Tensor], views: Mapping[str, T
         if weights[name].shape != view.shape:
             raise ModelError(f"{what} weight {name} has shape {list(weights[name].shape)}, the model needs {list(view.shape)}")
     for name, weight in gathered(weights, next(iter(views.values())).dtype):
-        view = views[name]
-        if view.dim() == 2 and view.stride(0) == 1:  # transposed: torch does that fast only into memory of its own
-            view.t().copy_(weight.t().contiguous())
-        else:
-            view.copy_(weight)
+        views[name].copy_(weight)
+        if views[name].dtype == torch.float16 and views[name].isinf().any():
+            raise ModelError(f"{what} weight {name} has values beyond those of float16 (65504): set model.dtype to float32 or bfloat16")

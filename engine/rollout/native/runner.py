@@ -12,6 +12,7 @@ from transformers import PretrainedConfig
 
 from engine.drafter.kind import DrafterKind, captured_layers, feature_width
 from engine.rollout.native.architecture import Architecture, Rotary
+from engine.rollout.native.attention import LANES
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
 from engine.rollout.native.drafting import Drafting
 from engine.rollout.native.eagle3_draft_model import Eagle3DraftModel
@@ -19,8 +20,10 @@ from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.kv_cache import KVCache
+from engine.rollout.native.linear import activations
 from engine.rollout.native.model import DraftModel, TargetModel
 from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.native.tree_entries import placed
 from engine.rollout.response import Response
 from engine.speculation.speculator import StepPlan
 
@@ -62,7 +65,8 @@ class Runner:
         self.target = TargetModel(architecture, like, captured_layers(kind, architecture.layers) if drafting else ())
         self.drafter = DRAFTERS[kind](architecture, like) if drafting else None
         width = feature_width(kind, architecture.hidden) if drafting else 0
-        self._make_cache = partial(KVCache, architecture, Rotary(config, like), like, width, GRANULARITY if plan else 1)
+        computed = activations(like)
+        self._make_cache = partial(KVCache, architecture, Rotary(config, computed), computed, width, GRANULARITY if plan else LANES)
         self._size = (0, 0)
         self.cache = self._make_cache(0, 0)
         self._device, self.dtype = like.device, like.dtype
@@ -78,11 +82,8 @@ class Runner:
         self.passes = ForwardPasses(self.target, self.drafter, self.cache, plan, self._recorder)
 
     def reserve(self, slots: int, capacity: int) -> None:
-        """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large.
-
-        The number of positions is odd: were slots a power of two apart, they would fall on the same lines of a processor's cache.
-        """
-        slots, capacity = self.passes.batch(slots), capacity | 1
+        """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large."""
+        slots = self.passes.batch(slots)
         if slots > self.cache.slots or capacity > self.cache.capacity:
             self._size = max(slots, self._size[0]), max(capacity, self._size[1])
             self.resume()
@@ -154,14 +155,17 @@ class Runner:
     def _verify(self, batch: Sequence[Response], newest: Tensor, tree: DraftTree, sampler: TokenSampler, noise: Tensor) -> list[Drawn]:
         """Runs the newest tokens and their drafts through the target, and keeps the path that it draws."""
         n, nodes = tree.tokens.shape[0], tree.tokens.shape[1] + 1
-        reach = max(response.length for response in batch) + nodes - 1
+        offsets = self.cache.positions[:nodes].expand(n, -1)
+        if tree.parents is not None and self._device.type == "cpu":
+            tree, offsets = placed(tree, newest[:, 0].tolist())
+        reach = max(response.length for response in batch) + (nodes - 1 if offsets.is_cuda else int(offsets.max()))
         levels = self.cache.positions[:nodes].expand(n, -1) if tree.levels is None else pad(tree.levels, (1, 0))
         rows = self._present(tree)
         ancestors = None if tree.parents is None else tree.ancestors()
         if ancestors is None:
             step = self.cache.plan(newest + levels, reach, rows=rows)
         else:
-            step = self.cache.tree_plan(newest, newest + levels, ancestors, reach, rows=rows)
+            step = self.cache.tree_plan(newest, newest + levels, newest + offsets, ancestors, reach, rows=rows)
         tokens = torch.cat((self.cache.tokens[self.cache.index(newest)], tree.tokens), 1).clamp_min_(0).flatten()
         noise_rows = (levels.clamp(max=noise.shape[1] - 1) + self.cache.slots_from_0[:n] * noise.shape[1]).flatten()
         if rows is not None:
@@ -169,18 +173,20 @@ class Runner:
         logits = self.passes.verify(tokens, step)
         drawn, logprobs = sampler.sample(logits, noise.flatten(0, 1).index_select(0, noise_rows))
         drawn, logprobs = (_spread(each, rows, n, nodes) for each in (drawn, logprobs))
-        return self._keep(newest, tree, ancestors, drawn, logprobs)
+        return self._keep(newest, tree, offsets, ancestors, drawn, logprobs)
 
-    def _keep(self, newest: Tensor, tree: DraftTree, ancestors: Tensor | None, drawn: Tensor, logprobs: Tensor) -> list[Drawn]:
+    def _keep(
+        self, newest: Tensor, tree: DraftTree, offsets: Tensor, ancestors: Tensor | None, drawn: Tensor, logprobs: Tensor
+    ) -> list[Drawn]:
         """Puts the accepted drafts, each request's a path in the order of its nodes, behind the newest token."""
         accepted = tree.accepted(drawn, ancestors)
         counts = accepted.sum(1)
         if ancestors is not None:
             longest = int(counts.max())
             path = pad(accepted.byte().sort(dim=1, descending=True, stable=True).indices[:, :longest] + 1, (1, 0))
-            places = self.cache.positions[: longest + 1]
-            slots, steps = ((path != places) & (places <= counts[:, None])).nonzero(as_tuple=True)
-            self.cache.move(slots, newest[slots, 0] + path[slots, steps], newest[slots, 0] + steps)
+            places, sources = self.cache.positions[: longest + 1], offsets.gather(1, path)
+            slots, steps = ((sources != places) & (places <= counts[:, None])).nonzero(as_tuple=True)
+            self.cache.move(slots, newest[slots, 0] + sources[slots, steps], newest[slots, 0] + steps)
             drawn, logprobs = drawn.gather(1, path), logprobs.gather(1, path)
         self.cache.tokens[self.cache.index(newest) + 1 + self.cache.positions[: drawn.shape[1]]] = drawn
         width, results = drawn.shape[1], []

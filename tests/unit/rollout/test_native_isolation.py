@@ -23,17 +23,19 @@ from transformers import PreTrainedModel
 
 from engine.errors import ModelError
 from engine.rollout.interface import Completion, Sampling
-from engine.rollout.native.decoder_layer import packing_pays
 from engine.rollout.native.engine import NativeEngine
+from engine.rollout.native.linear import Linear
 
 SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 SHORT = Sampling(max_new_tokens=3)
 
 
 def tensors(part: Any) -> list[Tensor]:
-    """All that an object of the engine holds, packed copies included."""
+    """All that an object of the engine holds; of packed copies, what they make of an input."""
     if isinstance(part, Tensor):
-        return [part.to_dense() if part.is_mkldnn else part]
+        return [part]
+    if isinstance(part, Linear):
+        return [part.weight, *([] if part.bias is None else [part.bias]), part(torch.eye(part.weight.shape[1]))]
     if isinstance(part, list | tuple):
         return [tensor for each in part for tensor in tensors(each)]
     if type(part).__module__.startswith("engine."):
@@ -52,7 +54,7 @@ def changed(weights: Mapping[str, Tensor], by: float) -> dict[str, Tensor]:
     return {name: weight + by for name, weight in weights.items()}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("family", ["qwen2", "llama"])
 def test_loads_of_one_model_leave_the_other_as_it_was(family: str, dtype: torch.dtype) -> None:
     """A hundred of each, with refused ones and rollouts between."""
@@ -79,20 +81,18 @@ def test_loads_of_one_model_leave_the_other_as_it_was(family: str, dtype: torch.
         assert len(own) == 101
 
 
-def test_a_checksum_covers_every_weight_and_its_packed_copy() -> None:
-    model = make_target("qwen3")
-    target = make_engine(model)._runner.target
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_a_checksum_covers_every_weight_and_its_packed_copy(dtype: torch.dtype) -> None:
+    target = make_engine(make_target("qwen3"), dtype=dtype)._runner.target
     sums = {checksum(target)}
-    for tensor in (own := tensors(target)):
+    for tensor in tensors(target):
         tensor.view(-1)[-1] += 1
         sums.add(checksum(target))
-    assert len(own) == 5 + 2 * (4 + 4 * 3), "embedding, head and a norm; of each layer four matrices and norms; a norm has three"
-    assert len(sums) == len(own) + 1
-    if packing_pays():
-        target = make_engine(model, dtype=torch.bfloat16)._runner.target
-        target._layers[0]._down.weight.add_(1)
+    stored = 5 + 2 * (4 + 4 * 3)  # embedding, head and a norm; of each layer four matrices and norms; a norm has three
+    assert len(sums) == 1 + stored
+    for linear in (target._head, target._layers[0]._down):
         before = checksum(target)
-        target._layers[0].pack()
+        linear.pack()
         assert checksum(target) != before
 
 

@@ -1,0 +1,112 @@
+"""Matrix products of few rows, in which a row has the same bits whatever rows are beside it.
+
+That, with attention.py, is what makes plain and speculative decoding, in any batch and order, generate the same responses to the bit
+on a CPU. The kernel follows from the data type alone: were it chosen by timing, two workers might choose differently. On a GPU the
+products are torch's, whose last bits depend on the number of rows.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.errors import ModelError
+
+FBGEMM_ROWS = 6
+"""That FBGEMM multiplies at once without AVX-512."""
+AMX_ROWS = 32
+"""Up to which oneDNN adds up in one order with AMX."""
+
+Product = Callable[[Tensor], Tensor]
+
+
+class Linear:
+    """A matrix of a model, and the copy of it that the CPU's kernel reads."""
+
+    def __init__(self, inputs: int, outputs: int, like: Tensor, bias: bool = False, weight: Tensor | None = None) -> None:
+        """Empty ``weight`` [out, in], or the one given, on ``like``'s device, in its data type."""
+        self.weight = like.new_empty(outputs, inputs) if weight is None else weight
+        self.bias = like.new_empty(outputs) if bias else None
+        self._product: Product = self._torch
+
+    def pack(self) -> None:
+        """To be called when the weight has changed."""
+        if self.weight.device.type == "cpu":
+            self._product = PACKED[self.weight.dtype](self.weight, self.bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[R, in] to [R, out]."""
+        return self._product(x)
+
+    def plus(self, residual: Tensor, x: Tensor) -> Tensor:
+        """``residual`` [R, out] and the product."""
+        return self._product(x).add_(residual)
+
+    def _torch(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+def activations(like: Tensor) -> Tensor:
+    """Like what a model computes with whose weights are like ``like``: on a CPU float32, on a GPU what its weights are."""
+    return like.float() if like.device.type == "cpu" else like
+
+
+def _float32(weight: Tensor, bias: Tensor | None) -> Product:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return lambda x: F.linear(x, weight, bias)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+
+    def product(x: Tensor) -> Tensor:
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+        return result
+
+    return lambda x: product(x) if len(x) != 1 else product(x.expand(2, -1))[:1]  # one row alone is added up in another order
+
+
+def _float16(weight: Tensor, bias: Tensor | None) -> Product:
+    """Float16 weights, float32 sums: up to six rows take the time of one."""
+    if "fbgemm" not in torch.backends.quantized.supported_engines:
+        raise ModelError("float16 weights on a CPU need an x86 processor: set model.dtype to auto or float32")
+    packed = torch.ops.quantized.linear_prepack_fp16(weight.float(), None if bias is None else bias.float())
+
+    def product(x: Tensor) -> Tensor:
+        result: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, packed)
+        return result
+
+    if torch.backends.cpu.get_cpu_capability() == "AVX512":
+        return product
+
+    def padded(x: Tensor) -> Tensor:
+        """One or two rows at the end would be added up in another order than the others."""
+        rows = len(x)
+        more = -rows % FBGEMM_ROWS if rows % FBGEMM_ROWS in (1, 2) else 0
+        return product(F.pad(x, (0, 0, 0, more)))[:rows] if more else product(x)
+
+    return padded
+
+
+def _bfloat16(weight: Tensor, bias: Tensor | None) -> Product:
+    if not multiplies_bfloat16():
+        return _float32(weight.float(), None if bias is None else bias.float())
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+
+    def product(x: Tensor) -> Tensor:
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+        return result
+
+    def by_tiles(x: Tensor) -> Tensor:
+        parts = [product(part) for part in torch.split(x.bfloat16(), AMX_ROWS)]
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).float()
+
+    return by_tiles
+
+
+PACKED = {torch.float32: _float32, torch.float16: _float16, torch.bfloat16: _bfloat16}
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether this machine's CPU multiplies bfloat16 in hardware."""
+    return torch.cpu._is_avx512_bf16_supported()

@@ -1,0 +1,48 @@
+"""Where in the cache the nodes of trees lie while they are verified."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from engine.rollout.native.attention import HALF_BLOCK, LANES
+from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree
+
+
+def entries_needed(nodes: int) -> int:
+    """Positions from the newest token's on that trees of so many drafts may take."""
+    return (LANES + 1) * nodes + 1
+
+
+def placed(tree: DraftTree, newest: Sequence[int]) -> tuple[DraftTree, Tensor]:
+    """The trees, perhaps of fewer nodes, and how far behind the ``newest`` position [n] each of their nodes is to lie, [n, V + 1].
+
+    A node lies behind its parent, in the lane and the half block of the position that it would have in plain decoding: so attention
+    adds up its path in the same order (attention.py). Nodes for which there is no room are dropped, and those below them.
+    """
+    assert tree.parents is not None
+    assert tree.levels is not None
+    tokens = tree.tokens.tolist()
+    rows = zip(tokens, tree.parents.tolist(), tree.levels.tolist(), newest, strict=True)
+    offsets = torch.tensor([_offsets(*row) for row in rows], device=tree.tokens.device)
+    kept = torch.tensor(tokens, device=tree.tokens.device)
+    return replace(tree, tokens=kept, complete=tree.complete and bool((kept != NO_DRAFT).all())), offsets
+
+
+def _offsets(drafts: list[int], parents: Sequence[int], levels: Sequence[int], newest: int) -> list[int]:
+    """Of one tree. Drafts without room become NO_DRAFT; whatever is no draft lies behind the others, where nobody looks."""
+    found, taken = [0], {0}
+    for node, (parent, level) in enumerate(zip(parents, levels, strict=True)):
+        offset = found[parent] + level - (levels[parent - 1] if parent else 0)
+        while offset in taken:
+            offset += LANES
+        room = (newest + offset) // HALF_BLOCK == (newest + level) // HALF_BLOCK
+        if drafts[node] == NO_DRAFT or not room or (parent and drafts[parent - 1] == NO_DRAFT):
+            drafts[node] = NO_DRAFT
+            found.append(0)
+        else:
+            taken.add(offset)
+            found.append(offset)
+    behind = max(found) + 1
+    return [0, *(behind if draft == NO_DRAFT else offset for draft, offset in zip(drafts, found[1:], strict=True))]

@@ -1,0 +1,80 @@
+"""A response has the same bits, log-probabilities included, whatever ran beside it, whoever drafted, and in which order."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from native_cases import NGRAMS, TREES, RandomTuner, make_engine, make_guessable, make_requests, make_target, strategies, with_random_tuner
+from transformers import PreTrainedModel
+
+from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
+
+SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
+LONG = 530
+"""Tokens: beyond a block of attention, and its half."""
+MODELS: dict[str, dict[str, Any]] = {
+    "qwen2": {"hidden": 48, "num_attention_heads": 6, "num_key_value_heads": 2},
+    "qwen3": {"num_attention_heads": 14, "num_key_value_heads": 2, "head_dim": 32},
+    "llama": {"hidden": 80, "num_attention_heads": 5, "num_key_value_heads": 5, "vocabulary": 1001},
+}
+Bits = tuple[tuple[int, ...], tuple[float, ...]]
+
+
+@pytest.fixture(params=[1, 2], ids=["1 thread", "2 threads"])
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_model(family: str) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:
+    model = make_target(family, max_position_embeddings=1024, **{"tie_word_embeddings": False} | MODELS[family])
+    return model, make_guessable(model)
+
+
+def bits(completions: list[Completion]) -> dict[int, Bits]:
+    return {completion.request.id: (completion.tokens, completion.logprobs) for completion in completions}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.usefixtures("threads")
+def test_a_response_has_the_bits_it_has_alone(family: str, dtype: torch.dtype) -> None:
+    model, drafter = make_model(family)
+    vocabulary = model.config.vocab_size
+    requests = [*make_requests(2, vocabulary, seed=1), *(Request(i, i, (i,)) for i in range(2, 5))]
+    sampling = Sampling(0.9, 0.95, max_new_tokens=LONG, seed=3)
+    alone = bits(make_engine(model, slots=1, dtype=dtype).generate(requests[:2], sampling))
+    engine = make_engine(model, drafter, strategies(*SHAPES, suffix=True), slots=4, dtype=dtype)
+    tuner = with_random_tuner(engine, RandomTuner(7, more=(*TREES, *TREES, *NGRAMS)))
+    for seed in range(2):
+        shuffled = random.Random(seed).sample(requests, len(requests))
+        together = bits(engine.generate(shuffled, sampling))
+        assert {request: together[request] for request in alone} == alone
+    accepted = [max(drafts) for strategy, drafts in tuner.steps if strategy in TREES]
+    assert max(accepted) >= 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_it_has_them_if_a_part_of_it_was_generated_before(dtype: torch.dtype) -> None:
+    """So prompts, which are read at once, have the bits of tokens that were generated one by one."""
+    model, _ = make_model("llama")
+    engine = make_engine(model, dtype=dtype)
+    request, sampling = Request(0, 0, (1, 2, 3)), Sampling(max_new_tokens=LONG)
+    (whole,) = engine.generate([request], sampling)
+    for count in (1, 40, 300, LONG - 1):
+        begun = PartialResponse(whole.tokens[:count], whole.logprobs[:count], ((0, count),))
+        (going_on,) = engine.generate([Request(0, 0, request.prompt, begun)], sampling)
+        assert bits([going_on]) == bits([whole])
+
+
+def test_logprobs_to_the_bit_can_tell_batches_apart() -> None:
+    """torch's own products, in place of ours, do not pass the test above."""
+    model, _ = make_model("llama")
+    tokens = torch.randint(1001, (1, 40))
+    with torch.inference_mode():
+        rows = model(tokens).logits[0]
+        assert not all(torch.equal(model(tokens[:, : n + 1]).logits[0, -1], rows[n]) for n in range(40))
