@@ -57,8 +57,8 @@ def first_gap(exact: PreTrainedModel, rounded: Runner, plain: Completion, other:
     logits = exact(known).logits[0, -1]
     error = (logits_of(rounded, known, [known.shape[1]])[0, -1] - logits).abs().max()
     sampler = TokenSampler(sampling, len(logits), CPU)
-    noise = sampler.noise(torch.tensor([plain.request.id]), torch.tensor([[known.shape[1]]]))[0, 0]
-    scores = logits / (sampling.temperature or 1.0) + noise
+    noise = sampler.noise(torch.tensor([plain.request.id]), torch.tensor([[known.shape[1]]])).exponentials[0]
+    scores = logits / (sampling.temperature or 1.0) - (noise.log() if sampling.temperature else 0)
     return Gap(float((scores[mine] - scores[theirs]).abs()), float(error / (sampling.temperature or 1.0)))
 
 
