@@ -17,8 +17,8 @@ class Noise:
     """Noise for the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]. It is made when it is first asked for, and kept: the
     drafter and the target draw with the same."""
 
-    def __init__(self, seed: int, vocabulary: Tensor, requests: Tensor, positions: Tensor) -> None:
-        """``vocabulary``: see ``token_codes``."""
+    def __init__(self, seed: Tensor, vocabulary: Tensor, requests: Tensor, positions: Tensor) -> None:
+        """``seed``, a scalar, has gone through ``mix``; ``vocabulary``: see ``token_codes``."""
         self._seed, self._requests, self._positions = seed, requests, positions
         self.vocabulary, self.levels = vocabulary, positions.shape[1]
 
@@ -28,14 +28,13 @@ class Noise:
 
     def level(self, level: int, repeats: int = 1) -> "NoiseRows":
         """One level of each request, ``repeats`` times in a row; n * repeats rows."""
-        first = torch.arange(len(self._requests), device=self._requests.device) * self.levels
-        return NoiseRows(self, (first + level).repeat_interleave(repeats))
+        rows = torch.arange(level, self._positions.numel(), self.levels, device=self._positions.device)
+        return NoiseRows(self, rows.repeat_interleave(repeats) if repeats > 1 else rows)
 
     @cached_property
     def keys(self) -> Tensor:
         """[n * levels], int64."""
-        requests = mix(self._requests ^ mix(torch.tensor(self._seed, device=self._requests.device)))
-        return mix(requests[:, None] ^ self._positions).flatten()
+        return mix(mix(self._seed ^ self._requests)[:, None] ^ self._positions).flatten()
 
     @cached_property
     def exponentials(self) -> Tensor:
@@ -76,7 +75,7 @@ def exponentials(keys: Tensor, codes: Tensor) -> Tensor:
     _mix_bits(digits.mul_(_signed(0x21F0AAAD, 32)), 15)
     digits.bitwise_xor_(words[:, 1:])
     _mix_bits(digits.mul_(_signed(0x735A2D97, 32)), 15)
-    fraction = (((mix(keys) >> 41) & (2**23 - 1)).float() + 0.5) * 2.0**-23
+    fraction = ((keys * _signed(0x9E3779B97F4A7C15, 64) >> 41).bitwise_and_(2**23 - 1).float().add_(0.5)).mul_(2.0**-23)
     uniform = digits.float().add_(fraction[:, None]).abs_().mul_(2.0**-31).clamp_(max=1 - 2.0**-24)
     return uniform.neg_().log1p_().neg_()
 

@@ -36,16 +36,19 @@ def nucleus(logits: Tensor, sampling: Sampling, size: int) -> Nucleus:
     values, tokens = logits.topk(size, -1)
     values = scaled(values, sampling.temperature)
     weights = exponential(values)
-    left = torch.ones_like(weights, dtype=torch.bool)
-    if sampling.top_k > 0:
-        left &= values >= values[:, min(sampling.top_k, size) - 1, None]
-        weights *= left
+    top_k = min(sampling.top_k, size)
+    left = values >= (values[:, top_k - 1, None] if top_k > 0 else -torch.inf)
+    weights *= left
+    beyond = left[:, -1]  # tokens as likely as the kth, which count for top-p, too
     if sampling.top_p < 1:
         mass = weights.cumsum(-1)
-        left &= mass - weights < sampling.top_p * (mass[:, -1:] if sampling.top_k > 0 else masses(logits, sampling.temperature))
+        total = mass[:, -1:] if top_k > 0 else masses(logits, sampling.temperature)
+        left = left & (mass - weights < sampling.top_p * total)
     if sampling.min_p > 0:
-        left &= values >= values[:, :1] + math.log(sampling.min_p)
-    return Nucleus(tokens, weights * left, ~left[:, -1] | (size == logits.shape[-1]))
+        left = left & (values >= values[:, :1] + math.log(sampling.min_p))
+    if top_k <= 0:
+        beyond = left[:, -1]
+    return Nucleus(tokens, weights * left, ~beyond | (size == logits.shape[-1]))
 
 
 def cut_weights(logits: Tensor, sampling: Sampling) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.rollout.interface import Sampling
-from engine.rollout.native.noise import Noise, NoiseRows, token_codes
+from engine.rollout.native.noise import Noise, NoiseRows, mix, token_codes
 from engine.rollout.native.nucleus import cut_weights, few, nucleus
 from engine.rollout.native.race import Race
 from engine.rollout.native.row_chunks import row_chunks
@@ -28,13 +28,14 @@ class TokenSampler:
 
     def __init__(self, sampling: Sampling, vocabulary: int, device: torch.device) -> None:
         self._sampling = sampling
+        self._seed = mix(torch.tensor(sampling.seed, device=device))
         self._vocabulary = token_codes(vocabulary, device)
         self._greedy = sampling.temperature == 0
         self._few = few(sampling, vocabulary)
 
     def noise(self, requests: Tensor, positions: Tensor) -> Noise:
         """For the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]."""
-        return Noise(self._sampling.seed, self._vocabulary, requests, positions)
+        return Noise(self._seed, self._vocabulary, requests, positions)
 
     def sample(self, logits: Tensor, noise: NoiseRows) -> Result:
         """Tokens [R] and their log-probabilities [R] for ``logits`` [R, vocabulary]."""

@@ -16,7 +16,7 @@ MASK = 2**32 - 1
 
 def noise(requests: range, positions: range, vocabulary: int, seed: int = 0) -> Noise:
     at = torch.tensor(list(positions)).expand(len(requests), -1)
-    return Noise(seed, token_codes(vocabulary, CPU), torch.tensor(list(requests)), at)
+    return Noise(mix(torch.tensor(seed)), token_codes(vocabulary, CPU), torch.tensor(list(requests)), at)
 
 
 def drawn(requests: range, positions: range, vocabulary: int, seed: int = 0) -> Tensor:
@@ -58,7 +58,7 @@ def test_mix_is_splitmix64() -> None:
 
 
 def test_tokens_have_different_codes() -> None:
-    assert len(token_codes(262_144, CPU).unique()) == 262_144
+    assert len(set(token_codes(262_144, CPU).tolist())) == 262_144
 
 
 @pytest.mark.parametrize("shape", [(range(50_000), range(1), 1), (range(1), range(50_000), 1), (range(1), range(1), 50_000)])
@@ -97,8 +97,8 @@ def test_every_bit_of_seed_request_and_position_changes_all() -> None:
     """Avalanche, as far as somebody may choose the bits."""
     ids = torch.tensor([0, *(1 << bit for bit in range(40))])
     codes = token_codes(20_000, CPU)
-    of_request = Noise(0, codes, ids, torch.zeros(len(ids), 1, dtype=torch.long)).exponentials
-    of_position = Noise(0, codes, torch.zeros(1, dtype=torch.long), ids[None]).exponentials
+    of_request = Noise(mix(ids[0]), codes, ids, torch.zeros(len(ids), 1, dtype=torch.long)).exponentials
+    of_position = Noise(mix(ids[0]), codes, ids[:1], ids[None]).exponentials
     of_seed = torch.cat([noise(range(1), range(1), 20_000, seed).exponentials for seed in ids.tolist()])
     values = [independence(rows[0], row) for rows in (of_request, of_position, of_seed) for row in rows[1:]]
     assert min(values) > 1e-3 / len(values)
