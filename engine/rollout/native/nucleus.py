@@ -11,6 +11,7 @@ from engine.rollout.interface import Sampling
 from engine.rollout.native.token_weights import exponential, masses, scaled
 
 FEW = 128
+COLUMN = 16
 ONE = 0x3F800000
 """The bits of 1.0: floats from 0 to 1 are in the order of their bits."""
 
@@ -33,7 +34,7 @@ def few(sampling: Sampling, vocabulary: int) -> int:
 
 def nucleus(logits: Tensor, sampling: Sampling, size: int) -> Nucleus:
     """Of ``logits`` [R, vocabulary] the ``size`` likeliest tokens, after temperature, top-k, top-p and min-p."""
-    values, tokens = logits.topk(size, -1)
+    values, tokens = _largest(logits, size)
     values = scaled(values, sampling.temperature)
     weights = exponential(values)
     top_k = min(sampling.top_k, size)
@@ -49,6 +50,20 @@ def nucleus(logits: Tensor, sampling: Sampling, size: int) -> Nucleus:
     if top_k <= 0:
         beyond = left[:, -1]
     return Nucleus(tokens, weights * left, ~beyond | (size == logits.shape[-1]))
+
+
+def _largest(logits: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """As ``topk``, sooner. The vocabulary is cut into columns of tokens; the ``size`` columns with the largest maxima have them all."""
+    columns = logits.shape[-1] // COLUMN
+    if columns < 4 * size:
+        return logits.topk(size, -1)
+    table = logits[:, : COLUMN * columns].unflatten(1, (COLUMN, columns))
+    best = table.amax(1).topk(size, -1, sorted=False).indices
+    inside = torch.arange(0, COLUMN * columns, columns, device=logits.device)[:, None] + best[:, None]
+    rest = torch.arange(COLUMN * columns, logits.shape[-1], device=logits.device).expand(len(logits), -1)
+    tokens = torch.cat((inside.flatten(1), rest), 1)
+    values, places = logits.gather(1, tokens).topk(size, -1)
+    return values, tokens.gather(1, places)
 
 
 def cut_weights(logits: Tensor, sampling: Sampling) -> Tensor:

@@ -76,6 +76,19 @@ def test_what_is_left_is_what_sorting_leaves(sampling: Sampling, kind: str) -> N
         assert (weights > 0).sum(-1).eq(1).all()
 
 
+@pytest.mark.parametrize("vocabulary", [129, 8191, 8192, 8207, 20_011])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_likeliest_are_those_of_the_whole_vocabulary(vocabulary: int, tied: bool) -> None:
+    logits = torch.randn(20, vocabulary)
+    logits[:5, -9:] += 9
+    logits[5:10] = -logits[5:10].sort(-1).values
+    if tied:
+        logits.round_()
+    tokens = nucleus(logits, Sampling(min_p=0.5), 128).tokens
+    assert torch.equal(logits.gather(1, tokens), logits.topk(128).values)
+    assert all(len(set(row)) == 128 for row in tokens.tolist())
+
+
 def test_only_rows_with_more_tokens_left_than_are_looked_at_are_not_done() -> None:
     logits = torch.zeros(3, VOCABULARY)
     logits[1, :127] = 9
