@@ -55,8 +55,11 @@ class NoiseRows:
         return NoiseRows(self._noise, self._rows[rows])
 
     def kept(self) -> Tensor:
-        """[R, vocabulary], of what is kept."""
-        return self._noise.exponentials.index_select(0, self._rows)
+        """[R, vocabulary], of what is kept; one row without a copy, where that needs not wait for a GPU."""
+        kept = self._noise.exponentials
+        if len(self._rows) == 1 and not kept.is_cuda:
+            return kept.narrow(0, int(self._rows), 1)
+        return kept.index_select(0, self._rows)
 
     def of(self, tokens: Tensor | None = None) -> Tensor:
         """The same for ``tokens`` [R, K] only, or for all of the vocabulary; it is not kept."""
@@ -68,7 +71,7 @@ def exponentials(keys: Tensor, codes: Tensor) -> Tensor:
     """Exponential random variables of mean 1, [R, K], for the rows' ``keys`` [R] and the tokens' ``codes`` [K] or [R, K].
 
     The smaller one is, the more precise, for small ones decide the race: 31 bits of the row and the token are the digits of a uniform
-    number, and below them stands a fraction, which is the row's. It is never 0.
+    number, below which there is a fraction, the row's. It is never 0.
     """
     words = keys[:, None].view(torch.int32)
     digits = codes ^ words[:, :1]
@@ -76,8 +79,8 @@ def exponentials(keys: Tensor, codes: Tensor) -> Tensor:
     digits.bitwise_xor_(words[:, 1:])
     _mix_bits(digits.mul_(_signed(0x735A2D97, 32)), 15)
     fraction = ((keys * _signed(0x9E3779B97F4A7C15, 64) >> 41).bitwise_and_(2**23 - 1).float().add_(0.5)).mul_(2.0**-23)
-    uniform = digits.float().add_(fraction[:, None]).abs_().mul_(2.0**-31).clamp_(max=1 - 2.0**-24)
-    return uniform.neg_().log1p_().neg_()
+    negative = digits.float().add_(fraction[:, None]).abs_().mul_(-(2.0**-31)).clamp_(min=2.0**-24 - 1)
+    return negative.log1p_().neg_()
 
 
 def token_codes(vocabulary: int, device: torch.device) -> Tensor:
