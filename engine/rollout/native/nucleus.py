@@ -57,7 +57,7 @@ def _largest(logits: Tensor, size: int) -> tuple[Tensor, Tensor]:
     columns = logits.shape[-1] // COLUMN
     if columns < 4 * size:
         return logits.topk(size, -1)
-    table = logits[:, : COLUMN * columns].unflatten(1, (COLUMN, columns))
+    table = logits[:, : COLUMN * columns].view(-1, COLUMN, columns)
     best = table.amax(1).topk(size, -1, sorted=False).indices
     inside = torch.arange(0, COLUMN * columns, columns, device=logits.device)[:, None] + best[:, None]
     rest = torch.arange(COLUMN * columns, logits.shape[-1], device=logits.device).expand(len(logits), -1)
