@@ -53,7 +53,7 @@ def nucleus(logits: Tensor, sampling: Sampling, size: int) -> Nucleus:
 
 
 def _largest(logits: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """As ``topk``, sooner. The vocabulary is cut into columns of tokens; the ``size`` columns with the largest maxima have them all."""
+    """As ``topk``, sooner. The vocabulary is a table, and the ``size`` columns with the largest maxima have them all."""
     columns = logits.shape[-1] // COLUMN
     if columns < 4 * size:
         return logits.topk(size, -1)
@@ -80,8 +80,8 @@ def cut_weights(logits: Tensor, sampling: Sampling) -> Tensor:
 
 
 def _cut_top_p(weights: Tensor, top_p: float) -> None:
-    """In place. Bisection finds the least weight left, the least that larger ones have not enough mass without: it takes a seventh of
-    the time that sorting takes. Of several of that weight the first are left, until there is enough."""
+    """In place. Bisection, much faster than sorting, finds the least weight that is left: the least one above which there is not enough
+    mass. Of several tokens of that weight the first are left, until there is enough."""
     enough = top_p * weights.sum(-1, keepdim=True)
     low, high = (torch.full_like(enough, bits, dtype=torch.int32) for bits in (0, ONE))
     larger = torch.empty_like(weights)
