@@ -106,13 +106,14 @@ class Candidates:
         self._frontier_scores = torch.zeros(requests, 1, device=device)
         self._nodes = 1
 
-    def grow(self, logprobs: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds the ``top_k`` best children of each frontier node by ``logprobs`` [n, frontier, vocabulary]; node 0 is the first frontier.
-        Returns the new frontier, the best of these children: tokens [n, top_k], and their parents as places in the old one [n, top_k]."""
-        scores, tokens = logprobs.topk(self._top_k, -1)
+    def grow(self, tokens: Tensor, logprobs: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds the ``top_k`` best children of each frontier node, of which node 0 is the first: ``tokens`` and ``logprobs``
+        [n * frontier, top_k]. Returns the new frontier, the best of these children: tokens [n, top_k], and their parents as places in the
+        old one [n, top_k]."""
         # A child is always worse than its parent, so that parents are chosen first.
-        scores = (scores.clamp_min(FLOOR) - CHILD_PENALTY + self._frontier_scores[:, :, None]).flatten(1)
-        self._tokens.append(tokens.flatten(1))
+        scores = logprobs.clamp_min(FLOOR).view(*self._frontier.shape, -1) - CHILD_PENALTY
+        scores = (scores + self._frontier_scores[:, :, None]).flatten(1)
+        self._tokens.append(tokens.reshape(scores.shape))
         self._scores.append(scores)
         self._parents.append(self._frontier.repeat_interleave(self._top_k, 1))
         self._frontier_scores, chosen = scores.topk(self._top_k, -1)

@@ -8,6 +8,7 @@ from torch import Tensor
 from engine.rollout.native.draft_tree import Candidates, DraftTree
 from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.kv_cache import KVCache
+from engine.rollout.native.noise import Noise
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.native.tree_entries import entries_needed
 from engine.rollout.response import Response
@@ -32,8 +33,8 @@ class Drafting:
         self._passes, self._cache = passes, cache
         self._batch, self._newest = batch, newest
 
-    def drafts(self, shape: Strategy, sampler: TokenSampler, noise: Tensor) -> DraftTree:
-        """Drafts of ``shape`` for ``noise`` [n, depth, vocabulary] at the levels from 1 on."""
+    def drafts(self, shape: Strategy, sampler: TokenSampler, noise: Noise) -> DraftTree:
+        """Drafts of ``shape`` with ``noise`` [n, depth or more]: its first level is that of the first draft."""
         return (self._chain if shape.top_k == 1 else self._tree)(shape, sampler, noise, *self._catch_up())
 
     def _catch_up(self) -> tuple[Tensor, Tensor]:
@@ -55,21 +56,21 @@ class Drafting:
         index = self._cache.index(positions).flatten()
         return self._cache.tokens[index + 1], self._passes.fuse(self._cache.features[index])
 
-    def _chain(self, shape: Strategy, sampler: TokenSampler, noise: Tensor, feature: Tensor, logits: Tensor) -> DraftTree:
+    def _chain(self, shape: Strategy, sampler: TokenSampler, noise: Noise, feature: Tensor, logits: Tensor) -> DraftTree:
         reach = self._reach(shape.verify - 1)
-        drafts = [sampler.guess(logits, noise[:, 0])]
+        drafts = [sampler.guess(logits, noise.level(0))]
         levels = self._newest + self._cache.positions[: shape.verify - 1]
         steps = self._cache.plan(levels, reach, drafter=True)
         for level in range(shape.verify - 1):
             feature, logits = self._passes.draft(drafts[-1], feature, steps.column(level))
-            drafts.append(sampler.guess(logits, noise[:, level + 1]))
+            drafts.append(sampler.guess(logits, noise.level(level + 1)))
         return DraftTree(torch.stack(drafts, 1))
 
-    def _tree(self, shape: Strategy, sampler: TokenSampler, noise: Tensor, feature: Tensor, logits: Tensor) -> DraftTree:
+    def _tree(self, shape: Strategy, sampler: TokenSampler, noise: Noise, feature: Tensor, logits: Tensor) -> DraftTree:
         n, k = len(self._batch), shape.top_k
         reach = self._reach((shape.depth - 1) * k)
         candidates = Candidates(n, k, feature.device)
-        tokens, parents = candidates.grow(sampler.guesses(logits, noise[:, 0])[:, None])
+        tokens, parents = candidates.grow(*sampler.guesses(logits, noise.level(0), k))
         features = feature[:, None]
         itself = torch.eye(k, dtype=torch.bool, device=feature.device).expand(n, -1, -1)
         paths = itself
@@ -78,8 +79,9 @@ class Drafting:
             positions = (self._newest + level - 1).expand(n, k)
             entries = self._newest + self._cache.positions[: level * k]
             step = self._cache.tree_plan(self._newest, positions, entries, paths, reach, drafter=True)
-            features, logits = (each.view(n, k, -1) for each in self._passes.draft(tokens.flatten(), features.flatten(0, 1), step))
-            tokens, parents = candidates.grow(sampler.guesses(logits, noise[:, level, None]))
+            features, logits = self._passes.draft(tokens.flatten(), features.flatten(0, 1), step)
+            features = features.view(n, k, -1)
+            tokens, parents = candidates.grow(*sampler.guesses(logits, noise.level(level, repeats=k), k))
             paths = torch.cat((paths.gather(1, parents[:, :, None].expand(-1, -1, paths.shape[-1])), itself), -1)
         return candidates.best(shape.verify)
 

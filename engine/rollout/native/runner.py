@@ -22,6 +22,7 @@ from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.linear import activations
 from engine.rollout.native.model import DraftModel, TargetModel
+from engine.rollout.native.noise import Noise
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.native.tree_entries import placed
 from engine.rollout.response import Response
@@ -135,7 +136,7 @@ class Runner:
         requests = torch.tensor([response.request.id for response in batch], device=self._device)
         levels = max([shape.depth if shape else 0, *(len(drafts) for drafts in given or () if drafts)])
         noise = sampler.noise(requests, newest + 1 + self.cache.positions[: levels + 1])
-        learned = Drafting(self.passes, self.cache, batch, newest).drafts(shape, sampler, noise[:, :-1]) if shape else None
+        learned = Drafting(self.passes, self.cache, batch, newest).drafts(shape, sampler, noise) if shape else None
         if learned and plan.limits:
             learned = cut_chains(learned, plan.limits)
         tree = with_given_drafts(learned, given, self._device) if given else learned
@@ -144,15 +145,15 @@ class Runner:
         tree = widened(tree, self.passes.tokens(len(batch), tree.tokens.shape[1] + 1) - 1)
         return self._verify(batch, newest, tree, sampler, noise)
 
-    def _plain(self, batch: Sequence[Response], newest: Tensor, sampler: TokenSampler, noise: Tensor) -> list[Drawn]:
+    def _plain(self, batch: Sequence[Response], newest: Tensor, sampler: TokenSampler, noise: Noise) -> list[Drawn]:
         index = self.cache.index(newest)[:, 0]
         reach = max(response.length for response in batch)
         logits = self.passes.verify(self.cache.tokens[index], self.cache.plan(newest, reach))
-        drawn, logprobs = sampler.sample(logits, noise[:, 0])
+        drawn, logprobs = sampler.sample(logits, noise.level(0))
         self.cache.tokens[index + 1] = drawn
         return [Drawn(0, 0, [int(token)], [logprob]) for token, logprob in torch.stack((drawn, logprobs), 1).tolist()]
 
-    def _verify(self, batch: Sequence[Response], newest: Tensor, tree: DraftTree, sampler: TokenSampler, noise: Tensor) -> list[Drawn]:
+    def _verify(self, batch: Sequence[Response], newest: Tensor, tree: DraftTree, sampler: TokenSampler, noise: Noise) -> list[Drawn]:
         """Runs the newest tokens and their drafts through the target, and keeps the path that it draws."""
         n, nodes = tree.tokens.shape[0], tree.tokens.shape[1] + 1
         offsets = self.cache.positions[:nodes].expand(n, -1)
@@ -167,11 +168,11 @@ class Runner:
         else:
             step = self.cache.tree_plan(newest, newest + levels, newest + offsets, ancestors, reach, rows=rows)
         tokens = torch.cat((self.cache.tokens[self.cache.index(newest)], tree.tokens), 1).clamp_min_(0).flatten()
-        noise_rows = (levels.clamp(max=noise.shape[1] - 1) + self.cache.slots_from_0[:n] * noise.shape[1]).flatten()
+        noise_rows = (levels.clamp(max=noise.levels - 1) + self.cache.slots_from_0[:n] * noise.levels).flatten()
         if rows is not None:
             tokens, noise_rows = tokens[rows], noise_rows[rows]
         logits = self.passes.verify(tokens, step)
-        drawn, logprobs = sampler.sample(logits, noise.flatten(0, 1).index_select(0, noise_rows))
+        drawn, logprobs = sampler.sample(logits, noise.rows(noise_rows))
         drawn, logprobs = (_spread(each, rows, n, nodes) for each in (drawn, logprobs))
         return self._keep(newest, tree, offsets, ancestors, drawn, logprobs)
 

@@ -1,82 +1,92 @@
-"""The law that tokens are drawn from, and the noise that draws them.
+"""Draws tokens from the target's law, and guesses what it will draw.
 
-A token is the argmax of its log-probability plus Gumbel noise, which draws it from exactly that law. The noise is a function of
-(seed, request, position, token) alone, so a response does not depend on the batch it ran in. The drafter guesses with the noise
-that the target will use; a guess is kept if it is what the target then draws. What is generated is therefore what plain decoding
-generates, token for token, whatever the drafter (Daliri, Musco, Suresh: Coupling without Communication and Drafter-Invariant
-Speculative Decoding, 2024). A guess is right with a probability of at least (1 - d) / (1 + d) at total variation distance d.
+A token wins an exponential race, so it has exactly that law. The noise of the race is a function of (seed, request, position, token)
+alone, so a response does not depend on the batch it ran in. The drafter guesses with the noise that the target will use; a guess is
+kept if it is what the target then draws. What is generated is therefore what plain decoding generates, token for token, whatever the
+drafter (Daliri, Musco, Suresh: Coupling without Communication and Drafter-Invariant Speculative Decoding, 2024). A guess is right with
+a probability of at least (1 - d) / (1 + d) at total variation distance d.
 """
 
-import math
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
 
 from engine.rollout.interface import Sampling
+from engine.rollout.native.noise import Noise, NoiseRows, mix, token_codes
+from engine.rollout.native.nucleus import cut_weights, few, nucleus
+from engine.rollout.native.race import Race
+from engine.rollout.native.row_chunks import row_chunks
+from engine.rollout.native.token_weights import masses, weights_of
+
+Result = tuple[Tensor, Tensor]
 
 
 class TokenSampler:
-    """Temperature, then top-k, top-p and min-p, as in transformers. Greedy log-probabilities are those of the unmodified law."""
+    """Temperature, then top-k, top-p and min-p, as in transformers. Greedy log-probabilities are those of the unmodified law. What it
+    returns of a row has the same bits on a CPU whatever rows there are besides."""
 
     def __init__(self, sampling: Sampling, vocabulary: int, device: torch.device) -> None:
         self._sampling = sampling
         self._seed = mix(torch.tensor(sampling.seed, device=device))
-        self._vocabulary = torch.arange(vocabulary, device=device)
+        self._vocabulary = token_codes(vocabulary, device)
+        self._greedy = sampling.temperature == 0
+        self._few = few(sampling, vocabulary)
 
-    def noise(self, requests: Tensor, positions: Tensor) -> Tensor:
-        """Gumbel noise [n, T, vocabulary] for the tokens at ``positions`` [n, T] of ``requests`` (ids) [n]; none if greedy."""
-        if self._sampling.temperature == 0:
-            return torch.zeros((), device=positions.device).expand(*positions.shape, len(self._vocabulary))
-        keys = mix(mix(self._seed ^ requests)[:, None] ^ positions)
-        return gumbel(mix(keys[:, :, None] ^ self._vocabulary))
+    def noise(self, requests: Tensor, positions: Tensor) -> Noise:
+        """For the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]."""
+        return Noise(self._seed, self._vocabulary, requests, positions)
 
-    def sample(self, logits: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens [...] and their log-probabilities [...] for ``logits`` and ``noise`` [..., vocabulary]."""
-        logprobs = torch.log_softmax(self._modify(logits), -1)
-        tokens = (logprobs + noise).argmax(-1)
-        return tokens, logprobs.gather(-1, tokens[..., None])[..., 0]
+    def sample(self, logits: Tensor, noise: NoiseRows) -> Result:
+        """Tokens [R] and their log-probabilities [R] for ``logits`` [R, vocabulary]."""
+        if self._greedy:
+            return self.guess(logits, noise), -masses(logits, 1).log()[:, 0]
+        return self._race(logits, noise, Race.winners)
 
-    def guess(self, logits: Tensor, noise: Tensor) -> Tensor:
-        """The tokens [...] that would be drawn if ``logits`` [..., vocabulary] were the target's."""
-        return (self._modify(logits) + noise).argmax(-1)
+    def guess(self, logits: Tensor, noise: NoiseRows) -> Tensor:
+        """The tokens [R] that would be drawn if ``logits`` [R, vocabulary] were the target's."""
+        return logits.max(-1).indices if self._greedy else self._race(logits, noise, Race.winners)[0]
 
-    def guesses(self, logits: Tensor, noise: Tensor) -> Tensor:
-        """How likely each token [..., vocabulary] is to be drawn, as log-probabilities, if the target's logits are ``logits`` but for
-        errors that are distributed like Gumbel noise. Greedy: the law at temperature 1."""
-        return torch.log_softmax(self._modify(logits) + noise, -1)
+    def guesses(self, logits: Tensor, noise: NoiseRows, count: int) -> Result:
+        """The ``count`` tokens that are likeliest to be drawn if the target's logits are ``logits`` [R, vocabulary] but for errors that
+        are distributed like Gumbel noise, and their log-probabilities, [R, count] each. Greedy: of the law at temperature 1."""
+        if self._greedy:
+            values, tokens = logits.topk(count, -1)
+            return tokens, values - values[:, :1] - masses(logits, 1).log()
+        return self._race(logits, noise, lambda race: race.leaders(count))
 
-    def _modify(self, logits: Tensor) -> Tensor:
-        temperature, top_k, top_p = self._sampling.temperature, self._sampling.top_k, self._sampling.top_p
-        if temperature == 0:
-            return logits
-        if temperature != 1:
-            logits = logits / temperature
-        if 0 < top_k < logits.shape[-1]:
-            logits = logits.masked_fill(logits < logits.topk(top_k).values[..., -1:], -torch.inf)
-        if top_p < 1:
-            ordered, order = logits.sort(-1, descending=True)
-            probabilities = ordered.softmax(-1)
-            beyond = probabilities.cumsum(-1) - probabilities >= top_p
-            logits = logits.masked_fill(beyond.scatter(-1, order, beyond), -torch.inf)
-        if self._sampling.min_p > 0:
-            highest = logits.max(-1, keepdim=True).values
-            logits = logits.masked_fill(logits < highest + math.log(self._sampling.min_p), -torch.inf)
-        return logits
+    def _race(self, logits: Tensor, noise: NoiseRows, result: Callable[[Race], Result]) -> Result:
+        """``result`` of each row's race."""
+        if not self._few:
+            return _joined(result(race) for race in self._races_of_all(logits, noise))
+        results, cut = self._race_of_few(logits, noise, result)
+        rows = (~cut).nonzero()[:, 0]
+        if len(rows):
+            again = _joined(result(race) for race in self._races_of_many(logits[rows], noise[rows]))
+            for each, renewed in zip(results, again, strict=True):
+                each[rows] = renewed
+        return results
+
+    def _races_of_all(self, logits: Tensor, noise: NoiseRows) -> Iterator[Race]:
+        for chunk in row_chunks(logits, logits.shape[-1]):
+            weights = weights_of(logits[chunk], self._sampling.temperature)
+            yield Race(weights, weights / noise[chunk].kept())
+
+    def _race_of_few(self, logits: Tensor, noise: NoiseRows, result: Callable[[Race], Result]) -> tuple[Result, Tensor]:
+        """And the rows [R] where no other tokens are left."""
+        parts, cut = [], []
+        for chunk in row_chunks(logits, self._few):
+            tokens, weights, done = nucleus(logits[chunk], self._sampling, self._few)
+            parts.append(result(Race(weights, weights / noise[chunk].of(tokens), tokens)))
+            cut.append(done)
+        return _joined(parts), torch.cat(cut)
+
+    def _races_of_many(self, logits: Tensor, noise: NoiseRows) -> Iterator[Race]:
+        for chunk in row_chunks(logits, logits.shape[-1]):
+            weights = cut_weights(logits[chunk], self._sampling)
+            yield Race(weights, weights / noise[chunk].of())
 
 
-def gumbel(bits: Tensor) -> Tensor:
-    """Standard Gumbel noise from 64 random bits; float32, precise in the upper tail, where the argmax is decided."""
-    uniform = ((bits >> 11) & (2**53 - 1)).float().mul_(2.0**-53).clamp_(2.0**-54, 1 - 2.0**-24)
-    return uniform.neg_().log1p_().neg_().log_().neg_()
-
-
-def mix(x: Tensor) -> Tensor:
-    """splitmix64: a bijection of 64-bit integers in which every input bit changes half of the output bits."""
-    x = x + _signed(0x9E3779B97F4A7C15)
-    x = x.bitwise_xor_((x >> 30) & (2**34 - 1)).mul_(_signed(0xBF58476D1CE4E5B9))
-    x = x.bitwise_xor_((x >> 27) & (2**37 - 1)).mul_(_signed(0x94D049BB133111EB))
-    return x.bitwise_xor_((x >> 31) & (2**33 - 1))
-
-
-def _signed(constant: int) -> int:
-    return constant - 2**64
+def _joined(results: Iterable[Result]) -> Result:
+    tokens, logprobs = zip(*results, strict=True)
+    return torch.cat(tokens), torch.cat(logprobs)

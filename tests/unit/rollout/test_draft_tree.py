@@ -37,6 +37,12 @@ def highest(scores: Sequence[float], count: int) -> list[float]:
     return sorted(scores, reverse=True)[:count]
 
 
+def grow(candidates: Candidates, logprobs: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """By ``logprobs`` [n, frontier, vocabulary]."""
+    best, tokens = logprobs.flatten(0, 1).topk(top_k)
+    return candidates.grow(tokens, best)
+
+
 def paths_of(tree: DraftTree, request: int) -> list[Path]:
     """The path to each node that exists, by walking up to node 0."""
     tokens: list[int] = tree.tokens[request].tolist()
@@ -69,7 +75,7 @@ def test_the_drafted_nodes_of_highest_path_probability_are_verified(
         for known, frontier in zip(tables, frontiers, strict=True):
             known |= {path: table(kind, vocabulary, generator) for path in frontier}
         logprobs = torch.stack([torch.stack([known[path] for path in f]) for known, f in zip(tables, frontiers, strict=True)])
-        tokens, parents = candidates.grow(logprobs)
+        tokens, parents = grow(candidates, logprobs, top_k)
         for request, (known, frontier) in enumerate(zip(tables, frontiers, strict=True)):
             children = [
                 value for path in frontier for value in highest([score((*path, token), known) for token in range(vocabulary)], top_k)
@@ -101,9 +107,9 @@ def test_the_drafted_nodes_of_highest_path_probability_are_verified(
 def test_a_tree_worked_out_by_hand() -> None:
     """Path probabilities of two levels, two branches each: a .6, b .3; below a: .9 and .1 of .6, below b: .8 and .2 of .3."""
     candidates = Candidates(1, 2, CPU)
-    tokens, parents = candidates.grow(torch.tensor([[[0.3, 0.6, 0.1]]]).log())
+    tokens, parents = grow(candidates, torch.tensor([[[0.3, 0.6, 0.1]]]).log(), 2)
     assert (tokens.tolist(), parents.tolist()) == ([[1, 0]], [[0, 0]])
-    tokens, parents = candidates.grow(torch.tensor([[[0.1, 0.0, 0.9], [0.2, 0.8, 0.0]]]).log())
+    tokens, parents = grow(candidates, torch.tensor([[[0.1, 0.0, 0.9], [0.2, 0.8, 0.0]]]).log(), 2)
     assert (tokens.tolist(), parents.tolist()) == ([[2, 1]], [[0, 1]])
     for verify, expected in ((1, {(1,)}), (2, {(1,), (1, 2)}), (3, {(1,), (1, 2), (0,)}), (4, {(1,), (1, 2), (0,), (0, 1)})):
         assert set(paths_of(candidates.best(verify), 0)) == expected

@@ -57,12 +57,12 @@ class Server:
         for response, drafted in zip(batch, self.drafted, strict=True):
             response.drafted = drafted
         newest = torch.full((len(batch), 1), known - 1)
-        truth = torch.full((len(batch), depth, VOCABULARY), -1e9)
-        truth.scatter_(2, self.sequences[:, known : known + depth, None], 0.0)
+        sampler = TokenSampler(Sampling(), VOCABULARY, newest.device)
+        truth = sampler.noise(newest[:, 0], newest + torch.arange(depth))
+        others = torch.full((len(batch), depth, VOCABULARY), torch.inf)
+        truth.exponentials = others.scatter_(2, self.sequences[:, known : known + depth, None], 1.0).flatten(0, 1)
         self.features.clear()
-        Drafting(self.runner.passes, self.runner.cache, batch, newest).drafts(
-            Strategy("eagle", depth, 1, depth), TokenSampler(Sampling(), VOCABULARY, newest.device), truth
-        )
+        Drafting(self.runner.passes, self.runner.cache, batch, newest).drafts(Strategy("eagle", depth, 1, depth), sampler, truth)
         self.drafted = [response.drafted for response in batch]
         return torch.stack(self.features)
 
