@@ -68,12 +68,12 @@ schema.app = standing
 @pytest.fixture(scope="session")
 def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Database]]:
     """Gives the database of a kind, the same one each time, and has the app stand on it."""
+    server: Postgres | None = request.getfixturevalue("postgres") if ALL else None  # before the databases, so that it outlives them
     with ExitStack() as resources:
         known: dict[str, tuple[Settings, Database]] = {}
 
         def open_database(kind: str) -> tuple[Settings, Database]:
-            server: Postgres | None = request.getfixturevalue("postgres") if kind == "postgresql" else None
-            url = resources.enter_context(server.database()) if server else ""
+            url = resources.enter_context(server.database()) if server and kind == "postgresql" else ""
             chosen = SETTINGS.model_copy(update={"database_url": url})
             database = Database(chosen.database)
             resources.callback(database.close)
