@@ -1,7 +1,7 @@
 """``bench e2e``: whole RL runs, plain and three ways faster, in turns (TLT section 6).
 
-In float32 all arms of a seed generate the same responses and learn the same, so their times compare step by step; in bfloat16 near ties
-part them, and only sums over many steps compare.
+On a CPU all arms of a seed generate the same responses to the bit and learn the same, so their times compare step by step; on a GPU near
+ties part them, and only sums over many steps compare.
 """
 
 from collections.abc import Mapping
@@ -50,9 +50,9 @@ def scales(quick: bool) -> dict[str, Scale]:
     long = {"prompts_per_step": 8, "group_size": 4}
     wide = {"prompts_per_step": 16, "group_size": 8}
     return {
-        "demo": Scale("tiny", "float32", long | {"steps": count}),
-        "small": Scale("small", "bfloat16", long | {"steps": few}),
-        "uniform": Scale("tiny", "float32", wide | {"steps": many}, {"max_prompt_tokens": 64, "max_new_tokens": 16}, ("plain", "tlt"), 9),
+        "demo": Scale("tiny", "auto", long | {"steps": count}),
+        "small": Scale("small", "auto", long | {"steps": few}),
+        "uniform": Scale("tiny", "auto", wide | {"steps": many}, {"max_prompt_tokens": 64, "max_new_tokens": 16}, ("plain", "tlt"), 9),
     }
 
 

@@ -1,6 +1,6 @@
 """``bench learning``: what a policy learns with speculation and without, over seeds.
 
-In float32 both generate the same responses until a near tie parts them; from then on they are two runs, as of two seeds.
+On a CPU both generate the same responses to the bit. On a GPU a near tie parts them; from then on they are two runs, as of two seeds.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """``bench rollout``: plain decoding, every fixed strategy, n-gram only, both tuners and transformers at many batch sizes, and a whole
 long-tailed rollout.
 
-All arms of a batch size generate the same responses (in float32 token for token), so their times compare directly.
+All arms of a batch size generate the same responses (on a CPU token for token), so their times compare directly.
 """
 
 import time

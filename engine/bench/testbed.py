@@ -19,7 +19,7 @@ from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import DrafterKind
 from engine.drafter.model import Drafter
-from engine.models.folder import home
+from engine.models.folder import home, read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
 from engine.rollout.data_type import native_data_type
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
@@ -42,7 +42,7 @@ class Bed:
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
         folder = resolve(self.model_name)
-        self.dtype = self.dtype or native_data_type(self.device)
+        self.dtype = self.dtype or native_data_type(self.device, read_facts(folder).hidden_size)
         computed = activations(torch.empty(0, device=self.device, dtype=self.dtype)).dtype
         self.model: PreTrainedModel = load_model(folder, computed).to(self.device)  # type: ignore[arg-type]
         self.tokenizer = load_tokenizer(folder)

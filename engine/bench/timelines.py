@@ -1,6 +1,6 @@
 """``bench timelines``: one step of a plain run and of a TLT run with the same seed, as a picture, one above the other.
 
-In float32 both generate the same responses, so that the step is the same work. Shown is the step whose speed-up is the median of all.
+On a CPU both generate the same responses, so that the step is the same work. Shown is the step whose speed-up is the median of all.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -66,7 +66,7 @@ class LearnerRank(ABC):
         self.policy = _policy(config, self.device, join(config, place, rendezvous, self.device))
         show_gpus(config.rollout.gpus, place, self.device)
         self.learner = Learner(self.policy, config.algorithm, config.rollout.max_new_tokens)
-        self._dtype = data_type(config, self.device)
+        self._dtype = data_type(config, self.device, self.policy.model.config.hidden_size)
         self._kind = RECIPE_KINDS[config.drafter.recipe]
         # SGLang keeps no features: they take another pass over the responses, which shards of the policy make together, later.
         late = self.policy.sharded and config.rollout.engine == "sglang"

@@ -67,7 +67,8 @@ class Worker(LearnerRank):
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
 
     def facts(self) -> dict[str, str]:
-        """Parameters and device of the policy, the data type it generates in, the number of workers, and what SGLang, if it is there, says of its CUDA graphs."""
+        """Parameters and device of the policy, the data type it generates in, the number of workers, and what SGLang, if it is there, says
+        of its CUDA graphs."""
         parameters = sum(weight.numel() for weight in base_weights(self.policy.model).values())
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         graphs = {"graphs": self.engine.describe_graphs()} if isinstance(self.engine, SGLangEngine) else {}

@@ -51,7 +51,7 @@ def build_engine(
         "end_tokens": end_tokens(model, tokenizer),
         "device": device,
         "drafter_weights": drafter,
-        "dtype": data_type(config, device),
+        "dtype": data_type(config, device, model.config.hidden_size),
         "seed": config.seed + rank,
         "decode": decode,
         "drafter_kind": kind,

@@ -30,8 +30,8 @@ def row_unit() -> int:
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-    """``query`` [n, heads, R, head_dim], ``keys`` and ``values`` [n, heads, L, head_dim], ``mask`` [n, 1, R or more, L] to
-    [n, heads, R, head_dim]. The rows that the mask has more are filled up."""
+    """``query`` [n, heads, R, head_dim], ``keys`` and ``values`` [n, heads, L, head_dim], ``mask`` [n, 1, R or more, L], which
+    is added to the scores, to [n, heads, R, head_dim]. The rows that the mask has more are filled up."""
     rows, filled = query.shape[2], mask.shape[2]
     if filled > rows:
         query = F.pad(query, (0, 0, 0, filled - rows))

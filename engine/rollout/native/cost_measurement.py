@@ -22,7 +22,7 @@ from engine.speculation.strategy import Context, Strategy
 from engine.speculation.tuner.cost_table import CATCH_UP, CostTable, Grid
 
 BATCHES = (1, 4, 16, 64, 256)
-VERIFIED = (1, 3, 9, 25)
+VERIFIED = (1, 3, 6, 12, 25)
 BRANCHES = (1, 4)
 LENGTHS = (64, 640)
 MOST_ROWS = 256

@@ -16,9 +16,9 @@ class ForwardPass:
     """What all layers of a forward pass share: n requests with up to T tokens each, in R rows.
 
     ``rows`` [R] tells which of the n * T tokens there are, in order; None if all. ``index`` [R] are the rows of the flat cache that are
-    written; ``cosine`` and ``sine`` [R, 1, head_dim]; ``mask`` [n, 1, T * heads / kv_heads or more, L] is added to the scores, see ``attend``. One entry per
-    layer of the model that runs: ``store`` [rows, 2 * kv_heads * head_dim], the flat cache, and the views ``keys`` and
-    ``values`` [n, kv_heads, L, head_dim] of the requests' own part.
+    written; ``cosine`` and ``sine`` [R, 1, head_dim]; ``mask`` [n, 1, T * heads / kv_heads or more, L]: see ``attend``. One entry per
+    layer of the model that runs: ``store`` [rows, 2 * kv_heads * head_dim], the flat cache, and the views ``keys`` and ``values``
+    [n, kv_heads, L, head_dim] of the requests' own part.
     """
 
     requests: int

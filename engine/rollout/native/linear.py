@@ -29,12 +29,11 @@ class Linear:
         """Empty ``weight`` [out, in], or the one given, on ``like``'s device, in its data type."""
         self.weight = like.new_empty(outputs, inputs) if weight is None else weight
         self.bias = like.new_empty(outputs) if bias else None
-        self._product: Product = self._torch
+        self._product: Product = self._packing
 
     def pack(self) -> None:
         """To be called when the weight has changed."""
-        if self.weight.device.type == "cpu":
-            self._product = PACKED[self.weight.dtype](self.weight, self.bias)
+        self._product = PACKED[self.weight.dtype](self.weight, self.bias) if self.weight.device.type == "cpu" else self._on_gpu
 
     def __call__(self, x: Tensor) -> Tensor:
         """[R, in] to [R, out]."""
@@ -44,7 +43,11 @@ class Linear:
         """``residual`` [R, out] and the product."""
         return self._product(x).add_(residual)
 
-    def _torch(self, x: Tensor) -> Tensor:
+    def _packing(self, x: Tensor) -> Tensor:
+        self.pack()
+        return self._product(x)
+
+    def _on_gpu(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
 
 
@@ -56,13 +59,20 @@ def activations(like: Tensor) -> Tensor:
 def _float32(weight: Tensor, bias: Tensor | None) -> Product:
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return lambda x: F.linear(x, weight, bias)
+    return _onednn(weight, bias)
+
+
+def _onednn(weight: Tensor, bias: Tensor | None) -> Product:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    multiply = torch.ops.mkldnn._linear_pointwise.default
 
     def product(x: Tensor) -> Tensor:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+        if len(x) == 1:  # would be added up in another order
+            return product(x.expand(2, -1))[:1]
+        result: Tensor = multiply(x, packed, bias, "none", [], "")
         return result
 
-    return lambda x: product(x) if len(x) != 1 else product(x.expand(2, -1))[:1]  # one row alone is added up in another order
+    return product
 
 
 def _float16(weight: Tensor, bias: Tensor | None) -> Product:
@@ -70,31 +80,24 @@ def _float16(weight: Tensor, bias: Tensor | None) -> Product:
     if "fbgemm" not in torch.backends.quantized.supported_engines:
         raise ModelError("float16 weights on a CPU need an x86 processor: set model.dtype to auto or float32")
     packed = torch.ops.quantized.linear_prepack_fp16(weight.float(), None if bias is None else bias.float())
+    multiply = torch.ops.quantized.linear_dynamic_fp16.default
+    if torch.backends.cpu.get_cpu_capability() == "AVX512":
+        return lambda x: multiply(x, packed)
 
     def product(x: Tensor) -> Tensor:
-        result: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, packed)
-        return result
-
-    if torch.backends.cpu.get_cpu_capability() == "AVX512":
-        return product
-
-    def padded(x: Tensor) -> Tensor:
         """One or two rows at the end would be added up in another order than the others."""
         rows = len(x)
         more = -rows % FBGEMM_ROWS if rows % FBGEMM_ROWS in (1, 2) else 0
-        return product(F.pad(x, (0, 0, 0, more)))[:rows] if more else product(x)
+        result: Tensor = multiply(F.pad(x, (0, 0, 0, more)), packed)[:rows] if more else multiply(x, packed)
+        return result
 
-    return padded
+    return product
 
 
 def _bfloat16(weight: Tensor, bias: Tensor | None) -> Product:
     if not multiplies_bfloat16():
         return _float32(weight.float(), None if bias is None else bias.float())
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-
-    def product(x: Tensor) -> Tensor:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
-        return result
+    product = _onednn(weight, bias)
 
     def by_tiles(x: Tensor) -> Tensor:
         parts = [product(part) for part in torch.split(x.bfloat16(), AMX_ROWS)]

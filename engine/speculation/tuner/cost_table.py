@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.speculation.strategy import Context, Strategy
 
-SCHEMA = 1
+SCHEMA = 2
 
 KEYS = 0.25
 """Width that a token costs as much as of which the drafter only keeps keys and values."""

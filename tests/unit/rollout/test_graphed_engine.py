@@ -26,6 +26,7 @@ from engine.config import SpeculationConfig
 from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import Completion, Sampling
 from engine.rollout.native import cost_measurement
+from engine.rollout.native.attention import row_unit
 from engine.rollout.native.decoder_layer import ForwardPass
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.graphs.plan import GraphPlan, PassKind, batch_ranges, bucket, naive_captures
@@ -174,7 +175,7 @@ class Counting(Rerun):
 
 
 def test_costs_are_measured_on_graphs_that_only_the_measurement_has() -> None:
-    """Batches of 1 and 4, each with two lengths: four widths to verify, two widths of levels."""
+    """Batches of 1 and 4, each with two lengths: five widths to verify, two widths of levels."""
     plan, recorder = GraphPlan.of_engine(speculation(), 2), Counting()
     target = make_target(hidden=16, layers=1)
     runner = Runner(target.config, torch.empty(0), drafting=True, plan=plan, recorder=recorder)
@@ -182,7 +183,7 @@ def test_costs_are_measured_on_graphs_that_only_the_measurement_has() -> None:
     assert runner.drafter
     runner.drafter.load(random_drafter(target))
     cost_measurement.measure(runner, 2, 48)
-    assert recorder.recorded == 2 * 2 * (4 + 2)
+    assert recorder.recorded == 2 * 2 * (5 + 2)
     assert not recorder.outputs, "their memory is free again"
     assert runner.passes.plan == plan
 
@@ -202,9 +203,13 @@ def test_the_benchmark_records_every_capture_it_is_given() -> None:
     used = measure(config, torch.empty(0), captures, recorder)
     assert len(recorder.outputs) == len(captures)
     rows = sum(capture.rows for capture in captures)
-    mask, token_and_index, rotary = GRANULARITY * 4 * 2, 2 * 8, 2 * 16 * 4
+    heads, token_and_index, rotary = 2, 2 * 8, 2 * 16 * 4
+    masks = sum(
+        capture.batch * (-(-capture.tokens * heads // row_unit()) * row_unit() if capture.part == "target" else capture.tokens * heads)
+        for capture in captures
+    )
     features = sum(capture.rows for capture in captures if capture.part != "target") * 64 * 4
-    assert used == rows * (mask + token_and_index + rotary) + features + recorder.bytes
+    assert used == masks * GRANULARITY * 4 + rows * (token_and_index + rotary) + features + recorder.bytes
 
 
 @pytest.mark.gpu

@@ -49,7 +49,7 @@ class Server:
     def captured(self) -> list[Tensor]:
         """The target's features of every sequence, [LENGTH - 1, width]."""
         cache = self.runner.cache
-        return [cache.features[slot * cache.capacity :][: LENGTH - 1].clone() for slot in range(len(self.sequences))]
+        return list(cache.features[cache.index(cache.positions[: LENGTH - 1].expand(len(self.sequences), -1))])
 
     def draft(self, known: int, depth: int) -> Tensor:
         """The drafter's features [depth, n, hidden] in a step after ``known`` tokens whose drafts are the true ones."""
