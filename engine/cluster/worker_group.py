@@ -20,7 +20,7 @@ from engine.cluster.spot_training.drafter_versions import DrafterVersions, Publi
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
 from engine.drafter.model_card import DrafterCard
-from engine.errors import SyncError
+from engine.errors import ConfigError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
 from engine.policy.training.microbatches import Inferred, TrainingRow, balance
@@ -79,7 +79,11 @@ class WorkerGroup:
         self.schedule = SchedulingState(config)
         self._set_up = self._spot.first_set_up
         self._staged: dict[str, dict[str, Any]] = {}
-        self.facts: dict[str, str] = self._all("facts")[0]
+        facts: list[dict[str, str]] = self._all("facts")
+        self.facts = facts[0]
+        types = sorted({each["dtype"] for each in facts})
+        if len(types) > 1:
+            raise ConfigError(f"model.dtype: auto is {' and '.join(types)} on these workers' processors, which differ: set one of them")
         self._every("freeze")
 
     def rollout(

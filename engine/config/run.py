@@ -17,7 +17,7 @@ class ModelConfig(Section):
     path: str = Field("tiny", min_length=1, description="Built-in model (tiny, small) or a local Hugging Face folder (qwen2, qwen3, llama)")
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
         "auto",
-        description="Data type of the rollout engine's weights; auto: bfloat16 where the hardware is fast with it, else float16 (x86 CPUs)",
+        description="Data type of the rollout engine's weights; auto: bfloat16 on GPUs, on CPUs what is fast",
     )
 
 

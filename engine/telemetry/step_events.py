@@ -63,6 +63,7 @@ def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Ite
         yield Log(
             level="warning", message=f"the cluster has room for {workers} of {config.cluster.workers} workers: the run goes on with those"
         )
+    yield Log(level="info", message=f"responses are generated in {facts['dtype']} (model.dtype: {config.model.dtype})")
     if "graphs" in facts:
         yield Log(level="info", message=facts["graphs"])
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.attention import attend
 from engine.rollout.native.linear import Linear
+from engine.rollout.native.row_chunks import row_chunks
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,9 @@ class DecoderLayer:
         qkv = self._project(x if inputs is None else inputs, step, layer)
         x = self._output.plus(x, self._attend(qkv[:, : self._a.heads], step, layer))
         gate, up = self._gate_up(self._post_norm(x)).chunk(2, -1)
-        return self._down.plus(x, F.silu(gate, inplace=True).mul_(up))
+        for chunk in row_chunks(gate, gate.shape[1]):
+            F.silu(gate[chunk], inplace=True)
+        return self._down.plus(x, gate.mul_(up))
 
     def fill(self, x: Tensor, step: ForwardPass, layer: int) -> None:
         """Only writes keys and values, for rows whose output nobody needs."""

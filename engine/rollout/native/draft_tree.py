@@ -16,7 +16,7 @@ CHILD_PENALTY = 1e-3
 
 @dataclass(frozen=True)
 class DraftTree:
-    """``tokens`` [n, V], NO_DRAFT where a request has fewer drafts (at the end); ``parents`` [n, V] are nodes, ``levels`` [n, V] count
+    """``tokens`` [n, V], NO_DRAFT where a request has fewer drafts; ``parents`` [n, V] are nodes, ``levels`` [n, V] count
     from 1. Both are None if every request's drafts are a chain. ``complete`` if there is NO_DRAFT nowhere."""
 
     tokens: Tensor

@@ -17,9 +17,10 @@ from engine.speculation.strategy import Strategy
 TOKENS_PER_PASS = 4096
 
 
-def scratch(strategy: Strategy) -> int:
-    """Cache entries beyond the newest token that drafting and verifying with ``strategy`` may write."""
-    verified = strategy.verify if strategy.top_k == 1 else entries_needed(strategy.verify)
+def scratch(strategy: Strategy, device: torch.device) -> int:
+    """Cache entries beyond the newest token that drafting and verifying with ``strategy`` may write on ``device``."""
+    placed = strategy.top_k > 1 and device.type == "cpu"
+    verified = entries_needed(strategy.verify) if placed else strategy.verify
     return max(verified, (strategy.depth - 1) * strategy.top_k)
 
 

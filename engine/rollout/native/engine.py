@@ -76,7 +76,7 @@ class NativeEngine:
         if any(strategy.top_k > config.vocab_size for strategy in strategies):
             raise ModelError(f"a strategy's top_k exceeds the vocabulary of {config.vocab_size} tokens")
         self._deepest = max((strategy.verify for strategy in strategies), default=0)
-        self._scratch = max(map(scratch, strategies), default=0)
+        self._scratch = max((scratch(strategy, device) for strategy in strategies), default=0)
         self.speculator: Speculator | None = None
         self._keep_features = keep_features
         self._watches = True
@@ -132,14 +132,14 @@ class NativeEngine:
         self._control.proceed()
 
     def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """See RolloutEngine. ModelError, and nothing changed, if the weights do not fit."""
+        """See RolloutEngine. ModelError: see ``copy_weights``."""
         self._runner.target.load(weights)
         self._target_version = version
         if self.speculator:
             self.speculator.loaded("target", version)
 
     def load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """See RolloutEngine. ModelError, and nothing changed, if the weights do not fit or speculation is off."""
+        """See RolloutEngine. ModelError if speculation is off, and as ``copy_weights`` says."""
         if not self._runner.drafter or not self.speculator:
             raise ModelError("this engine was made without speculation, so it cannot load a drafter")
         self._runner.drafter.load(weights)

@@ -100,7 +100,7 @@ class KVCache:
         mask = torch.where(visible[:, :, None], self._seen, self._unseen)
         mask = mask.expand(n, t, self._a.heads // self._a.kv_heads, reach).reshape(n, 1, -1, reach)
         if not drafter and not mask.is_cuda:  # what the drafter says of a token may depend on what is beside it
-            mask = pad(mask, (0, 0, 0, -mask.shape[2] % row_unit()))
+            mask = pad(mask, (0, 0, 0, -mask.shape[2] % row_unit(self._a.head_dim)))
         layers = slice(self._a.layers, None) if drafter else slice(self._a.layers)
         window = self._kv[layers, first : first + n, :reach].transpose(2, 4)
         flat = positions.flatten()

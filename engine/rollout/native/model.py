@@ -11,6 +11,9 @@ from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass, RMSNorm
 from engine.rollout.native.linear import Linear, activations
 
+TOO_LARGE = "has values beyond those of float16 (65504): set model.dtype to float32 or bfloat16"
+NOT_FINITE = "is not finite any more: training has diverged; lower the learning rate"
+
 
 class TargetModel:
     """The policy. Its features are the hidden states after the final norm, behind those that a drafter wants captured."""
@@ -26,7 +29,7 @@ class TargetModel:
         self._computes = activations(like).dtype
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Copies Hugging Face weights in; ModelError, and nothing changed, unless names and shapes are the model's."""
+        """Copies Hugging Face weights in. ModelError: see ``copy_weights``."""
         if self._tied:
             weights = {name: weight for name, weight in weights.items() if name != "lm_head.weight"}
         copy_weights("target", weights, self.parameters())
@@ -75,7 +78,7 @@ class DraftModel:
         self._layer = DecoderLayer(architecture, like, input_norm=False)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Copies the drafter's trainable weights in; ModelError, and nothing changed, unless names and shapes fit the target."""
+        """Copies the drafter's trainable weights in. ModelError: see ``copy_weights``."""
         copy_weights("drafter", weights, self.parameters())
         self._fuse.pack()
         self._layer.pack()
@@ -104,14 +107,18 @@ class DraftModel:
 @torch.no_grad()
 def copy_weights(what: str, weights: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
     """Copies ``weights`` into ``views``; ModelError, and nothing changed, unless names and shapes are the same. ModelError, too, if a
-    value is too large for float16: the engine is of no use then."""
+    value is not finite, or too large for float16: the model is of no use then."""
     missing, unknown = sorted(views.keys() - weights.keys()), sorted(weights.keys() - views.keys())
     if missing or unknown:
         raise ModelError(f"{what} weights do not fit the model: missing {missing[:3]}, unknown {unknown[:3]}")
     for name, view in views.items():
         if weights[name].shape != view.shape:
             raise ModelError(f"{what} weight {name} has shape {list(weights[name].shape)}, the model needs {list(view.shape)}")
-    for name, weight in gathered(weights, next(iter(views.values())).dtype):
-        views[name].copy_(weight)
-        if views[name].dtype == torch.float16 and views[name].isinf().any():
-            raise ModelError(f"{what} weight {name} has values beyond those of float16 (65504): set model.dtype to float32 or bfloat16")
+    refused: list[str] = []
+    for name, weight in gathered(weights, next(iter(views.values())).dtype):  # to the end, as other ranks go
+        view = views[name].copy_(weight)
+        if not view.isfinite().all():
+            large = view.dtype == torch.float16 and not weight.isnan().any()
+            refused.append(f"{what} weight {name} {TOO_LARGE if large else NOT_FINITE}")
+    if refused:
+        raise ModelError(refused[0])

@@ -1,11 +1,11 @@
-"""Work on rows of logits in chunks: temporaries stay in a processor's cache, and a row's bits do not depend on its batch."""
+"""Work on rows in chunks: temporaries stay in a processor's cache, and a row's bits do not depend on its batch."""
 
 from collections.abc import Iterator
 
 from torch import Tensor
 
 SERIAL = 32768
-"""Elements that torch leaves to one thread. It splits a larger sum in places that depend on how many rows there are."""
+"""Elements that torch leaves to one thread. More are split in places that depend on how many rows there are."""
 
 
 def row_chunks(rows: Tensor, width: int) -> Iterator[slice]:

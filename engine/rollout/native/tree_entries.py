@@ -11,8 +11,8 @@ from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree
 
 
 def entries_needed(nodes: int) -> int:
-    """Positions from the newest token's on that trees of so many drafts may take."""
-    return (LANES + 1) * nodes + 1
+    """Positions behind the newest token that a tree of so many drafts may take."""
+    return min((LANES + 1) * nodes, nodes + HALF_BLOCK) + 1
 
 
 def placed(tree: DraftTree, newest: Sequence[int]) -> tuple[DraftTree, Tensor]:

@@ -38,7 +38,7 @@ class Grid:
         axes = (self.batches, self.widths, self.lengths)
         if any(len(axis) == 0 or list(axis) != sorted(set(axis)) for axis in axes):
             raise ValueError(f"the axes of a grid of costs must rise: {axes}")
-        if np.shape(self.seconds) != tuple(map(len, axes)) or not np.min(self.seconds) >= 0:
+        if np.shape(self.seconds) != tuple(map(len, axes)) or not (np.min(self.seconds) >= 0 and np.isfinite(self.seconds).all()):
             raise ValueError(f"a grid of costs needs {tuple(map(len, axes))} values of at least 0, got shape {np.shape(self.seconds)}")
 
     @cached_property
@@ -93,11 +93,11 @@ class CostTable:
 
     @classmethod
     def load(cls, path: Path) -> "CostTable | None":
-        """None if there is no file or it is of another schema: then the costs have to be measured."""
+        """None if there is no file, or none of this schema: then the costs have to be measured."""
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            return cls(Grid(**data["target"]), Grid(**data["draft"])) if data.get("schema") == SCHEMA else None
-        except (FileNotFoundError, ValueError):
+            return cls(Grid(**data["target"]), Grid(**data["draft"])) if data["schema"] == SCHEMA else None
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
             return None
 
 

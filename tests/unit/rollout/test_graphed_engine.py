@@ -205,7 +205,7 @@ def test_the_benchmark_records_every_capture_it_is_given() -> None:
     rows = sum(capture.rows for capture in captures)
     heads, token_and_index, rotary = 2, 2 * 8, 2 * 16 * 4
     masks = sum(
-        capture.batch * (-(-capture.tokens * heads // row_unit()) * row_unit() if capture.part == "target" else capture.tokens * heads)
+        capture.batch * (-(-capture.tokens * heads // row_unit(16)) * row_unit(16) if capture.part == "target" else capture.tokens * heads)
         for capture in captures
     )
     features = sum(capture.rows for capture in captures if capture.part != "target") * 64 * 4

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 from native_cases import NGRAMS, TREES, RandomTuner, make_engine, make_guessable, make_requests, make_target, strategies, with_random_tuner
+from test_native_model import logits_of, runner_of
+from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
+from engine.rollout.native import linear
 
 SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 LONG = 530
@@ -71,10 +74,29 @@ def test_it_has_them_if_a_part_of_it_was_generated_before(dtype: torch.dtype) ->
         assert bits([going_on]) == bits([whole])
 
 
-def test_logprobs_to_the_bit_can_tell_batches_apart() -> None:
-    """torch's own products, in place of ours, do not pass the test above."""
-    model, _ = make_model("llama")
-    tokens = torch.randint(1001, (1, 40))
-    with torch.inference_mode():
-        rows = model(tokens).logits[0]
-        assert not all(torch.equal(model(tokens[:, : n + 1]).logits[0, -1], rows[n]) for n in range(40))
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"intermediate_size": 1000},  # torch shares out the activation of so many numbers among threads
+        {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 32},
+        {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 256},
+    ],
+    ids=["wide activation", "one key head", "wide heads"],
+)
+@pytest.mark.usefixtures("threads")
+@torch.inference_mode()
+def test_logits_have_the_same_bits_read_at_once_or_one_by_one(shape: dict[str, Any]) -> None:
+    model = make_target("qwen3", max_position_embeddings=1024, **shape)
+    runner = runner_of(model)
+    tokens = torch.randint(48, (3, 300), generator=torch.Generator().manual_seed(0))
+    at_once = logits_of(runner, tokens, [300])
+    assert torch.equal(logits_of(runner, tokens, [65, *[5] * 6, *[1] * 60, 13, 132]), at_once)
+    assert torch.equal(logits_of(runner, tokens[1:2], [33, 33, *[1] * 100, 134]), at_once[1:2])
+
+
+@torch.inference_mode()
+def test_with_products_of_torch_they_would_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(linear.PACKED, torch.float32, lambda weight, bias: lambda x: F.linear(x, weight, bias))
+    runner = runner_of(make_target("llama", hidden=160))
+    tokens = torch.randint(48, (3, 40), generator=torch.Generator().manual_seed(0))
+    assert not torch.equal(logits_of(runner, tokens[:1], [1] * 40), logits_of(runner, tokens, [40])[:1])

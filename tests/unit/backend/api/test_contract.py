@@ -73,6 +73,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Database]
         known: dict[str, tuple[Settings, Database]] = {}
 
         def open_database(kind: str) -> tuple[Settings, Database]:
+            assert server or kind == "sqlite"
             url = resources.enter_context(server.database()) if server and kind == "postgresql" else ""
             chosen = SETTINGS.model_copy(update={"database_url": url})
             database = Database(chosen.database)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.speculation.strategy import OFF, Context, Strategy
-from engine.speculation.tuner.cost_table import CATCH_UP, CostTable, Grid, assumed_seconds
+from engine.speculation.tuner.cost_table import CATCH_UP, SCHEMA, CostTable, Grid, assumed_seconds
 
 BATCHES, WIDTHS, LENGTHS = (1, 4, 16), (1, 2, 8), (0, 100)
 VALUES = np.random.default_rng(0).uniform(1, 2, (3, 3, 2)).cumsum(0).cumsum(1).cumsum(2)
@@ -98,7 +98,7 @@ def test_a_saved_table_is_the_same(tmp_path: Path) -> None:
 def test_a_table_of_another_schema_counts_as_missing(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     assert CostTable.load(path) is None
-    for content in (json.dumps(asdict(LINEAR) | {"schema": 0}), "{}", "cut o"):
+    for content in (json.dumps(asdict(LINEAR) | {"schema": 0}), "{}", "[]", "null", json.dumps({"schema": SCHEMA}), "cut o"):
         path.write_text(content)
         assert CostTable.load(path) is None
     LINEAR.save(path)
