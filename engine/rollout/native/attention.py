@@ -1,6 +1,6 @@
 """Attention in which a token's result has the same bits whatever tokens and requests are beside it, and how far the cache is read.
 
-What decides the order in which torch's kernel for CPUs adds up, found by comparing bits under AVX2 and AVX-512, one to four threads:
+What decides the order in which torch's kernel for CPUs adds up, found by comparing bits under AVX2 and AVX-512 with one and two threads:
 blocks of 512 positions, whose halves are added up apart if more than 256 are read; the place of a position among 16 lanes; and
 whether a matrix product's rows are a multiple of 6 (12 for heads wider than 128) for each thread, and no more than 30.
 """

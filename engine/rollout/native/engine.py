@@ -37,8 +37,8 @@ MIXED = "mixed"
 class NativeEngine:
     """A RolloutEngine. Without ``speculation`` nothing of a drafter exists; without drafter weights it decodes plainly until they come.
 
-    Speculative and plain decoding give the same tokens for the same seed. On a CPU that holds to the bit (linear.py, attention.py). On a
-    GPU rounding can tell them apart: products of different shapes differ in their last bits, which decide between near ties.
+    Speculative and plain decoding give the same tokens for the same seed. On a CPU that holds to the bit (see Limits in engine/README.md).
+    On a GPU rounding can tell them apart: products of different shapes differ in their last bits, which decide between near ties.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Matrix products of few rows, in which a row has the same bits whatever rows are beside it.
 
 That, with attention.py, is what makes plain and speculative decoding, in any batch and order, generate the same responses to the bit
-on a CPU. The kernel follows from the data type alone: were it chosen by timing, two workers might choose differently. On a GPU the
-products are torch's, whose last bits depend on the number of rows.
+on a CPU, within the limits of engine/README.md. The kernel follows from the data type alone: were it chosen by timing, two workers
+might choose differently. On a GPU the products are torch's, whose last bits depend on the number of rows.
 """
 
 from collections.abc import Callable
@@ -40,8 +40,8 @@ class Linear:
         return self._product(x)
 
     def plus(self, residual: Tensor, x: Tensor) -> Tensor:
-        """``residual`` [R, out] and the product."""
-        return self._product(x).add_(residual)
+        """``residual`` [R, out] and the product, of a matrix without bias."""
+        return torch.addmm(residual, x, self.weight.t()) if x.is_cuda else self._product(x).add_(residual)
 
     def _packing(self, x: Tensor) -> Tensor:
         self.pack()
