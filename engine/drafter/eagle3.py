@@ -78,16 +78,16 @@ def llama_layer_config(target: PretrainedConfig) -> LlamaConfig:
     return config
 
 
-def make_drafter(kind: DrafterKind, target: PretrainedConfig) -> Drafter:
-    """A drafter of ``kind`` with random weights. ModelError if the target's family is not supported."""
-    return (Eagle3Drafter if kind == "eagle3" else Drafter)(target)
+def make_drafter(kind: DrafterKind, target: PretrainedConfig, vocabulary: Tensor | None = None) -> Drafter:
+    """A drafter of ``kind`` with random weights. ModelError if the target's family is not supported, or ``vocabulary`` none of it."""
+    return (Eagle3Drafter if kind == "eagle3" else Drafter)(target, vocabulary)
 
 
 @torch.no_grad()
-def first_drafter(kind: DrafterKind, target: PreTrainedModel) -> Drafter:
+def first_drafter(kind: DrafterKind, target: PreTrainedModel, vocabulary: Tensor | None = None) -> Drafter:
     """What training starts from where there is no drafter yet, on ``target``'s device: an EAGLE drafter's layer is the target's last
     one, which made the features that it is to predict; EAGLE-3's norm is the target's, which its head is used to. The rest is random."""
-    drafter = make_drafter(kind, target.config)
+    drafter = make_drafter(kind, target.config, vocabulary)
     weights = base_weights(target)
     if isinstance(drafter, Eagle3Drafter):
         drafter.norm.weight.copy_(whole(weights["model.norm.weight"]))

@@ -20,6 +20,7 @@ from engine.drafter.kind import drafter_kind, weights_kind
 from engine.drafter.model_card import base_model, write_figures
 from engine.drafter.recipe import Recipe
 from engine.drafter.spot_trainer import SpotTrainer
+from engine.drafter.vocabulary import vocabulary_of
 from engine.errors import ConfigError
 from engine.models.folder import read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
@@ -76,7 +77,7 @@ class DrafterMeasurement:
     def agreement(self, weights: Weights, buffer: DataBuffer) -> float:
         """The share of positions where the most likely tokens of drafter and target are the same, given the target's own features."""
         kind = weights_kind(weights)
-        drafter = make_drafter(kind, self.model.config)
+        drafter = make_drafter(kind, self.model.config, vocabulary_of(weights))
         drafter.load_state_dict(weights)
         trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig(), Recipe(kind))
         trainer.set_target(*ends(self.model))

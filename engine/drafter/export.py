@@ -13,8 +13,10 @@ from transformers import PretrainedConfig
 
 from engine.drafter.eagle3 import llama_layer_config, make_drafter
 from engine.drafter.kind import EAGLE3, DrafterKind, captured_layers, drafter_kind, weights_kind
+from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import layer_config
 from engine.drafter.model_card import README, DrafterCard, text
+from engine.drafter.vocabulary import same_type, vocabulary_of
 from engine.errors import ModelError
 
 ARCHITECTURES = {"llama": "LlamaForCausalLMEagle", "qwen2": "Qwen2ForCausalLMEagle", "qwen3": "Qwen3ForCausalLMEagle"}
@@ -34,13 +36,15 @@ def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: Pretr
         tensors[BIAS] = torch.zeros(len(weights["fc.weight"]), dtype=weights["fc.weight"].dtype)
     file = folder / "model.safetensors"
     save_file(tensors, file, metadata={"format": "pt"})
-    (folder / "config.json").write_text(_config(kind, target), encoding="utf-8")
+    drafted = DrafterLayout.of(weights).drafted
+    (folder / "config.json").write_text(_config(kind, target, drafted), encoding="utf-8")
     digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in (file, folder / "config.json")}
-    (folder / README).write_text(text(kind, card, digests), encoding="utf-8")
+    vocabulary = None if drafted is None else (drafted, target.vocab_size)
+    (folder / README).write_text(text(kind, card, digests, vocabulary), encoding="utf-8")
 
 
 def load_drafter_folder(folder: Path, target: PretrainedConfig, kind: DrafterKind = "eagle") -> dict[str, Tensor]:
-    """The trainable tensors, float32. ModelError if ``folder`` is not a local folder of a drafter of ``kind`` that fits ``target``."""
+    """The tensors in float32. ModelError if ``folder`` is not a local folder of a drafter of ``kind`` that fits ``target``."""
     try:
         weights = load_file(drafter_file(folder))
     except SafetensorError as error:
@@ -50,7 +54,7 @@ def load_drafter_folder(folder: Path, target: PretrainedConfig, kind: DrafterKin
     if (found := drafter_kind(folder)) != kind:
         raise ModelError(f"drafter {folder}: an {found} drafter, but drafter.recipe is for {kind} drafters; change the one or the other")
     _check(folder, weights, target, kind)
-    return {name: tensor.float() for name, tensor in weights.items()}
+    return same_type(weights, torch.float32)
 
 
 def drafter_file(folder: Path) -> Path:
@@ -64,8 +68,12 @@ def drafter_file(folder: Path) -> Path:
 
 
 def _check(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, kind: DrafterKind) -> None:
-    with torch.device("meta"):
-        expected = make_drafter(kind, target).state_dict()
+    vocabulary = vocabulary_of(weights)
+    try:
+        with torch.device("meta"):
+            expected = make_drafter(kind, target, vocabulary).state_dict()
+    except ModelError as error:
+        raise ModelError(f"drafter {folder}: {error}") from None
     if missing := sorted(expected.keys() - weights.keys()):
         raise ModelError(f"drafter {folder}: tensor {missing[0]} is missing")
     if unknown := sorted(weights.keys() - expected.keys()):
@@ -83,7 +91,7 @@ def write_zip(folder: Path, path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def _config(kind: DrafterKind, target: PretrainedConfig) -> str:
+def _config(kind: DrafterKind, target: PretrainedConfig, drafted: int | None) -> str:
     config = llama_layer_config(target) if kind == "eagle3" else layer_config(target)
     config.architectures = [EAGLE3 if kind == "eagle3" else ARCHITECTURES[target.model_type]]
     config.dtype = torch.float32
@@ -91,8 +99,10 @@ def _config(kind: DrafterKind, target: PretrainedConfig) -> str:
     config.target_ties_embeddings = target.tie_word_embeddings  # what ``enlarge_drafter`` needs to know
     config.tie_word_embeddings = False  # SGLang cannot put the target's embedding and head in the place of tied ones
     if kind == "eagle":
+        if drafted is not None:
+            config.draft_vocab_size = drafted
         return config.to_json_string()
-    # SGLang asks for this of EAGLE-3: no vocabulary of its own, and the layers whose outputs are read.
+    # SGLang asks for this of EAGLE-3: the size of its vocabulary if that is its own, and the layers whose outputs are read.
     read = [layer - 1 for layer in captured_layers(kind, target.num_hidden_layers)]
-    more = {"draft_vocab_size": None, "eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": read}}
+    more = {"draft_vocab_size": drafted, "eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": read}}
     return json.dumps(json.loads(config.to_json_string()) | more, indent=2, sort_keys=True) + "\n"

@@ -6,6 +6,8 @@ hidden states after its final norm.
 """
 
 import copy
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2Rot
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
 
 from engine.drafter.kind import DrafterKind
+from engine.drafter.vocabulary import D2T, check_vocabulary, offsets, token_ids
 from engine.errors import ModelError
 from engine.models.packed_attention import SEGMENTS, Mask, PassHistory
 
@@ -29,18 +32,38 @@ class Drafter(nn.Module):
     """The trainable tensors only: the embedding and head are the target's, frozen, and come in as arguments.
 
     What is captured of the target at a position goes through ``fuse``, the layer's output through ``readout`` before the target's head;
-    EAGLE needs neither. State dict: ``fc.weight`` [H, 2H] and ``layers.0.*`` with the target's own names, without ``input_layernorm``.
+    EAGLE needs neither. State dict: ``fc.weight`` [H, 2H] and ``layers.0.*`` with the target's own names, without ``input_layernorm``;
+    and ``d2t`` [D], which is not trained, if it drafts from some of the tokens only (see ``vocabulary.py``).
     """
 
     kind: DrafterKind = "eagle"
     fc: nn.Linear
     config: PretrainedConfig
+    d2t: Tensor | None
 
-    def __init__(self, target: PretrainedConfig) -> None:
-        """Random weights; ``target`` is the target's configuration. ModelError if its family is not supported."""
+    def __init__(self, target: PretrainedConfig, vocabulary: Tensor | None = None) -> None:
+        """Random weights; ``target`` is the target's configuration, ``vocabulary`` [D] the tokens to draft from, rising. ModelError if its
+        family is not supported, or the vocabulary is not one of its."""
         super().__init__()
         self._build(target)
         self._initialise()
+        if vocabulary is not None:
+            check_vocabulary(vocabulary, self.config.vocab_size)
+        self.register_buffer(D2T, None if vocabulary is None else offsets(vocabulary))
+
+    @property
+    def vocabulary(self) -> Tensor | None:
+        """The tokens [D] that it drafts from, rising; None: all."""
+        return None if self.d2t is None else token_ids(self.d2t)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Takes the draft vocabulary of ``state_dict``, or that it has none. ModelError if it is not one of the target's."""
+        found: Tensor | None = state_dict.get(D2T)
+        if found is not None:
+            check_vocabulary(token_ids(found), self.config.vocab_size)
+            found = torch.empty_like(found, device=self.fc.weight.device)
+        self.d2t = found
+        return super().load_state_dict(state_dict, strict, assign)
 
     def _build(self, target: PretrainedConfig) -> None:
         self.config = layer_config(target)

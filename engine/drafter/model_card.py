@@ -29,12 +29,14 @@ class DrafterCard:
     measured: str = "the last rollouts of its run"
 
 
-def text(kind: DrafterKind, card: DrafterCard, digests: Mapping[str, str]) -> str:
-    """The card; ``digests`` are the SHA-256 of the folder's files by name."""
+def text(kind: DrafterKind, card: DrafterCard, digests: Mapping[str, str], vocabulary: tuple[int, int] | None = None) -> str:
+    """The card; ``digests`` are the SHA-256 of the folder's files by name, ``vocabulary`` how many of how many tokens it drafts from, if
+    not from all."""
     figures = f"{ACCEPT_LENGTH}not measured |\n"
     if card.accept_length is not None:
         figures = _figures(card.accept_length, card.acceptance, card.measured)
     checksums = "".join(f"| SHA-256 of {name} | `{digest}` |\n" for name, digest in digests.items())
+    drafted = "" if vocabulary is None else f"| drafts from | {vocabulary[0]:,} of {vocabulary[1]:,} tokens |\n"
     history = "".join(f"- {line}\n" for line in card.history) or "- no earlier version\n"
     return f"""---
 base_model: {card.base_model}
@@ -50,7 +52,7 @@ Embedding and LM head are the base model's own and are not in this folder.
 |---|---|
 | task | {card.task} |
 | version | {card.version} |
-{figures}{checksums}
+{drafted}{figures}{checksums}
 `longtail drafter eval FOLDER` measures it anew.
 
 ## Versions

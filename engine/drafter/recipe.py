@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,6 +10,24 @@ from torch.nn.functional import linear, log_softmax, smooth_l1_loss, softmax
 
 from engine.config import DrafterConfig
 from engine.drafter.kind import DrafterKind
+
+MISSED = -1
+
+
+@dataclass(frozen=True)
+class TrainingTruth:
+    """What a drafter is to learn at N positions: computed once, for all passes of a training step.
+
+    ``features`` h [N, H] of the target; ``expected`` [N, H], the mean of the head's rows under its law p of the tokens that are drafted:
+    the cross entropy of p and q needs no more of p. ``logprobs`` [N, D] of p, for the reverse KL only.
+    """
+
+    features: Tensor
+    expected: Tensor
+    logprobs: Tensor | None = None
+
+    def __getitem__(self, rows: Tensor) -> "TrainingTruth":
+        return TrainingTruth(self.features[rows], self.expected[rows], None if self.logprobs is None else self.logprobs[rows])
 
 
 @dataclass(frozen=True)
@@ -27,19 +46,28 @@ class Recipe:
     decay: float = 1.0
     through: bool = False
 
-    def loss(self, predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:
+    def loss(self, predicted: Tensor, truth: TrainingTruth, head: Tensor) -> Tensor:
         """Mean over N positions of weighted smooth-L1(h', h) + CE(p, q) + KL(q, p), for the laws p of the target and q of the drafter.
 
-        ``predicted`` h'[t+1] and ``features`` h[t+1], both [N, H], as ``head`` [V, H] reads them; it is frozen.
+        ``predicted`` h'[t+1], [N, H], as ``head`` [D, H] reads it; it is frozen, and that of ``truth``.
         """
-        target = log_softmax(linear(features, head).float(), dim=-1)
-        draft = log_softmax(linear(predicted, head).float(), dim=-1)
-        loss = self.token_weight * -(target.exp() * draft).sum(-1).mean()
+        logits = linear(predicted, head).float()
+        norm = logits.logsumexp(-1)
+        loss = self.token_weight * (norm - (predicted * truth.expected).sum(-1).float()).mean()
         if self.feature_weight:
-            loss = loss + self.feature_weight * smooth_l1_loss(predicted, features)
+            loss = loss + self.feature_weight * smooth_l1_loss(predicted, truth.features)
         if self.reverse_kl_weight:
-            loss = loss + self.reverse_kl_weight * (draft.exp() * (draft - target)).sum(-1).mean()
+            assert truth.logprobs is not None
+            draft = logits - norm[:, None]
+            loss = loss + self.reverse_kl_weight * (draft.exp() * (draft - truth.logprobs)).sum(-1).mean()
         return loss
+
+    @torch.no_grad()
+    def truth(self, features: Tensor, head: Tensor) -> TrainingTruth:
+        """Of the target's ``features`` [N, H], for drafts from the tokens of ``head`` [D, H]."""
+        logprobs = log_softmax(linear(features, head).float(), dim=-1)
+        expected = logprobs.exp().to(head.dtype) @ head
+        return TrainingTruth(features, expected, logprobs if self.reverse_kl_weight else None)
 
 
 RECIPES = {
@@ -54,29 +82,52 @@ def configured_recipe(config: DrafterConfig) -> Recipe:
     return replace(RECIPES[config.recipe], reverse_kl_weight=config.reverse_kl)
 
 
-def ranks(predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:
-    """For each of N positions: how many tokens the drafter takes to be more likely than the target's most likely one. At 0 a greedy draft
-    is accepted. [N]"""
+class HeldOutTruth(NamedTuple):
+    """The target at N positions: ``law`` [N, D], the probabilities of the tokens that are drafted among all, and ``best`` [N], the place
+    among these of the most likely of all tokens, ``MISSED`` if it is not drafted."""
+
+    law: Tensor
+    best: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, head: Tensor, vocabulary: Tensor | None = None) -> "HeldOutTruth":
+        """For the target's ``features`` [N, H] and its whole ``head`` [V, H]; ``vocabulary`` [D] is drafted from, None: all."""
+        law = softmax(linear(features, head).float(), dim=-1)
+        best = law.argmax(-1)
+        if vocabulary is None:
+            return cls(law, best)
+        place = torch.searchsorted(vocabulary, best).clamp_(max=len(vocabulary) - 1)
+        return cls(law.index_select(1, vocabulary), torch.where(vocabulary[place] == best, place, MISSED))
+
+    def rows(self, rows: Tensor) -> "HeldOutTruth":
+        return HeldOutTruth(self.law[rows], self.best[rows])
+
+
+def ranks(predicted: Tensor, truth: HeldOutTruth, head: Tensor) -> Tensor:
+    """For each of N positions: how many tokens the drafter takes to be more likely than the target's most likely one, D if it never drafts
+    that. At 0 a greedy draft is accepted. ``head`` [D, H] reads ``predicted`` [N, H]. [N]"""
     drafted = linear(predicted, head)
-    wanted = linear(features, head).argmax(-1, keepdim=True)
-    return (drafted > drafted.gather(-1, wanted)).sum(-1)
+    before = (drafted > drafted.gather(-1, truth.best.clamp_min(0)[:, None])).sum(-1)
+    return before.masked_fill(truth.best == MISSED, len(head))
 
 
-def acceptance(predicted: Tensor, features: Tensor, head: Tensor) -> Tensor:
+def acceptance(predicted: Tensor, truth: HeldOutTruth, head: Tensor) -> Tensor:
     """For each of N positions the probability that a sampled draft is accepted: sum over x of min(p(x), q(x)). [N]"""
-    target = softmax(linear(features, head).float(), dim=-1)
-    return target.minimum(softmax(linear(predicted, head).float(), dim=-1)).sum(-1)
+    return truth.law.minimum(softmax(linear(predicted, head).float(), dim=-1)).sum(-1)
 
 
-def chain_acceptance(passes: Iterable[tuple[Tensor, Tensor, Tensor]], head: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def chain_acceptance(passes: Iterable[tuple[Tensor, Tensor]], truth: HeldOutTruth, head: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Of chains of drafts, one from each position of rows [B, N], that draft the true tokens: for each depth the probability that all
     drafts up to the one at a position are accepted, 0 where there is none, and where there is one, both [B, N].
 
-    ``passes``: for each depth (predicted, true) features [n, H], and the mask [B, N] of the n positions that they are of.
+    ``passes``: for each depth predicted features [n, H], and the mask [B, N] of the n positions that they are of; ``truth`` is of those
+    of the first.
     """
-    kept = possible = None
-    for predicted, features, reached in passes:
-        chance = torch.zeros_like(reached, dtype=torch.float32).masked_scatter(reached, acceptance(predicted, features, head))
+    first = kept = possible = None
+    for predicted, reached in passes:
+        first = reached if first is None else first
+        chances = acceptance(predicted, truth.rows(reached[first]), head)
+        chance = torch.zeros_like(reached, dtype=torch.float32).masked_scatter(reached, chances)
         kept = chance if kept is None else chance * kept.roll(1, -1)  # a chain's draft before is at the position before
         possible = reached if possible is None else reached & possible.roll(1, -1)
         yield kept, possible

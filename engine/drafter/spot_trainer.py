@@ -18,7 +18,7 @@ from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
-from engine.drafter.recipe import Recipe, chain_acceptance, ranks
+from engine.drafter.recipe import HeldOutTruth, Recipe, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
 from engine.models.weights import host_copy
 
@@ -114,12 +114,24 @@ class SpotTrainer:
         self._random = Random(seed)
         self._uses: Counter[int] = Counter()  # tokens trained on, by entry
         self._embedding = self._head = torch.empty(0)
+        self._drafted: tuple[Tensor, Tensor] | None = None  # the draft vocabulary, and its rows of the head
 
     def set_target(self, embedding: Tensor, head: Tensor) -> None:
         """The target's frozen embedding and head, both [V, H]; to be called after each update of the target."""
         weight = self.drafter.fc.weight
         self._embedding = embedding.detach().to(weight)
         self._head = head.detach().to(weight)
+        self._drafted = None
+
+    @property
+    def _draft_head(self) -> Tensor:
+        """The rows [D, H] of the target's head that the drafter drafts from."""
+        vocabulary = self.drafter.vocabulary
+        if vocabulary is None:
+            return self._head
+        if self._drafted is None or not torch.equal(self._drafted[0], vocabulary):
+            self._drafted = vocabulary, self._head[vocabulary]
+        return self._drafted[1]
 
     @property
     def learning_rate(self) -> float:
@@ -238,8 +250,13 @@ class SpotTrainer:
 
     def micro_step(self, batch: MicroBatch) -> float:
         """One optimizer step; returns the mean loss of its passes before it, weighted as the recipe says."""
-        unroll = self.config.unroll or self.recipe.unroll
-        losses = [self.recipe.loss(predicted, features, self._head) for predicted, features, _ in self._predict(batch, unroll)]
+        unroll, head = self.config.unroll or self.recipe.unroll, self._draft_head
+        batch = batch.to(head.device)
+        truth = self.recipe.truth(self._true(batch), head)
+        losses = []
+        for predicted, reached in self._predict(batch, unroll):
+            known = truth if len(predicted) == len(truth.features) else truth[reached[batch.trained]]
+            losses.append(self.recipe.loss(predicted, known, head))
         weights = [self.recipe.decay**step for step in range(len(losses))]
         loss = torch.stack([weight * one for weight, one in zip(weights, losses, strict=True)]).sum()
         torch.autograd.backward(loss)
@@ -249,19 +266,20 @@ class SpotTrainer:
             optimizer.zero_grad()
         return loss.item() / sum(weights)
 
-    def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """(predicted, true) features [n, H], as the head reads them, in each of at most ``unroll`` passes; see ``unrolled``. A pass has
-        those of the trained positions that a draft can reach by so many tokens, a mask [1, N]; there may be fewer passes for lack of
-        these."""
-        weight = self.drafter.fc.weight
-        batch = batch.to(weight.device)
+    def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Predicted features [n, H], as the head reads them, in each of at most ``unroll`` passes; see ``unrolled``. A pass has those of
+        the trained positions that a draft can reach by so many tokens, a mask [1, N], the first one all; there may be fewer passes for
+        lack of these."""
         embedded = embedding(batch.tokens, self._embedding)
-        targets = batch.targets[..., -embedded.shape[-1] :].to(weight.dtype)
         for step, features in enumerate(unrolled(self.drafter, embedded, batch, unroll, self.recipe.through)):
             reached = batch.trained & (batch.offset >= step)
             if not reached.any():
                 break
-            yield self.drafter.readout(features[reached]), targets[reached], reached
+            yield self.drafter.readout(features[reached]), reached
+
+    def _true(self, batch: MicroBatch) -> Tensor:
+        """The target's features [n, H] at the trained positions, as its head reads them."""
+        return batch.targets[..., -self._head.shape[-1] :][batch.trained].to(self._head.dtype)
 
     @torch.no_grad()
     def evaluate(self, entries: Sequence[Entry] | None = None, interrupted: Callable[[], bool] = _never) -> HeldOutEvaluation:
@@ -270,24 +288,26 @@ class SpotTrainer:
         sums, positions, drafts = torch.zeros(4), 0, 0
         held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
         segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
+        head, vocabulary = self._draft_head, self.drafter.vocabulary
         for row in rows(segments, EVALUATED_TOKENS):
+            batch = pack(row).to(head.device)
             passes = []
-            for one in self._predict(pack(row), LOOK_AHEAD):
+            for one in self._predict(batch, LOOK_AHEAD):
                 passes.append(one)
                 if interrupted():
                     raise _InterruptedError
-            predicted, features, _ = passes[0]
-            chains = list(chain_acceptance(passes, self._head))
-            rank = ranks(predicted, features, self._head)
+            truth = HeldOutTruth.of(self._true(batch), self._head, vocabulary)
+            chains = list(chain_acceptance(passes, truth, head))
+            rank = ranks(passes[0][0], truth, head)
             kept = torch.stack([kept.sum() for kept, _ in chains])
             sums += torch.stack([(rank < 1).sum(), (rank < 3).sum(), kept[0], kept.sum()]).cpu()
-            positions += len(predicted)
+            positions += len(rank)
             drafts += sum(int(possible.sum()) for _, possible in chains)
         agreement, top3, accept = (sums[:3] / max(1, positions)).tolist()
         return HeldOutEvaluation(agreement, top3, accept, (sums[3] / max(1, drafts)).item(), positions)
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of the trainable tensors on the host."""
+        """A copy of the drafter's tensors on the host."""
         weights: dict[str, Tensor] = host_copy(dict(self.drafter.state_dict()))
         return weights
 
@@ -317,12 +337,22 @@ class SpotTrainer:
 
 
 def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
-    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights.
+    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights; whole numbers, which nobody
+    trains, stay. ValueError if those differ, or nobody has trained.
 
     Workers start a session from the same version, so that a worker which trained little pulls little.
     """
     total = sum(microsteps for _, microsteps in states)
     if total == 0:
         raise ValueError("no worker has trained")
-    names = states[0][0]
-    return {name: sum((weights[name] * (microsteps / total) for weights, microsteps in states), torch.tensor(0.0)) for name in names}
+    shares = [(weights, microsteps / total) for weights, microsteps in states]
+    return {name: _merged(name, [(weights[name], share) for weights, share in shares]) for name in states[0][0]}
+
+
+def _merged(name: str, copies: Sequence[tuple[Tensor, float]]) -> Tensor:
+    first = copies[0][0]
+    if first.is_floating_point():
+        return sum((weight * share for weight, share in copies), torch.tensor(0.0))
+    if not all(torch.equal(first, weight) for weight, _ in copies):
+        raise ValueError(f"the workers' drafters differ in {name}, which is not trained")
+    return first

@@ -57,7 +57,9 @@ def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0) -> No
     scale = 1 / width if config.get("target_ties_embeddings", config.get("tie_word_embeddings")) else 1.0
     wider = {}
     for name, tensor in _weights(source).items():
-        if name == "fc.weight":
+        if not tensor.is_floating_point():
+            wider[name] = tensor  # the draft vocabulary
+        elif name == "fc.weight":
             embedded, features = tensor.chunk(2, dim=1)
             rows = [(_shared_out(embedded, width, generator) * scale, _shared_out(features, width, generator)) for _ in range(width)]
             wider[name] = torch.cat([torch.cat(row, dim=1) for row in rows])

@@ -16,6 +16,7 @@ from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse, train_offline
 from engine.drafter.recipe import RECIPES
 from engine.drafter.spot_trainer import HeldOutEvaluation, SpotTrainer
+from engine.drafter.vocabulary import same_type
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.from_model import engine_from_model
@@ -42,7 +43,7 @@ def train_drafter(target: Path, output: Path, minutes: float, seed: int) -> Held
     seconds = 60 * minutes
     train_offline(trainer, model, _traces(tokenizer, ends, seed), seconds * (1 - OWN_SHARE), LEARNING_RATE)
     evaluation = train_offline(trainer, model, _own_responses(model, tokenizer, ends, seed), seconds * OWN_SHARE, FINE_LEARNING_RATE)
-    weights = {name: tensor.to(torch.bfloat16) for name, tensor in trainer.weights().items()}
+    weights = same_type(trainer.weights(), torch.bfloat16)
     write_drafter_folder(output, weights, model.config, DrafterCard(base_model="tiny", task="countdown", version=0))
     return evaluation
 

@@ -55,7 +55,8 @@ def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
     batches = [batch for batch in BATCHES if batch < 4 * max_batch]
     sampler = TokenSampler(Sampling(), vocabulary, runner.cache.positions.device)
     runner.reserve(batches[-1], LENGTHS[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1)
-    branches = [branch for branch in BRANCHES if branch <= vocabulary]
+    drafted = runner.passes.drafted
+    branches = [branch for branch in BRANCHES if branch <= (vocabulary if drafted is None else len(drafted))]
     plan = runner.passes.plan
     if plan:
         runner.plan_graphs(_graphs(batches[-1], branches))

@@ -1,6 +1,5 @@
 """The EAGLE-3 drafter as the engine runs it; engine/drafter/eagle3.py is the same in training."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass, RMSNorm
 from engine.rollout.native.linear import Linear
-from engine.rollout.native.model import DraftModel, copy_weights
+from engine.rollout.native.model import DraftModel
 
 
 class Eagle3DraftModel(DraftModel):
@@ -22,12 +21,10 @@ class Eagle3DraftModel(DraftModel):
         self._embedding_norm, self._feature_norm, self._norm = (RMSNorm(a.hidden, a.eps, like) for _ in range(3))
         self._captured = 3 * a.hidden
 
-    def load(self, weights: Mapping[str, Tensor]) -> None:
-        copy_weights("drafter", weights, self.parameters())
-        for part in (self._fuse, self._layer, self._embedding_norm, self._feature_norm, self._norm):
-            part.pack()
+    def _parts(self) -> tuple[Linear | DecoderLayer | RMSNorm, ...]:
+        return self._fuse, self._layer, self._embedding_norm, self._feature_norm, self._norm
 
-    def parameters(self) -> dict[str, Tensor]:
+    def _named(self) -> dict[str, Tensor]:
         return {f"midlayer.{name}": view for name, view in self._layer.parameters().items()} | {
             "fc.weight": self._fuse.weight,
             "midlayer.input_layernorm.weight": self._embedding_norm.weight,

@@ -11,6 +11,7 @@ from transformers import PretrainedConfig
 
 from engine.config import GoodputConfig, RolloutConfig, SpeculationConfig
 from engine.drafter.kind import DrafterKind
+from engine.drafter.layout import DrafterLayout
 from engine.errors import ModelError
 from engine.models.checksum import checksum
 from engine.rollout.decoding_timeline import DecodingTimeline
@@ -73,7 +74,8 @@ class NativeEngine:
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._vocabulary, self._device = config.vocab_size, device
         strategies = [Strategy.of(strategy) for strategy in speculation.strategies] if speculation else []
-        if any(strategy.top_k > config.vocab_size for strategy in strategies):
+        self._widest = max((strategy.top_k for strategy in strategies), default=0)
+        if self._widest > config.vocab_size:
             raise ModelError(f"a strategy's top_k exceeds the vocabulary of {config.vocab_size} tokens")
         self._deepest = max((strategy.verify for strategy in strategies), default=0)
         self._scratch = max((scratch(strategy, device) for strategy in strategies), default=0)
@@ -89,10 +91,12 @@ class NativeEngine:
         """The totals so far, without arms and alarms; ``take_statistics`` starts new ones."""
         self._timeline = DecodingTimeline()
         self.load_target(target_weights, 0)
+        if drafter_weights is not None:
+            self._take_drafter(drafter_weights, 0)
         if speculation:
             self.speculator = Speculator(speculation, seed, self._costs(config, speculation, costs) if costs else None)
-        if drafter_weights is not None:
-            self.load_drafter(drafter_weights, 0)
+            if self._drafter_loaded:
+                self.speculator.loaded("drafter", 0)
 
     @property
     def _active(self) -> Speculator | None:
@@ -133,18 +137,26 @@ class NativeEngine:
 
     def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
         """See RolloutEngine. ModelError: see ``copy_weights``."""
-        self._runner.target.load(weights)
+        self._runner.load_target(weights)
         self._target_version = version
         if self.speculator:
             self.speculator.loaded("target", version)
 
     def load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """See RolloutEngine. ModelError if speculation is off, and as ``copy_weights`` says."""
-        if not self._runner.drafter or not self.speculator:
-            raise ModelError("this engine was made without speculation, so it cannot load a drafter")
-        self._runner.drafter.load(weights)
-        self._drafter_loaded, self._drafter_version = True, version
+        """See RolloutEngine. ModelError if speculation is off, a strategy has more branches than the drafter has tokens, and as
+        ``DraftModel.load`` says."""
+        self._take_drafter(weights, version)
+        assert self.speculator
         self.speculator.loaded("drafter", version)
+
+    def _take_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
+        if not self._runner.drafter:
+            raise ModelError("this engine was made without speculation, so it cannot load a drafter")
+        drafted = DrafterLayout.of(weights).drafted
+        if drafted is not None and drafted < self._widest:
+            raise ModelError(f"a strategy's top_k of {self._widest} exceeds the drafter's vocabulary of {drafted} tokens")
+        self._runner.load_drafter(weights)
+        self._drafter_loaded, self._drafter_version = True, version
 
     def loaded_weights(self) -> LoadedWeights:
         """See RolloutEngine."""
@@ -260,7 +272,10 @@ class NativeEngine:
     def _costs(self, config: PretrainedConfig, speculation: SpeculationConfig, folder: Path) -> CostTable | None:
         if not isinstance(speculation.tuner, GoodputConfig):
             return None
+        assert self._runner.drafter
+        drafted = self._runner.drafter.layout.drafted
         identity = f"{Architecture.of(config)} {self._runner.dtype}" + (" eagle3" if self._drafter_kind == "eagle3" else "")
+        identity += "" if drafted is None else f" of {drafted} tokens"
         return cost_table(folder, self._runner, identity, self._rollout.max_batch, self._vocabulary)
 
     def _completion(self, response: Response) -> Completion:

@@ -39,6 +39,17 @@ class ForwardPasses:
         self.plan = plan
         self.pool = GraphPool(cache.positions.device, recorder)
 
+    @property
+    def drafted(self) -> Tensor | None:
+        """The tokens [D] that the drafter's logits are of; None: all."""
+        assert self._drafter
+        return self._drafter.vocabulary
+
+    def use_drafter(self, drafter: DraftModel) -> None:
+        """Goes on with another drafter. The graphs have the old one's weights in them, so they are dropped."""
+        self.pool.clear()
+        self._drafter = drafter
+
     def use(self, cache: KVCache) -> None:
         """Goes on with another cache. The graphs have the old one's memory in them, so they are dropped."""
         self.pool.clear()
@@ -71,7 +82,7 @@ class ForwardPasses:
         self._run(None, self._fill, step, tokens=tokens, features=features)
 
     def draft(self, tokens: Tensor, features: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
-        """As ``fill``; the drafter's features [R, hidden] for the tokens, and the logits [R, vocabulary] after each."""
+        """As ``fill``; the drafter's features [R, hidden] for the tokens, and the logits [R, drafted] after each."""
         part: PassKind = "draft" if step.tokens > 1 else "catch_up"  # one graph for both, also for a level of a chain
         outputs = self._run(part, self._draft, step, tokens=tokens, features=features)
         return outputs["features"], outputs["logits"]
@@ -106,7 +117,7 @@ class ForwardPasses:
     def _draft(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
         assert self._drafter
         features = self._drafter.features(self._target.embed(given["tokens"]), given["features"], step)
-        return {"features": features, "logits": self._target.logits(self._drafter.readout(features))}
+        return {"features": features, "logits": self._drafter.logits(features, self._target)}
 
 
 def _on(step: ForwardPass, given: Mapping[str, Tensor]) -> ForwardPass:

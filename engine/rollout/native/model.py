@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from engine.drafter.layout import DrafterLayout
+from engine.drafter.vocabulary import D2T, check_vocabulary, token_ids, vocabulary_of
 from engine.errors import ModelError
 from engine.models.weights import gathered
 from engine.rollout.native.architecture import Architecture
@@ -12,6 +14,7 @@ from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass, RMSNo
 from engine.rollout.native.linear import Linear, activations
 
 TOO_LARGE = "has values beyond those of float16 (65504): set model.dtype to float32 or bfloat16"
+DEFAULT = DrafterLayout()
 NOT_FINITE = "is not finite any more: training has diverged; lower the learning rate"
 
 
@@ -58,6 +61,11 @@ class TargetModel:
             x = layer(x, step, i)
         return torch.cat((*captured, self._norm(x)), -1) if captured else self._norm(x)
 
+    @property
+    def head(self) -> Tensor:
+        """[vocabulary, hidden]."""
+        return self._head.weight
+
     def logits(self, features: Tensor) -> Tensor:
         """[R, width], or [R, hidden] that a drafter predicted, to float32 [R, vocabulary]."""
         return self._head(features[:, -self._hidden :]).float()
@@ -66,11 +74,20 @@ class TargetModel:
 class DraftModel:
     """One decoder layer on (embedding of x[t+1], feature h[t]) that predicts h[t+1]; the shift of engine/drafter/model.py.
 
-    Its keys and values are one more layer of the cache, behind the target's.
+    Its keys and values are one more layer of the cache, behind the target's. ``vocabulary`` [D] are the tokens that it drafts from; None:
+    all.
     """
 
-    def __init__(self, architecture: Architecture, like: Tensor) -> None:
-        """Empty weights on ``like``'s device, in its data type."""
+    def __init__(self, architecture: Architecture, like: Tensor, layout: DrafterLayout = DEFAULT) -> None:
+        """Empty weights of ``layout`` on ``like``'s device, in its data type."""
+        self.layout = layout
+        self.vocabulary: Tensor | None = None
+        self._d2t: Tensor | None = None
+        self._head: Linear | None = None
+        if layout.drafted is not None:
+            self._d2t = torch.zeros(layout.drafted, dtype=torch.int64, device=like.device)
+            self._head = Linear(architecture.hidden, layout.drafted, like)
+        self._size = architecture.vocabulary
         self._build(architecture, like)
 
     def _build(self, architecture: Architecture, like: Tensor) -> None:
@@ -78,14 +95,29 @@ class DraftModel:
         self._layer = DecoderLayer(architecture, like, input_norm=False)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Copies the drafter's trainable weights in. ModelError: see ``copy_weights``."""
+        """Copies the drafter's weights in; ``follow`` must come after it. ModelError: see ``copy_weights`` and ``check_vocabulary``."""
+        if (ids := vocabulary_of(weights)) is not None:
+            check_vocabulary(ids, self._size)
         copy_weights("drafter", weights, self.parameters())
-        self._fuse.pack()
-        self._layer.pack()
+        self.vocabulary = None if self._d2t is None else token_ids(self._d2t)
+        for part in self._parts():
+            part.pack()
+
+    def follow(self, target: TargetModel) -> None:
+        """Takes what it needs of the target's head; to be called when either has new weights."""
+        if self._head is not None and self.vocabulary is not None:
+            torch.index_select(target.head, 0, self.vocabulary, out=self._head.weight)
+            self._head.pack()
 
     def parameters(self) -> dict[str, Tensor]:
         """Views of the weights by their names in a drafter folder."""
+        return self._named() | ({} if self._d2t is None else {D2T: self._d2t})
+
+    def _named(self) -> dict[str, Tensor]:
         return {"fc.weight": self._fuse.weight} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()}
+
+    def _parts(self) -> tuple[Linear | DecoderLayer | RMSNorm, ...]:
+        return self._fuse, self._layer
 
     def fuse(self, captured: Tensor) -> Tensor:
         """The target's features [R, width] as the drafter reads them, [R, hidden]."""
@@ -94,6 +126,11 @@ class DraftModel:
     def readout(self, features: Tensor) -> Tensor:
         """Predicted features as the target's head reads them, [R, hidden]."""
         return features
+
+    def logits(self, features: Tensor, target: TargetModel) -> Tensor:
+        """Of predicted features, float32 [R, D]."""
+        read = self.readout(features)
+        return target.logits(read) if self._head is None else self._head(read).float()
 
     def features(self, embedded: Tensor, features: Tensor, step: ForwardPass) -> Tensor:
         """Predictions of the next features, [R, hidden]."""

@@ -31,6 +31,10 @@ class Noise:
         rows = torch.arange(level, self._positions.numel(), self.levels, device=self._positions.device)
         return NoiseRows(self, rows.repeat_interleave(repeats) if repeats > 1 else rows)
 
+    def of_tokens(self, ids: Tensor, levels: int) -> "Noise":
+        """The same for the tokens ``ids`` [D] alone, which count from 0 in it, and for the first ``levels``."""
+        return Noise(self._seed, self.vocabulary[ids], self._requests, self._positions[:, :levels])
+
     @cached_property
     def keys(self) -> Tensor:
         """[n * levels], int64."""

@@ -1,6 +1,6 @@
 """Runs target and drafter for the requests in the slots of the cache: prefill, draft, verify."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from transformers import PretrainedConfig
 
 from engine.drafter.kind import DrafterKind, captured_layers, feature_width
+from engine.drafter.layout import DrafterLayout
 from engine.rollout.native.architecture import Architecture, Rotary
 from engine.rollout.native.attention import LANES
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
@@ -64,7 +65,8 @@ class Runner:
         run as graphs of ``recorder``, see ForwardPasses. ``kind`` is that of the drafter, if it is to have one."""
         architecture = Architecture.of(config)
         self.target = TargetModel(architecture, like, captured_layers(kind, architecture.layers) if drafting else ())
-        self.drafter = DRAFTERS[kind](architecture, like) if drafting else None
+        self._make_drafter = partial(DRAFTERS[kind], architecture, like)
+        self.drafter = self._make_drafter(DrafterLayout(kind)) if drafting else None
         width = feature_width(kind, architecture.hidden) if drafting else 0
         computed = activations(like)
         self._make_cache = partial(KVCache, architecture, Rotary(config, computed), computed, width, GRANULARITY if plan else LANES)
@@ -77,6 +79,23 @@ class Runner:
     @property
     def device_name(self) -> str:
         return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
+
+    def load_target(self, weights: Mapping[str, Tensor]) -> None:
+        """ModelError: see ``copy_weights``."""
+        self.target.load(weights)
+        if self.drafter:
+            self.drafter.follow(self.target)
+
+    def load_drafter(self, weights: Mapping[str, Tensor]) -> None:
+        """Of any layout of its kind. ModelError, and nothing changed, if they do not fit; see ``DraftModel.load``."""
+        assert self.drafter
+        layout = DrafterLayout.of(weights)
+        drafter = self.drafter if layout == self.drafter.layout else self._make_drafter(layout)
+        drafter.load(weights)
+        drafter.follow(self.target)
+        if drafter is not self.drafter:
+            self.drafter = drafter
+            self.passes.use_drafter(drafter)
 
     def plan_graphs(self, plan: GraphPlan | None) -> None:
         """Graphs of other steps from now on."""

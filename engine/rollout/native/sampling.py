@@ -31,7 +31,6 @@ class TokenSampler:
         self._seed = mix(torch.tensor(sampling.seed, device=device))
         self._vocabulary = token_codes(vocabulary, device)
         self._greedy = sampling.temperature == 0
-        self._few = few(sampling, vocabulary)
 
     def noise(self, requests: Tensor, positions: Tensor) -> Noise:
         """For the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]."""
@@ -44,7 +43,7 @@ class TokenSampler:
         return self._race(logits, noise, Race.winners)
 
     def guess(self, logits: Tensor, noise: NoiseRows) -> Tensor:
-        """The tokens [R] that would be drawn if ``logits`` [R, vocabulary] were the target's."""
+        """The tokens [R] that would be drawn if ``logits`` [R, vocabulary], or as many as ``noise`` has, were the target's."""
         return logits.max(-1).indices if self._greedy else self._race(logits, noise, Race.winners)[0]
 
     def guesses(self, logits: Tensor, noise: NoiseRows, count: int) -> Result:
@@ -57,9 +56,10 @@ class TokenSampler:
 
     def _race(self, logits: Tensor, noise: NoiseRows, result: Callable[[Race], Result]) -> Result:
         """``result`` of each row's race."""
-        if not self._few:
+        size = few(self._sampling, logits.shape[-1])
+        if not size:
             return _joined(result(race) for race in self._races_of_all(logits, noise))
-        results, cut = self._race_of_few(logits, noise, result)
+        results, cut = self._race_of_few(logits, noise, size, result)
         rows = (~cut).nonzero()[:, 0]
         if len(rows):
             again = _joined(result(race) for race in self._races_of_many(logits[rows], noise[rows]))
@@ -72,11 +72,11 @@ class TokenSampler:
             weights = weights_of(logits[chunk], self._sampling.temperature)
             yield Race(weights, weights / noise[chunk].kept())
 
-    def _race_of_few(self, logits: Tensor, noise: NoiseRows, result: Callable[[Race], Result]) -> tuple[Result, Tensor]:
-        """And the rows [R] where no other tokens are left."""
+    def _race_of_few(self, logits: Tensor, noise: NoiseRows, size: int, result: Callable[[Race], Result]) -> tuple[Result, Tensor]:
+        """Among the ``size`` likeliest; and the rows [R] where no other tokens are left."""
         parts, cut = [], []
-        for chunk in row_chunks(logits, self._few):
-            tokens, weights, done = nucleus(logits[chunk], self._sampling, self._few)
+        for chunk in row_chunks(logits, size):
+            tokens, weights, done = nucleus(logits[chunk], self._sampling, size)
             parts.append(result(Race(weights, weights / noise[chunk].of(tokens), tokens)))
             cut.append(done)
         return _joined(parts), torch.cat(cut)

@@ -16,6 +16,7 @@ from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.export import BIAS, write_drafter_folder
 from engine.drafter.kind import DrafterKind
 from engine.drafter.model_card import DrafterCard
+from engine.drafter.vocabulary import D2T
 from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
 from engine.own_folders import new_folder, sweep
@@ -79,6 +80,8 @@ class SGLangEngine:
         self._features, self._finished = features, list[Completion]()
         self._watches = True
         self._target: tuple[Weights, int] = (target_weights, 0)
+        if drafter_weights is not None:
+            self._check_drafter(drafter_weights)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
         self._lengths = RemainingLengthPredictor()
         self._generation: Generation | None = None
@@ -163,6 +166,7 @@ class SGLangEngine:
         Where something else drafts, SGLang gets none of them."""
         if self._drafter is None:
             raise ModelError("this engine was made without speculation, so it cannot load a drafter")
+        self._check_drafter(weights)
         self._drafter = (weights, version)
         if self._drafting == "eagle":
             self._reload("drafter", version, self._send_drafter)
@@ -254,6 +258,13 @@ class SGLangEngine:
         self._tell("target", self._target[1])
         if self._drafter:
             self._tell("drafter", self._drafter[1])
+
+    def _check_drafter(self, weights: Weights) -> None:
+        """SGLang takes the rows of a draft vocabulary from the target's head once, when it starts; the target's change with each step."""
+        if self._drafting == "eagle" and D2T in weights:
+            raise ModelError(
+                f"a drafter with a draft vocabulary ({D2T}) needs rollout.engine native: SGLang would draft with the head of an old target"
+            )
 
     def _tell_host(self, message: Any) -> None:
         """If there is one; who generates notices that it is gone."""

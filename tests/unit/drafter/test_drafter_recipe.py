@@ -6,7 +6,7 @@ from torch import Tensor
 
 from engine.config import DrafterConfig
 from engine.drafter.kind import RECIPE_KINDS
-from engine.drafter.recipe import Recipe, acceptance, configured_recipe, ranks
+from engine.drafter.recipe import HeldOutTruth, Recipe, acceptance, configured_recipe, ranks
 
 
 @pytest.fixture
@@ -24,13 +24,17 @@ def test_loss_is_its_formula(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
         law, draft = torch.softmax(head @ theirs, 0), torch.softmax(head @ ours, 0)
         laws.append((law, draft))
         cross_entropy -= sum((p * q.log()).item() for p, q in zip(law, draft, strict=True)) / 6
-    assert Recipe().loss(predicted, features, head).item() == pytest.approx(regression + 0.1 * cross_entropy, rel=1e-5)
+
+    def loss(recipe: Recipe, predicted: Tensor) -> float:
+        return recipe.loss(predicted, recipe.truth(features, head), head).item()
+
+    assert loss(Recipe(), predicted) == pytest.approx(regression + 0.1 * cross_entropy, rel=1e-5)
     only_tokens = Recipe(feature_weight=0.0, token_weight=2.0)
-    assert only_tokens.loss(predicted, features, head).item() == pytest.approx(2 * cross_entropy, rel=1e-5)
+    assert loss(only_tokens, predicted) == pytest.approx(2 * cross_entropy, rel=1e-5)
     reverse = sum((q * (q.log() - p.log())).sum().item() / 6 for p, q in laws)
     with_reverse = Recipe(feature_weight=0.0, token_weight=0.0, reverse_kl_weight=3.0)
-    assert with_reverse.loss(predicted, features, head).item() == pytest.approx(3 * reverse, rel=1e-5)
-    assert with_reverse.loss(features, features, head).item() == pytest.approx(0, abs=1e-6)
+    assert loss(with_reverse, predicted) == pytest.approx(3 * reverse, rel=1e-5)
+    assert loss(with_reverse, features) == pytest.approx(0, abs=1e-6)
 
 
 def test_recipes_are_those_of_the_configuration() -> None:
@@ -47,10 +51,30 @@ def test_recipes_are_those_of_the_configuration() -> None:
 
 def test_measures_of_agreement(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
     predicted, features, head = tensors
-    assert acceptance(features, features, head).tolist() == pytest.approx([1.0] * 6)
+    truth = HeldOutTruth.of(features, head)
+    assert acceptance(features, truth, head).tolist() == pytest.approx([1.0] * 6)
     law, draft = torch.softmax(features @ head.T, 1), torch.softmax(predicted @ head.T, 1)
     # 1 - total variation distance is the chance that a sampled draft is accepted
-    assert acceptance(predicted, features, head).tolist() == pytest.approx((1 - 0.5 * (law - draft).abs().sum(1)).tolist(), rel=1e-5)
-    assert ranks(predicted, features, head).tolist() == [
+    assert acceptance(predicted, truth, head).tolist() == pytest.approx((1 - 0.5 * (law - draft).abs().sum(1)).tolist(), rel=1e-5)
+    assert ranks(predicted, truth, head).tolist() == [
         q.argsort(descending=True).tolist().index(p.argmax().item()) for p, q in zip(law, draft, strict=True)
     ]
+
+
+def test_a_draft_vocabulary_is_measured_by_the_whole_law_and_trained_on_its_own(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
+    predicted, features, head = tensors
+    ids = torch.tensor([0, 2, 3])
+    drafted, truth = head[ids], HeldOutTruth.of(features, head, ids)
+    law, draft = torch.softmax(features @ head.T, 1), torch.zeros(6, 5)
+    draft[:, ids] = torch.softmax(predicted @ drafted.T, 1)
+    expected = torch.minimum(law, draft).sum(1)
+    assert acceptance(predicted, truth, drafted).tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+    best = law.argmax(1).tolist()
+    assert {token in ids.tolist() for token in best} == {True, False}, "some of the best tokens are drafted, some are not"
+    order = [row.argsort(descending=True).tolist() for row in draft]
+    found = ranks(predicted, truth, drafted).tolist()
+    assert found == [places.index(token) if token in ids.tolist() else 3 for places, token in zip(order, best, strict=True)]
+    recipe = Recipe(feature_weight=0.0, token_weight=1.0, reverse_kl_weight=0.5)
+    p, q = torch.softmax(features @ drafted.T, 1), torch.softmax(predicted @ drafted.T, 1)
+    by_hand = (-(p * q.log()).sum(1) + 0.5 * (q * (q.log() - p.log())).sum(1)).mean().item()
+    assert recipe.loss(predicted, recipe.truth(features, drafted), drafted).item() == pytest.approx(by_hand, rel=1e-5)

@@ -14,7 +14,7 @@ from engine.drafter.eagle3 import first_drafter
 from engine.drafter.model import Drafter
 from engine.drafter.offline_training import PromptAndResponse, hidden_states
 from engine.drafter.packing import MicroBatch, Segment, pack
-from engine.drafter.recipe import RECIPES, Recipe, acceptance
+from engine.drafter.recipe import RECIPES, HeldOutTruth, Recipe, acceptance
 from engine.drafter.spot_trainer import JUDGED_EVERY, JUDGED_FIRST, LOOK_AHEAD, UNJUDGED, HeldOutEvaluation, Judged, SpotTrainer, merge
 
 
@@ -153,10 +153,10 @@ def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(
 
 
 def test_evaluation_of_a_perfect_drafter(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def perfect(_: SpotTrainer, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def perfect(_: SpotTrainer, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
         for step in range(unroll):
             reached = batch.trained & (batch.offset >= step)
-            yield batch.targets[reached].float(), batch.targets[reached].float(), reached
+            yield batch.targets[reached].float(), reached
 
     monkeypatch.setattr(SpotTrainer, "_predict", perfect)
     evaluation = trainer.evaluate()
@@ -177,7 +177,7 @@ def test_a_drafter_is_judged_by_the_chains_that_it_would_serve(trainer: SpotTrai
         for position in range(first, min(first + LOOK_AHEAD, entry.positions)):
             tokens, places = entry.tokens[1 : position + 2], torch.arange(position + 1)
             predicted = trainer.drafter(embedding[tokens][None], chain[None], places[None])[0]
-            kept *= acceptance(predicted[-1:], features[position + 1 : position + 2], head).item()
+            kept *= acceptance(predicted[-1:], HeldOutTruth.of(features[position + 1 : position + 2], head), head).item()
             accepted, drafts = accepted + kept, drafts + 1
             chain = torch.cat([chain, predicted[-1:]])
     assert trainer.evaluate([entry]).accepted == pytest.approx(accepted / drafts, rel=1e-3)
