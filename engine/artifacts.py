@@ -1,6 +1,7 @@
 """What users take away from a run: the drafter and the policy, each a folder in a zip with a checksum."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
@@ -10,16 +11,19 @@ from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.export import write_zip
 from engine.drafter.model_card import README, DrafterCard
-from engine.events import ArtifactSaved, DrafterTrained, Speculation, read
+from engine.events import ArtifactSaved, DrafterPretrained, DrafterTrained, Speculation, read
 from engine.policy.model_card import SHOWN, PolicyCard, text
+
+EXPECTED = "expected of chains of 4, by responses held out of its pretraining"
 
 
 def export(config: RunConfig, workers: WorkerGroup, out: Path) -> list[ArtifactSaved]:
-    """Writes the zips to ``out``/artifacts; the drafter only if the run speculates."""
+    """Writes the zips to ``out``/artifacts: the drafter only if the run speculates, the policy only if it was trained."""
     folder = out / "artifacts"
     card = _card(config, out)
     folders = workers.export(folder, card)
-    _describe_policy(folders[0], config, out)
+    if config.algorithm.steps:
+        _describe_policy(folders[0], config, out)
     return [_zipped(path, out, config, card) for path in folders]
 
 
@@ -28,18 +32,29 @@ def _card(config: RunConfig, out: Path) -> DrafterCard:
     steps: list[float] = []
     positions: list[Speculation] = []
     history: list[str] = []
-    version = 0
+    version, pretrained = 0, None
     for event in read(out / "events.jsonl"):
         if event.kind == "step":
             steps.append(event.metrics["accept_length"])
         if isinstance(event, Speculation):
             positions.append(event)
+        if isinstance(event, DrafterPretrained):
+            pretrained, version = event, event.drafter_version
         if isinstance(event, DrafterTrained) and event.published:
             version = event.drafter_version
             history.append(f"version {version}, after RL step {event.step}: {event.microsteps} micro-steps, {event.reason}")
+    if pretrained:
+        history.insert(0, _pretrained(pretrained))
+    card = DrafterCard(config.model.path, config.task.name, version, history=tuple(history))
     recent = max(1, len(steps) // 4)
-    accept = fmean(steps[-recent:]) if steps else None
-    return DrafterCard(config.model.path, config.task.name, version, accept, tuple(history), _acceptance(positions[-recent:]))
+    if steps:
+        return replace(card, accept_length=fmean(steps[-recent:]), acceptance=_acceptance(positions[-recent:]))
+    return replace(card, accept_length=pretrained.accept_length, measured=EXPECTED) if pretrained else card
+
+
+def _pretrained(event: DrafterPretrained) -> str:
+    learned = f"{event.responses} responses, {event.response_tokens} tokens"
+    return f"version {event.drafter_version}, before RL step 0: {event.seconds / 60:.1f} minutes, {learned}, {event.held_out:.1%} accepted"
 
 
 def _describe_policy(folder: Path, config: RunConfig, out: Path) -> None:

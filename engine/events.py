@@ -5,7 +5,7 @@ Times are seconds since the epoch; ``step`` counts RL steps from 0. ``seq`` rise
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -156,6 +156,34 @@ class DrafterTrained(Event):
     top3_after: float | None = None
 
 
+class DrafterPretrained(Event):
+    """One round of training the drafter before the first step, on what the target wrote for that.
+
+    ``seconds`` of at most ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
+    this was the last round. ``responses`` and ``response_tokens``: written so far. ``microsteps``, ``tokens`` (trained on) and ``loss`` are
+    the round's. ``held_out``, ``top1`` and ``top3``: as of ``DrafterTrained``; ``accept_length``, the target's own token included, is what
+    chains of 4 are expected to bring by ``held_out``. ``vocabulary``: how many tokens the drafter drafts from.
+    """
+
+    kind: Literal["pretraining"] = "pretraining"
+    round: int
+    seconds: float
+    limit: float
+    end: float
+    done: bool
+    responses: int
+    response_tokens: int
+    microsteps: int
+    tokens: int
+    loss: float
+    held_out: float
+    top1: float
+    top3: float
+    accept_length: float
+    vocabulary: int
+    drafter_version: int
+
+
 class CheckpointSaved(Event):
     """``path`` is relative to the run folder; resuming continues with ``step`` + 1."""
 
@@ -237,6 +265,7 @@ AnyEvent = Annotated[
     | RolloutFinished
     | Speculation
     | DrafterTrained
+    | DrafterPretrained
     | CheckpointSaved
     | ArtifactSaved
     | Sample
@@ -252,7 +281,9 @@ _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 class EventWriter:
     """Appends events to a JSONL file, a whole line at a time; a later writer on the same file goes on with its ``seq``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_event: Callable[[AnyEvent], None] | None = None) -> None:
+        """``on_event`` sees each event, too."""
+        self._on_event = on_event
         path.parent.mkdir(parents=True, exist_ok=True)
         self._next = _mend(path) if path.exists() else 0
         self._file = path.open("a", encoding="utf-8")
@@ -262,6 +293,8 @@ class EventWriter:
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
         self._file.flush()
         self._next += 1
+        if self._on_event:
+            self._on_event(event)
 
     def close(self) -> None:
         self._file.close()

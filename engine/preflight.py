@@ -75,7 +75,7 @@ def _check_sglang(config: RunConfig, gpus: int) -> None:
 
 def _check_drafter(config: RunConfig) -> None:
     path = config.drafter.path
-    if not config.speculation.enabled or path is None or path == "builtin":
+    if not config.speculation.enabled or path in (None, "builtin", "auto"):
         return
     for part in ("config.json", "model.safetensors"):
         if not (Path(path) / part).is_file():

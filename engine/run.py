@@ -1,7 +1,7 @@
 """The training loop: rollout (with spot training in its tail), reward, inference, update, sync."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,8 @@ from engine.experience.over_sampling import gather_over_sampled
 from engine.models.load import load_tokenizer, resolve
 from engine.policy.algorithms.credit_assignment import advantages, training_rows
 from engine.preflight import check
+from engine.pretraining import Pretraining, pretrains
+from engine.tasks.given_responses import GivenResponses
 from engine.tasks.registry import build_task
 from engine.tasks.task import Task
 from engine.telemetry import step_events
@@ -30,23 +32,35 @@ if TYPE_CHECKING:
 STOP = "stop"
 
 
-def run(config: RunConfig, out: Path, resume: bool = False) -> None:
+def run(config: RunConfig, out: Path, resume: bool = False, on_event: Callable[[AnyEvent], None] | None = None) -> None:
     """Trains to the last step. ``out`` gets events.jsonl, checkpoints/ and artifacts/; ``resume`` goes on from the newest checkpoint.
+    ``on_event`` sees each event as it is written.
 
     A file ``out``/stop makes it stop at the next step boundary: it saves a checkpoint, takes the file away and raises StoppedError.
     """
     check(config)
-    events = EventWriter(out / "events.jsonl")
+    events = EventWriter(out / "events.jsonl", on_event)
     with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out) as saver:
-        first = _resume(workers, out) if resume else 0
+        trained = _resume(workers, out) if resume else None
+        first = trained or 0
         for event in step_events.started(config, first, workers.facts):
             events.write(event)
+        if trained is None and pretrains(config):
+            for event in _pretrain(config, workers, out, resume):
+                events.write(event)
         for event in _train(config, workers, saver, out, first):
             events.write(event)
         for artifact in artifacts.export(config, workers, out):
             events.write(artifact)
     events.write(RunFinished(steps=config.algorithm.steps))
     events.close()
+
+
+def _pretrain(config: RunConfig, workers: WorkerGroup, out: Path, resume: bool) -> Iterator[AnyEvent]:
+    tokenizer, given = load_tokenizer(resolve(config.model.path)), config.drafter.pretrain_responses
+    longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
+    source = GivenResponses(given, tokenizer, longest) if given else build_task(config.task, config.seed, tokenizer)
+    return Pretraining(config, workers, source, out).run(out / STOP, resume)
 
 
 def _train(config: RunConfig, workers: WorkerGroup, saver: BackgroundSaver, out: Path, first: int) -> Iterator[AnyEvent]:
@@ -87,10 +101,10 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     yield from step_events.events(step, partial(text_of, tokenizer))
 
 
-def _resume(workers: WorkerGroup, out: Path) -> int:
-    """The step to go on with: after the newest checkpoint that verifies, or the first if there is none."""
+def _resume(workers: WorkerGroup, out: Path) -> int | None:
+    """The step to go on with: after the newest checkpoint that verifies; None if there is none."""
     found = newest(out / FOLDER)
     if found is None:
-        return 0
+        return None
     workers.load(found.path / WORKERS)
     return found.step + 1

@@ -3,6 +3,7 @@
 import copy
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSessio
 from engine.config import RunConfig
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.model_card import DrafterCard
+from engine.drafter.pretraining import PretrainingRound
+from engine.drafter.pretraining_schedule import PretrainingSchedule
 from engine.drafter.spot_trainer import Judged
 from engine.models.load import load_tokenizer, resolve
 from engine.models.weights import base_weights
@@ -29,6 +32,9 @@ from engine.policy.training.microbatches import TrainingRow
 from engine.rollout.factory import build_engine
 from engine.rollout.interface import Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
+
+BEFORE_STEPS = -(10**6)
+"""What the rounds of a pretraining count from in the data buffer, whose steps never fall."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +67,22 @@ class Worker(LearnerRank):
         self._unread: list[Completion] = []
         self._staged: dict[str, Any] = {}
         self._max_batch = config.rollout.max_batch
+        self._trains_policy = config.algorithm.steps > 0
         self._step = -1
         self._halt = threading.Event()
         self._early_stop = WorkerEarlyStop(self.engine.abort)
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
 
     def facts(self) -> dict[str, str]:
-        """Parameters and device of the policy, the data type it generates in, the number of workers, and what SGLang, if it is there, says
-        of its CUDA graphs."""
+        """Parameters, vocabulary and device of the policy, the data type it generates in, the number of workers, and what SGLang, if it is
+        there, says of its CUDA graphs."""
         parameters = sum(weight.numel() for weight in base_weights(self.policy.model).values())
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         graphs = {"graphs": self.engine.describe_graphs()} if isinstance(self.engine, SGLangEngine) else {}
         dtype = str(self._dtype).removeprefix("torch.")
-        return {"parameters": str(parameters), "device": name, "dtype": dtype, "workers": str(self._workers)} | graphs
+        vocabulary = str(self._model_config.vocab_size)
+        facts = {"parameters": str(parameters), "device": name, "dtype": dtype, "workers": str(self._workers), "vocabulary": vocabulary}
+        return facts | graphs
 
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
@@ -132,6 +141,51 @@ class Worker(LearnerRank):
         if step == self._step:
             self._halt.set()
 
+    def pretrain(
+        self, number: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
+    ) -> PretrainingRound:
+        """Round ``number``: writes its share of responses, or reads those that are given. Then, given a ``schedule``, trains until
+        ``seconds`` after it began, and for as long as it wrote if that is later."""
+        began, spot = time.monotonic(), self._require_spot()
+        given = [(request.prompt, request.begun.tokens) for request in requests if request.begun.tokens]
+        if given:
+            spot.read(number + BEFORE_STEPS, given)
+        else:
+            completions = self._generate(requests, sampling)
+            spot.remember(number + BEFORE_STEPS, completions, self.engine.take_features())
+            self.engine.take_statistics()
+            given = [(completion.request.prompt, completion.tokens) for completion in completions]
+        writing = time.monotonic() - began
+        written = PretrainingRound(len(given), sum(len(response) for _, response in given), writing)
+        return written if schedule is None else spot.pretrain(written, schedule, began, max(seconds, 2 * writing))
+
+    def token_counts(self) -> Counter[int]:
+        """How often tokens occur in the responses that the drafter is to be trained on, prompts included."""
+        return self._require_spot().token_counts()
+
+    def begin_pretraining(self, vocabulary: Tensor | None) -> tuple[int, ...] | None:
+        """See ``SpotTraining``; the vocabulary that the drafter has."""
+        return self._require_spot().begin_pretraining(vocabulary)
+
+    def judge_pretrained(self) -> Judged:
+        """The drafter on held-out responses."""
+        return self._require_spot().judge_pretrained()
+
+    def end_pretraining(self) -> None:
+        self._require_spot().end_pretraining()
+
+    def write_pretraining(self, folder: Path) -> None:
+        """Writes its part of what a pretraining goes on from."""
+        for name, part in self._require_spot().stage(f"spot_{self.rank}").items():
+            storage.write(part.result() if isinstance(part, Future) else part, folder / name)
+
+    def load_pretraining(self, folder: Path, vocabulary: Sequence[int] | None, version: int) -> None:
+        """Goes on from ``folder``. A worker that is new to the run takes over rank 0's drafter."""
+        spot, rank = self._require_spot(), self.rank if (folder / f"spot_{self.rank}.trainer.pt").exists() else 0
+        spot.begin_pretraining(None if vocabulary is None else torch.tensor(vocabulary))
+        spot.load(folder / f"spot_{rank}")
+        self._load_drafter(spot.published, version)
+
     def stage(self) -> None:
         super().stage()
         learnt = self.engine.speculator.state() if self.engine.speculator else None
@@ -157,17 +211,22 @@ class Worker(LearnerRank):
         return self._drafter_version
 
     def export(self, folder: Path, card: DrafterCard) -> list[Path]:
-        """Writes the policy, and the drafter if there is one, as Hugging Face folders; returns those. One worker writes, all take part."""
+        """Writes the policy, if it was trained, and the drafter, if there is one, as Hugging Face folders; returns those. One worker
+        writes, all take part."""
         own = self.rank == 0
         folder.mkdir(parents=True, exist_ok=True)
-        self.policy.export(folder / "policy" if own else None)
+        written: list[Path] = []
+        if self._trains_policy:
+            self.policy.export(folder / "policy" if own else None)
         if not own:
             return []
-        self._tokenizer.save_pretrained(folder / "policy")
-        if not self.spot:
-            return [folder / "policy"]
-        write_drafter_folder(folder / "drafter", self.spot.published, self._model_config, card)
-        return [folder / "policy", folder / "drafter"]
+        if self._trains_policy:
+            self._tokenizer.save_pretrained(folder / "policy")
+            written.append(folder / "policy")
+        if self.spot:
+            write_drafter_folder(folder / "drafter", self.spot.published, self._model_config, card)
+            written.append(folder / "drafter")
+        return written
 
     def drafter_weights(self) -> dict[str, Tensor]:
         """The spot trainer's current weights."""

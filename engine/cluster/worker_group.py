@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,11 @@ from engine.cluster.rendezvous import meeting_point
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
+from engine.drafter.frequent_tokens import frequent_tokens
 from engine.drafter.model_card import DrafterCard
+from engine.drafter.pretraining import PretrainingRound
+from engine.drafter.pretraining_schedule import PretrainingSchedule
+from engine.drafter.spot_trainer import Judged
 from engine.errors import ConfigError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
@@ -81,6 +86,7 @@ class WorkerGroup:
         self._staged: dict[str, dict[str, Any]] = {}
         facts: list[dict[str, str]] = self._all("facts")
         self.facts = facts[0]
+        self.vocabulary = int(facts[0]["vocabulary"])
         types = sorted({each["dtype"] for each in facts})
         if len(types) > 1:
             raise ConfigError(f"model.dtype: auto is {' and '.join(types)} on these workers' processors, which differ: set one of them")
@@ -162,6 +168,40 @@ class WorkerGroup:
         elif published:
             self._history = TrainingHistory()  # an older version is back: there is something to learn again
         return published
+
+    def pretrain(
+        self, number: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
+    ) -> list[PretrainingRound]:
+        """A round of the drafter's pretraining on every worker: see ``Worker.pretrain``."""
+        parts = zip(self._actors, assign_requests(requests, len(self._actors)), strict=True)
+        shares: list[PretrainingRound] = self._get(
+            [actor.pretrain.remote(number, part, sampling, schedule, seconds) for actor, part in parts]
+        )
+        return shares
+
+    def begin_pretraining(self, expected: Counter[int]) -> tuple[int, ...] | None:
+        """The drafter's vocabulary is chosen from what all workers wrote, and tokens that are ``expected``; None for all tokens."""
+        counts = sum(self._all("token_counts"), expected)
+        chosen = frequent_tokens(counts, self.vocabulary, self._config.drafter.draft_vocabulary)
+        vocabulary: tuple[int, ...] | None = self._all("begin_pretraining", chosen)[0]
+        return vocabulary
+
+    def publish_pretrained(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
+        """The average of all copies is the next version of every engine; it, and how it does on held-out responses."""
+        return self._versions.average(microsteps)
+
+    def end_pretraining(self) -> None:
+        self._all("end_pretraining")
+
+    def write_pretraining(self, folder: Path) -> None:
+        """Writes what a pretraining goes on from into ``folder``."""
+        folder.mkdir()
+        self._all("write_pretraining", folder.absolute())
+
+    def load_pretraining(self, folder: Path, vocabulary: Sequence[int] | None, version: int) -> None:
+        """Goes on from ``folder``; ``version`` is the drafter's."""
+        self._all("load_pretraining", folder.absolute(), vocabulary, version)
+        self._versions.resumed(version)
 
     def usage(self) -> dict[str, float]:
         """How busy the machines were since the last call, as metrics: system/HOST/cpu_percent and so on."""

@@ -40,7 +40,7 @@ class AlgorithmConfig(Section):
     aggregation: Literal["token_mean", "sequence_mean", "sequence_sum", "fixed_length"] = Field(
         "token_mean", description="How much a token of a long response weighs against one of a short response"
     )
-    steps: int = Field(100, ge=1, le=1_000_000, description="RL steps")
+    steps: int = Field(100, ge=0, le=1_000_000, description="RL steps; 0 only pretrains the drafter (drafter.pretrain_minutes)")
     prompts_per_step: int = Field(8, ge=1, le=65_536, description="Prompts in a step, shared out over the workers")
     group_size: int = Field(8, ge=2, le=1024, description="Responses for each prompt; a step takes prompts times this many")
     refills: int = Field(

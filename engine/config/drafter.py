@@ -1,5 +1,6 @@
 """What can be set of the learned drafter and of its training in idle time."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -54,6 +55,20 @@ class DrafterConfig(Section):
     reverse_kl: float = Field(0.0, ge=0, le=100, description="Weight of a reverse KL term (online speculative decoding) in the loss")
     path: str | None = Field(
         "builtin",
-        description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, or null: start from the target's last layer",
+        description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, 'auto' (the newest one of this platform that "
+        "fits, else builtin, else as null), or null: start from the target's last layer",
+    )
+    pretrain_minutes: float = Field(
+        0.0, ge=0, le=100_000, description="Longest training of the drafter before the first step; with 'auto' only if none was found"
+    )
+    pretrain_responses: Path | None = Field(
+        None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"
+    )
+    pretrain_learning_rate: float = Field(2e-3, gt=0, le=1, description="Of the drafter while it is pretrained, at its largest")
+    draft_vocabulary: int = Field(
+        8192,
+        ge=0,
+        le=1_000_000,
+        description="Tokens, the most frequent ones, that a drafter drafts from if it is pretrained; 0: all. Responses stay the same",
     )
     spot: SpotConfig = Field(default_factory=SpotConfig)

@@ -10,7 +10,7 @@ from engine.config.drafter import DrafterConfig
 from engine.config.rollout import RolloutConfig
 from engine.config.section import Section
 from engine.config.speculation import SpeculationConfig
-from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, TaskConfig
+from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, PromptsConfig, TaskConfig
 
 
 class ModelConfig(Section):
@@ -58,7 +58,7 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _work_for_every_worker(self) -> "RunConfig":
-        if self.cluster.workers > self.algorithm.prompts_per_step:
+        if self.algorithm.steps and self.cluster.workers > self.algorithm.prompts_per_step:
             raise ValueError(
                 f"cluster.workers={self.cluster.workers} exceeds algorithm.prompts_per_step={self.algorithm.prompts_per_step}: "
                 "a worker would have nothing to do; lower the one or raise the other"
@@ -78,6 +78,19 @@ class RunConfig(Section):
                 "rollout.scheduling.partial: some tokens are those of older policies, which algorithm.rollout_correction=0 does not "
                 "correct; set that to 2, say, or partial to false"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> "RunConfig":
+        pretrains = self.drafter.pretrain_minutes > 0
+        if pretrains and not self.speculation.enabled:
+            raise ValueError("drafter.pretrain_minutes: speculation.enabled is false, so there is no drafter; set the one or the other")
+        if not pretrains and self.drafter.pretrain_responses:
+            raise ValueError("drafter.pretrain_responses: set drafter.pretrain_minutes, too, or nothing is trained on them")
+        if not (pretrains or self.algorithm.steps):
+            raise ValueError("algorithm.steps=0 only pretrains a drafter: set drafter.pretrain_minutes, or steps to at least 1")
+        if isinstance(self.task, PromptsConfig) and self.algorithm.steps:
+            raise ValueError("task.name=prompts has no rewards to learn from: it is for algorithm.steps=0; choose another task")
         return self
 
     @model_validator(mode="after")

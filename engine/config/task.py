@@ -62,6 +62,13 @@ class ChoiceConfig(DatasetConfig):
     prompt: str = Field("{question}\nReason step by step and put the letter of the right answer in \\boxed{{}}.\n", description=PROMPT)
 
 
+class PromptsConfig(DatasetConfig):
+    """Prompts alone, without rewards: to train a drafter on what the model writes to them."""
+
+    name: Literal["prompts"] = "prompts"
+    prompt: str = Field("{question}", description=PROMPT)
+
+
 class FunctionConfig(DatasetConfig):
     """Any rows, scored by a function of your own: ``function(row, response) -> float``, ``row`` a dictionary of the columns."""
 
@@ -87,4 +94,6 @@ class CodeConfig(DatasetConfig):
     prompt: str = Field("{question}\nWrite the program in a ```python block.\n", description=PROMPT)
 
 
-TaskConfig = Annotated[CountdownConfig | MathConfig | ChoiceConfig | CodeConfig | FunctionConfig, Field(discriminator="name")]
+TaskConfig = Annotated[
+    CountdownConfig | MathConfig | ChoiceConfig | CodeConfig | FunctionConfig | PromptsConfig, Field(discriminator="name")
+]

@@ -1,4 +1,4 @@
-"""``python -m engine.drafter eval FOLDER``: measures a drafter folder. Exit code 2: a mistake the user can mend."""
+"""``python -m engine.drafter train`` trains a drafter, ``... eval FOLDER`` measures one. Exit code 2: a mistake the user can mend."""
 
 import argparse
 import json
@@ -6,25 +6,30 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine import train_drafter
 from engine.errors import LongtailError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except LongtailError as error:
+        print(f"{error.code} error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _eval(options: argparse.Namespace) -> None:
     from engine.drafter.evaluate import evaluate_folder, task_of, write_card  # here, so that --help need not wait for torch
     from engine.rollout.interface import Sampling
 
-    try:
-        sampling = Sampling(options.temperature, max_new_tokens=options.max_new_tokens, seed=options.seed)
-        result = evaluate_folder(options.folder, options.model, task_of(options.task), options.prompts, sampling)
-        if options.write_card:
-            write_card(options.folder, result)
-    except LongtailError as error:
-        print(f"{error.code} error: {error}", file=sys.stderr)
-        return 2
+    sampling = Sampling(options.temperature, options.top_p, max_new_tokens=options.max_new_tokens, seed=options.seed)
+    result = evaluate_folder(options.folder, options.model, task_of(options.task), options.prompts, sampling)
+    if options.write_card:
+        write_card(options.folder, result)
     print(json.dumps(result) if options.json else table(result))
-    return 0
 
 
 def table(result: dict[str, Any]) -> str:
@@ -48,6 +53,9 @@ def table(result: dict[str, Any]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longtail drafter", description="Drafters outside of runs")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    trained = commands.add_parser("train", help="train a drafter for a model")
+    train_drafter.add_arguments(trained)
+    trained.set_defaults(command=train_drafter.train)
     measure = commands.add_parser("eval", help="measure a drafter folder on fresh prompts")
     measure.add_argument("folder", type=Path, help="drafter folder (config.json, model.safetensors)")
     measure.add_argument("--model", help="tiny, small or a local Hugging Face folder; by default what the drafter's card names")
@@ -55,9 +63,11 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--prompts", type=_positive, default=64)
     measure.add_argument("--max-new-tokens", type=_positive, default=512)
     measure.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
+    measure.add_argument("--top-p", type=float, default=1.0)
     measure.add_argument("--seed", type=int, default=0, help="of prompts and sampling")
     measure.add_argument("--write-card", action="store_true", help="write the figures of the chain into the README.md")
     measure.add_argument("--json", action="store_true", help="print JSON")
+    measure.set_defaults(command=_eval)
     return parser
 
 

@@ -119,6 +119,10 @@ class DataBuffer:
         whole = sorted({entry.step for entry in self._entries})[-2:][:1]
         return length_distance([entry.response for entry in self.mix()], [entry.response for entry in self._entries if entry.step in whole])
 
+    def trainable(self) -> list[Entry]:
+        """All entries that are not held out."""
+        return [entry for entry in self._entries if not entry.held_out]
+
     def held_out(self, tokens: int) -> list[Entry]:
         """The newest held-out entries, at most ``tokens`` tokens of them but at least one entry if there is any."""
         chosen: list[Entry] = []

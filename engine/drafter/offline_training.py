@@ -15,7 +15,7 @@ from engine.drafter.kind import DrafterKind, captured_layers
 from engine.drafter.spot_trainer import HeldOutEvaluation, SpotTrainer
 from engine.models.weights import ends
 
-PromptAndResponse = tuple[list[int], list[int]]
+PromptAndResponse = tuple[Sequence[int], Sequence[int]]
 ROUND = 64
 SEQUENCES_PER_PASS = 8
 PASSES = 4  # hidden states, and the responses themselves, cost more than a pass over them

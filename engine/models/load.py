@@ -32,7 +32,7 @@ def resolve(path: str) -> Path:
 def resolve_drafter(path: str | None, model: str, kind: DrafterKind = "eagle") -> Path | None:
     """The drafter folder for the model path ``model``; None, to start from nothing, if there is no path, or no built-in drafter of
     ``kind`` for it: all are EAGLE drafters."""
-    if path != "builtin":
+    if path not in ("builtin", "auto"):
         return None if path is None else Path(path)
     if kind != "eagle":
         return None

@@ -33,7 +33,7 @@ def build_engine(
 ) -> Engine:
     """Holds the weights of ``policy``, and ``drafter`` if there is one. ``folder`` is where the policy came from."""
     model, weights = policy.model, policy.weights()
-    keep_features = config.speculation.enabled and config.drafter.spot.enabled
+    keep_features = config.speculation.enabled and (config.drafter.spot.enabled or config.drafter.pretrain_minutes > 0)
     kind = RECIPE_KINDS[config.drafter.recipe]
 
     def decode(tokens: list[int]) -> str:

@@ -94,11 +94,11 @@ def _prompts(
     config: DatasetConfig, kind: TaskKind[Any], tokenizer: "PreTrainedTokenizerBase", rows: Sequence[dataset.Example]
 ) -> list[Prompt]:
     questions = [kind.read(config, row) for row in rows]
-    texts, tokens = _encode(tokenizer, [config.prompt.format(question=question.text) for question in questions])
+    texts, tokens = encode(tokenizer, [config.prompt.format(question=question.text) for question in questions])
     return [Prompt(text, tuple(ids), question.data) for text, ids, question in zip(texts, tokens, questions, strict=True)]
 
 
-def _encode(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]) -> tuple[Sequence[str], list[list[int]]]:
+def encode(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]) -> tuple[Sequence[str], list[list[int]]]:
     """Texts and token ids; a chat template, if there is one, writes its special tokens itself."""
     if not texts or not tokenizer.chat_template:
         return texts, tokenizer(list(texts)).input_ids if texts else []

@@ -10,12 +10,13 @@ from engine.tasks.dataset_task import DatasetTask, TaskKind
 from engine.tasks.function import FUNCTION
 from engine.tasks.math import MATH
 from engine.tasks.multiple_choice import CHOICE
+from engine.tasks.prompts import PROMPTS
 from engine.tasks.task import Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-KINDS: dict[str, TaskKind[Any]] = {"math": MATH, "choice": CHOICE, "code": CODE, "function": FUNCTION}
+KINDS: dict[str, TaskKind[Any]] = {"math": MATH, "choice": CHOICE, "code": CODE, "function": FUNCTION, "prompts": PROMPTS}
 
 
 def build_task(config: TaskConfig, seed: int, tokenizer: "PreTrainedTokenizerBase") -> Task:

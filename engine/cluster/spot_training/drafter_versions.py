@@ -72,6 +72,14 @@ class DrafterVersions:
             same(self._call("publish", better, self.version, proven))
         return Published(self.version, better is not None, _acceptance(report), report)
 
+    def average(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
+        """Publishes the average of all workers' copies, whatever it is worth: a pretraining goes on from it. Its version, and what all
+        held-out responses say of it."""
+        weights = merge(list(zip(self._call("drafter_weights"), microsteps, strict=True)))
+        self.version += 1
+        same(self._call("publish", weights, self.version, True))
+        return self.version, mean(self._call("judge_pretrained"), [1] * len(microsteps))
+
     def _judged(self, reports: Mapping[int, TrainingReport]) -> tuple[TrainingReport, Weights | None]:
         """The sessions together, and the drafter that came of them if it is better than the published one. An average of copies is none
         of them, so that those who trained judge it anew."""

@@ -1,6 +1,7 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from engine.checkpoint import storage
@@ -19,6 +21,11 @@ from engine.config import RunConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.model import Drafter
+from engine.drafter.offline_training import PromptAndResponse, remember
+from engine.drafter.optimizers import optimizers
+from engine.drafter.pretraining import Pretrainer, PretrainingRound
+from engine.drafter.pretraining_schedule import PretrainingSchedule
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.spot_trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
@@ -48,15 +55,18 @@ class SpotTraining:
         """The drafter is trained on ``device``. ``checkpoints``: the run's folder for them. What is large or soon outdated is written
         there on the way: the buffer, and snapshots of sessions. None for neither."""
         torch.manual_seed(config.seed)  # a drafter that starts from nothing is the same on every worker
-        recipe = configured_recipe(config.drafter)
-        drafter = first_drafter(recipe.kind, target).to(device)
+        self._config, self._seed, self._rank, self._device = config.drafter, config.seed, rank, device
+        self._recipe = recipe = configured_recipe(config.drafter)
         folder = resolve_drafter(config.drafter.path, config.model.path, recipe.kind)
+        self._fresh = folder is None
+        drafter = first_drafter(recipe.kind, target).to(device)
         if folder is not None:
             drafter.load_state_dict(load_drafter_folder(folder, target.config, recipe.kind))
         self._target = target
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
-        self._trainer = SpotTrainer(drafter, self._buffer, config.drafter.spot, recipe, config.seed + rank)
-        if folder is None:
+        self._trainer = self._make_trainer(drafter)
+        self._pretrainer: Pretrainer | None = None
+        if self._fresh:
             self._trainer.learning_rate = config.drafter.spot.first_learning_rate
         self.published: Weights = self._trainer.weights()
         self._files = BufferFiles(checkpoints, f"buffer_{rank}", self._buffer) if checkpoints else None
@@ -67,6 +77,9 @@ class SpotTraining:
         self.good = self.published
         self.follow()
 
+    def _make_trainer(self, drafter: Drafter, optimizers: Sequence[Optimizer] | None = None) -> SpotTrainer:
+        return SpotTrainer(drafter, self._buffer, self._config.spot, self._recipe, self._seed + self._rank, optimizers)
+
     def follow(self) -> None:
         """Takes the target's embedding and head as they are now."""
         self._trainer.set_target(*ends(self._target))
@@ -74,6 +87,12 @@ class SpotTraining:
     def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
         """Keeps the responses of ``step`` with their ``features`` (by request id), for this step's session and later ones."""
         self._buffer.remember(step, completions, features)
+        if self._files:
+            self._files.write_new(WORTH_A_FILE)
+
+    def read(self, step: int, responses: Sequence[PromptAndResponse]) -> None:
+        """As ``remember``, of what another wrote: the target reads it for its hidden states."""
+        remember(self._buffer, step, self._target, responses, self._recipe.kind)
         if self._files:
             self._files.write_new(WORTH_A_FILE)
 
@@ -104,6 +123,37 @@ class SpotTraining:
             self._trainer.reset(self.published)
             raise
         return None if report.after is UNJUDGED else TrainedSession(report, passed[: JUDGED_FIRST[0] + 1][-1])
+
+    def token_counts(self) -> Counter[int]:
+        """How often each token occurs in the buffer."""
+        return Counter(token for entry in self._buffer.trainable() for token in entry.tokens.tolist())
+
+    def begin_pretraining(self, vocabulary: Tensor | None) -> tuple[int, ...] | None:
+        """Larger steps, with the optimizers of a drafter that is new. It drafts from ``vocabulary``, unless it was loaded and has its own;
+        returns that."""
+        if self._fresh:
+            torch.manual_seed(self._seed)
+            self._trainer.drafter = first_drafter(self._recipe.kind, self._target, vocabulary).to(self._device)
+        self._trainer = self._make_trainer(self._trainer.drafter, optimizers(self._trainer.drafter))
+        self._pretrainer = Pretrainer(self._trainer, self._config.pretrain_learning_rate, self._seed + self._rank)
+        self.published = self.good = self._trainer.weights()
+        self.follow()
+        had = self._trainer.drafter.vocabulary
+        return None if had is None else tuple(had.tolist())
+
+    def pretrain(self, written: PretrainingRound, schedule: PretrainingSchedule, began: float, seconds: float) -> PretrainingRound:
+        """See ``Pretrainer.train``."""
+        assert self._pretrainer is not None
+        return self._pretrainer.train(written, schedule, began, seconds)
+
+    def judge_pretrained(self) -> Judged:
+        assert self._pretrainer is not None
+        return self._pretrainer.judge()
+
+    def end_pretraining(self) -> None:
+        """The optimizer, and the small steps, of a drafter that has learned."""
+        self._trainer, self._pretrainer = self._make_trainer(self._trainer.drafter), None
+        self.follow()
 
     def judge(self, candidate: Weights | None) -> tuple[Judged, Judged]:
         """The published weights and ``candidate`` (the good ones if None), under the target as it is now.

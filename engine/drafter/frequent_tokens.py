@@ -1,0 +1,20 @@
+"""The tokens that a drafter drafts from: few of many, for the head is most of what drafting costs (EAGLE-3's d2t; FR-Spec, arXiv
+2502.14856). The target checks with its whole head, so responses stay the same."""
+
+from collections import Counter
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+WORTH_IT = 2
+"""Times that the whole vocabulary must be larger."""
+
+
+def frequent_tokens(counts: Counter[int], whole: int, size: int, always: Collection[int] = ()) -> Tensor | None:
+    """The ``size`` most frequent tokens, rising, int64 [size], those of ``always`` among them; None for all of the ``whole`` vocabulary,
+    if leaving tokens out is not worth it. Where fewer occur, the lowest ids follow: the most frequent merges of a byte-pair encoding."""
+    if not size or whole < WORTH_IT * size:
+        return None
+    ranked = dict.fromkeys([*sorted(always), *(token for token, _ in counts.most_common()), *range(whole)])
+    return torch.tensor(sorted(list(ranked)[:size]))

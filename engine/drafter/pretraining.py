@@ -1,0 +1,68 @@
+"""Training of a drafter before a run, on what the target writes: rounds of micro-steps over all responses that are there by now."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from engine.drafter.packing import MicroBatch, cut, pack, rows
+from engine.drafter.pretraining_schedule import PretrainingSchedule
+from engine.drafter.spot_trainer import Judged, SpotTrainer
+
+EVALUATED_TOKENS = 2048
+
+
+@dataclass(frozen=True)
+class PretrainingRound:
+    """One worker's: what it wrote in ``writing`` seconds, and what it trained on; ``loss`` is the mean."""
+
+    responses: int
+    response_tokens: int
+    writing: float
+    microsteps: int = 0
+    tokens: int = 0
+    loss: float = 0.0
+
+
+class Pretrainer:
+    """Goes through the responses of ``trainer``'s buffer again and again, those first that were seen least often."""
+
+    def __init__(self, trainer: SpotTrainer, learning_rate: float, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._trainer, self._learning_rate, self._clock = trainer, learning_rate, clock
+        self._random = Random(seed)
+        self._uses: Counter[int] = Counter()
+
+    def train(self, written: PretrainingRound, schedule: PretrainingSchedule, began: float, seconds: float) -> PretrainingRound:
+        """Micro-steps until ``seconds`` after ``began`` (of the clock), when ``schedule.spent`` was over. FloatingPointError if the loss is
+        not finite."""
+        losses: list[float] = []
+        tokens = 0
+        for batch in self._batches():
+            passed = self._clock() - began
+            if passed >= seconds:
+                break
+            self._trainer.learning_rate = self._learning_rate * schedule.rate(schedule.spent + passed)
+            losses.append(self._trainer.micro_step(batch))
+            tokens += batch.tokens.numel()
+        loss = sum(losses) / max(1, len(losses))
+        if not abs(loss) < float("inf"):
+            raise FloatingPointError(f"the drafter's loss is {loss}: lower drafter.pretrain_learning_rate")
+        return replace(written, microsteps=len(losses), tokens=tokens, loss=loss)
+
+    def judge(self) -> Judged:
+        """On held-out responses."""
+        return self._trainer.evaluate(self._trainer.buffer.held_out(EVALUATED_TOKENS)).judged
+
+    def _batches(self) -> Iterator[MicroBatch]:
+        """Without end, as long as there is something to train on."""
+        bound = self._trainer.config.tokens_per_microbatch
+        while entries := self._trainer.buffer.trainable():
+            least = min(self._uses[entry.id] for entry in entries)
+            chosen = [entry for entry in entries if self._uses[entry.id] == least]
+            segments = [segment for entry in chosen for segment in cut(entry, bound)]
+            self._random.shuffle(segments)
+            for row in rows(segments, bound):
+                yield pack(row)
+                self._uses |= {segment.entry.id: least + 1 for segment in row}
+            self._uses |= {entry.id: least + 1 for entry in chosen}

@@ -1,0 +1,52 @@
+"""How long a drafter is trained before a run, and at what learning rate. Pure: whoever trains tells the time.
+
+The rate rises, stays, and falls to zero at the end (a warm-up, stable, decay schedule). Where held-out drafts no longer gain, the fall
+begins early, so that training ends by itself.
+"""
+
+from dataclasses import dataclass, replace
+
+WARM_UP = 0.02
+DECAY = 0.3
+"""Shares of the time spent on rise and fall."""
+
+
+@dataclass(frozen=True)
+class PretrainingSchedule:
+    """``limit`` seconds at most, of which ``spent`` are over; ``best`` is the most that was accepted on held-out responses, ``flat`` the
+    number of rounds since it rose by ``least_gain``. ``falls_from``: seconds from which on the rate falls early."""
+
+    limit: float
+    least_gain: float = 0.002
+    patience: int = 4
+    spent: float = 0.0
+    best: float = 0.0
+    flat: int = 0
+    falls_from: float | None = None
+
+    @property
+    def fall(self) -> float:
+        """When the rate begins to fall."""
+        return (1 - DECAY) * self.limit if self.falls_from is None else self.falls_from
+
+    @property
+    def end(self) -> float:
+        return self.limit if self.falls_from is None else min(self.limit, self.falls_from / (1 - DECAY))
+
+    @property
+    def done(self) -> bool:
+        return self.spent >= self.end
+
+    def rate(self, seconds: float) -> float:
+        """The learning rate after ``seconds``, as a share of its largest."""
+        rise = min(1.0, seconds / (WARM_UP * self.limit)) if self.limit else 1.0
+        fall = (self.end - seconds) / max(self.end - self.fall, 1e-9)
+        return max(0.0, min(rise, fall, 1.0))
+
+    def after(self, spent: float, accepted: float) -> "PretrainingSchedule":
+        """Once a round has ended at ``spent`` seconds, with ``accepted`` on held-out responses."""
+        gained = accepted >= self.best + self.least_gain
+        moved = replace(self, spent=spent, best=max(self.best, accepted), flat=0 if gained else self.flat + 1)
+        if moved.flat >= self.patience and spent < self.fall:
+            return replace(moved, falls_from=spent)
+        return moved

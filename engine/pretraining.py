@@ -1,0 +1,156 @@
+"""Training the drafter before the first step, in rounds: the target writes, every worker trains a copy on that, and they are averaged."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoint import storage
+from engine.checkpoint.verification import newest
+from engine.cluster.worker_group import WorkerGroup
+from engine.config import RunConfig
+from engine.drafter.kind import RECIPE_KINDS
+from engine.drafter.pretraining import PretrainingRound
+from engine.drafter.pretraining_schedule import PretrainingSchedule
+from engine.drafter.spot_trainer import LOOK_AHEAD, Judged
+from engine.errors import StoppedError
+from engine.events import AnyEvent, DrafterPretrained, RunStopped
+from engine.experience.collection import requests_for, sampling
+from engine.models.load import resolve_drafter
+from engine.rollout.interface import Request
+from engine.tasks.given_responses import GivenResponses
+
+if TYPE_CHECKING:
+    from engine.tasks.task import Task
+
+FOLDER, STATE, WORKERS = "pretraining", "state.json", "workers"
+FIRST_ROUND = 10**6
+"""Behind the steps of a run: its own prompts are others, and so is their noise."""
+RESPONSES, SIBLINGS = 64, 2
+"""That a worker writes in a round, at most, and to a prompt: siblings share its prefill."""
+LEAST_SECONDS = 5.0
+MOST_PROMPTS = 4096
+
+
+def pretrains(config: RunConfig) -> bool:
+    """Whether the drafter of ``config`` is pretrained: with ``auto`` only where none was found."""
+    drafter = config.drafter
+    found = drafter.path == "auto" and resolve_drafter("auto", config.model.path, RECIPE_KINDS[drafter.recipe]) is not None
+    return drafter.pretrain_minutes > 0 and not found
+
+
+@dataclass(frozen=True)
+class PretrainingState:
+    """Between two rounds. ``writing``: seconds for which the slowest worker wrote in the last one; ``vocabulary``: None for all tokens."""
+
+    schedule: PretrainingSchedule
+    round: int = 0
+    responses: int = 0
+    response_tokens: int = 0
+    vocabulary: tuple[int, ...] | None = None
+    drafter_version: int = 0
+    writing: float = 0.0
+
+
+class Pretraining:
+    """What ``drafter.pretrain_minutes`` asks for. It is saved below ``out`` after every round, and goes on from there."""
+
+    def __init__(self, config: RunConfig, workers: WorkerGroup, source: "Task | GivenResponses", out: Path) -> None:
+        """``source``: prompts for the target to respond to, or prompts with responses."""
+        self._config, self._workers, self._source = config, workers, source
+        self._folder = out / FOLDER
+        self._state = PretrainingState(PretrainingSchedule(60 * config.drafter.pretrain_minutes))
+
+    def run(self, stop: Path, resume: bool) -> Iterator[AnyEvent]:
+        """Rounds until the time is over or held-out responses gain no more. StoppedError, after a round, if the file ``stop`` appears."""
+        if not (resume and self._resumed()):
+            self._begin()
+        while not self._state.schedule.done:
+            yield self._round()
+            self._save()
+            if stop.exists() and not self._state.schedule.done:
+                yield RunStopped(step=-1)
+                stop.unlink(missing_ok=True)
+                raise StoppedError("stopped while the drafter was being pretrained, as asked; --resume goes on from there")
+        self._workers.end_pretraining()
+
+    def _begin(self) -> None:
+        """The first responses, and prompts, decide on the vocabulary."""
+        began = time.monotonic()
+        written = self._workers.pretrain(0, self._requests(0), sampling(self._config), None, 0.0)
+        vocabulary = self._workers.begin_pretraining(self._prompt_tokens())
+        spent = time.monotonic() - began
+        schedule = replace(self._state.schedule, spent=spent)
+        self._state = replace(self._written(written), round=1, schedule=schedule, vocabulary=vocabulary)
+
+    def _round(self) -> DrafterPretrained:
+        """Workers write, and train for at least as long; the last round is not longer than what is left."""
+        state, began = self._state, time.monotonic()
+        seconds = min(max(2 * state.writing, LEAST_SECONDS), state.schedule.end - state.schedule.spent)
+        shares = self._workers.pretrain(state.round, self._requests(state.round), sampling(self._config), state.schedule, seconds)
+        version, judged = self._workers.publish_pretrained([share.microsteps for share in shares])
+        schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
+        self._state = replace(self._written(shares), round=state.round + 1, schedule=schedule, drafter_version=version)
+        return self._event(shares, judged)
+
+    def _written(self, shares: Sequence[PretrainingRound]) -> PretrainingState:
+        return replace(
+            self._state,
+            responses=self._state.responses + sum(share.responses for share in shares),
+            response_tokens=self._state.response_tokens + sum(share.response_tokens for share in shares),
+            writing=max(share.writing for share in shares),
+        )
+
+    def _requests(self, number: int) -> list[Request]:
+        """Those of a round, for all workers."""
+        responses = min(RESPONSES, self._config.rollout.max_batch) * self._config.cluster.workers
+        if isinstance(self._source, GivenResponses):
+            return self._source.requests(number, responses)
+        place = FIRST_ROUND + number
+        return requests_for(place, 0, self._source.prompts(place, -(-responses // SIBLINGS)), SIBLINGS)
+
+    def _prompt_tokens(self) -> Counter[int]:
+        """How often tokens occur in many prompts: responses to them repeat their rare words."""
+        if isinstance(self._source, GivenResponses):
+            return Counter()
+        return Counter(token for prompt in self._source.prompts(FIRST_ROUND, MOST_PROMPTS) for token in prompt.tokens)
+
+    def _event(self, shares: Sequence[PretrainingRound], judged: Judged) -> DrafterPretrained:
+        state = self._state
+        microsteps = [share.microsteps for share in shares]
+        return DrafterPretrained(
+            round=state.round - 1,
+            seconds=state.schedule.spent,
+            limit=state.schedule.limit,
+            end=state.schedule.end,
+            done=state.schedule.done,
+            responses=state.responses,
+            response_tokens=state.response_tokens,
+            microsteps=sum(microsteps),
+            tokens=sum(share.tokens for share in shares),
+            loss=fmean([share.loss for share in shares], microsteps) if any(microsteps) else 0.0,
+            held_out=judged.accepted,
+            top1=judged.top1,
+            top3=judged.top3,
+            accept_length=1 + LOOK_AHEAD * judged.accepted,
+            vocabulary=len(state.vocabulary) if state.vocabulary else self._workers.vocabulary,
+            drafter_version=state.drafter_version,
+        )
+
+    def _save(self) -> None:
+        storage.save(self._folder, self._state.round, {STATE: asdict(self._state), WORKERS: self._workers.write_pretraining})
+        storage.prune(self._folder, 1)
+
+    def _resumed(self) -> bool:
+        """Whether there was something to go on from."""
+        found = newest(self._folder)
+        if found is None:
+            return False
+        state: dict[str, Any] = storage.read(found.path / STATE)
+        vocabulary = tuple(state["vocabulary"]) if state["vocabulary"] else None
+        self._state = PretrainingState(**state | {"schedule": PretrainingSchedule(**state["schedule"]), "vocabulary": vocabulary})
+        self._workers.load_pretraining(found.path / WORKERS, vocabulary, self._state.drafter_version)
+        return True

@@ -1,0 +1,102 @@
+"""``longtail drafter train``: a drafter for a model of one's own, by a run that only pretrains one."""
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from engine.config import RunConfig, parse
+from engine.errors import ConfigError
+from engine.events import AnyEvent, DrafterPretrained, Log, RunStarted
+
+RUN = "training"
+"""The run's folder in that of the drafter: what it goes on from, and its events."""
+MOST_WORKERS = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("--model", required=True, help="built-in model, name of an installed one, or a local Hugging Face folder")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the drafter; the same command goes on where it was killed")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--prompts", type=Path, help="JSONL or parquet file of prompts (column question) that the model responds to")
+    source.add_argument("--responses", type=Path, help="JSONL or parquet file of prompts and responses, best the model's own")
+    source.add_argument("--task", help="countdown, or a JSONL or parquet file of maths questions and answers")
+    parser.add_argument("--minutes", type=float, required=True, help="longest training; it ends by itself when nothing more is gained")
+    parser.add_argument("--recipe", choices=("eagle", "hass", "eagle3"), default="eagle3")
+    parser.add_argument("--start", help="a drafter folder to go on from, or builtin; by default it starts from the model")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of the model's responses: best that of the later runs")
+    parser.add_argument("--top-p", type=float, default=1.0)
+    parser.add_argument("--max-new-tokens", type=int, default=512, help="longest response")
+    parser.add_argument("--max-prompt-tokens", type=int, default=512, help="longest prompt")
+    parser.add_argument("--draft-vocabulary", type=int, help="most tokens that it drafts from; 0: all of the model's")
+    parser.add_argument("--workers", type=int, help="by default one a GPU, or one a core")
+    parser.add_argument("--learning-rate", type=float, help="the largest")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def train(options: argparse.Namespace) -> None:
+    """Writes the drafter's folder. ConfigError, ModelError or DataError say what does not fit."""
+    if (options.out / "config.json").exists():
+        raise ConfigError(f"{options.out}: there is a drafter in it; choose another folder for --out, or give it as --start")
+    from engine.run import run  # here, so that wrong options are told before torch is loaded
+
+    folder = options.out / RUN
+    run(_config(options), folder, resume=(folder / "events.jsonl").exists(), on_event=_tell)
+    for file in (folder / "artifacts" / "drafter").iterdir():
+        shutil.copy(file, options.out)
+    print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
+
+
+def _config(options: argparse.Namespace) -> RunConfig:
+    drafter: dict[str, Any] = {"path": options.start, "recipe": options.recipe, "pretrain_minutes": options.minutes}
+    given = {"draft_vocabulary": options.draft_vocabulary, "pretrain_learning_rate": options.learning_rate}
+    drafter |= {name: value for name, value in given.items() if value is not None}
+    if options.responses:
+        drafter["pretrain_responses"] = str(options.responses.absolute())
+    return parse(
+        {
+            "name": f"drafter for {Path(options.model).name}",
+            "seed": options.seed,
+            "model": {"path": options.model},
+            "task": _task(options),
+            "algorithm": {"steps": 0, "kl_coefficient": 0},
+            "rollout": {
+                "temperature": options.temperature,
+                "top_p": options.top_p,
+                "max_new_tokens": options.max_new_tokens,
+                "max_prompt_tokens": options.max_prompt_tokens,
+            },
+            "drafter": drafter,
+            "cluster": {"workers": options.workers or _workers()},
+        }
+    )
+
+
+def _task(options: argparse.Namespace) -> dict[str, Any]:
+    if options.prompts:
+        return {"name": "prompts", "path": str(options.prompts.absolute())}
+    if options.task and options.task != "countdown":
+        return {"name": "math", "path": str(Path(options.task).absolute())}
+    return {"name": "countdown"}
+
+
+def _workers() -> int:
+    import torch
+
+    return torch.cuda.device_count() or min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+
+
+def _tell(event: AnyEvent) -> None:
+    """A line for what people wait for."""
+    if isinstance(event, RunStarted):
+        print(f"{event.workers} workers, {event.device}: the model writes its first responses", flush=True)
+    elif isinstance(event, Log):
+        print(event.message, flush=True)
+    elif isinstance(event, DrafterPretrained):
+        print(
+            f"round {event.round}  {event.seconds / 60:.1f} of {event.end / 60:.1f} min  {event.responses} responses  "
+            f"loss {event.loss:.3f}  held out: accept length {event.accept_length:.2f}, top-1 {event.top1:.1%}",
+            flush=True,
+        )
