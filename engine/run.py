@@ -20,7 +20,7 @@ from engine.experience.over_sampling import gather_over_sampled
 from engine.models.load import load_tokenizer, resolve
 from engine.policy.algorithms.credit_assignment import advantages, training_rows
 from engine.preflight import check
-from engine.pretraining import Pretraining, pretrains
+from engine.pretraining.rounds import Pretraining, pretrains
 from engine.tasks.given_responses import GivenResponses
 from engine.tasks.registry import build_task
 from engine.tasks.task import Task

@@ -23,12 +23,12 @@ from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSessio
 from engine.config import RunConfig
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.model_card import DrafterCard
-from engine.drafter.pretraining import PretrainingRound
-from engine.drafter.pretraining_schedule import PretrainingSchedule
 from engine.drafter.spot_trainer import Judged
 from engine.models.load import load_tokenizer, resolve
 from engine.models.weights import base_weights
 from engine.policy.training.microbatches import TrainingRow
+from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.factory import build_engine
 from engine.rollout.interface import Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
@@ -148,6 +148,9 @@ class Worker(LearnerRank):
         ``seconds`` after it began, and for as long as it wrote if that is later."""
         began, spot = time.monotonic(), self._require_spot()
         given = [(request.prompt, request.begun.tokens) for request in requests if request.begun.tokens]
+        if not requests:
+            assert schedule is not None
+            return spot.pretrain(PretrainingRound(0, 0, 0.0), schedule, began, seconds)
         if given:
             spot.read(number + BEFORE_STEPS, given)
         else:

@@ -20,15 +20,15 @@ from engine.cluster.rendezvous import meeting_point
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
-from engine.drafter.frequent_tokens import frequent_tokens
 from engine.drafter.model_card import DrafterCard
-from engine.drafter.pretraining import PretrainingRound
-from engine.drafter.pretraining_schedule import PretrainingSchedule
 from engine.drafter.spot_trainer import Judged
 from engine.errors import ConfigError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
 from engine.policy.training.microbatches import Inferred, TrainingRow, balance
+from engine.pretraining.frequent_tokens import frequent_tokens
+from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Completion, Request, Sampling
 from engine.speculation.cooldown import Cooldown, watched
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine import train_drafter
 from engine.errors import LongtailError
+from engine.pretraining import command
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,8 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longtail drafter", description="Drafters outside of runs")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     trained = commands.add_parser("train", help="train a drafter for a model")
-    train_drafter.add_arguments(trained)
-    trained.set_defaults(command=train_drafter.train)
+    command.add_arguments(trained)
+    trained.set_defaults(command=command.train)
     measure = commands.add_parser("eval", help="measure a drafter folder on fresh prompts")
     measure.add_argument("folder", type=Path, help="drafter folder (config.json, model.safetensors)")
     measure.add_argument("--model", help="tiny, small or a local Hugging Face folder; by default what the drafter's card names")

@@ -21,6 +21,7 @@ from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
 from engine.models.weights import host_copy
+from engine.rollout.data_type import native_data_type
 
 EVALUATED_TOKENS = 1024
 LOOK_AHEAD = 4
@@ -115,6 +116,7 @@ class SpotTrainer:
         self._uses: Counter[int] = Counter()  # tokens trained on, by entry
         self._embedding = self._head = torch.empty(0)
         self._drafted: tuple[Tensor, Tensor] | None = None  # the draft vocabulary, and its rows of the head
+        self._half: tuple[Tensor, Tensor] | None = None  # the head, and what it is in bfloat16
 
     def set_target(self, embedding: Tensor, head: Tensor) -> None:
         """The target's frozen embedding and head, both [V, H]; to be called after each update of the target."""
@@ -132,6 +134,16 @@ class SpotTrainer:
         if self._drafted is None or not torch.equal(self._drafted[0], vocabulary):
             self._drafted = vocabulary, self._head[vocabulary]
         return self._drafted[1]
+
+    @property
+    def _training_head(self) -> Tensor:
+        """That, in bfloat16 where it is multiplied in hardware: then training computes in bfloat16, with weights in float32."""
+        head = self._draft_head
+        if native_data_type(head.device, head.shape[1]) != torch.bfloat16:
+            return head
+        if self._half is None or self._half[0] is not head:
+            self._half = head, head.bfloat16()
+        return self._half[1]
 
     @property
     def learning_rate(self) -> float:
@@ -248,15 +260,17 @@ class SpotTrainer:
                 self._uses[segment.entry.id] += len(segment)
             yield pack(row)
 
-    def micro_step(self, batch: MicroBatch) -> float:
-        """One optimizer step; returns the mean loss of its passes before it, weighted as the recipe says."""
-        unroll, head = self.config.unroll or self.recipe.unroll, self._draft_head
+    def micro_step(self, batch: MicroBatch, unroll: int | None = None) -> float:
+        """One optimizer step with ``unroll`` passes, by default as many as configured; returns their mean loss before it, weighted as the
+        recipe says."""
+        unroll, head = unroll or self.config.unroll or self.recipe.unroll, self._training_head
         batch = batch.to(head.device)
-        truth = self.recipe.truth(self._true(batch), head)
         losses = []
-        for predicted, reached in self._predict(batch, unroll):
-            known = truth if len(predicted) == len(truth.features) else truth[reached[batch.trained]]
-            losses.append(self.recipe.loss(predicted, known, head))
+        with torch.autocast(head.device.type, torch.bfloat16, enabled=head.dtype == torch.bfloat16):
+            truth = self.recipe.truth(self._true(batch), head)
+            for predicted, reached in self._predict(batch, unroll):
+                known = truth if len(predicted) == len(truth.features) else truth[reached[batch.trained]]
+                losses.append(self.recipe.loss(predicted, known, head))
         weights = [self.recipe.decay**step for step in range(len(losses))]
         loss = torch.stack([weight * one for weight, one in zip(weights, losses, strict=True)]).sum()
         torch.autograd.backward(loss)

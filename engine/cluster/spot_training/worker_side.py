@@ -24,12 +24,12 @@ from engine.drafter.export import load_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.offline_training import PromptAndResponse, remember
 from engine.drafter.optimizers import optimizers
-from engine.drafter.pretraining import Pretrainer, PretrainingRound
-from engine.drafter.pretraining_schedule import PretrainingSchedule
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.spot_trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.models.weights import ends
+from engine.pretraining.pretrainer import Pretrainer, PretrainingRound
+from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Completion
 
 Weights = dict[str, Tensor]

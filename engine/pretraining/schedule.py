@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 WARM_UP = 0.02
 DECAY = 0.3
 """Shares of the time spent on rise and fall."""
+EARLY = 0.3
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class PretrainingSchedule:
     @property
     def done(self) -> bool:
         return self.spent >= self.end
+
+    def early(self, seconds: float) -> bool:
+        """Whether a drafter knows too little yet to learn from its own features: a step with one pass teaches as much for less."""
+        return seconds < EARLY * self.end
 
     def rate(self, seconds: float) -> float:
         """The learning rate after ``seconds``, as a share of its largest."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
+import torch
+
 from engine.drafter.packing import MicroBatch, cut, pack, rows
-from engine.drafter.pretraining_schedule import PretrainingSchedule
 from engine.drafter.spot_trainer import Judged, SpotTrainer
+from engine.pretraining.schedule import PretrainingSchedule
 
 EVALUATED_TOKENS = 2048
 
@@ -43,7 +45,7 @@ class Pretrainer:
             if passed >= seconds:
                 break
             self._trainer.learning_rate = self._learning_rate * schedule.rate(schedule.spent + passed)
-            losses.append(self._trainer.micro_step(batch))
+            losses.append(self._trainer.micro_step(batch, 1 if schedule.early(schedule.spent + passed) else None))
             tokens += batch.tokens.numel()
         loss = sum(losses) / max(1, len(losses))
         if not abs(loss) < float("inf"):
@@ -63,6 +65,7 @@ class Pretrainer:
             segments = [segment for entry in chosen for segment in cut(entry, bound)]
             self._random.shuffle(segments)
             for row in rows(segments, bound):
-                yield pack(row)
+                batch = pack(row)
+                yield replace(batch, trained=torch.ones_like(batch.trained))  # prompts teach, too, what the target expects
                 self._uses |= {segment.entry.id: least + 1 for segment in row}
             self._uses |= {entry.id: least + 1 for entry in chosen}

@@ -13,13 +13,13 @@ from engine.checkpoint.verification import newest
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
-from engine.drafter.pretraining import PretrainingRound
-from engine.drafter.pretraining_schedule import PretrainingSchedule
 from engine.drafter.spot_trainer import LOOK_AHEAD, Judged
 from engine.errors import StoppedError
 from engine.events import AnyEvent, DrafterPretrained, RunStopped
 from engine.experience.collection import requests_for, sampling
 from engine.models.load import resolve_drafter
+from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Request
 from engine.tasks.given_responses import GivenResponses
 
@@ -87,10 +87,12 @@ class Pretraining:
         self._state = replace(self._written(written), round=1, schedule=schedule, vocabulary=vocabulary)
 
     def _round(self) -> DrafterPretrained:
-        """Workers write, and train for at least as long; the last round is not longer than what is left."""
+        """Workers write, and train for at least as long; in the last round, which is not longer than what is left, they only train."""
         state, began = self._state, time.monotonic()
-        seconds = min(max(2 * state.writing, LEAST_SECONDS), state.schedule.end - state.schedule.spent)
-        shares = self._workers.pretrain(state.round, self._requests(state.round), sampling(self._config), state.schedule, seconds)
+        left = state.schedule.end - state.schedule.spent
+        seconds = max(2 * state.writing, LEAST_SECONDS)
+        requests = self._requests(state.round) if seconds <= left else []
+        shares = self._workers.pretrain(state.round, requests, sampling(self._config), state.schedule, min(seconds, left))
         version, judged = self._workers.publish_pretrained([share.microsteps for share in shares])
         schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
         self._state = replace(self._written(shares), round=state.round + 1, schedule=schedule, drafter_version=version)
@@ -101,7 +103,7 @@ class Pretraining:
             self._state,
             responses=self._state.responses + sum(share.responses for share in shares),
             response_tokens=self._state.response_tokens + sum(share.response_tokens for share in shares),
-            writing=max(share.writing for share in shares),
+            writing=max(share.writing for share in shares) or self._state.writing,
         )
 
     def _requests(self, number: int) -> list[Request]:
