@@ -1,7 +1,7 @@
 """The form of a run: its main settings on one page, and every setting section by section. What the API says of a field stands under it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from itertools import cycle
 from typing import Any
@@ -81,12 +81,13 @@ def sections(schema: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Form:
-    """Draws the fields of ``config``; ``on_edit`` hears of the user's changes (see field_widget). ``slots``: by field the place for
-    what is wrong with it."""
+    """Draws the fields of ``config``; ``on_edit`` hears of the user's changes (see field_widget). ``offered``: by field values that
+    can be chosen beside what else is typed. ``slots``: by field the place for what is wrong with it."""
 
     schema: Mapping[str, Any]
     config: Config
     on_edit: Callable[[str, Any], None]
+    offered: Mapping[str, Entries]
     slots: ErrorSlots = dataclass_field(default_factory=dict)
 
     def draw(self, section: str) -> None:
@@ -102,6 +103,8 @@ class Form:
 
     def _draw(self, path: str) -> None:
         spec = field(self.schema, path, self.config)
+        if path in self.offered:
+            spec = replace(spec, kind="choice", options=tuple(self.offered[path]), open=True)
         field_widget(spec, label(path), value(self.config, spec), self.on_edit)
         self.slots[path] = st.empty()
 
