@@ -57,9 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", choices=[*sorted({**BENCHES, **OF_RUNS}), "report"])
     parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
-    parser.add_argument(
-        "--model", help="tiny, small, or any other model.path, for e2e also demo or uniform; each benchmark has its own default"
-    )
+    parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():

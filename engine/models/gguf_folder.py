@@ -31,11 +31,13 @@ def unpack(file: Path, folder: Path) -> None:
         tokenizer = gguf_tokenizer(fields)
         types = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
         dtype = UNQUANTISED.get(types.pop(), torch.bfloat16) if len(types) == 1 else torch.bfloat16
-        model = _model(file, dtype)
+        model = _model(file, dtype, fields.get("qwen3.attention.key_length"))
     except ModelError as error:
         raise ModelError(f"{file}: {error}") from None
-    except (ValueError, LookupError, TypeError, RuntimeError) as error:
-        raise ModelError(f"{file}: damaged, transformers cannot read it: {error}") from None
+    except OSError:
+        raise
+    except Exception as error:  # tokenizers and transformers have no errors of their own for what they cannot read
+        raise ModelError(f"{file}: damaged: {error}") from None
     held = sum(int(tensor.n_elements) for tensor in reader.tensors)
     if held != model.num_parameters():
         raise ModelError(
@@ -55,12 +57,13 @@ def _check(file: Path, fields: dict[str, Any], tensors: set[str]) -> None:
         raise ModelError(f"{file}: its scaled rotary embedding cannot be taken from GGUF; use the model's Hugging Face folder instead")
 
 
-def _model(file: Path, dtype: torch.dtype) -> Any:
-    """With a folder of its own, as transformers also reads what lies beside the file."""
+def _model(file: Path, dtype: torch.dtype, head_dim: int | None) -> Any:
+    """In a folder of its own, as transformers also reads what lies beside the file; of qwen3 it leaves out the heads' width."""
+    known = {} if head_dim is None else {"head_dim": head_dim}
     with TemporaryDirectory() as alone:
         (Path(alone) / "model.gguf").symlink_to(file.absolute())
         found: Any = AutoModelForCausalLM.from_pretrained(
-            alone, gguf_file="model.gguf", dtype=dtype, local_files_only=True, output_loading_info=True
+            alone, gguf_file="model.gguf", dtype=dtype, local_files_only=True, output_loading_info=True, **known
         )
     model, loaded = found
     if missing := sorted(loaded["missing_keys"]):

@@ -54,7 +54,6 @@ def test_the_form_submits_a_run_and_its_plain_baseline(page: Page, api: Longtail
 WRONG = (
     ("Name", "name", ""),
     ("Seed", "seed", -1),
-    ("Model", "model.path", ""),
     ("Steps", "algorithm.steps", 0),
     ("Prompts a step", "algorithm.prompts_per_step", 0),
     ("Responses for each prompt", "algorithm.group_size", 1),
@@ -70,6 +69,20 @@ WRONG = (
     ("Min-p", "rollout.min_p", 1.5),
     ("Largest batch", "rollout.max_batch", 0),
 )
+
+
+def test_models_with_a_name_are_offered_and_others_can_be_typed(page: Page, api: Longtail) -> None:
+    page.goto("/new")
+    fill(page, "Model", "unheard-of")
+    expect(page.locator(".st-key-fault-model-path")).to_contain_text("unheard-of: no such folder")
+    choose(page, "Model", "named")
+    expect(page.locator(".st-key-fault-model-path")).to_have_count(0)
+    fill(page, "Tags", "by-name")
+    start(page)
+    expect(page).to_have_url(re.compile(r"/run\?id="))
+    (run,) = api.runs(tag="by-name").items
+    assert run.config["model"]["path"] == "named"
+    assert finished(api, run).state == "succeeded"
 
 
 def nested(path: str, value: object) -> dict[str, object]:
