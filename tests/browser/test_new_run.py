@@ -54,6 +54,7 @@ def test_the_form_submits_a_run_and_its_plain_baseline(page: Page, api: Longtail
 WRONG = (
     ("Name", "name", ""),
     ("Seed", "seed", -1),
+    ("Model", "model.path", ""),
     ("Steps", "algorithm.steps", 0),
     ("Prompts a step", "algorithm.prompts_per_step", 0),
     ("Responses for each prompt", "algorithm.group_size", 1),
@@ -75,7 +76,8 @@ def test_models_with_a_name_are_offered_and_others_can_be_typed(page: Page, api:
     page.goto("/new")
     fill(page, "Model", "unheard-of")
     expect(page.locator(".st-key-fault-model-path")).to_contain_text("unheard-of: no such folder")
-    choose(page, "Model", "named")
+    pill(page, "named")
+    expect(page.get_by_label("Model", exact=True)).to_have_value("named")
     expect(page.locator(".st-key-fault-model-path")).to_have_count(0)
     fill(page, "Tags", "by-name")
     start(page)

@@ -1,7 +1,7 @@
 """The form of a run: its main settings on one page, and every setting section by section. What the API says of a field stands under it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from itertools import cycle
 from typing import Any
@@ -82,7 +82,7 @@ def sections(schema: Mapping[str, Any]) -> list[str]:
 @dataclass(frozen=True)
 class Form:
     """Draws the fields of ``config``; ``on_edit`` hears of the user's changes (see field_widget). ``offered``: by field values that
-    can be chosen beside what else is typed. ``slots``: by field the place for what is wrong with it."""
+    can be clicked in place of typing them. ``slots``: by field the place for what is wrong with it."""
 
     schema: Mapping[str, Any]
     config: Config
@@ -103,10 +103,19 @@ class Form:
 
     def _draw(self, path: str) -> None:
         spec = field(self.schema, path, self.config)
-        if path in self.offered:
-            spec = replace(spec, kind="choice", options=tuple(self.offered[path]), open=True)
         field_widget(spec, label(path), value(self.config, spec), self.on_edit)
         self.slots[path] = st.empty()
+        if names := self.offered.get(path):
+            self._offer(path, names)
+
+    def _offer(self, path: str, names: Entries) -> None:
+        present = value(self.config, field(self.schema, path, self.config))
+        key, chosen = f"offered-{path}-{present}", present if present in names else None
+        st.pills("Known", names, default=chosen, key=key, label_visibility="collapsed", on_change=self._take, args=(path, key), wrap=True)
+
+    def _take(self, path: str, key: str) -> None:
+        if st.session_state[key] is not None:
+            self.on_edit(path, st.session_state[key])
 
 
 def groups(schema: Mapping[str, Any], config: Config, section: str) -> Mapping[str, Entries]:
