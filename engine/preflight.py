@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.errors import ConfigError, ModelError
-from engine.models.folder import BUILT_IN, TINY, read_facts
+from engine.models.folder import locate, read_facts
 from engine.rollout.sglang import start_errors, supported_speculation
 from engine.tasks.registry import check_rows
 
@@ -43,7 +43,7 @@ def check(config: RunConfig) -> None:
 
 
 def _check_model(config: RunConfig) -> None:
-    facts = read_facts(TINY if config.model.path in BUILT_IN else Path(config.model.path))
+    facts = read_facts(locate(config.model.path))
     prompt, response = config.rollout.max_prompt_tokens, config.rollout.max_new_tokens
     if prompt + response > facts.context:
         raise ConfigError(

@@ -11,12 +11,13 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from backend.cli import backup, demo_data, identity, projects, runs, terminal, webhooks
+from backend.cli import backup, demo_data, identity, models, projects, runs, terminal, webhooks
 from backend.cli.runs import RunId, find
 from backend.cli.written_files import written
 from backend.services.runs.git_state import git_state
 from engine.config import load
 from engine.errors import LongtailError
+from engine.models.library import kept
 from longtail import ApiError, Longtail
 from longtail.schemas.artifacts import ArtifactType
 from longtail.schemas.runs import Run
@@ -219,7 +220,13 @@ for command in (runs.runs, runs.show, runs.tag, runs.note, runs.rename, runs.exp
 app.command("open")(identity.open_dashboard)
 for command in (backup.backup, backup.restore, backup.verify, backup.rebuild, demo_data.demo_data):
     app.command()(command)
-for name, group in {"project": projects.project, "user": identity.user, "token": identity.token, "webhook": webhooks.webhook}.items():
+for name, group in {
+    "models": models.models,
+    "project": projects.project,
+    "user": identity.user,
+    "token": identity.token,
+    "webhook": webhooks.webhook,
+}.items():
     app.add_typer(group, name=name)
 
 
@@ -271,10 +278,12 @@ def _follow(client: Longtail, run_id: str) -> None:
 
 
 def _anchored(config: dict[str, Any]) -> dict[str, Any]:
-    """``config`` with paths that exist here made absolute, as the worker may run in another folder."""
+    """``config`` with paths that exist here made absolute, as the worker may run in another folder; a model of that name is
+    meant before a folder."""
     anchored = dict(config)
     for section in SECTIONS_WITH_A_PATH:
         path = config[section].get("path")
-        if path and path not in BUILT_IN and Path(path).exists():
+        named = path in BUILT_IN or (section == "model" and kept(path) is not None)
+        if path and not named and Path(path).exists():
             anchored[section] = config[section] | {"path": str(Path(path).absolute())}
     return anchored

@@ -14,7 +14,11 @@ from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, Funct
 
 
 class ModelConfig(Section):
-    path: str = Field("tiny", min_length=1, description="Built-in model (tiny, small) or a local Hugging Face folder (qwen2, qwen3, llama)")
+    path: str = Field(
+        "tiny",
+        min_length=1,
+        description="Built-in model (tiny, small), a name that longtail models lists, or a local Hugging Face folder (qwen2, qwen3, llama)",
+    )
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
         "auto",
         description="Data type of the rollout engine's weights; auto: bfloat16 on GPUs, on CPUs what is fast",

@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     trained.set_defaults(command=command.train)
     measure = commands.add_parser("eval", help="measure a drafter folder on fresh prompts")
     measure.add_argument("folder", type=Path, help="drafter folder (config.json, model.safetensors)")
-    measure.add_argument("--model", help="tiny, small or a local Hugging Face folder; by default what the drafter's card names")
+    measure.add_argument(
+        "--model", help="tiny, small, a name of longtail models, or a local Hugging Face folder; by default what the drafter's card names"
+    )
     measure.add_argument("--task", default="countdown", help="countdown, or a JSONL or parquet file of maths questions and answers")
     measure.add_argument("--prompts", type=_positive, default=64)
     measure.add_argument("--max-new-tokens", type=_positive, default=512)

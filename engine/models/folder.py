@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ ASSETS = Path(__file__).parent / "assets"
 TINY = ASSETS / "tiny"
 DRAFTER = ASSETS / "drafter"
 BUILT_IN = ("tiny", "small")
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+MADE = re.compile(r"small(-drafter)?-\d+x\d+-[0-9a-f]{12}")
+"""What the built-in models leave among the models that have a name (see load.py)."""
 SUPPORTED = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
 
 
@@ -32,15 +36,32 @@ class ModelFacts:
 
 def home() -> Path:
     """Where made models are kept: LONGTAIL_HOME, or .longtail in the current folder."""
-    return Path(os.environ.get("LONGTAIL_HOME", ".longtail")).absolute()
+    return Path(os.environ.get("LONGTAIL_HOME", ".longtail")).expanduser().absolute()
+
+
+def kept(name: str) -> Path | None:
+    """The folder, or the link to one, that ``longtail models`` keeps under this name; None if there is none."""
+    place = home() / "models" / name
+    return place if NAME.fullmatch(name) and not MADE.fullmatch(name) and os.path.lexists(place) else None
+
+
+def locate(path: str) -> Path:
+    """What ``model.path`` stands for: a built-in model (that of ``small`` is the folder it is made from), else a kept model of this name,
+    else a folder. A folder beside one that has such a name is written ``./name``."""
+    return TINY if path in BUILT_IN else kept(path) or Path(path)
 
 
 def read_facts(folder: Path) -> ModelFacts:
     """Facts of a model folder. ModelError says what is missing or unsupported."""
+    if folder.is_symlink() and not folder.exists():
+        raise ModelError(f"{folder}: leads to {folder.readlink()}, which is gone; put that back, or: longtail models remove {folder.name}")
     if not folder.is_dir():
-        raise ModelError(f"{folder}: no such folder; use a built-in model ({', '.join(BUILT_IN)}) or a local Hugging Face folder")
+        raise ModelError(
+            f"{folder}: no such folder; use a built-in model ({', '.join(BUILT_IN)}), a name that `longtail models` lists, "
+            "or a local Hugging Face folder"
+        )
     config = read_config(folder)
-    _check_architecture(folder, config)
+    check_architecture(folder, config)
     if not (folder / "tokenizer.json").is_file():
         raise ModelError(f"{folder}: no tokenizer (tokenizer.json)")
     return ModelFacts(
@@ -91,7 +112,8 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def _check_architecture(folder: Path, config: dict[str, Any]) -> None:
+def check_architecture(folder: Path, config: dict[str, Any]) -> None:
+    """ModelError if the engine cannot train what config.json says."""
     family = config.get("model_type")
     architectures = config.get("architectures") or [SUPPORTED.get(family or "")]
     if family not in SUPPORTED or SUPPORTED[family] not in architectures:

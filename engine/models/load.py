@@ -1,4 +1,4 @@
-"""Models and tokenizers from built-in names and local Hugging Face folders. Nothing is ever downloaded; no pickle is ever loaded."""
+"""Models and tokenizers by name and from local Hugging Face folders. Nothing is downloaded here; no pickle is ever loaded."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -13,7 +13,7 @@ from transformers.utils import logging
 from engine.drafter.kind import DrafterKind
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge, enlarge_drafter
-from engine.models.folder import DRAFTER, TINY, home, read_facts, weight_files
+from engine.models.folder import DRAFTER, TINY, home, locate, read_facts, weight_files
 
 logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
@@ -21,10 +21,10 @@ SMALL_WIDTH, SMALL_LAYERS = 2, 36
 
 
 def resolve(path: str) -> Path:
-    """The folder of a built-in model (``small`` is made on first use) or the local folder ``path``, checked by ``read_facts``."""
+    """The folder that ``locate`` finds (``small`` is made on first use), checked by ``read_facts``."""
     if path == "small":
         return _made("small", TINY, lambda folder: enlarge(TINY, folder, SMALL_WIDTH, SMALL_LAYERS))
-    folder = TINY if path == "tiny" else Path(path)
+    folder = locate(path)
     read_facts(folder)
     return folder
 

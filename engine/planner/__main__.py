@@ -81,7 +81,12 @@ def _load(options: argparse.Namespace) -> Load:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longtail plan-memory", description="Memory of a run on each GPU, by arithmetic")
-    parser.add_argument("model", nargs="?", default="7B", help=f"{', '.join(PRESETS)}, or a Hugging Face folder (config.json is enough)")
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default="7B",
+        help=f"{', '.join(PRESETS)}, a name of longtail models, or a Hugging Face folder (config.json is enough)",
+    )
     parser.add_argument("--nodes", type=_positive, default=1)
     parser.add_argument("--gpus", type=_positive, default=8, help="GPUs of a node")
     parser.add_argument("--gpu-memory", type=float, default=80.0, metavar="GB", help="of a GPU, in 10^9 bytes")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.models.folder import read_config
+from engine.models.folder import kept, read_config
 
 
 @dataclass(frozen=True)
@@ -66,5 +66,5 @@ PRESETS = {
 
 
 def shape(model: str) -> Shape:
-    """Of a preset, or of a Hugging Face folder (its config.json is enough). ModelError if there is neither."""
-    return PRESETS.get(model) or Shape.of(read_config(Path(model)))
+    """Of a preset, a kept model, or a Hugging Face folder (its config.json is enough). ModelError if there is none of them."""
+    return PRESETS.get(model) or Shape.of(read_config(kept(model) or Path(model)))

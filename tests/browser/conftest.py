@@ -45,9 +45,15 @@ def settings() -> Settings:
 
 
 @pytest.fixture(scope="session")
-def stack(request: pytest.FixtureRequest, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(
+    request: pytest.FixtureRequest, settings: Settings, tmp_path_factory: pytest.TempPathFactory, random_model: Path
+) -> Iterator[Stack]:
+    """With a model of the name ``named``."""
     request.getfixturevalue("browser")  # without one, skip before anything is started
-    with Stack(home=tmp_path_factory.mktemp("home"), settings=settings, port=0, dashboard_port=0) as stack:
+    home = tmp_path_factory.mktemp("home")
+    (home / "models").mkdir()
+    (home / "models" / "named").symlink_to(random_model)
+    with Stack(home=home, settings=settings, port=0, dashboard_port=0) as stack:
         yield stack
 
 

@@ -72,6 +72,21 @@ WRONG = (
 )
 
 
+def test_models_with_a_name_are_offered_and_others_can_be_typed(page: Page, api: Longtail) -> None:
+    page.goto("/new")
+    fill(page, "Model", "unheard-of")
+    expect(page.locator(".st-key-fault-model-path")).to_contain_text("unheard-of: no such folder")
+    pill(page, "named")
+    expect(page.get_by_label("Model", exact=True)).to_have_value("named")
+    expect(page.locator(".st-key-fault-model-path")).to_have_count(0)
+    fill(page, "Tags", "by-name")
+    start(page)
+    expect(page).to_have_url(re.compile(r"/run\?id="))
+    (run,) = api.runs(tag="by-name").items
+    assert run.config["model"]["path"] == "named"
+    assert finished(api, run).state == "succeeded"
+
+
 def nested(path: str, value: object) -> dict[str, object]:
     for part in reversed(path.split(".")):
         value = {part: value}

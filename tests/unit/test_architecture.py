@@ -20,6 +20,7 @@ ENGINE_FOR_BACKEND = {
     "engine.config",
     "engine.errors",
     "engine.events",
+    "engine.models.library",
     "engine.preflight",
 }
 CLIENT = ROOT / "backend" / "client"

@@ -122,6 +122,8 @@ def test_commands_exist(document: Path) -> None:
 
 def exists(command: Any, words: list[str]) -> bool:
     """The command, with its options where it reads them itself."""
+    if isinstance(command, TyperGroup) and not words:
+        return command.invoke_without_command
     if isinstance(command, TyperGroup):
         return words[0] in command.commands and exists(command.commands[words[0]], words[1:])
     if command.name == "bench":

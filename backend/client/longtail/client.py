@@ -12,6 +12,7 @@ from longtail.queue import Queue
 from longtail.schemas.attempts import GitState
 from longtail.schemas.base import Items
 from longtail.schemas.comparison import Comparison
+from longtail.schemas.models import Model
 from longtail.schemas.runs import Preset, Run
 from longtail.schemas.telemetry import (
     Decoding,
@@ -45,6 +46,10 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
 
     def presets(self) -> list[Preset]:
         return self._get(Items[Preset], "/api/v1/presets").items
+
+    def models(self) -> list[Model]:
+        """Those that a run can name as model.path, on the host of the API."""
+        return self._get(Items[Model], "/api/v1/models").items
 
     def validate(self, config: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Validation:
         """Its faults; of a valid one what it says in full, and how it differs from the configuration ``base``."""

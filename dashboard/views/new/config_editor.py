@@ -27,6 +27,11 @@ def schema_and_presets() -> tuple[dict[str, Any], list[Preset]]:
     return client().schema(), client().presets()
 
 
+@st.cache_data(ttl=10, show_spinner=False)
+def model_names() -> tuple[str, ...]:
+    return tuple(model.name for model in client().models() if model.fault is None)
+
+
 @st.cache_data(ttl=10, scope="session", show_spinner=False)
 def recent_runs() -> list[Run]:
     return [run for run in client().runs(limit=RECENT).items if run.kind == "engine"]
@@ -101,7 +106,7 @@ def edit_config(schema: Mapping[str, Any], chosen: Config) -> tuple[Config, Vali
         return config, client().validate(config, chosen), {}
     section = st.pills("Settings", sections(schema), default=MAIN, required=True, key="section", label_visibility="collapsed", wrap=True)
     config, check = validated(config, chosen)
-    form = Form(schema, config, record_edit)
+    form = Form(schema, config, record_edit, {"model.path": model_names()})
     form.draw(section)
     if section != MAIN:
         st.caption("Lists, such as strategies and stop strings, are edited as YAML.")

@@ -81,12 +81,13 @@ def sections(schema: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Form:
-    """Draws the fields of ``config``; ``on_edit`` hears of the user's changes (see field_widget). ``slots``: by field the place for
-    what is wrong with it."""
+    """Draws the fields of ``config``; ``on_edit`` hears of the user's changes (see field_widget). ``offered``: by field values that
+    can be clicked in place of typing them. ``slots``: by field the place for what is wrong with it."""
 
     schema: Mapping[str, Any]
     config: Config
     on_edit: Callable[[str, Any], None]
+    offered: Mapping[str, Entries]
     slots: ErrorSlots = dataclass_field(default_factory=dict)
 
     def draw(self, section: str) -> None:
@@ -104,6 +105,17 @@ class Form:
         spec = field(self.schema, path, self.config)
         field_widget(spec, label(path), value(self.config, spec), self.on_edit)
         self.slots[path] = st.empty()
+        if names := self.offered.get(path):
+            self._offer(path, names)
+
+    def _offer(self, path: str, names: Entries) -> None:
+        present = value(self.config, field(self.schema, path, self.config))
+        key, chosen = f"offered-{path}-{present}", present if present in names else None
+        st.pills("Known", names, default=chosen, key=key, label_visibility="collapsed", on_change=self._take, args=(path, key), wrap=True)
+
+    def _take(self, path: str, key: str) -> None:
+        if st.session_state[key] is not None:
+            self.on_edit(path, st.session_state[key])
 
 
 def groups(schema: Mapping[str, Any], config: Config, section: str) -> Mapping[str, Entries]:

@@ -63,7 +63,9 @@ def test_loads_sharded_weights(folder: Path) -> None:
 
 
 def test_missing_folder_names_what_can_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no such folder; use a built-in model \(tiny, small\) or a local Hugging Face folder"):
+    with pytest.raises(
+        ModelError, match=r"no such folder; use a built-in model \(tiny, small\), a name .*, or a local Hugging Face folder"
+    ):
         resolve(str(tmp_path / "nothing"))
 
 

@@ -18,6 +18,7 @@ OPEN = {"GET /healthz", "GET /readyz", "POST /api/v1/sessions"}
 VIEWER = {
     "GET /api/v1/schema",
     "GET /api/v1/presets",
+    "GET /api/v1/models",
     "GET /metrics",
     "GET /api/v1/runs",
     "POST /api/v1/runs/validate",

@@ -1,0 +1,73 @@
+"""Hugging Face folders from GGUF files."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from gguf import GGMLQuantizationType, GGUFReader
+from transformers import AutoModelForCausalLM
+
+from engine.errors import ModelError
+from engine.models.folder import SUPPORTED
+from engine.models.gguf_tokenizer import gguf_tokenizer
+from engine.models.load import load_tokenizer
+
+UNQUANTISED = {GGMLQuantizationType.F32: torch.float32, GGMLQuantizationType.F16: torch.float16}
+
+
+def unpack(file: Path, folder: Path) -> None:
+    """Writes the model folder ``folder``: the values of ``file`` in bfloat16, or float32 or float16 if all its matrices are that.
+
+    ModelError if the file is damaged, of an architecture that is not supported, or has what transformers would leave out.
+    """
+    try:
+        reader = GGUFReader(file)
+        fields = {name: field.contents() for name, field in reader.fields.items()}
+    except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+        raise ModelError(f"{file}: damaged, or no GGUF file: {error}") from None
+    _check(file, fields, {tensor.name for tensor in reader.tensors})
+    try:
+        tokenizer = gguf_tokenizer(fields)
+        types = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
+        dtype = UNQUANTISED.get(types.pop(), torch.bfloat16) if len(types) == 1 else torch.bfloat16
+        model = _model(file, dtype, fields.get("qwen3.attention.key_length"))
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from None
+    except OSError:
+        raise
+    except Exception as error:  # tokenizers and transformers have no errors of their own for what they cannot read
+        raise ModelError(f"{file}: damaged: {error}") from None
+    held = sum(int(tensor.n_elements) for tensor in reader.tensors)
+    if held != model.num_parameters():
+        raise ModelError(
+            f"{file}: holds {held} weights, but a {fields['general.architecture']} model of its shape {model.num_parameters()}"
+        )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    load_tokenizer(folder)
+
+
+def _check(file: Path, fields: dict[str, Any], tensors: set[str]) -> None:
+    family = fields.get("general.architecture")
+    if family not in SUPPORTED:
+        raise ModelError(f"{file}: unsupported architecture {family}; supported are {', '.join(SUPPORTED)}")
+    scaling = fields.get(f"{family}.rope.scaling.type", "none")
+    if scaling != "none" or "rope_freqs.weight" in tensors:
+        raise ModelError(f"{file}: its scaled rotary embedding cannot be taken from GGUF; use the model's Hugging Face folder instead")
+
+
+def _model(file: Path, dtype: torch.dtype, head_dim: int | None) -> Any:
+    """In a folder of its own, as transformers also reads what lies beside the file; of qwen3 it leaves out the heads' width."""
+    known = {} if head_dim is None else {"head_dim": head_dim}
+    with TemporaryDirectory() as alone:
+        (Path(alone) / "model.gguf").symlink_to(file.absolute())
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            alone, gguf_file="model.gguf", dtype=dtype, local_files_only=True, output_loading_info=True, **known
+        )
+    model, loaded = found
+    if missing := sorted(loaded["missing_keys"]):
+        raise ModelError(f"{len(missing)} weights are missing, such as {missing[0]}")
+    for name in ("quantization_config", "_model_name_or_path"):
+        vars(model.config).pop(name, None)
+    return model

@@ -1,0 +1,73 @@
+"""``longtail models``, and runs that name one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bare_model import make_bare_model
+from typer.testing import CliRunner
+
+from backend import cli
+from longtail import Longtail
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LONGTAIL_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def models(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli.app, ["models", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def names(out: str) -> list[str]:
+    return [each["name"] for each in json.loads(out)]
+
+
+def test_models_are_added_listed_and_removed(tmp_path: Path) -> None:
+    folder = make_bare_model(tmp_path / "mine")
+    code, out, _ = models("add", str(folder))
+    assert (code, "model: {path: mine}" in out) == (0, True)
+    for listing in ((), ("list",)):
+        code, out, _ = models(*listing)
+        assert (code, [line.split()[0] for line in out.splitlines()[1:] if line[1] != " "]) == (0, ["tiny", "small", "mine"])
+        assert str(folder) in "".join(out.split())
+        assert names(models(*listing, "--json")[1]) == ["tiny", "small", "mine"]
+    code, _, err = models("add", str(folder))
+    assert (code, err.strip().count("\n"), "there is a model mine already" in err) == (2, 0, True)
+    (folder / "config.json").unlink()
+    assert "mine cannot be used:" in models()[1]
+    assert models("remove", "mine")[0] == 0
+    assert names(models("--json")[1]) == ["tiny", "small"]
+    assert folder.is_dir()
+    for wrong in (("remove", "mine"), ("remove", "tiny"), ("get", "gpt9"), ("add", str(tmp_path / "nothing"))):
+        code, _, err = models(*wrong)
+        assert (code, err.startswith("longtail: "), "Traceback" in err) == (2, True, False)
+
+
+def test_a_submitted_name_stays_one_and_a_folder_is_anchored(
+    client: Longtail, tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Server and shell have one LONGTAIL_HOME here."""
+    monkeypatch.chdir(tmp_path)
+    models("add", "model", "--name", "mine")
+    make_bare_model(Path("mine"))
+    found = []
+    for path in ("mine", "./mine", "unheard-of"):
+        Path("run.yaml").write_text(yaml.safe_dump(config | {"model": {"path": path}}))
+        result = CliRunner().invoke(cli.app, ["submit", "run.yaml"])
+        found.append(client.run(result.stdout.strip()).config["model"]["path"] if result.exit_code == 0 else result.stderr)
+    assert found[:2] == ["mine", str(tmp_path / "mine")]
+    assert "model.path: unheard-of: no such folder; use a built-in model (tiny, small), a name that `longtail models` lists" in found[2]
+    assert {model.name: (model.family, model.parameters, model.fault) for model in client.models()} == {
+        "tiny": ("qwen2", 4_325_504, None),
+        "small": (None, None, None),
+        "mine": ("qwen2", 8, None),
+    }
+    (tmp_path / "model").rename(tmp_path / "elsewhere")
+    assert "which is gone" in (client.models()[-1].fault or "")
+    assert "which is gone" in client.validate(config | {"model": {"path": "mine"}}).errors[0].message
