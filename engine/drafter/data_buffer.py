@@ -123,6 +123,17 @@ class DataBuffer:
         """All entries that are not held out."""
         return [entry for entry in self._entries if not entry.held_out]
 
+    def first_held_out(self, tokens: int) -> list[Entry]:
+        """The oldest held-out entries, up to ``tokens`` tokens of them: the same ones as long as none is dropped."""
+        found: list[Entry] = []
+        for entry in self._entries:
+            if tokens <= 0:
+                break
+            if entry.held_out:
+                found.append(entry)
+                tokens -= len(entry.tokens)
+        return found
+
     def held_out(self, tokens: int) -> list[Entry]:
         """The newest held-out entries, at most ``tokens`` tokens of them but at least one entry if there is any."""
         chosen: list[Entry] = []

@@ -14,8 +14,8 @@ EARLY = 0.3
 
 @dataclass(frozen=True)
 class PretrainingSchedule:
-    """``limit`` seconds at most, of which ``spent`` are over; ``best`` is the most that was accepted on held-out responses, ``flat`` the
-    number of rounds since it rose by ``least_gain``. ``falls_from``: seconds from which on the rate falls early."""
+    """``limit`` seconds at most, of which ``spent`` are over. ``best`` is what was accepted on held-out responses when that had last risen by
+    ``least_gain``, ``flat`` rounds ago. ``falls_from``: seconds from which on the rate falls early."""
 
     limit: float
     least_gain: float = 0.002
@@ -51,7 +51,7 @@ class PretrainingSchedule:
     def after(self, spent: float, accepted: float) -> "PretrainingSchedule":
         """Once a round has ended at ``spent`` seconds, with ``accepted`` on held-out responses."""
         gained = accepted >= self.best + self.least_gain
-        moved = replace(self, spent=spent, best=max(self.best, accepted), flat=0 if gained else self.flat + 1)
+        moved = replace(self, spent=spent, best=accepted if gained else self.best, flat=0 if gained else self.flat + 1)
         if moved.flat >= self.patience and spent < self.fall:
             return replace(moved, falls_from=spent)
         return moved

@@ -14,7 +14,6 @@ from engine.drafter.export import write_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse, train_offline
-from engine.drafter.optimizers import optimizers
 from engine.drafter.recipe import RECIPES
 from engine.drafter.spot_trainer import HeldOutEvaluation, SpotTrainer
 from engine.drafter.vocabulary import same_type
@@ -23,6 +22,7 @@ from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.from_model import engine_from_model
 from engine.tasks.countdown import CountdownTask
 from engine.warmstart.search_traces import examples
+from engine.warmstart.target import optimizers
 
 LEARNING_RATE, FINE_LEARNING_RATE = 4e-3, 2e-3
 TOKENS = 2048

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import cross_entropy
 from transformers import Qwen2ForCausalLM
 
-from engine.drafter.optimizers import optimizers
 from engine.models.tiny import character_tokenizer, tiny_config
 from engine.warmstart.search_traces import examples
 from engine.warmstart.trace_batches import IGNORED, TraceBatches
@@ -72,6 +71,16 @@ def _train(rank: int, recipe: WarmStart) -> None:
         suppress_unused_tokens(model, tokenizer, examples(recipe.seed, recipe.four_numbers, recipe.longest))
         save(model, recipe.output)
     dist.destroy_process_group()
+
+
+def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices, AdamW for the rest."""
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    return [
+        torch.optim.Muon(matrices, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
 
 
 def _backward(model: Qwen2ForCausalLM, inputs: Tensor, labels: Tensor, accumulate: int) -> Tensor:

@@ -23,6 +23,7 @@ from engine.events import (
     AnyEvent,
     ArtifactSaved,
     Decoding,
+    DrafterPretrained,
     DrafterTrained,
     Log,
     RolloutFinished,
@@ -244,6 +245,54 @@ def test_a_run_goes_on_with_other_numbers_of_workers(config: Config, plain: Path
     ]
     found, wanted_weights = (load_file(out / "artifacts/policy/model.safetensors") for out in (tmp_path, plain))
     torch.testing.assert_close(found, wanted_weights, atol=1e-5, rtol=0)
+
+
+def rounds(events: list[AnyEvent]) -> list[DrafterPretrained]:
+    return [event for event in events if isinstance(event, DrafterPretrained)]
+
+
+def test_a_drafter_is_pretrained_killed_stopped_and_goes_on(config: Config, plain: Path, tmp_path: Path) -> None:
+    """Before the steps of a run, which then drafts with it, and generates what the plain run does."""
+    pretrained = {"path": None, "pretrain_minutes": 0.6, "draft_vocabulary": 24}
+    changed = config | {"drafter": pretrained}
+    process = start(changed, tmp_path, python=sys.executable)  # copies have sessions of their own
+    while not (tmp_path / "pretraining/step_000002").exists():
+        assert process.poll() is None, "the run ended before its first round"
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    _kill_session(process.pid)
+    before = rounds(list(read(tmp_path / "events.jsonl")))
+    (tmp_path / "stop").touch()
+    code, errors = finish(start(changed, tmp_path, "--resume"))
+    assert (code, "while the drafter was being pretrained" in errors) == (75, True), errors[-2000:]
+    after = rounds(list(read(tmp_path / "events.jsonl")))[len(before) :]
+    assert len(after) == 1
+    assert after[0].seconds > before[0].seconds, "time spent before the kill counts"
+    assert after[0].responses > before[0].responses, "what was written before the kill counts"
+    events = run(changed, tmp_path, "--resume")
+    told = rounds(events)
+    assert [event.round for event in told] == sorted(event.round for event in told)
+    assert told[-1].done
+    assert {event.vocabulary for event in told} == {24}
+    assert told[-1].seconds == pytest.approx(36, abs=8)
+    assert lengths(events) == lengths(list(read(plain / "events.jsonl"))), "drafts change no response"
+    assert any(event.drafted_by_position[0] for event in events if isinstance(event, Speculation))
+    weights = load_file(tmp_path / "artifacts/drafter/model.safetensors")
+    assert len(weights["d2t"]) == 24
+
+
+def test_a_run_without_steps_makes_a_drafter_of_given_responses(config: Config, tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n}+{n}=", "response": f"{2 * n}, and {n} more is {3 * n}"} for n in range(40)]
+    (tmp_path / "given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    drafter = {"path": None, "pretrain_minutes": 0.2, "pretrain_responses": str(tmp_path / "given.jsonl"), "draft_vocabulary": 0}
+    events = run(config | ALONE | {"algorithm": {"steps": 0}, "drafter": drafter}, tmp_path / "run")
+    assert [event.name for event in events if isinstance(event, ArtifactSaved)] == ["drafter.zip"]
+    assert rounds(events)[-1].top1 > rounds(events)[0].top1 - 0.05
+    assert rounds(events)[-1].microsteps > 0
+    card = (tmp_path / "run/artifacts/drafter/README.md").read_text()
+    assert "expected of chains of 4" in card
+    assert "before RL step 0" in card
 
 
 def test_gsm8k_with_a_model_never_seen_before(config: Config, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from engine.checkpoint import storage
@@ -19,11 +18,10 @@ from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
 from engine.config import RunConfig
 from engine.drafter.data_buffer import DataBuffer
-from engine.drafter.eagle3 import first_drafter
+from engine.drafter.eagle3 import first_drafter, make_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.offline_training import PromptAndResponse, remember
-from engine.drafter.optimizers import optimizers
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.spot_trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
@@ -77,8 +75,8 @@ class SpotTraining:
         self.good = self.published
         self.follow()
 
-    def _make_trainer(self, drafter: Drafter, optimizers: Sequence[Optimizer] | None = None) -> SpotTrainer:
-        return SpotTrainer(drafter, self._buffer, self._config.spot, self._recipe, self._seed + self._rank, optimizers)
+    def _make_trainer(self, drafter: Drafter) -> SpotTrainer:
+        return SpotTrainer(drafter, self._buffer, self._config.spot, self._recipe, self._seed + self._rank)
 
     def follow(self) -> None:
         """Takes the target's embedding and head as they are now."""
@@ -129,12 +127,12 @@ class SpotTraining:
         return Counter(token for entry in self._buffer.trainable() for token in entry.tokens.tolist())
 
     def begin_pretraining(self, vocabulary: Tensor | None) -> tuple[int, ...] | None:
-        """Larger steps, with the optimizers of a drafter that is new. It drafts from ``vocabulary``, unless it was loaded and has its own;
-        returns that."""
+        """A drafter that was not loaded starts anew, drafting from ``vocabulary``, with random weights: enough training is ahead to make
+        more of those than of the target's last layer. Returns the vocabulary that it has."""
         if self._fresh:
             torch.manual_seed(self._seed)
-            self._trainer.drafter = first_drafter(self._recipe.kind, self._target, vocabulary).to(self._device)
-        self._trainer = self._make_trainer(self._trainer.drafter, optimizers(self._trainer.drafter))
+            drafter = make_drafter(self._recipe.kind, self._target.config, vocabulary).to(self._device)
+            self._trainer = self._make_trainer(drafter)
         self._pretrainer = Pretrainer(self._trainer, self._config.pretrain_learning_rate, self._seed + self._rank)
         self.published = self.good = self._trainer.weights()
         self.follow()
@@ -151,9 +149,8 @@ class SpotTraining:
         return self._pretrainer.judge()
 
     def end_pretraining(self) -> None:
-        """The optimizer, and the small steps, of a drafter that has learned."""
-        self._trainer, self._pretrainer = self._make_trainer(self._trainer.drafter), None
-        self.follow()
+        """Small steps, as of a drafter that has learned, from now on."""
+        self._trainer.learning_rate, self._pretrainer = self._config.spot.learning_rate, None
 
     def judge(self, candidate: Weights | None) -> tuple[Judged, Judged]:
         """The published weights and ``candidate`` (the good ones if None), under the target as it is now.

@@ -1,0 +1,63 @@
+"""Rounds of pretraining on the responses of a small random model."""
+
+from itertools import count
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from engine.config import SpotConfig
+from engine.drafter.data_buffer import DataBuffer
+from engine.drafter.eagle3 import make_drafter
+from engine.drafter.recipe import RECIPES
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.models.weights import ends
+from engine.pretraining.pretrainer import Pretrainer, PretrainingRound
+from engine.pretraining.schedule import PretrainingSchedule
+
+WRITTEN = PretrainingRound(160, 3000, 1.0)
+
+
+@pytest.fixture
+def trainer(target: PreTrainedModel, buffer: DataBuffer) -> SpotTrainer:
+    torch.manual_seed(1)
+    trainer = SpotTrainer(make_drafter("eagle", target.config), buffer, SpotConfig(tokens_per_microbatch=256), RECIPES["hass"])
+    trainer.set_target(*ends(target))
+    return trainer
+
+
+def test_a_round_ends_at_its_time_and_held_out_drafts_gain(trainer: SpotTrainer) -> None:
+    clock = count()
+    pretrainer = Pretrainer(trainer, 3e-3, 0, clock=lambda: float(next(clock)))
+    before = pretrainer.judge()
+    done = pretrainer.train(WRITTEN, PretrainingSchedule(200.0), 0.0, 150.0)
+    assert done.microsteps == 150
+    assert (done.responses, done.response_tokens) == (WRITTEN.responses, WRITTEN.response_tokens)
+    assert pretrainer.judge().accepted > before.accepted + 0.05
+
+
+def test_every_response_is_seen_before_one_is_seen_again(trainer: SpotTrainer) -> None:
+    seen: list[int] = []
+    clock = count()
+    micro_step = trainer.micro_step
+    trainer.micro_step = lambda batch, unroll=None: (seen.append(batch.tokens.numel()), micro_step(batch, unroll))[1]  # type: ignore[method-assign]
+    pretrainer = Pretrainer(trainer, 1e-3, 0, clock=lambda: float(next(clock)))
+    positions = sum(entry.positions for entry in trainer.buffer.trainable())
+    rounds = 0
+    while sum(seen) < positions:
+        pretrainer.train(WRITTEN, PretrainingSchedule(1000.0), next(clock), 4.0)
+        rounds += 1
+    assert rounds > 2
+    assert sum(seen) <= 1.5 * positions, "rounds that begin anew must go on with what was not seen"
+
+
+def test_a_loss_that_is_not_finite_says_so(trainer: SpotTrainer) -> None:
+    clock = count()
+    with pytest.raises(FloatingPointError, match="pretrain_learning_rate"):
+        Pretrainer(trainer, 1e30, 0, clock=lambda: float(next(clock))).train(WRITTEN, PretrainingSchedule(20.0), 0.0, 20.0)
+
+
+def test_without_responses_a_round_trains_nothing(target: PreTrainedModel) -> None:
+    trainer = SpotTrainer(make_drafter("eagle", target.config), DataBuffer(2**20), SpotConfig(), RECIPES["hass"])
+    trainer.set_target(*ends(target))
+    assert Pretrainer(trainer, 1e-3, 0).train(WRITTEN, PretrainingSchedule(5.0), 0.0, 5.0).microsteps == 0

@@ -1,0 +1,51 @@
+"""Prompts and responses from a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import DataError
+from engine.models.folder import TINY
+from engine.models.load import load_tokenizer
+from engine.tasks.given_responses import GivenResponses
+
+TOKENIZER = load_tokenizer(TINY)
+
+
+def given(folder: Path, *rows: dict[str, Any], longest: int = 64) -> GivenResponses:
+    file = folder / "given.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return GivenResponses(file, TOKENIZER, longest)
+
+
+def test_rows_become_requests_that_are_answered_and_begin_anew_past_the_end(tmp_path: Path) -> None:
+    source = given(tmp_path, {"prompt": "1+1=", "response": "2"}, {"question": "2+2=", "answer": "4"})
+    first, second, third = source.requests(0, 3)
+    assert TOKENIZER.decode(first.prompt) == "1+1="
+    assert first.begun.tokens == (*TOKENIZER("2").input_ids, TOKENIZER.eos_token_id)
+    assert TOKENIZER.decode(second.prompt) == "2+2="
+    assert third.prompt == first.prompt
+    assert source.requests(1, 3)[0].prompt == second.prompt, "the next round goes on where this one ended"
+    assert len({request.id for number in range(3) for request in source.requests(number, 3)}) == 9
+
+
+def test_what_is_too_long_is_cut_or_left_out(tmp_path: Path) -> None:
+    source = given(tmp_path, {"prompt": "1" * 70, "response": "2"}, {"prompt": "1" * 60, "response": "2" * 60})
+    (request,) = source.requests(0, 1)
+    assert (len(request.prompt), len(request.begun.tokens)) == (60, 4)
+    with pytest.raises(DataError, match="within 10 tokens"):
+        given(tmp_path, {"prompt": "1" * 70, "response": "2"}, longest=10)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"response": "2"}, "line 1: no column 'prompt'; the columns are response"),
+        ({"prompt": "1", "response": 7}, "line 1: column 'response' must be a text that is not empty, got the value 7"),
+    ],
+)
+def test_a_row_that_lacks_something_is_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        given(tmp_path, row)
