@@ -19,6 +19,7 @@ from engine.bench import (
     lossless,
     memory,
     packing,
+    real,
     recipes,
     rollout,
     scheduling,
@@ -54,10 +55,11 @@ OF_RUNS = {
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="longtail bench", description="Measure what Longtail claims")
-    parser.add_argument("name", choices=[*sorted({**BENCHES, **OF_RUNS}), "report"])
+    parser.add_argument("name", choices=[*sorted({**BENCHES, **OF_RUNS, "real": ()}), "report"])
     parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
+    parser.add_argument("--data", type=Path, help="for real: GSM8K's training file (JSONL with the columns question and answer)")
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
@@ -67,7 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
             write()
             print(README)
             return 0
-        result = _measured(options.name, options.quick, options.model, options.runs)
+        if options.name == "real":
+            result = real.run(options.quick, options.model or "smollm2-135m", options.data)
+        else:
+            result = _measured(options.name, options.quick, options.model, options.runs)
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return 2

@@ -14,7 +14,7 @@ EARLY = 0.3
 
 @dataclass(frozen=True)
 class PretrainingSchedule:
-    """``limit`` seconds at most, of which ``spent`` are over. ``best`` is what was accepted on held-out responses when that had last risen by
+    """``limit`` seconds at most, of which ``spent`` are over. ``best`` is what was accepted on held-out responses when that last rose by
     ``least_gain``, ``flat`` rounds ago. ``falls_from``: seconds from which on the rate falls early."""
 
     limit: float

@@ -1,0 +1,63 @@
+"""A pretrained model that nobody here made, as a user gets it: downloaded by name, drafted for, and equal to plain decoding to the bit."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.config import StrategyConfig
+from engine.config.task import MathConfig
+from engine.drafter.eagle3 import make_drafter
+from engine.errors import ModelError
+from engine.models import library
+from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.from_model import engine_from_model, fixed_strategy
+from engine.tasks.registry import build_task
+
+NAME = "smollm2-135m"
+QUESTIONS = Path(__file__).parents[1] / "data/gsm8k_sample.jsonl"
+STRATEGIES = [
+    StrategyConfig(depth=4, verify=4),
+    StrategyConfig(depth=3, top_k=3, verify=8),
+    StrategyConfig(drafter="ngram", depth=6, verify=6),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of LONGTAIL_HOME if it is there, else downloaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not (library.home() / "models" / NAME).is_dir():
+            patch.setenv("LONGTAIL_HOME", str(tmp_path_factory.mktemp("home")))
+            try:
+                library.get(NAME)
+            except ModelError as error:
+                if "SHA-256" in str(error):
+                    raise
+                pytest.skip(f"the model cannot be had here: {str(error).splitlines()[0]}")
+        return resolve(NAME)
+
+
+@pytest.mark.skipif(os.environ.get("LONGTAIL_OFFLINE") == "true", reason="LONGTAIL_OFFLINE: nothing is downloaded")
+def test_it_writes_what_plain_decoding_writes_whoever_drafts(folder: Path) -> None:
+    """With a drafter of random weights and a draft vocabulary, and with n-grams: rejected and accepted drafts alike leave no trace."""
+    torch.manual_seed(0)
+    model, tokenizer = load_model(folder, torch.bfloat16), load_tokenizer(folder)
+    ends = end_tokens(model, tokenizer)
+    assert ends == {tokenizer.convert_tokens_to_ids("<|im_end|>")}
+    prompts = build_task(MathConfig(path=QUESTIONS), 0, tokenizer).prompts(0, 2)
+    requests = [Request(2 * place + member, place, prompt.tokens) for place, prompt in enumerate(prompts) for member in range(2)]
+    sampling = Sampling(0.7, 0.95, max_new_tokens=24)
+    plain = engine_from_model(model, ends, None).generate(requests, sampling)
+    assert len({completion.tokens for completion in plain}) == 4
+    texts = [tokenizer.decode(completion.tokens).lower() for completion in plain]
+    assert any(word in text for text in texts for word in ("the", "we", "to"))
+    drafter = make_drafter("eagle", model.config, torch.arange(0, 8192)).state_dict()
+    for strategy in STRATEGIES:
+        engine = engine_from_model(model, ends, fixed_strategy(strategy), drafter)
+        found = engine.generate(requests, sampling)
+        assert [(each.tokens, each.logprobs) for each in found] == [(each.tokens, each.logprobs) for each in plain], strategy
+        if strategy.drafter == "eagle":
+            assert engine.take_statistics().drafted_by_position[0]
