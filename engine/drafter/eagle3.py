@@ -4,12 +4,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaConfig, PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
 from engine.drafter.kind import DrafterKind
-from engine.drafter.model import Drafter, layer_config
-from engine.models.packed_attention import SEGMENTS, Mask, PassHistory
+from engine.drafter.model import Drafter, llama_layer_config
+from engine.models.families import FAMILIES
+from engine.models.packed_attention import Mask, PassHistory
 from engine.models.weights import base_weights, whole
 
 
@@ -54,44 +55,23 @@ class Eagle3Drafter(Drafter):
         return output
 
 
-def llama_layer_config(target: PretrainedConfig) -> LlamaConfig:
-    """One llama layer of the target's sizes and rotary positions. ModelError if the target's family is not supported."""
-    config = layer_config(target)
-    config = LlamaConfig(
-        vocab_size=config.vocab_size,
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
-        num_hidden_layers=1,
-        num_attention_heads=config.num_attention_heads,
-        num_key_value_heads=config.num_key_value_heads,
-        head_dim=getattr(config, "head_dim", None),
-        max_position_embeddings=config.max_position_embeddings,
-        initializer_range=config.initializer_range,
-        rms_norm_eps=config.rms_norm_eps,
-        rope_parameters=config.rope_parameters,
-        tie_word_embeddings=config.tie_word_embeddings,
-        pad_token_id=config.pad_token_id,
-        bos_token_id=config.bos_token_id,
-        eos_token_id=config.eos_token_id,
-    )
-    config._attn_implementation = SEGMENTS
-    return config
-
-
 def make_drafter(kind: DrafterKind, target: PretrainedConfig, vocabulary: Tensor | None = None) -> Drafter:
-    """A drafter of ``kind`` with random weights. ModelError if the target's family is not supported, or ``vocabulary`` none of it."""
+    """A drafter of ``kind`` with random weights. ModelError if there is none for such a target, or ``vocabulary`` is none of its."""
     return (Eagle3Drafter if kind == "eagle3" else Drafter)(target, vocabulary)
 
 
 @torch.no_grad()
 def first_drafter(kind: DrafterKind, target: PreTrainedModel, vocabulary: Tensor | None = None) -> Drafter:
     """What training starts from where there is no drafter yet, on ``target``'s device: an EAGLE drafter's layer is the target's last
-    one, which made the features that it is to predict; EAGLE-3's norm is the target's, which its head is used to. The rest is random."""
+    one, which made the features that it is to predict, if that is such a layer; EAGLE-3's norm is the target's, which its head is used to.
+    The rest is random."""
     drafter = make_drafter(kind, target.config, vocabulary)
     weights = base_weights(target)
     if isinstance(drafter, Eagle3Drafter):
-        drafter.norm.weight.copy_(whole(weights["model.norm.weight"]))
+        family = FAMILIES.get(target.config.model_type)
+        drafter.norm.weight.copy_(whole(weights["model.norm.weight"]) + (family is not None and family.gemma))
     else:
         layer, last = drafter.layers[0], f"model.layers.{target.config.num_hidden_layers - 1}."
-        layer.load_state_dict({name: whole(weights[last + name]) for name in layer.state_dict()})
+        if all(last + name in weights for name in layer.state_dict()):
+            layer.load_state_dict({name: whole(weights[last + name]) for name in layer.state_dict()})
     return drafter.to(target.device)

@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.drafter.eagle3 import llama_layer_config, make_drafter
+from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import EAGLE3, DrafterKind, captured_layers, drafter_kind, weights_kind
 from engine.drafter.layout import DrafterLayout
-from engine.drafter.model import layer_config
+from engine.drafter.model import drafter_config
 from engine.drafter.model_card import README, DrafterCard, text
 from engine.drafter.vocabulary import same_type, vocabulary_of
 from engine.errors import ModelError
@@ -92,8 +92,8 @@ def write_zip(folder: Path, path: Path) -> str:
 
 
 def _config(kind: DrafterKind, target: PretrainedConfig, drafted: int | None) -> str:
-    config = llama_layer_config(target) if kind == "eagle3" else layer_config(target)
-    config.architectures = [EAGLE3 if kind == "eagle3" else ARCHITECTURES[target.model_type]]
+    config = drafter_config(kind, target)
+    config.architectures = [EAGLE3 if kind == "eagle3" else ARCHITECTURES[config.model_type]]
     config.dtype = torch.float32
     config.name_or_path = ""
     config.target_ties_embeddings = target.tie_word_embeddings  # what ``enlarge_drafter`` needs to know

@@ -1,4 +1,4 @@
-"""The learned drafter (TLT section 4, EAGLE): one decoder layer of the target's own shape on the target's last hidden states.
+"""The learned drafter (TLT section 4, EAGLE): one decoder layer of the target's own size on the target's last hidden states.
 
 The one shift, in training and in serving: the input at position t is (embedding of token x[t+1], feature h[t]) with rotary
 position t; the output predicts h[t+1], whose logits under the target's head predict token x[t+2]. Features are the target's
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PretrainedConfig
+from transformers import LlamaConfig, PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
@@ -26,6 +26,8 @@ FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
     "qwen2": (Qwen2DecoderLayer, Qwen2RotaryEmbedding),
     "qwen3": (Qwen3DecoderLayer, Qwen3RotaryEmbedding),
 }
+"""Those whose own layer is their EAGLE drafter's; for others it is a llama's."""
+SIZES = ("intermediate_size", "num_key_value_heads", "initializer_range", "rms_norm_eps", "rope_parameters")
 
 
 class Drafter(nn.Module):
@@ -42,8 +44,8 @@ class Drafter(nn.Module):
     d2t: Tensor | None
 
     def __init__(self, target: PretrainedConfig, vocabulary: Tensor | None = None) -> None:
-        """Random weights; ``target`` is the target's configuration, ``vocabulary`` [D] the tokens to draft from, rising. ModelError if its
-        family is not supported, or the vocabulary is not one of its."""
+        """Random weights; ``target`` is the target's configuration, ``vocabulary`` [D] the tokens to draft from, rising. ModelError if
+        there is no drafter for such a target, or the vocabulary is not one of its."""
         super().__init__()
         self._build(target)
         self._initialise()
@@ -66,7 +68,7 @@ class Drafter(nn.Module):
         return super().load_state_dict(state_dict, strict, assign)
 
     def _build(self, target: PretrainedConfig) -> None:
-        self.config = layer_config(target)
+        self.config = drafter_config("eagle", target)
         layer, rotary = FAMILIES[self.config.model_type]
         self.fc = nn.Linear(2 * self.config.hidden_size, self.config.hidden_size, bias=False)
         self.layers = nn.ModuleList([layer(self.config, 0)])
@@ -107,13 +109,49 @@ class Drafter(nn.Module):
         return output
 
 
+def drafter_config(kind: DrafterKind, target: PretrainedConfig) -> PretrainedConfig:
+    """The configuration of the layer that is a drafter of ``kind``: a llama's for EAGLE-3, as other engines expect, and for a target whose
+    layer is no simple one."""
+    return layer_config(target) if kind == "eagle" and target.model_type in FAMILIES else llama_layer_config(target)
+
+
 def layer_config(target: PretrainedConfig) -> PretrainedConfig:
-    """The target's configuration cut down to one full-attention layer. ModelError if its family is not supported."""
-    if target.model_type not in FAMILIES:
-        raise ModelError(f"no drafter for model type {target.model_type!r}; supported: {', '.join(FAMILIES)}")
+    """The target's configuration cut down to one full-attention layer."""
     config = copy.deepcopy(target)
     config.num_hidden_layers = 1
     if hasattr(config, "layer_types"):
         config.layer_types = ["full_attention"]
     config._attn_implementation = SEGMENTS
     return config
+
+
+def llama_layer_config(target: PretrainedConfig) -> LlamaConfig:
+    """One llama layer of the target's sizes. Its rotary positions are the target's too, where a llama can have them; else plain ones with
+    the target's base. ModelError if the target has no such sizes."""
+    if lacking := [name for name in SIZES if getattr(target, name, None) is None]:
+        raise ModelError(f"no drafter for model type {target.model_type!r}: it has no {lacking[0]}; set speculation.enabled to false")
+    config = LlamaConfig(
+        vocab_size=target.vocab_size,
+        hidden_size=target.hidden_size,
+        intermediate_size=target.intermediate_size,
+        num_hidden_layers=1,
+        num_attention_heads=target.num_attention_heads,
+        num_key_value_heads=target.num_key_value_heads,
+        head_dim=getattr(target, "head_dim", None),
+        max_position_embeddings=target.max_position_embeddings,
+        initializer_range=target.initializer_range,
+        rms_norm_eps=target.rms_norm_eps,
+        rope_parameters=_llama_rope(target.rope_parameters),
+        tie_word_embeddings=target.tie_word_embeddings,
+        pad_token_id=target.pad_token_id,
+        bos_token_id=target.bos_token_id,
+        eos_token_id=target.eos_token_id,
+    )
+    config._attn_implementation = SEGMENTS
+    return config
+
+
+def _llama_rope(parameters: dict[str, Any]) -> dict[str, Any]:
+    parameters = parameters.get("full_attention", parameters)
+    whole = parameters.get("partial_rotary_factor", 1.0) == 1.0 and parameters["rope_type"] != "longrope"
+    return parameters if whole else {"rope_type": "default", "rope_theta": parameters["rope_theta"]}

@@ -18,7 +18,8 @@ PassHistory = list[tuple[Tensor, Tensor]]
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Mask, history: PassHistory | None = None, **options: Any
 ) -> tuple[Tensor, None]:
-    """Causal attention within each of the successive segments whose lengths ``attention_mask`` gives; other masks are SDPA's own.
+    """Causal attention within each of the successive segments whose lengths ``attention_mask`` gives, and within the layer's sliding
+    window, if it has one; other masks are SDPA's own.
 
     ``query`` [B, heads, T, D], ``key`` and ``value`` [B, key heads, T, D] with T the sum of the lengths. Returns [B, T, heads, D]. With
     a ``history`` that is a pass of a training-time test, which adds itself to it; passes after the first take lengths or None only.
@@ -34,8 +35,17 @@ def attend(
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
     segments = zip(*(torch.split(states, list(attention_mask), 2) for states in (query, key, value)), strict=True)
-    parts = [scaled_dot_product_attention(q, k, v, is_causal=True, scale=options["scaling"], enable_gqa=True) for q, k, v in segments]
+    parts = [_causal(q, k, v, options["scaling"], options.get("sliding_window")) for q, k, v in segments]
     return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None) -> Tensor:
+    """Each position sees itself and all before it, or the last ``window`` of them."""
+    length = query.shape[2]
+    if window is None or length <= window:
+        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+    near = torch.ones(length, length, dtype=torch.bool, device=query.device).tril().triu(1 - window)
+    return scaled_dot_product_attention(query, key, value, near, scale=scaling, enable_gqa=True)
 
 
 def _draft(query: Tensor, history: PassHistory, lengths: tuple[int, ...], scaling: float) -> Tensor:

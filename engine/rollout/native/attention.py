@@ -31,11 +31,11 @@ def row_unit(head_dim: int) -> int:
     return rows * min(torch.get_num_threads(), MOST_ROWS // rows)
 
 
-def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
     """``query`` [n, heads, R, head_dim], ``keys`` and ``values`` [n, heads, L, head_dim], ``mask`` [n, 1, R or more, L], which
-    is added to the scores, to [n, heads, R, head_dim]. The rows that the mask has more are filled up."""
+    is added to the scores, which are times ``scale``, to [n, heads, R, head_dim]. The rows that the mask has more are filled up."""
     if query.is_cuda:
-        return F.scaled_dot_product_attention(query, keys, values, mask)
+        return F.scaled_dot_product_attention(query, keys, values, mask, scale=scale)
     alone = len(query) == query.shape[1] == 1 < torch.get_num_threads()  # then the product itself would be shared out among threads
     if alone:
         query, keys, values = (each.expand(2, -1, -1, -1) for each in (query, keys, values))
@@ -45,6 +45,6 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
     unit = row_unit(query.shape[3])
     most = MOST_ROWS // unit * unit
     parts = zip(torch.split(query, most, 2), torch.split(mask, most, 2), strict=True)
-    mixed = [F.scaled_dot_product_attention(part, keys, values, visible) for part, visible in parts]
+    mixed = [F.scaled_dot_product_attention(part, keys, values, visible, scale=scale) for part, visible in parts]
     whole = mixed[0] if len(mixed) == 1 else torch.cat(mixed, 2)
     return whole[: 1 if alone else None, :, :rows]

@@ -1,7 +1,5 @@
 """The EAGLE-3 drafter as the engine runs it; engine/drafter/eagle3.py is the same in training."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -17,7 +15,7 @@ class Eagle3DraftModel(DraftModel):
     def _build(self, architecture: Architecture, like: Tensor) -> None:
         a = architecture
         self._fuse = Linear(3 * a.hidden, a.hidden, like)
-        self._layer = DecoderLayer(replace(a, qkv_bias=False, qk_norm=False), like, input_norm=False, inputs=2 * a.hidden)
+        self._layer = DecoderLayer(a, like, input_norm=False, inputs=2 * a.hidden)
         self._embedding_norm, self._feature_norm, self._norm = (RMSNorm(a.hidden, a.eps, like) for _ in range(3))
         self._captured = 3 * a.hidden
 

@@ -1,12 +1,12 @@
 """The forward passes over the cache: CUDA graphs where a plan has them, else eager."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from torch import Tensor
 
-from engine.rollout.native.decoder_layer import ForwardPass
+from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, PassKind, bucket
 from engine.rollout.native.graphs.pool import GraphPool, Recorder
 from engine.rollout.native.kv_cache import KVCache
@@ -91,14 +91,14 @@ class ForwardPasses:
         self, part: PassKind | None, function: Callable[[ForwardPass, Outputs], Outputs], step: ForwardPass, **inputs: Tensor
     ) -> Outputs:
         """``part``: None for a pass that no plan has a graph of."""
-        inputs |= {"index": step.index, "cosine": step.cosine, "sine": step.sine, "mask": step.mask}
+        inputs |= {"index": step.index} | dict(_named(step))
         return self.pool.run(self._key(part, step), lambda given: function(_on(step, given), given), inputs)
 
     def _key(self, part: PassKind | None, step: ForwardPass) -> Graph | None:
         if self.plan is None or part is None:
             return None
         capture = Capture(part, step.requests, step.tokens)
-        return Graph(capture, step.mask.shape[-1]) if capture in self.plan else None
+        return Graph(capture, step.reach) if capture in self.plan else None
 
     def _extend(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
         features = self._target.features(given["tokens"], step)
@@ -120,8 +120,16 @@ class ForwardPasses:
         return {"features": features, "logits": self._drafter.logits(features, self._target)}
 
 
+def _named(step: ForwardPass) -> Iterator[tuple[str, Tensor]]:
+    for number, given in enumerate(step.attention):
+        for name, tensor in given._asdict().items():
+            yield f"{name} {number}", tensor
+
+
 def _on(step: ForwardPass, given: Mapping[str, Tensor]) -> ForwardPass:
     """The pass on a graph's own tensors; ``step`` itself if they are its own."""
-    if given["mask"] is step.mask:
+    if given["index"] is step.index:
         return step
-    return replace(step, index=given["index"], cosine=given["cosine"], sine=given["sine"], mask=given["mask"])
+    names = AttentionInputs._fields
+    attention = tuple(AttentionInputs(*(given[f"{name} {number}"] for name in names)) for number in range(len(step.attention)))
+    return replace(step, index=given["index"], attention=attention)

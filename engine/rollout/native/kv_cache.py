@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.rollout.native.architecture import Architecture, Rotary
+from engine.rollout.native.architecture import SLIDING, Architecture, Rotary
 from engine.rollout.native.attention import row_unit, whole_reach
-from engine.rollout.native.decoder_layer import ForwardPass
+from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass
 
 
 class KVCache:
@@ -21,10 +21,18 @@ class KVCache:
     """
 
     def __init__(
-        self, architecture: Architecture, rotary: Rotary, like: Tensor, width: int, granularity: int, slots: int, capacity: int
+        self,
+        architecture: Architecture,
+        rotary: Rotary,
+        drafter_rotary: Rotary | None,
+        like: Tensor,
+        width: int,
+        granularity: int,
+        slots: int,
+        capacity: int,
     ) -> None:
-        """On ``like``'s device, in its data type. A ``width`` of 0 is for no drafter. Passes reach over a multiple of ``granularity``
-        positions, see ``whole_reach``, and so does the ``capacity``.
+        """On ``like``'s device, in its data type. No ``drafter_rotary``, and a ``width`` of 0, is for no drafter. Passes reach over a
+        multiple of ``granularity`` positions, see ``whole_reach``, and so does the ``capacity``.
 
         Slots are an odd number of rows apart: were it a power of two, they would fall on the same lines of a processor's cache.
         """
@@ -42,7 +50,8 @@ class KVCache:
         self._kv = self._store.view(a.layers + self._drafting, slots, self._slot, 2, a.kv_heads, a.head_dim)
         self.slots_from_0 = torch.arange(slots, device=device)[:, None]
         self._start = self.slots_from_0 * self._slot
-        self._cosine, self._sine = rotary.tables(capacity)
+        self._tables = rotary.tables(capacity)
+        self._drafter_tables = drafter_rotary.tables(capacity) if drafter_rotary else []
         self._seen, self._unseen = like.new_zeros(()), like.new_full((), -torch.inf)
 
     def write(self, slot: int, prompt: Sequence[int]) -> None:
@@ -97,27 +106,44 @@ class KVCache:
         index = self.index(positions if entries is None else entries, first).flatten()
         if visible is None:
             visible = self.positions[:reach] <= positions[:, :, None]
-        mask = torch.where(visible[:, :, None], self._seen, self._unseen)
-        mask = mask.expand(n, t, self._a.heads // self._a.kv_heads, reach).reshape(n, 1, -1, reach)
-        if not drafter and not mask.is_cuda:  # what the drafter says of a token may depend on what is beside it
-            mask = pad(mask, (0, 0, 0, -mask.shape[2] % row_unit(self._a.head_dim)))
         layers = slice(self._a.layers, None) if drafter else slice(self._a.layers)
         window = self._kv[layers, first : first + n, :reach].transpose(2, 4)
         flat = positions.flatten()
         if rows is not None:
             index, flat = index.index_select(0, rows), flat.index_select(0, rows)
+        masks = [self._mask(visible, filled=False)] if drafter else self._masks(visible, positions)
+        tables = self._drafter_tables if drafter else self._tables
         return ForwardPass(
             requests=n,
             tokens=t,
             rows=rows,
             index=index,
-            cosine=self._cosine.index_select(0, flat),
-            sine=self._sine.index_select(0, flat),
-            mask=mask,
+            attention=tuple(
+                AttentionInputs(cosine.index_select(0, flat), sine.index_select(0, flat), mask)
+                for (cosine, sine), mask in zip(tables, masks, strict=True)
+            ),
             store=self._layers[layers],
             keys=window[:, :, :, 0].unbind(),
             values=window[:, :, :, 1].unbind(),
         )
+
+    def _masks(self, visible: Tensor, positions: Tensor) -> list[Tensor]:
+        """Of each type of attention, from what the tokens at ``positions`` [n, T] see: ``visible`` [n, T, reach]. A tree's entries are
+        never before their positions, and a window is longer than a draft, so what it hides is before the tree."""
+        whole = self._mask(visible)
+        window, reach = self._a.window, visible.shape[2]
+        if window is None or reach <= window:
+            return [whole] * len(self._tables)
+        near = self._mask(visible & (self.positions[:reach] > positions[:, :, None] - window))
+        return [near if each == SLIDING else whole for each in self._a.attention_types]
+
+    def _mask(self, visible: Tensor, filled: bool = True) -> Tensor:
+        """``visible`` [n, T, reach] as ``attend`` adds it, ``filled`` up to rows that a CPU adds up in one order: what the drafter says of
+        a token may depend on what is beside it."""
+        n, t, reach = visible.shape
+        mask = torch.where(visible[:, :, None], self._seen, self._unseen)
+        mask = mask.expand(n, t, self._a.heads // self._a.kv_heads, reach).reshape(n, 1, -1, reach)
+        return pad(mask, (0, 0, 0, -mask.shape[2] % row_unit(self._a.head_dim))) if filled and not mask.is_cuda else mask
 
     def tree_plan(
         self,

@@ -26,8 +26,9 @@ class TargetModel:
         self._hidden, self._captured = architecture.hidden, tuple(captured)
         self._tied = architecture.tied
         self._embedding = like.new_empty(architecture.vocabulary, architecture.hidden)
-        self._layers = [DecoderLayer(architecture, like) for _ in range(architecture.layers)]
-        self._norm = RMSNorm(architecture.hidden, architecture.eps, like)
+        self._layers = [DecoderLayer(architecture, like, number) for number in range(architecture.layers)]
+        self._norm = RMSNorm(architecture.hidden, architecture.eps, like, architecture.norm_offset)
+        self._embedding_scale = architecture.hidden**0.5 if architecture.gemma else None
         self._head = Linear(architecture.hidden, architecture.vocabulary, like, weight=self._embedding if self._tied else None)
         self._computes = activations(like).dtype
 
@@ -49,12 +50,14 @@ class TargetModel:
         return named if self._tied else named | {"lm_head.weight": self._head.weight}
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """[R] to [R, hidden]."""
+        """[R] to [R, hidden], as a drafter reads them: a Gemma's without the scale."""
         return self._embedding.index_select(0, tokens).to(self._computes)
 
     def features(self, tokens: Tensor, step: ForwardPass) -> Tensor:
         """Runs tokens [R] and extends the cache by them; [R, width], the last ``hidden`` of them after the final norm."""
         x = self.embed(tokens)
+        if self._embedding_scale:
+            x = x * self._embedding_scale
         captured: list[Tensor] = []
         for i, layer in enumerate(self._layers):
             captured += [x] * self._captured.count(i)

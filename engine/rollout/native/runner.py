@@ -12,6 +12,7 @@ from transformers import PretrainedConfig
 
 from engine.drafter.kind import DrafterKind, captured_layers, feature_width
 from engine.drafter.layout import DrafterLayout
+from engine.drafter.model import drafter_config
 from engine.rollout.native.architecture import Architecture, Rotary
 from engine.rollout.native.attention import LANES
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
@@ -65,11 +66,13 @@ class Runner:
         run as graphs of ``recorder``, see ForwardPasses. ``kind`` is that of the drafter, if it is to have one."""
         architecture = Architecture.of(config)
         self.target = TargetModel(architecture, like, captured_layers(kind, architecture.layers) if drafting else ())
-        self._make_drafter = partial(DRAFTERS[kind], architecture, like)
+        layer = drafter_config(kind, config)
+        self._make_drafter = partial(DRAFTERS[kind], Architecture.of(layer), like)
         self.drafter = self._make_drafter(DrafterLayout(kind)) if drafting else None
         width = feature_width(kind, architecture.hidden) if drafting else 0
         computed = activations(like)
-        self._make_cache = partial(KVCache, architecture, Rotary(config, computed), computed, width, GRANULARITY if plan else LANES)
+        rotaries = (Rotary(config, computed), Rotary(layer, computed) if drafting else None)
+        self._make_cache = partial(KVCache, architecture, *rotaries, computed, width, GRANULARITY if plan else LANES)
         self._size = (0, 0)
         self.cache = self._make_cache(0, 0)
         self._device, self.dtype = like.device, like.dtype

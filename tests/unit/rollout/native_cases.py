@@ -33,6 +33,38 @@ SHAPES: dict[str, dict[str, Any]] = {
             "original_max_position_embeddings": 32,
         },
     },
+    "mistral": {"tie_word_embeddings": False, "sliding_window": 64},
+    "phi3": {
+        "tie_word_embeddings": False,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 10_000.0,
+            "partial_rotary_factor": 0.75,
+            "factor": 2.0,
+            "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+            "long_factor": [2.0] * 6,
+            "original_max_position_embeddings": 256,
+        },
+    },
+    "qwen3_moe": {
+        "tie_word_embeddings": False,
+        "head_dim": 24,
+        "num_experts": 6,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 40,
+        "norm_topk_prob": True,
+        "mlp_only_layers": [0],
+    },
+    "gemma3_text": {
+        "head_dim": 24,
+        "query_pre_attn_scalar": 40,
+        "sliding_window": 64,
+        "sliding_window_pattern": 2,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 4.0},
+        },
+    },
 }
 
 

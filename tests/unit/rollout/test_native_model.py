@@ -34,10 +34,10 @@ def logits_of(runner: Runner, tokens: Tensor, pieces: list[int]) -> Tensor:
 
 
 @pytest.mark.parametrize("family", SHAPES)
-@pytest.mark.parametrize("pieces", [[60], [1] * 60, [30, 1, 8, 21]])
+@pytest.mark.parametrize("pieces", [[100], [1] * 100, [60, 1, 8, 31]])
 def test_logits_are_those_of_transformers(family: str, pieces: list[int]) -> None:
     model = make_target(family)
-    tokens = torch.randint(48, (3, 60))
+    tokens = torch.randint(48, (3, 100))
     with torch.inference_mode():
         expected = model(tokens).logits
         actual = logits_of(runner_of(model), tokens, pieces)
@@ -81,7 +81,7 @@ def test_served_drafter_is_the_trained_one(family: str) -> None:
     with torch.inference_mode():
         expected = trained(embedded, features, positions)
         for piece in torch.split(positions, [20, 1, 19], 1):
-            step = runner.cache.plan(piece, int(piece.max()) + 1)
+            step = runner.cache.plan(piece, int(piece.max()) + 1, drafter=True)
             part = slice(int(piece[0, 0]), int(piece[0, -1]) + 1)
             served.append(runner.drafter.features(embedded[:, part].flatten(0, 1), features[:, part].flatten(0, 1), step).view(3, -1, 64))
     torch.testing.assert_close(torch.cat(served, 1), expected, atol=1e-5, rtol=1e-5)
