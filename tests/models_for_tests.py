@@ -4,13 +4,19 @@
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-Family = Literal["qwen2", "qwen3", "llama"]
+Family = Literal["qwen2", "qwen3", "llama", "mistral", "phi3", "qwen3_moe", "gemma3_text"]
+ODD: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": 64},
+    "phi3": {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.75}},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True},
+    "gemma3_text": {"sliding_window": 64, "sliding_window_pattern": 2},
+}
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 CHAT_TEMPLATE = (
     "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -54,6 +60,7 @@ def make_random_model(
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
+        **ODD.get(family, {}),
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

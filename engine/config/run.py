@@ -11,13 +11,14 @@ from engine.config.rollout import RolloutConfig
 from engine.config.section import Section
 from engine.config.speculation import SpeculationConfig
 from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, PromptsConfig, TaskConfig
+from engine.models.families import LISTED
 
 
 class ModelConfig(Section):
     path: str = Field(
         "tiny",
         min_length=1,
-        description="Built-in model (tiny, small), a name that longtail models lists, or a local Hugging Face folder (qwen2, qwen3, llama)",
+        description=f"Built-in model (tiny, small), a name that longtail models lists, or a local Hugging Face folder ({LISTED})",
     )
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
         "auto",

@@ -11,6 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from engine.errors import ModelError
+from engine.models.families import FAMILIES, LISTED
 
 ASSETS = Path(__file__).parent / "assets"
 TINY = ASSETS / "tiny"
@@ -19,7 +20,6 @@ BUILT_IN = ("tiny", "small")
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 MADE = re.compile(r"small(-drafter)?-\d+x\d+-[0-9a-f]{12}")
 """What the built-in models leave among the models that have a name (see load.py)."""
-SUPPORTED = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def read_facts(folder: Path) -> ModelFacts:
         layers=config["num_hidden_layers"],
         hidden_size=config["hidden_size"],
         vocabulary=config["vocab_size"],
-        context=config["max_position_embeddings"],
+        context=_context(config),
     )
 
 
@@ -115,10 +115,10 @@ def weight_files(folder: Path) -> list[Path]:
 def check_architecture(folder: Path, config: dict[str, Any]) -> None:
     """ModelError if the engine cannot train what config.json says."""
     family = config.get("model_type")
-    architectures = config.get("architectures") or [SUPPORTED.get(family or "")]
-    if family not in SUPPORTED or SUPPORTED[family] not in architectures:
+    architectures = config.get("architectures")
+    if family not in FAMILIES or FAMILIES[family].causal_lm not in (architectures or [FAMILIES[family].causal_lm]):
         got = f"model_type {family!r}, architectures {architectures}"
-        raise ModelError(f"{folder}: unsupported architecture ({got}); supported are {', '.join(SUPPORTED)} causal language models")
+        raise ModelError(f"{folder}: unsupported architecture ({got}); supported are {LISTED} causal language models")
     for key in ("num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings"):
         if not isinstance(config.get(key), int):
             raise ModelError(f"{folder}: config.json has no {key}")
@@ -126,6 +126,16 @@ def check_architecture(folder: Path, config: dict[str, Any]) -> None:
         raise ModelError(f"{folder}: quantised weights cannot be trained; use the model's float32 or bfloat16 weights")
     if config.get("use_sliding_window"):
         raise ModelError(f"{folder}: sliding-window attention is not supported")
+
+
+def _context(config: dict[str, Any]) -> int:
+    """With longrope that of the first training: beyond it all of a sequence's positions would be others."""
+    longest: int = config["max_position_embeddings"]
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    names = ("longrope", "su", "yarn") if config["model_type"] == "phi3" else ("longrope",)  # all one for phi3
+    if rope.get("rope_type", rope.get("type")) not in names:
+        return longest
+    return min(longest, rope.get("original_max_position_embeddings") or config.get("original_max_position_embeddings") or longest)
 
 
 def _parameters(file: Path) -> int:

@@ -9,10 +9,10 @@ from gguf import GGMLQuantizationType, GGUFReader
 from transformers import AutoModelForCausalLM
 
 from engine.errors import ModelError
-from engine.models.folder import SUPPORTED
 from engine.models.gguf_tokenizer import gguf_tokenizer
 from engine.models.load import load_tokenizer
 
+SUPPORTED = ("llama", "qwen2", "qwen3")
 UNQUANTISED = {GGMLQuantizationType.F32: torch.float32, GGMLQuantizationType.F16: torch.float16}
 
 

@@ -12,12 +12,15 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from engine.errors import ModelError
+from engine.models.families import FAMILIES
 from engine.models.folder import read_facts
 
 
 def empty_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     """The causal LM in ``folder`` in evaluation mode, on the meta device: without memory for its weights."""
-    read_facts(folder)
+    family = read_facts(folder).family
+    if FAMILIES[family].experts:
+        raise ModelError(f"{folder}: a {family} model cannot be trained with cluster.learner.parallel=fsdp; set it to ddp")
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     with torch.device("meta"):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")  # type: ignore[no-untyped-call]
@@ -37,6 +40,9 @@ def read_shards(weights: Mapping[str, Tensor], folder: Path, group: dist.Process
 
 
 def renew_rotary(model: PreTrainedModel, device: torch.device) -> None:
-    """Computes on ``device`` what no file holds and a model made on the meta device lacks: the rotary frequencies."""
+    """Computes on ``device`` what no file holds and a model made on the meta device lacks: the rotary frequencies, and the scale of a
+    Gemma's embeddings."""
     base: Any = model.base_model
+    if hasattr(base.embed_tokens, "embed_scale"):
+        base.embed_tokens.embed_scale.fill_(base.embed_tokens.scalar_embed_scale)
     base.rotary_emb = type(base.rotary_emb)(config=model.config).to(device)

@@ -1,9 +1,10 @@
-"""Sizes of a dense causal language model (qwen2, qwen3, llama), from its config.json or by name."""
+"""Sizes of a dense causal language model of any supported family, from its config.json or by name."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.errors import ModelError
 from engine.models.folder import kept, read_config
 
 
@@ -22,7 +23,9 @@ class Shape:
 
     @classmethod
     def of(cls, config: dict[str, Any]) -> "Shape":
-        """From the fields of a config.json."""
+        """From the fields of a config.json. ModelError if it is a mixture of experts."""
+        if "num_experts_per_tok" in config:
+            raise ModelError("the memory of a mixture of experts cannot be planned; choose a dense model")
         heads, hidden = config["num_attention_heads"], config["hidden_size"]
         return cls(
             layers=config["num_hidden_layers"],

@@ -71,7 +71,7 @@ class Architecture:
         """ModelError if the engine would compute something else than the model does."""
         name = config.model_type
         if name not in FAMILIES:
-            raise ModelError(f"model type {name!r} is not supported by the native engine, only {LISTED}; set rollout.engine to sglang")
+            raise ModelError(f"model type {name!r} is not supported; choose one of {LISTED}")
         family = FAMILIES[name]
         for setting in UNSUPPORTED:
             if getattr(config, setting, None):

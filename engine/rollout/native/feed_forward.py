@@ -97,16 +97,18 @@ class Mixture:
             expert.pack()
 
     def __call__(self, x: Tensor) -> Tensor:
-        shares, chosen = self._router(x).float().softmax(-1).topk(self._per_token)
-        if self._normalised:
-            shares = shares / shares.sum(-1, keepdim=True)
-        return self._all(x, shares, chosen) if x.is_cuda else self._chosen(x, shares, chosen)
+        shares, chosen = self.route(x)
+        return self.all(x, shares, chosen) if x.is_cuda else self._chosen(x, shares, chosen)
 
     def plus(self, residual: Tensor, x: Tensor) -> Tensor:
         return self(x).add_(residual)
 
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each row the shares of the experts that it goes through, float32, and which these are; both [R, per_token]."""
+        shares, chosen = self._router(x).float().softmax(-1).topk(self._per_token)
+        return shares / shares.sum(-1, keepdim=True) if self._normalised else shares, chosen
+
     def _chosen(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
-        """``shares`` and ``chosen`` [R, per_token]: of each row, and of which experts."""
         flat = chosen.flatten()
         counts = flat.bincount(minlength=len(self._experts)).tolist()
         mixed = torch.zeros_like(x)
@@ -116,7 +118,8 @@ class Mixture:
                 mixed.index_add_(0, rows, expert(x[rows]).mul_(shares.view(-1, 1)[places]))
         return mixed
 
-    def _all(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+    def all(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+        """The same by all experts for all rows."""
         gate, up = (x @ self._gate_up.mT).chunk(2, -1)
         self._activate(gate)
         weights = x.new_zeros(len(x), len(self._experts)).scatter_(1, chosen, shares.to(x.dtype))

@@ -10,6 +10,7 @@ from engine.config import FixedConfig, RolloutConfig, RunConfig, SGLangConfig, S
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import ModelFacts, read_facts
 
+FAMILIES = ("llama", "qwen2", "qwen3")
 SGLangDrafter = Literal["eagle", "standalone", "ngram"]
 NAMES: dict[SGLangDrafter, str] = {"eagle": "the learned drafter's chains", "standalone": "the draft model's chains", "ngram": "n-grams"}
 
@@ -52,6 +53,8 @@ def chain_steps(config: SpeculationConfig) -> list[int]:
 
 def check(config: RunConfig, facts: ModelFacts) -> None:
     """ConfigError or ModelError if the run asks for what SGLang would not do, or would do wrong."""
+    if facts.family not in FAMILIES:
+        raise ConfigError(f"rollout.engine: SGLang was tried with {', '.join(FAMILIES)} models only, not {facts.family}; set it to native")
     if not config.speculation.enabled:
         return
     who = drafting(config.speculation, config.rollout.sglang)

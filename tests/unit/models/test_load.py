@@ -16,6 +16,7 @@ from engine.drafter.model_card import DrafterCard
 from engine.errors import ModelError
 from engine.models import folder as folders
 from engine.models import load
+from engine.models.families import FAMILIES
 from engine.models.folder import read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
 from engine.models.tiny import character_tokenizer, tiny_config
@@ -39,7 +40,7 @@ def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], objec
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_describes_and_loads_each_family(tmp_path: Path, family: Family) -> None:
     made = make_random_model(tmp_path, family, context=512)
     facts = read_facts(resolve(str(made)))
@@ -82,7 +83,7 @@ def test_missing_file(folder: Path, file: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "gpt2"}, "unsupported architecture .*gpt2.* supported are qwen2, qwen3, llama"),
+        ({"model_type": "gpt2"}, "unsupported architecture .*gpt2.* supported are llama, mistral, qwen2"),
         ({"architectures": ["Qwen2ForSequenceClassification"]}, "unsupported architecture .*SequenceClassification"),
         ({"max_position_embeddings": None}, r"config\.json has no max_position_embeddings"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised weights cannot be trained"),
@@ -93,6 +94,15 @@ def test_config_that_cannot_be_used(folder: Path, change: dict[str, object], mes
     edit_json(folder / "config.json", lambda config: config.update(change))
     with pytest.raises(ModelError, match=message):
         read_facts(folder)
+
+
+def test_with_longrope_a_model_holds_what_it_was_first_trained_with(tmp_path: Path) -> None:
+    folder = make_random_model(tmp_path, "phi3", context=512)
+    longrope = {"type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    edit_json(folder / "config.json", lambda config: (config.pop("rope_parameters"), config.update(rope_scaling=longrope)))
+    edit_json(folder / "config.json", lambda config: config.update(original_max_position_embeddings=128))
+    assert read_facts(folder).context == 128
+    assert load_model(folder, torch.float32).config.rope_parameters["original_max_position_embeddings"] == 128
 
 
 @pytest.mark.parametrize(("text", "message"), [("{", "not readable as JSON"), ("[]", "must be a JSON object")])

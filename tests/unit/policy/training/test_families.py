@@ -1,0 +1,49 @@
+"""What the learner does with a model of any family: packed or padded it computes the same, and what it exports can be loaded."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from models_for_tests import Family, make_random_model
+
+from engine.config.learner import LearnerConfig
+from engine.models.checksum import checksum
+from engine.models.families import FAMILIES
+from engine.models.load import load_model
+from engine.models.weights import base_weights
+from engine.policy.training.microbatches import TrainingRow, microbatches
+from engine.policy.training.replicated_policy import ReplicatedPolicy
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_rows_have_the_law_and_the_gradients_of_padded_ones(tmp_path: Path, family: Family) -> None:
+    """Rows that are shorter and longer than a sliding window."""
+    folder = make_random_model(tmp_path, family)
+    draw = random.Random(0)
+    rows = [TrainingRow(tuple(draw.choices(range(3, 200), k=length)), 5, 0.0, (0.0,) * (length - 5)) for length in (90, 12, 100, 40)]
+    found = []
+    for packed in (False, True):
+        model = load_model(folder, torch.float32)
+        policy = ReplicatedPolicy(model, LearnerConfig(packed=packed), 1.0, CPU, None, with_reference=False)
+        policy.zero_gradients()
+        logprobs: dict[int, torch.Tensor] = {}
+        for batch in microbatches(rows, 1000, CPU, packed):
+            values, _ = policy.forward(batch)
+            values.sum().backward()  # type: ignore[no-untyped-call]
+            logprobs |= dict(zip(batch.rows, batch.split(values.detach()), strict=True))
+        found.append([*(logprobs[row] for row in range(4)), *(weight.grad for weight in policy.trained().values())])
+    for ours, theirs in zip(*found, strict=True):
+        assert theirs is not None
+        torch.testing.assert_close(ours, theirs, atol=5e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_exported_policy_is_the_one_in_training(tmp_path: Path, family: Family) -> None:
+    model = load_model(make_random_model(tmp_path / "first", family), torch.float32)
+    policy = ReplicatedPolicy(model, LearnerConfig(), 1.0, CPU, None, with_reference=False)
+    policy.export(tmp_path / "exported")
+    (tmp_path / "first" / "tokenizer.json").rename(tmp_path / "exported" / "tokenizer.json")
+    assert checksum(base_weights(load_model(tmp_path / "exported", torch.float32)).values()) == policy.checksum()
