@@ -12,7 +12,7 @@ from engine.errors import ModelError
 from engine.models.gguf_tokenizer import gguf_tokenizer
 from engine.models.load import load_tokenizer
 
-SUPPORTED = ("llama", "qwen2", "qwen3")
+SUPPORTED = ("qwen2", "qwen3", "llama")
 UNQUANTISED = {GGMLQuantizationType.F32: torch.float32, GGMLQuantizationType.F16: torch.float16}
 
 
