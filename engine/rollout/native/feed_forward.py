@@ -12,6 +12,10 @@ from engine.rollout.native.linear import Linear
 from engine.rollout.native.row_chunks import row_chunks
 
 
+WORK = {"silu": 1, "gelu_tanh": 2}
+"""Torch shares out the second among threads from half as many numbers on as the first."""
+
+
 class FeedForward(Protocol):
     def parameters(self) -> dict[str, Tensor]:
         """Views of the weights by their Hugging Face names within the layer. ``pack`` after a change."""
@@ -43,7 +47,7 @@ class Gated:
         intermediate = a.intermediate if down is None else down.shape[1]
         self._gate_up = Linear(a.hidden, 2 * intermediate, like, weight=gate_up)
         self._down = Linear(intermediate, a.hidden, like, weight=down)
-        self._fused, self._activate = a.fused, ACTIVATE[a.activation]
+        self._fused, self._activate, self._work = a.fused, ACTIVATE[a.activation], WORK[a.activation]
 
     def parameters(self) -> dict[str, Tensor]:
         down = {"mlp.down_proj.weight": self._down.weight}
@@ -64,7 +68,7 @@ class Gated:
 
     def _inner(self, x: Tensor) -> Tensor:
         gate, up = self._gate_up(x).chunk(2, -1)
-        for chunk in row_chunks(gate, gate.shape[1]):
+        for chunk in row_chunks(gate, self._work * gate.shape[1]):
             self._activate(gate[chunk])
         return gate.mul_(up)
 
