@@ -11,7 +11,6 @@ from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.linear import Linear
 from engine.rollout.native.row_chunks import row_chunks
 
-
 WORK = {"silu": 1, "gelu_tanh": 2}
 """Torch shares out the second among threads from half as many numbers on as the first."""
 
