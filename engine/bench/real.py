@@ -92,7 +92,7 @@ def run(quick: bool, model: str, data: Path | None) -> dict[str, Any]:
     return result
 
 
-def _trained(model: str, data: Path, minutes: float) -> Path:
+def _trained(model: str, data: Path, minutes: int) -> Path:
     """The drafter that so many minutes of training make; kept, for that is what takes the time."""
     folder = home() / "bench" / f"real-{Path(model).name}-{minutes:g}min"
     if not (folder / "config.json").exists():
@@ -103,7 +103,7 @@ def _trained(model: str, data: Path, minutes: float) -> Path:
     return folder
 
 
-def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[float, Mapping[str, Tensor]], quick: bool) -> dict[str, Any]:
+def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[int, Mapping[str, Tensor]], quick: bool) -> dict[str, Any]:
     engines = {"plain": bed.engine(None), "ngram": bed.engine(NGRAMS)}
     engines |= {f"{minutes:g}": bed.engine(SpeculationConfig(threshold=4096), drafter) for minutes, drafter in drafters.items()}
     for engine in engines.values():  # in which tuners learn
@@ -174,7 +174,7 @@ def _transformers(bed: RealBed, requests: Sequence[Request], sampling: Sampling)
     mask = torch.tensor([[*zeros, *[1] * len(request.prompt)] for zeros, request in zip(padding, requests, strict=True)])
     torch.manual_seed(0)
     began = time.perf_counter()
-    bed.model.generate(  # type: ignore[operator]
+    bed.model.generate(
         input_ids=inputs.to(bed.model.device),
         attention_mask=mask.to(bed.model.device),
         max_new_tokens=sampling.max_new_tokens,

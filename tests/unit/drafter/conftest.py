@@ -53,7 +53,7 @@ def responses(target: PreTrainedModel) -> list[PromptAndResponse]:
 def buffer(target: PreTrainedModel, responses: list[PromptAndResponse]) -> DataBuffer:
     buffer = DataBuffer(2**24)
     for prompt, response in responses:
-        buffer.add(0, prompt + response, len(prompt), hidden_states(target, [prompt + response])[0][:-1])
+        buffer.add(0, [*prompt, *response], len(prompt), hidden_states(target, [[*prompt, *response]])[0][:-1])
     return buffer
 
 

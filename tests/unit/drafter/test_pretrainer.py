@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
+from engine.drafter.packing import MicroBatch
 from engine.drafter.recipe import RECIPES
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
@@ -40,7 +41,12 @@ def test_every_response_is_seen_before_one_is_seen_again(trainer: SpotTrainer) -
     seen: list[int] = []
     clock = count()
     micro_step = trainer.micro_step
-    trainer.micro_step = lambda batch, unroll=None: (seen.append(batch.tokens.numel()), micro_step(batch, unroll))[1]  # type: ignore[method-assign]
+
+    def noted(batch: MicroBatch, unroll: int | None = None) -> float:
+        seen.append(batch.tokens.numel())
+        return micro_step(batch, unroll)
+
+    trainer.micro_step = noted  # type: ignore[method-assign]
     pretrainer = Pretrainer(trainer, 1e-3, 0, clock=lambda: float(next(clock)))
     positions = sum(entry.positions for entry in trainer.buffer.trainable())
     rounds = 0

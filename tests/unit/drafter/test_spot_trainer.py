@@ -72,7 +72,7 @@ def test_every_recipe_raises_held_out_agreement(target: Qwen2ForCausalLM, respon
     torch.manual_seed(1)
     recipe, buffer = RECIPES[name], DataBuffer(2**24)
     for prompt, response in responses:
-        buffer.add(0, prompt + response, len(prompt), hidden_states(target, [prompt + response], recipe.kind)[0][:-1])
+        buffer.add(0, [*prompt, *response], len(prompt), hidden_states(target, [[*prompt, *response]], recipe.kind)[0][:-1])
     config = SpotConfig(learning_rate=3e-3, tokens_per_microbatch=256, passes=100)
     trainer = SpotTrainer(first_drafter(recipe.kind, target), buffer, config, recipe)
     trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)

@@ -90,7 +90,7 @@ def test_a_checksum_covers_every_weight_and_its_packed_copy(dtype: torch.dtype) 
         sums.add(checksum(target))
     stored = 5 + 2 * (4 + 4 * 3)  # embedding, head and a norm; of each layer four matrices and norms; a norm has three
     assert len(sums) == 1 + stored
-    for linear in (target._head, target._layers[0]._down):
+    for linear in (target._head, target._layers[0]._output):
         before = checksum(target)
         linear.pack()
         assert checksum(target) != before

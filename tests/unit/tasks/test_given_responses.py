@@ -23,9 +23,9 @@ def given(folder: Path, *rows: dict[str, Any], longest: int = 64) -> GivenRespon
 def test_rows_become_requests_that_are_answered_and_begin_anew_past_the_end(tmp_path: Path) -> None:
     source = given(tmp_path, {"prompt": "1+1=", "response": "2"}, {"question": "2+2=", "answer": "4"})
     first, second, third = source.requests(0, 3)
-    assert TOKENIZER.decode(first.prompt) == "1+1="
+    assert TOKENIZER.decode(list(first.prompt)) == "1+1="
     assert first.begun.tokens == (*TOKENIZER("2").input_ids, TOKENIZER.eos_token_id)
-    assert TOKENIZER.decode(second.prompt) == "2+2="
+    assert TOKENIZER.decode(list(second.prompt)) == "2+2="
     assert third.prompt == first.prompt
     assert source.requests(1, 3)[0].prompt == second.prompt, "the next round goes on where this one ended"
     assert len({request.id for number in range(3) for request in source.requests(number, 3)}) == 9

@@ -4,7 +4,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from crew import SAMPLING, Crew, config, requests
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, same
 from engine.drafter.packing import MicroBatch
-from engine.drafter.recipe import Recipe
+from engine.drafter.recipe import Recipe, TrainingTruth
 from engine.speculation.remaining_length import RemainingLengthPredictor
 
 SESSIONS = 50
@@ -47,10 +46,10 @@ def test_training_stops_within_a_micro_step(random_model: Path) -> None:
     trainer, made = worker.spot._trainer, 0
     micro_step = trainer.micro_step
 
-    def counted(batch: MicroBatch) -> Any:
+    def counted(batch: MicroBatch, unroll: int | None = None) -> float:
         nonlocal made
         made += 1
-        return micro_step(batch)
+        return micro_step(batch, unroll)
 
     trainer.micro_step = counted  # type: ignore[method-assign]
     for step in range(4):
@@ -90,8 +89,8 @@ def test_a_training_that_fails_leaves_the_drafter_as_it_was(random_model: Path, 
     before = worker.drafter_weights()
     healthy = Recipe.loss
 
-    def poisoned(recipe: Recipe, predicted: torch.Tensor, features: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
-        return healthy(recipe, predicted * float("nan"), features, head)
+    def poisoned(recipe: Recipe, predicted: torch.Tensor, truth: TrainingTruth, head: torch.Tensor) -> torch.Tensor:
+        return healthy(recipe, predicted * float("nan"), truth, head)
 
     monkeypatch.setattr(Recipe, "loss", poisoned)
     with pytest.raises(FloatingPointError, match="nan"):
