@@ -1,17 +1,18 @@
 """``longtail drafter train``: a drafter for a model of one's own, by a run that only pretrains one."""
 
 import argparse
+import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from engine.config import RunConfig, parse
-from engine.errors import ConfigError
+from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStarted
 
-RUN = "training"
-"""The run's folder in that of the drafter: what it goes on from, and its events."""
+RUN, CONFIG = "training", "config.json"
+"""The run's folder in that of the drafter: what it goes on from, and its events; and what it is of."""
 MOST_WORKERS = 4
 
 
@@ -38,15 +39,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Writes the drafter's folder. ConfigError, ModelError or DataError say what does not fit."""
+    if options.out.exists() and not options.out.is_dir():
+        raise ConfigError(f"--out: {options.out} is a file; give a folder")
     if (options.out / "config.json").exists():
-        raise ConfigError(f"{options.out}: there is a drafter in it; choose another folder for --out, or give it as --start")
+        raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
+    config, folder = _config(options), options.out / RUN
+    resume = _goes_on(config, folder / CONFIG)
     from engine.run import run  # here, so that wrong options are told before torch is loaded
 
-    folder = options.out / RUN
-    run(_config(options), folder, resume=(folder / "events.jsonl").exists(), on_event=_tell)
+    try:
+        run(config, folder, resume, on_event=_tell)
+    except KeyboardInterrupt:
+        raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
     for file in (folder / "artifacts" / "drafter").iterdir():
         shutil.copy(file, options.out)
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
+
+
+def _goes_on(config: RunConfig, file: Path) -> bool:
+    """Whether an earlier attempt is to be gone on with. ConfigError if that was for something else; only time and workers may change."""
+    wanted = config.model_dump(mode="json")
+    if file.exists() and (file.parent / "pretraining").exists():
+        begun = json.loads(file.read_text(encoding="utf-8"))
+        for name in ("model", "task", "rollout", "seed"):
+            if begun[name] != wanted[name]:
+                raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")
+        if any(begun["drafter"][name] != wanted["drafter"][name] for name in ("recipe", "path", "draft_vocabulary")):
+            raise ConfigError(f"--out: {file.parent} is of a training of another kind of drafter; choose another folder, or remove that")
+        return True
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(wanted), encoding="utf-8")
+    return False
 
 
 def _config(options: argparse.Namespace) -> RunConfig:
