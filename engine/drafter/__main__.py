@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import train_drafter
+from engine.drafter import serving_export
 from engine.errors import LongtailError
 
 
@@ -56,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     trained = commands.add_parser("train", help="train a drafter for a model")
     train_drafter.add_arguments(trained)
     trained.set_defaults(command=train_drafter.train)
+    exported = commands.add_parser("export", help="write a drafter folder in the format of a serving engine")
+    serving_export.add_arguments(exported)
+    exported.set_defaults(command=serving_export.export)
     measure = commands.add_parser("eval", help="measure a drafter folder on fresh prompts")
     measure.add_argument("folder", type=Path, help="drafter folder (config.json, model.safetensors)")
     measure.add_argument("--model", help="tiny, small or a local Hugging Face folder; by default what the drafter's card names")

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
 from torch.optim import Optimizer
 
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
-from engine.drafter.recipe import HeldOutTruth, Recipe, chain_acceptance, ranks
+from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
 from engine.models.weights import host_copy
 
@@ -124,8 +123,8 @@ class SpotTrainer:
         self._drafted = None
 
     @property
-    def _draft_head(self) -> Tensor:
-        """The rows [D, H] of the target's head that the drafter drafts from."""
+    def _rows(self) -> Tensor:
+        """Of the target's head, those of the tokens that are drafted, [D, H]."""
         vocabulary = self.drafter.vocabulary
         if vocabulary is None:
             return self._head
@@ -250,9 +249,9 @@ class SpotTrainer:
 
     def micro_step(self, batch: MicroBatch) -> float:
         """One optimizer step; returns the mean loss of its passes before it, weighted as the recipe says."""
-        unroll, head = self.config.unroll or self.recipe.unroll, self._draft_head
-        batch = batch.to(head.device)
-        truth = self.recipe.truth(self._true(batch), head)
+        unroll, rows = self.config.unroll or self.recipe.unroll, self._rows
+        batch, head = batch.to(rows.device), self.drafter.head(rows)
+        truth = TrainingTruth.of(self._true(batch), rows)
         losses = []
         for predicted, reached in self._predict(batch, unroll):
             known = truth if len(predicted) == len(truth.features) else truth[reached[batch.trained]]
@@ -270,7 +269,7 @@ class SpotTrainer:
         """Predicted features [n, H], as the head reads them, in each of at most ``unroll`` passes; see ``unrolled``. A pass has those of
         the trained positions that a draft can reach by so many tokens, a mask [1, N], the first one all; there may be fewer passes for
         lack of these."""
-        embedded = embedding(batch.tokens, self._embedding)
+        embedded = self.drafter.embed(batch.tokens, self._embedding)
         for step, features in enumerate(unrolled(self.drafter, embedded, batch, unroll, self.recipe.through)):
             reached = batch.trained & (batch.offset >= step)
             if not reached.any():
@@ -288,7 +287,7 @@ class SpotTrainer:
         sums, positions, drafts = torch.zeros(4), 0, 0
         held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
         segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
-        head, vocabulary = self._draft_head, self.drafter.vocabulary
+        head, vocabulary = self.drafter.head(self._rows), self.drafter.vocabulary
         for row in rows(segments, EVALUATED_TOKENS):
             batch = pack(row).to(head.device)
             passes = []
@@ -337,8 +336,8 @@ class SpotTrainer:
 
 
 def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
-    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights; whole numbers, which nobody
-    trains, stay. ValueError if those differ, or nobody has trained.
+    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights; what is the same in all
+    stays to the bit. ValueError if whole numbers, which nobody trains, differ, or if nobody has trained.
 
     Workers start a session from the same version, so that a worker which trained little pulls little.
     """
@@ -351,8 +350,8 @@ def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
 
 def _merged(name: str, copies: Sequence[tuple[Tensor, float]]) -> Tensor:
     first = copies[0][0]
-    if first.is_floating_point():
-        return sum((weight * share for weight, share in copies), torch.tensor(0.0))
-    if not all(torch.equal(first, weight) for weight, _ in copies):
+    if all(torch.equal(first, weight) for weight, _ in copies[1:]):
+        return first
+    if not first.is_floating_point():
         raise ValueError(f"the workers' drafters differ in {name}, which is not trained")
-    return first
+    return sum((weight * share for weight, share in copies), torch.tensor(0.0))
