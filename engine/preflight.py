@@ -6,6 +6,7 @@ from pathlib import Path
 
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
+from engine.drafter.weight_files import drafter_files
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import locate, read_facts
 from engine.rollout.sglang import start_errors, supported_speculation
@@ -77,9 +78,9 @@ def _check_drafter(config: RunConfig) -> None:
     path = config.drafter.path
     if not config.speculation.enabled or path in (None, "builtin", "auto"):
         return
-    for part in ("config.json", "model.safetensors"):
-        if not (Path(path) / part).is_file():
-            raise ModelError(f"drafter.path: {path} is not a drafter folder: no {part}; use a folder, builtin, or null for none")
+    if not (Path(path) / "config.json").is_file():
+        raise ModelError(f"drafter.path: {path} is not a drafter folder: no config.json; use a folder, builtin, or null for none")
+    drafter_files(Path(path))
     found, wanted = drafter_kind(Path(path)), RECIPE_KINDS[config.drafter.recipe]
     if found != wanted:
         raise ModelError(f"drafter.path: {path} is an {found} drafter, but drafter.recipe={config.drafter.recipe} trains {wanted} drafters")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine.drafter import serving_export
 from engine.errors import LongtailError
 from engine.pretraining import command
 
@@ -56,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     trained = commands.add_parser("train", help="train a drafter for a model")
     command.add_arguments(trained)
     trained.set_defaults(command=command.train)
+    exported = commands.add_parser("export", help="write a drafter folder in the format of a serving engine")
+    serving_export.add_arguments(exported)
+    exported.set_defaults(command=serving_export.export)
     measure = commands.add_parser("eval", help="measure a drafter folder on fresh prompts")
     measure.add_argument("folder", type=Path, help="drafter folder (config.json, model.safetensors)")
     measure.add_argument(

@@ -1,5 +1,6 @@
 """The EAGLE-3 drafter (arXiv 2503.01840): three hidden states of the target fused into one, and features that need not be the target's."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -8,7 +9,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
 from engine.drafter.kind import DrafterKind
-from engine.drafter.model import Drafter, llama_layer_config
+from engine.drafter.layout import DrafterLayout
+from engine.drafter.model import DEFAULT, Drafter, llama_layer_config
+from engine.drafter.vocabulary import vocabulary_of
 from engine.models.families import FAMILIES
 from engine.models.packed_attention import Mask, PassHistory
 from engine.models.weights import base_weights, whole
@@ -18,7 +21,7 @@ class Eagle3Drafter(Drafter):
     """A llama layer whatever the target's family, as other engines expect; its attention reads (embedding, feature), both normed.
 
     State dict: ``fc.weight`` [H, 3H], ``midlayer.*`` with q, k and v projections of [.., 2H] and the norms ``input_layernorm`` (of the
-    embedding) and ``hidden_norm`` (of the feature), and ``norm.weight``, the norm before the target's head.
+    embedding) and ``hidden_norm`` (of the feature), and ``norm.weight``, the norm before the head.
     """
 
     kind: DrafterKind = "eagle3"
@@ -27,6 +30,8 @@ class Eagle3Drafter(Drafter):
         self.config = llama_layer_config(target)
         hidden = self.config.hidden_size
         self.fc = nn.Linear(3 * hidden, hidden, bias=False)
+        if self.layout.fc_norm:
+            self.fc_norm = nn.ModuleList([LlamaRMSNorm(hidden, self.config.rms_norm_eps) for _ in range(3)])
         self.midlayer = LlamaDecoderLayer(self.config, 0)
         for name in ("q_proj", "k_proj", "v_proj"):
             outputs = getattr(self.midlayer.self_attn, name).out_features
@@ -36,28 +41,40 @@ class Eagle3Drafter(Drafter):
         self.rotary = LlamaRotaryEmbedding(self.config)
 
     def fuse(self, captured: Tensor) -> Tensor:
-        fused: Tensor = self.fc(captured[..., : self.fc.in_features])
+        captured = captured[..., : self.fc.in_features]
+        if self.layout.fc_norm:
+            captured = torch.cat([norm(part) for norm, part in zip(self.fc_norm, captured.chunk(3, -1), strict=True)], -1)
+        fused: Tensor = self.fc(captured)
         return fused
 
     def readout(self, features: Tensor) -> Tensor:
-        normed: Tensor = self.norm(features)
+        normed: Tensor = features if self.layout.norm_output else self.norm(features)
         return normed
 
     def forward(
         self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: PassHistory | None = None
     ) -> Tensor:
         layer: Any = self.midlayer
-        inputs = torch.cat((layer.input_layernorm(embedded), layer.hidden_norm(features)), dim=-1)
+        normed = layer.hidden_norm(features)
+        inputs = torch.cat((layer.input_layernorm(embedded), normed), dim=-1)
         rotary = self.rotary(features, positions)
         attended: Tensor = layer.self_attn(inputs, position_embeddings=rotary, attention_mask=mask, history=history)[0]
-        hidden = features + attended
+        hidden = (normed if self.layout.norm_before_residual else features) + attended
         output: Tensor = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-        return output
+        return self.norm(output) if self.layout.norm_output else output
 
 
-def make_drafter(kind: DrafterKind, target: PretrainedConfig, vocabulary: Tensor | None = None) -> Drafter:
+def make_drafter(kind: DrafterKind, target: PretrainedConfig, vocabulary: Tensor | None = None, layout: DrafterLayout = DEFAULT) -> Drafter:
     """A drafter of ``kind`` with random weights. ModelError if there is none for such a target, or ``vocabulary`` is none of its."""
-    return (Eagle3Drafter if kind == "eagle3" else Drafter)(target, vocabulary)
+    return (Eagle3Drafter if kind == "eagle3" else Drafter)(target, vocabulary, layout)
+
+
+def drafter_of(weights: Mapping[str, Tensor], target: PretrainedConfig) -> Drafter:
+    """The drafter of ``weights``, whatever their layout. ModelError if there is none for such a target, or it has not the vocabulary."""
+    layout = DrafterLayout.of(weights)
+    drafter = make_drafter(layout.kind, target, vocabulary_of(weights), layout)
+    drafter.load_state_dict(weights)
+    return drafter
 
 
 @torch.no_grad()

@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 from engine.config import RolloutConfig, SpeculationConfig, SpotConfig, StrategyConfig
 from engine.config.task import CountdownConfig, MathConfig, TaskConfig
 from engine.drafter.data_buffer import DataBuffer
-from engine.drafter.eagle3 import make_drafter
-from engine.drafter.export import drafter_file, load_drafter_folder
+from engine.drafter.eagle3 import drafter_of
+from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import drafter_kind, weights_kind
 from engine.drafter.model_card import base_model, write_figures
 from engine.drafter.recipe import Recipe
 from engine.drafter.spot_trainer import SpotTrainer
-from engine.drafter.vocabulary import vocabulary_of
+from engine.drafter.weight_files import drafter_files
 from engine.errors import ConfigError
 from engine.models.folder import read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
@@ -76,10 +76,8 @@ class DrafterMeasurement:
 
     def agreement(self, weights: Weights, buffer: DataBuffer) -> float:
         """The share of positions where the most likely tokens of drafter and target are the same, given the target's own features."""
-        kind = weights_kind(weights)
-        drafter = make_drafter(kind, self.model.config, vocabulary_of(weights))
-        drafter.load_state_dict(weights)
-        trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig(), Recipe(kind))
+        drafter = drafter_of(weights, self.model.config)
+        trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig(), Recipe(drafter.kind))
         trainer.set_target(*ends(self.model))
         return trainer.evaluate([*buffer.mix(), *buffer.held_out(buffer.limit)]).agreement
 
@@ -89,7 +87,7 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
 
     ``model`` None is the one that the folder's card names. ModelError, ConfigError or DataError say what does not fit.
     """
-    file = drafter_file(folder)
+    files = drafter_files(folder)
     base = model or base_model(folder)
     source = resolve(base)
     target = load_model(source, torch.float32).to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
@@ -108,7 +106,7 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
     chain = bench.measure(weights, CHAIN, buffer)
     return {
         "drafter": str(folder),
-        "sha256": sha256(file.read_bytes()).hexdigest(),
+        "sha256": sha256(b"".join(file.read_bytes() for file in files)).hexdigest(),
         "base_model": base,
         "task": task.name,
         "prompts": prompts,

@@ -1,86 +1,89 @@
-"""A drafter as a folder that others can use: EAGLE or EAGLE-3 layout (as SGLang reads it), safetensors, and a model card."""
+"""A drafter as a folder that others can use: config.json, safetensors and a model card; ours, or of a format that serving engines read."""
 
 import json
 import zipfile
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PretrainedConfig
 
 from engine.drafter.eagle3 import make_drafter
-from engine.drafter.kind import EAGLE3, DrafterKind, captured_layers, drafter_kind, weights_kind
-from engine.drafter.layout import DrafterLayout
-from engine.drafter.model import drafter_config
+from engine.drafter.kind import EAGLE3, OWN_EAGLE3, DrafterKind, weights_kind
+from engine.drafter.layout import BIAS, EMBEDDING, FLAGS, HEAD, DrafterLayout
 from engine.drafter.model_card import README, DrafterCard, text
+from engine.drafter.published import check_config, in_our_terms
+from engine.drafter.serving_formats import ARCHITECTURES, COPIED, ServingFormat, aux_layers, plain_config, serving_config, serving_tensors
 from engine.drafter.vocabulary import same_type, vocabulary_of
+from engine.drafter.weight_files import read_tensors
 from engine.errors import ModelError
+from engine.models.folder import read_config
 
-ARCHITECTURES = {"llama": "LlamaForCausalLMEagle", "qwen2": "Qwen2ForCausalLMEagle", "qwen3": "Qwen3ForCausalLMEagle"}
-BIAS = "fc.bias"
+TOKEN_MAP = "token_map.pt"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def write_drafter_folder(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, card: DrafterCard) -> None:
-    """Writes config.json, model.safetensors and README.md. ``weights`` as in ``Drafter.state_dict``, of either kind.
+def write_drafter_folder(folder: Path, weights: Mapping[str, Tensor], target: PretrainedConfig, card: DrafterCard) -> None:
+    """Writes config.json, model.safetensors and README.md. ``weights`` as in ``Drafter.state_dict``, of any layout.
 
-    SGLang's EAGLE layer has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros. EAGLE-3's has none.
+    SGLang reads it, too, unless the drafter has a draft vocabulary and no head of its own: see ``write_serving_folder``. Its EAGLE layer
+    has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros.
     """
-    kind = weights_kind(weights)
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    if kind == "eagle":
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items() if name not in FLAGS}
+    if weights_kind(weights) == "eagle" and BIAS not in weights:
         tensors[BIAS] = torch.zeros(len(weights["fc.weight"]), dtype=weights["fc.weight"].dtype)
-    file = folder / "model.safetensors"
-    save_file(tensors, file, metadata={"format": "pt"})
-    drafted = DrafterLayout.of(weights).drafted
-    (folder / "config.json").write_text(_config(kind, target, drafted), encoding="utf-8")
-    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in (file, folder / "config.json")}
-    vocabulary = None if drafted is None else (drafted, target.vocab_size)
-    (folder / README).write_text(text(kind, card, digests, vocabulary), encoding="utf-8")
+    _write(folder, tensors, _config(DrafterLayout.of(weights), target), target, card)
+
+
+def write_serving_folder(
+    folder: Path, weights: Mapping[str, Tensor], target: PretrainedConfig, head: Tensor, card: DrafterCard, form: ServingFormat
+) -> None:
+    """The same in the format of a serving engine; ``head`` [V, H] is the target's. ModelError if the format has no such drafters.
+
+    No engine finds the draft vocabulary of an EAGLE drafter in its file: SGLang wants it in one of its own, ``TOKEN_MAP``, which it is
+    to be given as --speculative-token-map."""
+    tensors = serving_tensors(weights, target, head, form)
+    _write(folder, tensors, serving_config(weights, target, card.base_model, form), target, card)
+    ids = vocabulary_of(weights)
+    if ids is not None and weights_kind(weights) == "eagle":
+        torch.save(ids.tolist(), folder / TOKEN_MAP)
 
 
 def load_drafter_folder(folder: Path, target: PretrainedConfig, kind: DrafterKind = "eagle") -> dict[str, Tensor]:
-    """The tensors in float32. ModelError if ``folder`` is not a local folder of a drafter of ``kind`` that fits ``target``."""
+    """The tensors in float32, of a folder of ours or of a published one (see ``published.py``). ModelError if ``folder`` is not a local
+    folder of a drafter of ``kind`` that fits ``target``."""
+    weights, config = read_tensors(folder), read_config(folder)
     try:
-        weights = load_file(drafter_file(folder))
-    except SafetensorError as error:
-        raise ModelError(f"drafter {folder}: model.safetensors is not readable: {error}") from None
-    if weights.pop(BIAS, torch.zeros(1)).any():
-        raise ModelError(f"drafter {folder}: its {BIAS} is not zero; only drafters without this bias are supported")
-    if (found := drafter_kind(folder)) != kind:
-        raise ModelError(f"drafter {folder}: an {found} drafter, but drafter.recipe is for {kind} drafters; change the one or the other")
-    _check(folder, weights, target, kind)
+        weights = in_our_terms(without_copied(weights, config), config, target)
+        if (found := weights_kind(weights)) != kind:
+            raise ModelError(f"an {found} drafter, but drafter.recipe is for {kind} drafters; change the one or the other")
+        _check(weights, target, kind)
+        check_config(config, kind, target)
+    except ModelError as error:
+        raise ModelError(f"drafter {folder}: {error}") from None
     return same_type(weights, torch.float32)
 
 
-def drafter_file(folder: Path) -> Path:
-    """The file of the weights in ``folder``; ModelError if ``folder`` is not a local folder that has one."""
-    if not folder.is_dir():
-        raise ModelError(f"drafter {folder}: not a local folder")
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        raise ModelError(f"drafter {folder}: no model.safetensors in it")
-    return file
+def without_copied(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Without the target's tensors in a file of ours."""
+    copied = config.get(COPIED) or ()
+    return {name: tensor for name, tensor in weights.items() if name not in copied}
 
 
-def _check(folder: Path, weights: dict[str, Tensor], target: PretrainedConfig, kind: DrafterKind) -> None:
-    vocabulary = vocabulary_of(weights)
-    try:
-        with torch.device("meta"):
-            expected = make_drafter(kind, target, vocabulary).state_dict()
-    except ModelError as error:
-        raise ModelError(f"drafter {folder}: {error}") from None
+def _check(weights: Mapping[str, Tensor], target: PretrainedConfig, kind: DrafterKind) -> None:
+    with torch.device("meta"):
+        expected = make_drafter(kind, target, vocabulary_of(weights), DrafterLayout.of(weights)).state_dict()
     if missing := sorted(expected.keys() - weights.keys()):
-        raise ModelError(f"drafter {folder}: tensor {missing[0]} is missing")
+        raise ModelError(f"tensor {missing[0]} is missing")
     if unknown := sorted(weights.keys() - expected.keys()):
-        raise ModelError(f"drafter {folder}: tensor {unknown[0]} does not belong to a {target.model_type} drafter")
+        raise ModelError(f"tensor {unknown[0]} does not belong to a {target.model_type} drafter")
     for name, tensor in expected.items():
         if tensor.shape != weights[name].shape:
-            raise ModelError(f"drafter {folder}: {name} is {list(weights[name].shape)}, this target needs {list(tensor.shape)}")
+            raise ModelError(f"{name} is {list(weights[name].shape)}, this target needs {list(tensor.shape)}")
 
 
 def write_zip(folder: Path, path: Path) -> str:
@@ -91,18 +94,33 @@ def write_zip(folder: Path, path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def _config(kind: DrafterKind, target: PretrainedConfig, drafted: int | None) -> str:
-    config = drafter_config(kind, target)
-    config.architectures = [EAGLE3 if kind == "eagle3" else ARCHITECTURES[config.model_type]]
-    config.dtype = torch.float32
-    config.name_or_path = ""
-    config.target_ties_embeddings = target.tie_word_embeddings  # what ``enlarge_drafter`` needs to know
-    config.tie_word_embeddings = False  # SGLang cannot put the target's embedding and head in the place of tied ones
-    if kind == "eagle":
-        if drafted is not None:
-            config.draft_vocab_size = drafted
-        return config.to_json_string()
-    # SGLang asks for this of EAGLE-3: the size of its vocabulary if that is its own, and the layers whose outputs are read.
-    read = [layer - 1 for layer in captured_layers(kind, target.num_hidden_layers)]
-    more = {"draft_vocab_size": drafted, "eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": read}}
-    return json.dumps(json.loads(config.to_json_string()) | more, indent=2, sort_keys=True) + "\n"
+def _write(folder: Path, tensors: Mapping[str, Tensor], config: str, target: PretrainedConfig, card: DrafterCard) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "model.safetensors"
+    save_file(dict(tensors), file, metadata={"format": "pt"})
+    (folder / "config.json").write_text(config, encoding="utf-8")
+    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in (file, folder / "config.json")}
+    drafted = len(tensors["d2t"]) if "d2t" in tensors else target.vocab_size
+    vocabulary = None if drafted == target.vocab_size else (drafted, target.vocab_size)
+    more = [part for part, name in (("embedding", EMBEDDING), ("LM head", HEAD)) if name in tensors]
+    (folder / README).write_text(text(weights_kind(tensors), card, digests, vocabulary, more), encoding="utf-8")
+
+
+def _config(layout: DrafterLayout, target: PretrainedConfig) -> str:
+    config = plain_config(layout, target)
+    config |= {"dtype": "float32", "target_ties_embeddings": target.tie_word_embeddings}  # the latter is for ``enlarge_drafter``
+    config["tie_word_embeddings"] = False  # SGLang cannot put the target's embedding and head in the place of tied ones
+    config |= dict.fromkeys(layout.flags, True)
+    if layout.drafted is not None:
+        config["draft_vocab_size"] = layout.drafted
+    if layout.kind == "eagle":
+        return _text(config | {"architectures": [ARCHITECTURES[config["model_type"]]]})
+    # SGLang asks for this of EAGLE-3: null if the head is the target's, and the layers whose outputs are read.
+    rows = layout.drafted or (target.vocab_size if layout.head else None)
+    served = (layout.head or layout.drafted is None) and not layout.norm_before_residual
+    config |= {"draft_vocab_size": rows, "eagle_config": aux_layers(target), "fc_norm": layout.fc_norm}
+    return _text(config | {"architectures": [EAGLE3 if served else OWN_EAGLE3]})
+
+
+def _text(config: Mapping[str, Any]) -> str:
+    return json.dumps(config, indent=2, sort_keys=True) + "\n"

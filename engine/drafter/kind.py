@@ -9,6 +9,8 @@ from engine.models.folder import read_config
 DrafterKind = Literal["eagle", "eagle3"]
 RECIPE_KINDS: dict[str, DrafterKind] = {"eagle": "eagle", "hass": "eagle", "eagle3": "eagle3"}
 EAGLE3 = "LlamaForCausalLMEagle3"
+OWN_EAGLE3 = "LongtailForCausalLMEagle3"
+"""Of a folder that lacks what a serving engine needs, so that it refuses it."""
 
 
 def captured_layers(kind: DrafterKind, layers: int) -> tuple[int, ...]:
@@ -32,5 +34,10 @@ def weights_kind(names: Collection[str]) -> DrafterKind:
 
 
 def drafter_kind(folder: Path) -> DrafterKind:
-    """The kind of a drafter folder, by the architecture in its config.json. ModelError if there is none."""
-    return "eagle3" if EAGLE3 in read_config(folder).get("architectures", ()) else "eagle"
+    """The kind of a drafter folder, ours or another's, by its config.json. ModelError if there is none."""
+    config = read_config(folder)
+    architectures = " ".join(config.get("architectures") or ())
+    if "Eagle3" in architectures or config.get("speculators_model_type") == "eagle3":
+        return "eagle3"
+    named = "Eagle" in architectures  # EAGLE's own files name the target's architecture; of them EAGLE-3's has a draft vocabulary
+    return "eagle3" if config.get("draft_vocab_size") and not named else "eagle"

@@ -7,20 +7,24 @@ hidden states after its final norm.
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import LlamaConfig, PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
 
 from engine.drafter.kind import DrafterKind
+from engine.drafter.layout import DrafterLayout
 from engine.drafter.vocabulary import D2T, check_vocabulary, offsets, token_ids
 from engine.errors import ModelError
 from engine.models.packed_attention import SEGMENTS, Mask, PassHistory
 
+DEFAULT = DrafterLayout()
 FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
     "llama": (LlamaDecoderLayer, LlamaRotaryEmbedding),
     "qwen2": (Qwen2DecoderLayer, Qwen2RotaryEmbedding),
@@ -30,12 +34,24 @@ FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
 SIZES = ("intermediate_size", "num_key_value_heads", "initializer_range", "rms_norm_eps", "rope_parameters")
 
 
+class Frozen(nn.Module):
+    """A matrix that is not trained."""
+
+    weight: Tensor
+
+    def __init__(self, rows: int, columns: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.zeros(rows, columns))
+
+
 class Drafter(nn.Module):
-    """The trainable tensors only: the embedding and head are the target's, frozen, and come in as arguments.
+    """The drafter's own tensors only: unless its ``layout`` says otherwise, embedding and head are the target's, frozen, and come in as
+    arguments.
 
     What is captured of the target at a position goes through ``fuse``, the layer's output through ``readout`` before the target's head;
     EAGLE needs neither. State dict: ``fc.weight`` [H, 2H] and ``layers.0.*`` with the target's own names, without ``input_layernorm``;
-    and ``d2t`` [D], which is not trained, if it drafts from some of the tokens only (see ``vocabulary.py``).
+    and ``d2t`` [D], which is not trained, if it drafts from some of the tokens only (see ``vocabulary.py``). What else there may be has
+    the names in ``layout.py``.
     """
 
     kind: DrafterKind = "eagle"
@@ -43,15 +59,22 @@ class Drafter(nn.Module):
     config: PretrainedConfig
     d2t: Tensor | None
 
-    def __init__(self, target: PretrainedConfig, vocabulary: Tensor | None = None) -> None:
-        """Random weights; ``target`` is the target's configuration, ``vocabulary`` [D] the tokens to draft from, rising. ModelError if
-        there is no drafter for such a target, or the vocabulary is not one of its."""
+    def __init__(self, target: PretrainedConfig, vocabulary: Tensor | None = None, layout: DrafterLayout = DEFAULT) -> None:
+        """Random weights; ``target`` is the target's configuration, ``vocabulary`` [D] the tokens to draft from, rising, ``layout`` what
+        else it has. ModelError if there is no drafter for such a target, or the vocabulary is not one of its."""
         super().__init__()
-        self._build(target)
-        self._initialise()
         if vocabulary is not None:
-            check_vocabulary(vocabulary, self.config.vocab_size)
+            check_vocabulary(vocabulary, target.vocab_size)
+        self.layout = replace(layout, kind=self.kind, drafted=None if vocabulary is None else len(vocabulary))
+        self._build(target)
+        if layout.head:
+            self.lm_head = nn.Linear(self.config.hidden_size, self.layout.drafted or self.config.vocab_size, bias=False)
+        if layout.embedding:
+            self.embed_tokens = Frozen(self.config.vocab_size, self.config.hidden_size)
+        self._initialise()
         self.register_buffer(D2T, None if vocabulary is None else offsets(vocabulary))
+        for flag in self.layout.flags:
+            self.register_buffer(flag, torch.ones(1, dtype=torch.int64))
 
     @property
     def vocabulary(self) -> Tensor | None:
@@ -65,12 +88,13 @@ class Drafter(nn.Module):
             check_vocabulary(token_ids(found), self.config.vocab_size)
             found = torch.empty_like(found, device=self.fc.weight.device)
         self.d2t = found
+        self.layout = replace(self.layout, drafted=None if found is None else len(found))
         return super().load_state_dict(state_dict, strict, assign)
 
     def _build(self, target: PretrainedConfig) -> None:
         self.config = drafter_config("eagle", target)
         layer, rotary = FAMILIES[self.config.model_type]
-        self.fc = nn.Linear(2 * self.config.hidden_size, self.config.hidden_size, bias=False)
+        self.fc = nn.Linear(2 * self.config.hidden_size, self.config.hidden_size, bias=self.layout.bias)
         self.layers = nn.ModuleList([layer(self.config, 0)])
         self.layers[0].input_layernorm = nn.Identity()
         self.rotary = rotary(self.config)
@@ -86,12 +110,20 @@ class Drafter(nn.Module):
                 parameter.normal_(std=std)
         self.fc.weight[:, -self.config.hidden_size :] += torch.eye(self.config.hidden_size)
 
+    def embed(self, tokens: Tensor, embedding: Tensor) -> Tensor:
+        """Of ``tokens`` [..]; ``embedding`` [V, H] is the target's. [.., H]"""
+        return functional.embedding(tokens, self.embed_tokens.weight if self.layout.embedding else embedding)
+
+    def head(self, rows: Tensor) -> Tensor:
+        """What makes logits of features, [D, H]; ``rows`` are those of the target's head."""
+        return self.lm_head.weight if self.layout.head else rows
+
     def fuse(self, captured: Tensor) -> Tensor:
         """[.., width] (see ``feature_width``) to the features [.., H] that a draft starts from."""
         return captured
 
     def readout(self, features: Tensor) -> Tensor:
-        """[.., H] to what the target's head makes logits of, [.., H]."""
+        """[.., H] to what the head makes logits of, [.., H]."""
         return features
 
     def forward(

@@ -29,9 +29,17 @@ class DrafterCard:
     measured: str = "the last rollouts of its run"
 
 
-def text(kind: DrafterKind, card: DrafterCard, digests: Mapping[str, str], vocabulary: tuple[int, int] | None = None) -> str:
+def text(
+    kind: DrafterKind,
+    card: DrafterCard,
+    digests: Mapping[str, str],
+    vocabulary: tuple[int, int] | None = None,
+    more: Sequence[str] = (),
+) -> str:
     """The card; ``digests`` are the SHA-256 of the folder's files by name, ``vocabulary`` how many of how many tokens it drafts from, if
-    not from all."""
+    not from all; ``more``: of "embedding" and "LM head", what the folder has, too."""
+    lacking = [part for part in ("embedding", "LM head") if part not in more]
+    sentence = f"Of the base model's own it needs: {', '.join(lacking) or 'hidden states only'}. The rest is in this folder."
     figures = f"{ACCEPT_LENGTH}not measured |\n"
     if card.accept_length is not None:
         figures = _figures(card.accept_length, card.acceptance, card.measured)
@@ -46,7 +54,7 @@ tags: [speculative-decoding, {kind}]
 # Drafter for {card.base_model}
 
 One decoder layer that drafts tokens for `{card.base_model}` ({READS[kind]}, next hidden state out).
-Embedding and LM head are the base model's own and are not in this folder.
+{sentence}
 
 | | |
 |---|---|

@@ -12,22 +12,26 @@ from engine.config import DrafterConfig
 from engine.drafter.kind import DrafterKind
 
 MISSED = -1
+TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
 class TrainingTruth:
     """What a drafter is to learn at N positions: computed once, for all passes of a training step.
 
-    ``features`` h [N, H] of the target; ``expected`` [N, H], the mean of the head's rows under its law p of the tokens that are drafted:
-    the cross entropy of p and q needs no more of p. ``logprobs`` [N, D] of p, for the reverse KL only.
+    ``features`` h [N, H] of the target; ``law`` [N, D], its probabilities p of the tokens that are drafted, among these.
     """
 
     features: Tensor
-    expected: Tensor
-    logprobs: Tensor | None = None
+    law: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, head: Tensor) -> "TrainingTruth":
+        """``head`` [D, H] are the rows of the target's head of the tokens that are drafted."""
+        return cls(features, softmax(linear(features, head).float(), dim=-1))
 
     def __getitem__(self, rows: Tensor) -> "TrainingTruth":
-        return TrainingTruth(self.features[rows], self.expected[rows], None if self.logprobs is None else self.logprobs[rows])
+        return TrainingTruth(self.features[rows], self.law[rows])
 
 
 @dataclass(frozen=True)
@@ -49,25 +53,16 @@ class Recipe:
     def loss(self, predicted: Tensor, truth: TrainingTruth, head: Tensor) -> Tensor:
         """Mean over N positions of weighted smooth-L1(h', h) + CE(p, q) + KL(q, p), for the laws p of the target and q of the drafter.
 
-        ``predicted`` h'[t+1], [N, H], as ``head`` [D, H] reads it; it is frozen, and that of ``truth``.
+        ``predicted`` h'[t+1], [N, H], as ``head`` [D, H] reads it.
         """
-        logits = linear(predicted, head).float()
-        norm = logits.logsumexp(-1)
-        loss = self.token_weight * (norm - (predicted * truth.expected).sum(-1).float()).mean()
+        draft = log_softmax(linear(predicted, head).float(), dim=-1)
+        loss = self.token_weight * -(truth.law * draft).sum(-1).mean()
         if self.feature_weight:
             loss = loss + self.feature_weight * smooth_l1_loss(predicted, truth.features)
         if self.reverse_kl_weight:
-            assert truth.logprobs is not None
-            draft = logits - norm[:, None]
-            loss = loss + self.reverse_kl_weight * (draft.exp() * (draft - truth.logprobs)).sum(-1).mean()
+            target = truth.law.clamp_min(TINY).log()
+            loss = loss + self.reverse_kl_weight * (draft.exp() * (draft - target)).sum(-1).mean()
         return loss
-
-    @torch.no_grad()
-    def truth(self, features: Tensor, head: Tensor) -> TrainingTruth:
-        """Of the target's ``features`` [N, H], for drafts from the tokens of ``head`` [D, H]."""
-        logprobs = log_softmax(linear(features, head).float(), dim=-1)
-        expected = logprobs.exp().to(head.dtype) @ head
-        return TrainingTruth(features, expected, logprobs if self.reverse_kl_weight else None)
 
 
 RECIPES = {

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
 from torch.optim import Optimizer
 
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, cut, pack, rows
-from engine.drafter.recipe import HeldOutTruth, Recipe, chain_acceptance, ranks
+from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
 from engine.models.weights import host_copy
 from engine.rollout.data_type import native_data_type
@@ -126,8 +125,8 @@ class SpotTrainer:
         self._drafted = None
 
     @property
-    def _draft_head(self) -> Tensor:
-        """The rows [D, H] of the target's head that the drafter drafts from."""
+    def _rows(self) -> Tensor:
+        """Of the target's head, those of the tokens that are drafted, [D, H]."""
         vocabulary = self.drafter.vocabulary
         if vocabulary is None:
             return self._head
@@ -136,13 +135,13 @@ class SpotTrainer:
         return self._drafted[1]
 
     @property
-    def _training_head(self) -> Tensor:
-        """That, in bfloat16 where it is multiplied in hardware: then training computes in bfloat16, with weights in float32."""
-        head = self._draft_head
-        if native_data_type(head.device, head.shape[1]) != torch.bfloat16:
-            return head
-        if self._half is None or self._half[0] is not head:
-            self._half = head, head.bfloat16()
+    def _training_rows(self) -> Tensor:
+        """Those, in bfloat16 where it is multiplied in hardware: then training computes in bfloat16, with weights in float32."""
+        rows = self._rows
+        if native_data_type(rows.device, rows.shape[1]) != torch.bfloat16:
+            return rows
+        if self._half is None or self._half[0] is not rows:
+            self._half = rows, rows.bfloat16()
         return self._half[1]
 
     @property
@@ -263,11 +262,11 @@ class SpotTrainer:
     def micro_step(self, batch: MicroBatch, unroll: int | None = None) -> float:
         """One optimizer step with ``unroll`` passes, by default as many as configured; returns their mean loss before it, weighted as the
         recipe says."""
-        unroll, head = unroll or self.config.unroll or self.recipe.unroll, self._training_head
-        batch = batch.to(head.device)
+        unroll, rows = unroll or self.config.unroll or self.recipe.unroll, self._training_rows
+        batch, head = batch.to(rows.device), self.drafter.head(rows)
         losses = []
-        with torch.autocast(head.device.type, torch.bfloat16, enabled=head.dtype == torch.bfloat16):
-            truth = self.recipe.truth(self._true(batch), head)
+        with torch.autocast(rows.device.type, torch.bfloat16, enabled=rows.dtype == torch.bfloat16):
+            truth = TrainingTruth.of(self._true(batch), rows)
             for predicted, reached in self._predict(batch, unroll):
                 known = truth if len(predicted) == len(truth.features) else truth[reached[batch.trained]]
                 losses.append(self.recipe.loss(predicted, known, head))
@@ -284,7 +283,7 @@ class SpotTrainer:
         """Predicted features [n, H], as the head reads them, in each of at most ``unroll`` passes; see ``unrolled``. A pass has those of
         the trained positions that a draft can reach by so many tokens, a mask [1, N], the first one all; there may be fewer passes for
         lack of these."""
-        embedded = embedding(batch.tokens, self._embedding)
+        embedded = self.drafter.embed(batch.tokens, self._embedding)
         for step, features in enumerate(unrolled(self.drafter, embedded, batch, unroll, self.recipe.through)):
             reached = batch.trained & (batch.offset >= step)
             if not reached.any():
@@ -302,7 +301,7 @@ class SpotTrainer:
         sums, positions, drafts = torch.zeros(4), 0, 0
         held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
         segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
-        head, vocabulary = self._draft_head, self.drafter.vocabulary
+        head, vocabulary = self.drafter.head(self._rows), self.drafter.vocabulary
         for row in rows(segments, EVALUATED_TOKENS):
             batch = pack(row).to(head.device)
             passes = []
@@ -351,8 +350,8 @@ class SpotTrainer:
 
 
 def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
-    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights; whole numbers, which nobody
-    trains, stay. ValueError if those differ, or nobody has trained.
+    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights; what is the same in all
+    stays to the bit. ValueError if whole numbers, which nobody trains, differ, or if nobody has trained.
 
     Workers start a session from the same version, so that a worker which trained little pulls little.
     """
@@ -365,8 +364,8 @@ def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
 
 def _merged(name: str, copies: Sequence[tuple[Tensor, float]]) -> Tensor:
     first = copies[0][0]
-    if first.is_floating_point():
-        return sum((weight * share for weight, share in copies), torch.tensor(0.0))
-    if not all(torch.equal(first, weight) for weight, _ in copies):
+    if all(torch.equal(first, weight) for weight, _ in copies[1:]):
+        return first
+    if not first.is_floating_point():
         raise ValueError(f"the workers' drafters differ in {name}, which is not trained")
-    return first
+    return sum((weight * share for weight, share in copies), torch.tensor(0.0))

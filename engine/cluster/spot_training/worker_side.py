@@ -18,8 +18,9 @@ from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
 from engine.config import RunConfig
 from engine.drafter.data_buffer import DataBuffer
-from engine.drafter.eagle3 import first_drafter, make_drafter
+from engine.drafter.eagle3 import drafter_of, first_drafter, make_drafter
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.layout import without_copies
 from engine.drafter.model import Drafter
 from engine.drafter.offline_training import PromptAndResponse, remember
 from engine.drafter.recipe import configured_recipe
@@ -58,8 +59,10 @@ class SpotTraining:
         folder = resolve_drafter(config.drafter.path, config.model.path, recipe.kind)
         self._fresh = folder is None
         drafter = first_drafter(recipe.kind, target).to(device)
+        embedding, head = ends(target)
         if folder is not None:
-            drafter.load_state_dict(load_drafter_folder(folder, target.config, recipe.kind))
+            weights = without_copies(load_drafter_folder(folder, target.config, recipe.kind), embedding, head)
+            drafter = drafter_of(weights, target.config).to(device)
         self._target = target
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
         self._trainer = self._make_trainer(drafter)
@@ -73,7 +76,7 @@ class SpotTraining:
         self._interval = max(1, config.checkpoint.drafter_every_microsteps // 2)  # the other half may pass while one is written
         self._unfinished: Snapshot | None = None
         self.good = self.published
-        self.follow()
+        self._trainer.set_target(embedding, head)
 
     def _make_trainer(self, drafter: Drafter) -> SpotTrainer:
         return SpotTrainer(drafter, self._buffer, self._config.spot, self._recipe, self._seed + self._rank)

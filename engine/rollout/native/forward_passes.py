@@ -111,12 +111,12 @@ class ForwardPasses:
 
     def _fill(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
         assert self._drafter
-        self._drafter.fill(self._target.embed(given["tokens"]), given["features"], step)
+        self._drafter.fill(self._drafter.embed(given["tokens"], self._target), given["features"], step)
         return {}
 
     def _draft(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
         assert self._drafter
-        features = self._drafter.features(self._target.embed(given["tokens"]), given["features"], step)
+        features = self._drafter.features(self._drafter.embed(given["tokens"], self._target), given["features"], step)
         return {"features": features, "logits": self._drafter.logits(features, self._target)}
 
 

@@ -1,11 +1,12 @@
 """The target and the drafter as the engine runs them: fused weights, rows in, rows out."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from engine.drafter.layout import DrafterLayout
+from engine.drafter.layout import BIAS, EMBEDDING, HEAD, DrafterLayout
 from engine.drafter.vocabulary import D2T, check_vocabulary, token_ids, vocabulary_of
 from engine.errors import ModelError
 from engine.models.weights import gathered
@@ -83,18 +84,17 @@ class DraftModel:
 
     def __init__(self, architecture: Architecture, like: Tensor, layout: DrafterLayout = DEFAULT) -> None:
         """Empty weights of ``layout`` on ``like``'s device, in its data type."""
-        self.layout = layout
+        self.layout, self._size = layout, architecture.vocabulary
         self.vocabulary: Tensor | None = None
-        self._d2t: Tensor | None = None
-        self._head: Linear | None = None
-        if layout.drafted is not None:
-            self._d2t = torch.zeros(layout.drafted, dtype=torch.int64, device=like.device)
-            self._head = Linear(architecture.hidden, layout.drafted, like)
-        self._size = architecture.vocabulary
+        drafted, numbers = layout.drafted or architecture.vocabulary, partial(torch.zeros, dtype=torch.int64, device=like.device)
+        self._constants = {flag: numbers(1) for flag in layout.flags} | ({} if layout.drafted is None else {D2T: numbers(drafted)})
+        self._head = Linear(architecture.hidden, drafted, like) if layout.head or layout.drafted is not None else None
+        self._embedding = like.new_empty(architecture.vocabulary, architecture.hidden) if layout.embedding else None
+        self._computes = activations(like).dtype
         self._build(architecture, like)
 
     def _build(self, architecture: Architecture, like: Tensor) -> None:
-        self._fuse = Linear(2 * architecture.hidden, architecture.hidden, like)
+        self._fuse = Linear(2 * architecture.hidden, architecture.hidden, like, bias=self.layout.bias)
         self._layer = DecoderLayer(architecture, like, input_norm=False)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
@@ -102,19 +102,28 @@ class DraftModel:
         if (ids := vocabulary_of(weights)) is not None:
             check_vocabulary(ids, self._size)
         copy_weights("drafter", weights, self.parameters())
-        self.vocabulary = None if self._d2t is None else token_ids(self._d2t)
+        self.vocabulary = token_ids(self._constants[D2T]) if D2T in self._constants else None
         for part in self._parts():
             part.pack()
+        if self.layout.head and self._head:
+            self._head.pack()
 
     def follow(self, target: TargetModel) -> None:
         """Takes what it needs of the target's head; to be called when either has new weights."""
-        if self._head is not None and self.vocabulary is not None:
+        if self._head and not self.layout.head and self.vocabulary is not None:
             torch.index_select(target.head, 0, self.vocabulary, out=self._head.weight)
             self._head.pack()
 
     def parameters(self) -> dict[str, Tensor]:
         """Views of the weights by their names in a drafter folder."""
-        return self._named() | ({} if self._d2t is None else {D2T: self._d2t})
+        named = self._named()
+        if self._fuse.bias is not None:
+            named[BIAS] = self._fuse.bias
+        if self._embedding is not None:
+            named[EMBEDDING] = self._embedding
+        if self.layout.head and self._head:
+            named[HEAD] = self._head.weight
+        return named | self._constants
 
     def _named(self) -> dict[str, Tensor]:
         return {"fc.weight": self._fuse.weight} | {f"layers.0.{name}": view for name, view in self._layer.parameters().items()}
@@ -122,12 +131,16 @@ class DraftModel:
     def _parts(self) -> tuple[Linear | DecoderLayer | RMSNorm, ...]:
         return self._fuse, self._layer
 
+    def embed(self, tokens: Tensor, target: TargetModel) -> Tensor:
+        """[R] to [R, hidden]."""
+        return target.embed(tokens) if self._embedding is None else self._embedding.index_select(0, tokens).to(self._computes)
+
     def fuse(self, captured: Tensor) -> Tensor:
         """The target's features [R, width] as the drafter reads them, [R, hidden]."""
         return captured
 
     def readout(self, features: Tensor) -> Tensor:
-        """Predicted features as the target's head reads them, [R, hidden]."""
+        """Predicted features as the head reads them, [R, hidden]."""
         return features
 
     def logits(self, features: Tensor, target: TargetModel) -> Tensor:

@@ -13,16 +13,17 @@ from torch.distributed.tensor import DTensor
 from transformers import PretrainedConfig
 
 from engine.config import RolloutConfig, SpeculationConfig
-from engine.drafter.export import BIAS, write_drafter_folder
+from engine.drafter.export import write_drafter_folder
 from engine.drafter.kind import DrafterKind
+from engine.drafter.layout import BIAS, FLAGS
 from engine.drafter.model_card import DrafterCard
-from engine.drafter.vocabulary import D2T
 from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
 from engine.own_folders import new_folder, sweep
 from engine.rollout.decoding_timeline import DecodingTimeline, Moment
 from engine.rollout.interface import Completion, GenerationProgress, LoadedWeights, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.response import Response, StopCondition
+from engine.rollout.sglang import supported_drafters
 from engine.rollout.sglang.arguments import draft_arguments, engine_arguments, environment
 from engine.rollout.sglang.generation import Generation
 from engine.rollout.sglang.host_process import PREFIX, HostLostError, HostProcess
@@ -80,9 +81,9 @@ class SGLangEngine:
         self._features, self._finished = features, list[Completion]()
         self._watches = True
         self._target: tuple[Weights, int] = (target_weights, 0)
-        if drafter_weights is not None:
-            self._check_drafter(drafter_weights)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
+        if drafter_weights is not None and self._drafting == "eagle":
+            supported_drafters.check(drafter_weights, None)
         self._lengths = RemainingLengthPredictor()
         self._generation: Generation | None = None
         self._still = False
@@ -166,7 +167,8 @@ class SGLangEngine:
         Where something else drafts, SGLang gets none of them."""
         if self._drafter is None:
             raise ModelError("this engine was made without speculation, so it cannot load a drafter")
-        self._check_drafter(weights)
+        if self._drafting == "eagle":
+            supported_drafters.check(weights, self._drafter[0])
         self._drafter = (weights, version)
         if self._drafting == "eagle":
             self._reload("drafter", version, self._send_drafter)
@@ -259,13 +261,6 @@ class SGLangEngine:
         if self._drafter:
             self._tell("drafter", self._drafter[1])
 
-    def _check_drafter(self, weights: Weights) -> None:
-        """SGLang takes the rows of a draft vocabulary from the target's head once, when it starts; the target's change with each step."""
-        if self._drafting == "eagle" and D2T in weights:
-            raise ModelError(
-                f"a drafter with a draft vocabulary ({D2T}) needs rollout.engine native: SGLang would draft with the head of an old target"
-            )
-
     def _tell_host(self, message: Any) -> None:
         """If there is one; who generates notices that it is gone."""
         if self._host:
@@ -310,9 +305,9 @@ class SGLangEngine:
 
     def _send_drafter(self) -> None:
         assert self._drafter is not None
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._drafter[0].items()}
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._drafter[0].items() if name not in FLAGS}
         if self._kind == "eagle":
-            tensors[BIAS] = torch.zeros(len(tensors["fc.weight"]))
+            tensors.setdefault(BIAS, torch.zeros(len(tensors["fc.weight"])))
         path = self.host.folder / "drafter.safetensors"
         save_file(tensors, path)
         self.host.plugin("load_drafter", path=str(path))

@@ -119,8 +119,8 @@ def change(folder: Path, **tensors: Tensor | None) -> None:
     [
         ({"fc__weight": torch.zeros(3, 3)}, r"fc\.weight is \[3, 3\], this target needs \[32, 64\]"),
         ({"fc__weight": None}, r"fc\.weight is missing"),
-        ({"lm_head__weight": torch.zeros(2)}, r"lm_head\.weight does not belong"),
-        ({"fc__bias": torch.ones(32)}, r"fc\.bias is not zero"),
+        ({"lm_head__weight": torch.zeros(2)}, r"lm_head\.weight is \[2\], this target needs \[48, 32\]"),
+        ({"layers__0__input_layernorm__weight": torch.zeros(32)}, r"input_layernorm\.weight does not belong"),
     ],
 )
 def test_folder_that_does_not_fit(folder: Path, family: PretrainedConfig, tensors: dict[str, Tensor | None], message: str) -> None:

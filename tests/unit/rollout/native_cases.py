@@ -11,7 +11,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import DrafterKind
-from engine.drafter.model import Drafter
+from engine.drafter.layout import DrafterLayout
+from engine.drafter.model import DEFAULT, Drafter
 from engine.events import ArmStatistics
 from engine.rollout.interface import Request
 from engine.rollout.native.engine import NativeEngine
@@ -98,10 +99,14 @@ def random_drafter(target: PreTrainedModel, seed: int = 1, kind: DrafterKind = "
 
 
 @torch.no_grad()
-def attentive_drafter(target: PreTrainedModel, kind: DrafterKind) -> Drafter:
+def attentive_drafter(
+    target: PreTrainedModel, kind: DrafterKind, vocabulary: Tensor | None = None, layout: DrafterLayout = DEFAULT
+) -> Drafter:
     """Random, with every weight in play, and attention that makes much of where and what its keys are."""
     torch.manual_seed(1)
-    drafter = make_drafter(kind, target.config).eval()
+    drafter = make_drafter(kind, target.config, vocabulary, layout).eval()
+    if layout.embedding:
+        drafter.embed_tokens.weight.normal_()
     for name, weight in drafter.named_parameters():
         weight.add_(torch.randn_like(weight), alpha=0.15 if "q_proj" in name or "k_proj" in name else 0.03)
     return drafter

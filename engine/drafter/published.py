@@ -1,0 +1,116 @@
+"""Published drafters in our terms: EAGLE's and EAGLE-3's own layout, SpecForge's and SGLang's, and vLLM's speculators format.
+
+They differ in the names of a few tensors and in where config.json says what no tensor tells. Read from:
+github.com/SafeAILab/EAGLE, sgl-project/SpecForge, sgl-project/sglang and vllm-project/speculators.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig
+
+from engine.drafter.kind import captured_layers, weights_kind
+from engine.drafter.layout import BIAS, FC_NORMS, FLAGS
+from engine.drafter.vocabulary import D2T, check_vocabulary, token_ids
+from engine.errors import ModelError
+
+T2D = "t2d"
+OLD_NORMS = ("aux_norm_low", "aux_norm_mid", "aux_norm_high")
+QUANTISED = ("quantization_config", "compression_config")
+IGNORED = ("rotary_emb.inv_freq", "verifier_norm.weight", "verifier_lm_head.weight")
+"""Ends of the names of tensors that follow from the target or the configuration."""
+Config = Mapping[str, Any]
+
+
+def in_our_terms(weights: Mapping[str, Tensor], config: Config, target: PretrainedConfig) -> dict[str, Tensor]:
+    """Tensors with the names of ``Drafter.state_dict``, and ``config``'s flags among them. ModelError if that is not possible."""
+    if kept := next((key for key in QUANTISED if config.get(key)), None):
+        raise ModelError(f"config.json has a {kept}: quantised weights cannot be trained; use the drafter's float32 or bfloat16 weights")
+    if (algorithm := config.get("speculators_model_type", "eagle3")) != "eagle3":
+        raise ModelError(f"a drafter of type {algorithm}; supported are EAGLE and EAGLE-3 drafters")
+    ours = _named({name: tensor for name, tensor in weights.items() if not name.endswith(IGNORED)})
+    if not ours.get(BIAS, torch.ones(1)).any():
+        del ours[BIAS]
+    _take_vocabulary(ours, target.vocab_size)
+    for name, tensor in ours.items():
+        _check_values(name, tensor)
+    return ours | {flag: torch.ones(1, dtype=torch.int64) for flag in FLAGS if config.get(flag)}
+
+
+def check_config(config: Config, kind: str, target: PretrainedConfig) -> None:
+    """ModelError if config.json says that the drafter is another model than its tensors can tell."""
+    layer: Config = config.get("transformer_layer_config", config)
+    if (vocabulary := layer.get("vocab_size", target.vocab_size)) != target.vocab_size:
+        raise ModelError(f"made for a target with {vocabulary} tokens, and this one has {target.vocab_size}; use that target")
+    if config.get("norm_before_fc") or (config.get("eagle_config") or {}).get("norm_before_fc"):
+        raise ModelError("norm_before_fc is not supported; use a drafter without it")
+    if (activation := layer.get("hidden_act", "silu")) != "silu":
+        raise ModelError(f"hidden_act={activation} is not supported, only silu")
+    eps = layer.get("rms_norm_eps", target.rms_norm_eps)
+    if eps != target.rms_norm_eps:
+        raise ModelError(f"rms_norm_eps is {eps}, and the target's is {target.rms_norm_eps}; use a drafter that was made for this target")
+    ours, theirs = _rope(target.to_dict()), _rope(layer)
+    if different := sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]):
+        name = different[0]
+        raise ModelError(f"{name} is {theirs[name]}, and the target's is {ours[name]}; use a drafter that was made for this target")
+    read = _read_layers(config)
+    if kind == "eagle3" and read is not None and tuple(read) != captured_layers("eagle3", target.num_hidden_layers):
+        wanted = list(captured_layers("eagle3", target.num_hidden_layers))
+        raise ModelError(f"reads the inputs of the target's layers {list(read)}, and supported are {wanted}")
+
+
+def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    if later := next((name for name in weights if name.startswith("layers.") and not name.startswith("layers.0.")), None):
+        raise ModelError(f"tensor {later}: a drafter of several layers is not supported, only of one")
+    renamed = {f"{old}.weight": new for old, new in zip(OLD_NORMS, FC_NORMS, strict=True)}
+    found = {renamed.get(name, name): tensor for name, tensor in weights.items()}
+    if weights_kind(found) == "eagle3":
+        found = {name.replace("layers.0.", "midlayer.", 1): tensor for name, tensor in found.items()}
+    return found
+
+
+def _take_vocabulary(weights: dict[str, Tensor], vocabulary: int) -> None:
+    """Checks ``d2t`` and ``t2d``. The latter says nothing more, and neither a vocabulary of all tokens: they are left out."""
+    mask = weights.pop(T2D, None)
+    if mask is not None and mask.shape != (vocabulary,):
+        raise ModelError(f"{T2D} is {list(mask.shape)}, and the target has {vocabulary} tokens; use the target that it was made for")
+    if D2T not in weights:
+        if mask is not None and not mask.bool().all():
+            raise ModelError(f"there is {T2D}, but no {D2T}: the file is incomplete")
+        return
+    ids = token_ids(weights[D2T])
+    check_vocabulary(ids, vocabulary)
+    if mask is not None and not torch.equal(mask.bool().nonzero()[:, 0], ids):
+        raise ModelError(f"{T2D} has other tokens than {D2T}: the file is damaged")
+    if len(ids) == vocabulary:
+        del weights[D2T]
+
+
+def _check_values(name: str, tensor: Tensor) -> None:
+    if name == D2T:
+        return
+    if not tensor.is_floating_point() or tensor.element_size() < 2:
+        raise ModelError(f"{name} is {tensor.dtype}: quantised weights cannot be trained; use float32, bfloat16 or float16 ones")
+    if not tensor.isfinite().all():
+        raise ModelError(f"{name} has values that are not finite; was it saved before it was trained?")
+
+
+def _rope(config: Config) -> dict[str, Any]:
+    """The rotary positions of a configuration as transformers 4 or 5 writes it; nothing if it is silent about them."""
+    scaling = config.get("rope_scaling") or {}
+    rope = {"rope_theta": config.get("rope_theta")} | scaling | (config.get("rope_parameters") or {})
+    if rope["rope_theta"] is None and len(rope) == 1:
+        return {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    return {name: value for name, value in rope.items() if name != "type" and value is not None} | {"rope_type": kind}
+
+
+def _read_layers(config: Config) -> Sequence[int] | None:
+    """Whose inputs are read: the speculators format counts so, SGLang counts the layers whose outputs are."""
+    named = config.get("eagle_aux_hidden_state_layer_ids")
+    if named is not None:
+        return [int(layer) for layer in named]
+    named = (config.get("eagle_config") or {}).get("eagle_aux_hidden_state_layer_ids")
+    return None if named is None else [int(layer) + 1 for layer in named]

@@ -1,0 +1,37 @@
+"""``longtail drafter export``: a drafter folder, ours or a published one, in the format of a serving engine."""
+
+import argparse
+from pathlib import Path
+from typing import get_args
+
+from engine.drafter.kind import drafter_kind
+from engine.drafter.model_card import DrafterCard, base_model
+from engine.errors import ConfigError
+
+FORMATS = ("sglang", "vllm")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("folder", type=Path, help="drafter folder: of a run, of longtail drafter train, or a published one")
+    parser.add_argument("--format", choices=FORMATS, required=True, help="sglang: EAGLE's flat layout, also SpecForge's; vllm: speculators")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--model", help="the target: tiny, small or a local Hugging Face folder; by default what the drafter's card names")
+
+
+def export(options: argparse.Namespace) -> None:
+    """Writes the folder. ConfigError or ModelError say what does not fit."""
+    from engine.drafter.export import load_drafter_folder, write_serving_folder  # here, so that --help need not wait for torch
+    from engine.drafter.serving_formats import ServingFormat
+    from engine.models.load import load_model, resolve
+    from engine.models.weights import ends
+
+    assert get_args(ServingFormat) == FORMATS
+    if options.out.exists() and any(options.out.iterdir()):
+        raise ConfigError(f"{options.out}: there is something in it; choose another folder for --out")
+    base = options.model or base_model(options.folder)
+    target = load_model(resolve(base), "auto")
+    weights = load_drafter_folder(options.folder, target.config, drafter_kind(options.folder))
+    card = DrafterCard(base, f"as of {options.folder.name}, which this was exported from", 0)
+    write_serving_folder(options.out, weights, target.config, ends(target)[1], card, options.format)
+    print(f"{options.out}: the drafter for {base}, as {options.format} reads it")

@@ -1,0 +1,59 @@
+"""The files that a drafter folder, ours or another's, keeps its weights in. Needs no torch to find them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import ModelError
+from engine.models.folder import read_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WHOLE = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth", "model.bin")
+INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+
+
+def drafter_files(folder: Path) -> list[Path]:
+    """All files of the weights, safetensors or pickled tensors; ModelError if ``folder`` is not a local folder that has them."""
+    if not folder.is_dir():
+        raise ModelError(f"drafter {folder}: not a local folder")
+    for name in WHOLE:
+        if (folder / name).is_file():
+            return [folder / name]
+    index = next((folder / name for name in INDICES if (folder / name).is_file()), None)
+    if index is None:
+        raise ModelError(f"drafter {folder}: no model.safetensors in it, nor {', '.join((*WHOLE[1:], *INDICES))}")
+    names = sorted(set(read_json(index).get("weight_map", {}).values()))
+    if not names:
+        raise ModelError(f"drafter {folder}: {index.name} names no file")
+    for name in names:
+        if Path(name).name != name or not (folder / name).is_file():
+            raise ModelError(f"drafter {folder}: {index.name} names {name}, which is not in the folder")
+    return [folder / name for name in names]
+
+
+def read_tensors(folder: Path) -> "dict[str, Tensor]":
+    """Of all files, as they are. ModelError if one is unreadable or holds anything but tensors; no code of a pickle is run."""
+    return {name: tensor for file in drafter_files(folder) for name, tensor in _tensors(file).items()}
+
+
+def _tensors(file: Path) -> "dict[str, Tensor]":
+    from pickle import UnpicklingError
+
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if file.suffix == ".safetensors":
+        try:
+            return load_file(file)
+        except SafetensorError as error:
+            raise ModelError(f"drafter {file.parent}: {file.name} is not readable: {error}") from None
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(f"drafter {file.parent}: {file.name} holds more than plain tensors, or is damaged: {reason}") from None
+    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+        raise ModelError(f"drafter {file.parent}: {file.name} is not a dict of tensors by name; save it with safetensors")
+    return {str(name): tensor.detach() for name, tensor in state.items()}

@@ -1,0 +1,329 @@
+"""Drafters of others: read, trained on, served, and given back, in each form in which they are published."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_draft_vocabulary import SOME, after, make_trainer
+from torch import Tensor
+from transformers import AutoConfig, LlamaConfig, PretrainedConfig, Qwen2ForCausalLM
+
+from engine.drafter.eagle3 import drafter_of, make_drafter
+from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_serving_folder
+from engine.drafter.kind import drafter_kind
+from engine.drafter.layout import DrafterLayout, without_copies
+from engine.drafter.model_card import DrafterCard
+from engine.drafter.offline_training import PromptAndResponse
+from engine.drafter.recipe import RECIPES
+from engine.drafter.serving_formats import ServingFormat
+from engine.drafter.spot_trainer import SpotTrainer, merge
+from engine.errors import ModelError
+
+HIDDEN, VOCABULARY = 32, 48
+CARD = DrafterCard("somebody/target", "countdown", 0)
+ROPE = {"rope_theta": 10000.0, "rope_scaling": None}
+FLAT = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": HIDDEN,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 64,
+    **ROPE,
+}
+LAYOUTS = {
+    "eagle": DrafterLayout(),
+    "eagle, biased, with its embedding": DrafterLayout(bias=True, embedding=True),
+    "eagle3": DrafterLayout("eagle3"),
+    "eagle3 of some tokens": DrafterLayout("eagle3", 12),
+    "eagle3 of some tokens, with its ends": DrafterLayout("eagle3", 12, head=True, embedding=True),
+    "eagle3 with its head": DrafterLayout("eagle3", head=True),
+    "eagle3.1": DrafterLayout("eagle3", 12, head=True, fc_norm=True, norm_output=True),
+    "normed residual": DrafterLayout("eagle3", 12, head=True, norm_before_residual=True),
+}
+
+
+def random_weights(layout: DrafterLayout, config: PretrainedConfig) -> dict[str, Tensor]:
+    """With every part of ``layout`` in play."""
+    torch.manual_seed(0)
+    drafter = make_drafter(layout.kind, config, SOME if layout.drafted else None, layout)
+    weights = drafter.state_dict()
+    return {name: tensor + 0.1 * torch.randn_like(tensor) if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+
+
+def equal(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def eagle3_tensors(layer: str = "midlayer", drafted: int = 12) -> dict[str, Tensor]:
+    """As SpecForge and SGLang have them."""
+    torch.manual_seed(0)
+    shapes = {
+        "fc.weight": (HIDDEN, 3 * HIDDEN),
+        f"{layer}.self_attn.q_proj.weight": (HIDDEN, 2 * HIDDEN),
+        f"{layer}.self_attn.k_proj.weight": (16, 2 * HIDDEN),
+        f"{layer}.self_attn.v_proj.weight": (16, 2 * HIDDEN),
+        f"{layer}.self_attn.o_proj.weight": (HIDDEN, HIDDEN),
+        f"{layer}.mlp.gate_proj.weight": (64, HIDDEN),
+        f"{layer}.mlp.up_proj.weight": (64, HIDDEN),
+        f"{layer}.mlp.down_proj.weight": (HIDDEN, 64),
+        f"{layer}.input_layernorm.weight": (HIDDEN,),
+        f"{layer}.hidden_norm.weight": (HIDDEN,),
+        f"{layer}.post_attention_layernorm.weight": (HIDDEN,),
+        "norm.weight": (HIDDEN,),
+        "lm_head.weight": (drafted, HIDDEN),
+    }
+    ids = SOME if drafted == 12 else torch.arange(drafted)
+    mask = torch.zeros(VOCABULARY, dtype=torch.bool)
+    mask[ids] = True
+    return {name: torch.randn(shape) for name, shape in shapes.items()} | {"d2t": ids - torch.arange(drafted), "t2d": mask}
+
+
+def specforge(folder: Path, **changes: Any) -> Path:
+    save(
+        folder,
+        eagle3_tensors(),
+        FLAT | {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "draft_vocab_size": 12} | changes,
+    )
+    return folder
+
+
+def speculators(folder: Path, **changes: Any) -> Path:
+    tensors = eagle3_tensors("layers.0") | {"embed_tokens.weight": torch.randn(VOCABULARY, HIDDEN)}
+    config = {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "speculators_version": "0.5.0",
+        "draft_vocab_size": 12,
+        "norm_before_residual": True,
+        "norm_before_fc": False,
+        "eagle_aux_hidden_state_layer_ids": [0, 1, 2],
+        "transformer_layer_config": FLAT | {"model_type": "llama"},
+        "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "somebody/target"}},
+    }
+    save(folder, tensors, config | changes)
+    return folder
+
+
+def save(folder: Path, tensors: dict[str, Tensor], config: Mapping[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def change(folder: Path, **tensors: Tensor | None) -> None:
+    changed: dict[str, Tensor | None] = {**load_file(folder / "model.safetensors")}
+    changed |= {name.replace("__", "."): tensor for name, tensor in tensors.items()}
+    save_file({name: tensor for name, tensor in changed.items() if tensor is not None}, folder / "model.safetensors")
+
+
+@pytest.fixture
+def config(target: Qwen2ForCausalLM) -> PretrainedConfig:
+    found: PretrainedConfig = target.config
+    return found
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_folder_of_ours_keeps_every_layout(tmp_path: Path, config: PretrainedConfig, name: str) -> None:
+    weights = random_weights(LAYOUTS[name], config)
+    assert DrafterLayout.of(weights) == LAYOUTS[name]
+    write_drafter_folder(tmp_path, weights, config, CARD)
+    assert equal(load_drafter_folder(tmp_path, config, drafter_kind(tmp_path)), weights)
+    served = "LongtailForCausalLMEagle3" not in json.loads((tmp_path / "config.json").read_text())["architectures"]
+    assert served == (name not in ("eagle3 of some tokens", "normed residual")), "what an engine would draft wrongly with is refused by it"
+
+
+@pytest.mark.parametrize("form", ["sglang", "vllm"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_serving_engines_read_comes_back_to_the_bit(tmp_path: Path, target: Qwen2ForCausalLM, name: str, form: ServingFormat) -> None:
+    layout, weights = LAYOUTS[name], random_weights(LAYOUTS[name], target.config)
+
+    def write() -> None:
+        write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, form)
+
+    if (form == "vllm" and layout.kind == "eagle") or (form == "sglang" and layout.norm_before_residual):
+        with pytest.raises(ModelError, match=r"export this .*drafter with --format"):
+            write()
+        return
+    write()
+    assert drafter_kind(tmp_path) == layout.kind
+    assert equal(load_drafter_folder(tmp_path, target.config, layout.kind), weights)
+    tensors = load_file(tmp_path / "model.safetensors")
+    if layout.kind == "eagle3":
+        ids = SOME if layout.drafted else torch.arange(VOCABULARY)
+        assert torch.equal(tensors["d2t"] + torch.arange(len(ids)), ids)
+        assert torch.equal(tensors["t2d"].nonzero()[:, 0], ids)
+        assert layout.head or torch.equal(tensors["lm_head.weight"], target.lm_head.weight[ids])
+        assert any(tensor.startswith("midlayer." if form == "sglang" else "layers.0.") for tensor in tensors)
+
+
+def test_an_eagle_drafters_vocabulary_is_in_a_file_of_its_own(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
+    weights = random_weights(DrafterLayout(drafted=12), target.config)
+    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "sglang")
+    assert torch.load(tmp_path / "token_map.pt", weights_only=True) == SOME.tolist()
+    assert equal(load_drafter_folder(tmp_path, target.config), weights)
+
+
+def test_the_configuration_has_what_sglang_asks_for(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
+    weights = random_weights(LAYOUTS["eagle3.1"], target.config)
+    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "sglang")
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["architectures"], config["model_type"], config["draft_vocab_size"]) == (["LlamaForCausalLMEagle3"], "llama", 12)
+    assert config["max_position_embeddings"] == target.config.max_position_embeddings == 512
+    assert (config["fc_norm"], config["norm_output"], config["tie_word_embeddings"]) == (True, True, False)
+    assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
+    assert AutoConfig.from_pretrained(tmp_path).rope_parameters == target.config.rope_parameters
+
+
+def test_the_configuration_has_the_fields_of_the_speculators_schema(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
+    """Of github.com/vllm-project/speculators at 0.7: Eagle3SpeculatorConfig, and what vLLM reads of it."""
+    weights = random_weights(LAYOUTS["normed residual"], target.config)
+    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "vllm")
+    config = json.loads((tmp_path / "config.json").read_text())
+    schema: dict[str, type | tuple[type, ...]] = {
+        "speculators_model_type": str,
+        "speculators_version": str,
+        "architectures": list,
+        "draft_vocab_size": int,
+        "norm_before_residual": bool,
+        "norm_before_fc": bool,
+        "fc_norm": bool,
+        "norm_output": bool,
+        "embed_requires_grad": bool,
+        "eagle_aux_hidden_state_layer_ids": list,
+        "transformer_layer_config": dict,
+        "speculators_config": dict,
+    }
+    assert {name: config[name] for name, kind in schema.items() if not isinstance(config[name], kind)} == {}
+    assert config["speculators_model_type"] == config["speculators_config"]["algorithm"] == "eagle3"
+    (proposal,) = config["speculators_config"]["proposal_methods"]
+    assert proposal["proposal_type"] == config["speculators_config"]["default_proposal_method"] == "greedy"
+    assert proposal["speculative_tokens"] >= 1
+    assert config["speculators_config"]["verifier"] == {"name_or_path": "somebody/target", "architectures": []}
+    assert config["norm_before_residual"] is True
+    layer = LlamaConfig(**config["transformer_layer_config"])
+    assert (layer.num_hidden_layers, layer.vocab_size, layer.max_position_embeddings, layer.head_dim) == (1, VOCABULARY, 512, 8)
+
+
+def test_what_specforge_writes_is_read(tmp_path: Path, config: PretrainedConfig) -> None:
+    weights = load_drafter_folder(specforge(tmp_path), config, "eagle3")
+    assert DrafterLayout.of(weights) == DrafterLayout("eagle3", 12, head=True)
+    theirs = eagle3_tensors()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in theirs.items() if name != "t2d")
+
+
+def test_what_speculators_writes_is_read(tmp_path: Path, config: PretrainedConfig) -> None:
+    assert drafter_kind(speculators(tmp_path)) == "eagle3"
+    weights = load_drafter_folder(tmp_path, config, "eagle3")
+    assert DrafterLayout.of(weights) == DrafterLayout("eagle3", 12, head=True, embedding=True, norm_before_residual=True)
+    assert torch.equal(weights["midlayer.mlp.up_proj.weight"], eagle3_tensors()["midlayer.mlp.up_proj.weight"])
+
+
+@pytest.mark.parametrize("file", ["pytorch_model.bin", "model.pth", "index"])
+def test_pickled_tensors_and_parts_of_a_file_are_read(tmp_path: Path, config: PretrainedConfig, file: str) -> None:
+    """As in the repositories of EAGLE itself, whose configurations name the target's architecture."""
+    tensors = {"fc.bias": torch.randn(HIDDEN), "embed_tokens.weight": torch.randn(VOCABULARY, HIDDEN)}
+    tensors |= make_drafter("eagle", config).state_dict()
+    (tmp_path / "config.json").write_text(json.dumps(FLAT | {"architectures": ["LlamaForCausalLM"], "bias": True}))
+    if file == "index":
+        parts = dict(list(tensors.items())[:3]), dict(list(tensors.items())[3:])
+        for number, part in enumerate(parts):
+            torch.save(part, tmp_path / f"part-{number}.bin")
+        names = {name: f"part-{number}.bin" for number, part in enumerate(parts) for name in part}
+        (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": names}))
+    else:
+        torch.save(tensors, tmp_path / file)
+    assert drafter_kind(tmp_path) == "eagle"
+    assert equal(load_drafter_folder(tmp_path, config), tensors)
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return (Path.touch, (Path("/tmp/evil"),))
+
+
+def test_a_pickle_of_anything_else_is_refused(tmp_path: Path, config: PretrainedConfig) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(FLAT))
+    for content, message in (
+        ({"a": Evil()}, "more than plain tensors"),
+        ([1], "not a dict of tensors"),
+        ({"a": 1}, "not a dict of tensors"),
+    ):
+        torch.save(content, tmp_path / "pytorch_model.bin")
+        with pytest.raises(ModelError, match=message):
+            load_drafter_folder(tmp_path, config)
+    assert not Path("/tmp/evil").exists()
+    (tmp_path / "pytorch_model.bin").write_bytes(b"nothing of the kind")
+    with pytest.raises(ModelError, match="is damaged"):
+        load_drafter_folder(tmp_path, config)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"fc__weight": torch.zeros(HIDDEN, 6 * HIDDEN)}, r"fc\.weight is \[32, 192\], this target needs \[32, 96\]"),
+        ({"t2d": torch.ones(50, dtype=torch.bool)}, r"t2d is \[50\], and the target has 48 tokens"),
+        ({"t2d": torch.ones(48, dtype=torch.bool)}, "t2d has other tokens than d2t"),
+        ({"d2t": None}, "there is t2d, but no d2t"),
+        ({"d2t": torch.full((12,), 40), "t2d": None}, "goes from 40 to 51, and the target has 48 tokens"),
+        ({"lm_head__weight": torch.zeros(13, HIDDEN)}, r"lm_head\.weight is \[13, 32\], this target needs \[12, 32\]"),
+        ({"layers__1__mlp__up_proj__weight": torch.zeros(64, HIDDEN)}, "of several layers is not supported"),
+        ({"midlayer__self_attn__q_norm__weight": torch.zeros(8)}, r"q_norm\.weight does not belong"),
+        ({"norm__weight": torch.full((HIDDEN,), torch.nan)}, r"norm\.weight has values that are not finite"),
+        ({"fc__weight": torch.zeros(HIDDEN, 96, dtype=torch.int8)}, r"fc\.weight is torch\.int8: quantised"),
+    ],
+)
+def test_tensors_that_do_not_fit(tmp_path: Path, config: PretrainedConfig, tensors: dict[str, Tensor | None], message: str) -> None:
+    change(specforge(tmp_path), **tensors)
+    with pytest.raises(ModelError, match=message):
+        load_drafter_folder(tmp_path, config, "eagle3")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 50}, "made for a target with 50 tokens, and this one has 48"),
+        ({"norm_before_fc": True}, "norm_before_fc is not supported"),
+        ({"hidden_act": "gelu"}, "hidden_act=gelu is not supported"),
+        ({"rope_theta": 500_000.0}, r"rope_theta is 500000\.0, and the target's is 10000\.0"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type is linear, and the target's is default"),
+        ({"rms_norm_eps": 1e-5}, "rms_norm_eps is 1e-05, and the target's is 1e-06"),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}, r"inputs of the target's layers \[1, 2, 3\]"),
+        ({"quantization_config": {"bits": 4}}, "has a quantization_config"),
+        ({"speculators_model_type": "dflash"}, "a drafter of type dflash"),
+    ],
+)
+def test_configurations_that_do_not_fit(tmp_path: Path, config: PretrainedConfig, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        load_drafter_folder(specforge(tmp_path, **changes), config, "eagle3")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_can_be_trained_on(target: Qwen2ForCausalLM, responses: list[PromptAndResponse], name: str) -> None:
+    layout = LAYOUTS[name]
+    weights = random_weights(layout, target.config)
+    made = make_trainer(target, responses[:60], None, layout.kind)
+    trainer = SpotTrainer(drafter_of(weights, target.config), made.buffer, made.config, RECIPES[layout.kind])
+    trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    report = trainer.train(after(12))
+    assert report.gain > 0
+    trained = trainer.weights()
+    assert DrafterLayout.of(trained) == layout
+    frozen = {"embed_tokens.weight", "d2t", "norm_output", "norm_before_residual"}
+    assert {part for part in trained if torch.equal(trained[part], weights[part])} == frozen & weights.keys()
+    assert equal(merge([(trained, 1), (trained, 2), (trained, 4)]), trained)
+
+
+def test_copies_of_the_target_are_no_own_parts(target: Qwen2ForCausalLM) -> None:
+    embedding, head = target.model.embed_tokens.weight.detach(), target.lm_head.weight.detach()
+    weights = random_weights(LAYOUTS["eagle3 of some tokens, with its ends"], target.config)
+    assert equal(without_copies(weights, embedding, head), weights)
+    copies = weights | {"embed_tokens.weight": embedding.bfloat16().float(), "lm_head.weight": head[SOME].clone()}
+    assert DrafterLayout.of(without_copies(copies, embedding, head)) == DrafterLayout("eagle3", 12)
