@@ -22,6 +22,7 @@ from longtail.schemas.telemetry import (
     LogLine,
     MetricKey,
     Metrics,
+    PretrainingRound,
     SampleItem,
     SpeculationStep,
     WorkerSpan,
@@ -139,6 +140,11 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
 
     def drafters(self, run_id: str, since_step: int = -1, every: int = 1) -> list[DrafterSession]:
         return self._steps(DrafterSession, run_id, "drafters", since_step, every=every)
+
+    def pretraining(self, run_id: str, since_round: int = -1, every: int = 1) -> list[PretrainingRound]:
+        """The rounds in which its drafter was trained before the first step, after ``since_round``."""
+        wanted = {"since_round": since_round, "every": every}
+        return self._get(Items[PretrainingRound], f"/api/v1/runs/{run_id}/pretraining", **wanted).items
 
     def samples(self, run_id: str, since_step: int = -1, limit: int = 100, *, step: int | None = None) -> list[SampleItem]:
         """The latest ``limit`` of them, oldest first; of one ``step`` only if that is given."""
