@@ -6,17 +6,22 @@ from pathlib import Path
 
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
-from engine.errors import ConfigError, ModelError
+from engine.errors import ConfigError, DataError, ModelError
 from engine.models.folder import locate, read_facts
 from engine.rollout.sglang import start_errors, supported_speculation
+from engine.tasks import given_responses
 from engine.tasks.registry import check_rows
+
+MOST_BYTES = 64 * 2**20
+"""Of a file of responses that is read through before the job itself does so."""
 
 
 def check_light(config: RunConfig) -> None:
-    """Model folder, context length, engine, drafter folder and dataset. Raises ModelError, ConfigError or DataError."""
+    """Model folder, context length, engine, drafter folder, dataset and responses. Raises ModelError, ConfigError or DataError."""
     _check_model(config)
     _check_drafter(config)
     check_rows(config.task)
+    _check_responses(config.drafter.pretrain_responses)
 
 
 def check(config: RunConfig) -> None:
@@ -71,6 +76,16 @@ def _check_sglang(config: RunConfig, gpus: int) -> None:
             f"rollout.sglang.tensor_parallel: {config.cluster.workers} workers need {needed} GPUs together, and this machine has {gpus}; "
             "lower it or cluster.workers, or give cluster.ray_address"
         )
+
+
+def _check_responses(path: Path | None) -> None:
+    """ConfigError names the field; a large file is only looked for."""
+    if path is None or (path.is_file() and path.stat().st_size > MOST_BYTES):
+        return
+    try:
+        given_responses.check(path)
+    except DataError as error:
+        raise ConfigError(f"drafter.pretrain_responses: {error}") from None
 
 
 def _check_drafter(config: RunConfig) -> None:

@@ -85,14 +85,15 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         return self._do(run_id, "cancel")
 
     def pause(self, run_id: str) -> Run:
-        """At the next step boundary."""
+        """At the next step boundary, or after the round of a pretraining."""
         return self._do(run_id, "pause")
 
     def resume(self, run_id: str) -> Run:
         return self._do(run_id, "resume")
 
     def retry(self, run_id: str, idempotency_key: str | None = None) -> Run:
-        """A new run that goes on after the step ``resumed_step`` of a failed or cancelled one; None is from the beginning."""
+        """A new run that goes on after the step ``resumed_step`` of a failed or cancelled one; None is from the beginning, -1 with
+        pretraining its drafter."""
         return self._accept(f"/api/v1/runs/{run_id}/retry", None, idempotency_key)
 
     def clone(

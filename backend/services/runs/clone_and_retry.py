@@ -18,14 +18,13 @@ from backend.settings import Settings
 from engine.checkpoint.verification import VerifiedCheckpoint, newest
 from engine.config import merged, parse
 from engine.errors import CheckpointError
-from longtail.schemas.runs import CloneRequest
+from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
 from longtail.schemas.runs import Run as RunReply
 
 EVENTS = "events.jsonl"
 CHECKPOINTS = "checkpoints"
 PRETRAINING = "pretraining"
 """What a run goes on from: checkpoints of its steps, or before the first of those a round of pretraining its drafter."""
-BEFORE_STEPS = -1
 
 
 def clone(

@@ -18,6 +18,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f
 Notes = Annotated[str, Field(max_length=20_000, pattern=r"^[^\x00]*$", description="Free text")]
 Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
 Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(number)]
+BEFORE_STEPS = -1
+"""Where a step is told, and the drafter was still being pretrained."""
 TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 UNFINISHED_STATES: frozenset[str] = frozenset({"queued", "starting", "running", "paused"})
 POSSIBLE_IN: dict[Action, frozenset[str]] = {
