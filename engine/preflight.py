@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from engine.config import RunConfig
@@ -9,17 +10,19 @@ from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.errors import ConfigError, DataError, ModelError
 from engine.models.folder import locate, read_facts
 from engine.rollout.sglang import start_errors, supported_speculation
-from engine.tasks import given_responses
+from engine.tasks import dataset
 from engine.tasks.registry import check_rows
 
 MOST_BYTES = 64 * 2**20
 """Of a file of responses that is read through before the job itself does so."""
+RESPONSE_COLUMNS = (("prompt", "question"), ("response", "answer"))
+"""As in engine.tasks.given_responses, which needs torch."""
 
 
 def check_light(config: RunConfig) -> None:
     """Model folder, context length, engine, drafter folder, dataset and responses. Raises ModelError, ConfigError or DataError."""
     _check_model(config)
-    _check_drafter(config)
+    check_drafter(config)
     check_rows(config.task)
     _check_responses(config.drafter.pretrain_responses)
 
@@ -34,7 +37,7 @@ def check(config: RunConfig) -> None:
     from engine.tasks.registry import build_task
 
     _check_model(config)
-    _check_drafter(config)
+    check_drafter(config)
     if config.rollout.engine == "sglang":
         _check_sglang(config, torch.cuda.device_count())
     if config.cluster.device == "cuda" and not torch.cuda.is_available():
@@ -83,12 +86,25 @@ def _check_responses(path: Path | None) -> None:
     if path is None or (path.is_file() and path.stat().st_size > MOST_BYTES):
         return
     try:
-        given_responses.check(path)
+        for row in dataset.read(path):
+            for names in RESPONSE_COLUMNS:
+                row.text(next((name for name in names if name in row.columns), names[0]))
     except DataError as error:
         raise ConfigError(f"drafter.pretrain_responses: {error}") from None
 
 
-def _check_drafter(config: RunConfig) -> None:
+def fits(drafter: Mapping[str, str], config: RunConfig) -> bool:
+    """Whether a drafter whose artifact says this of itself (see ``ArtifactSaved.metadata``) is one for the run's model and recipe."""
+    kind, model = RECIPE_KINDS.get(drafter.get("recipe", "")), drafter.get("base_model")
+    return kind == RECIPE_KINDS[config.drafter.recipe] and model is not None and _resolved(model) == _resolved(config.model.path)
+
+
+def _resolved(model: str) -> str:
+    return model if model in BUILT_IN else str(Path(model).resolve())
+
+
+def check_drafter(config: RunConfig) -> None:
+    """ModelError unless drafter.path is a folder with a drafter of the recipe's kind, or one of its words."""
     path = config.drafter.path
     if not config.speculation.enabled or path in (None, "builtin", "auto"):
         return

@@ -18,100 +18,104 @@ from backend.services.artifacts.registry import content
 from backend.services.runs.attempts import Claim, LeaseLostError, add_log_line
 from backend.settings import Settings
 from backend.storage.open_store import open_store
-from engine.config import merged
-from engine.drafter.kind import RECIPE_KINDS, drafter_kind
+from engine.config import merged, parse
 from engine.errors import ModelError
+from engine.preflight import check_drafter
 
 GIVEN = "given_drafter"
 PARTS = ("README.md", "config.json", "model.safetensors")
 NOT_TRAINED = {"pretrain_minutes": 0, "pretrain_responses": None}
+CHUNK = 2**20
 
 logger = logging.getLogger(__name__)
 
 
-def with_given_drafter(database: Database, settings: Settings, claim: Claim, keep_lease: Callable[[], object]) -> Mapping[str, Any]:
-    """The run's configuration, with the folder of the drafter that ``auto`` stands for in its place; every attempt gets the same one. A
-    run with steps does not pretrain it, one without goes on training it. As it is where none fits.
+class GivenDrafter:
+    """What ``auto`` stands for in a run: every attempt at it gets the same."""
 
-    ``keep_lease`` is called while a large file is copied. ModelError if the drafter was given before and is gone now.
-    """
-    if not wants_one(claim.config):
-        return claim.config
-    with database.read() as session:
-        run = session.get_one(Run, claim.run_id)
-        known, fitting = run.drafter_id, [] if run.drafter_id is not None else fitting_drafters(session, run)
-    folder = settings.run_folder(claim.run_id) / GIVEN
-    if known and not folder.is_dir():
-        _unpack(database, settings, known, claim.config, folder, keep_lease)
-    if known is None:
-        known = _choose(database, settings, claim, fitting, folder, keep_lease)
-    if not known:
-        return claim.config
-    return merged(claim.config, {"drafter": {"path": str(folder)} | (NOT_TRAINED if claim.config["algorithm"]["steps"] else {})})
+    def __init__(self, database: Database, settings: Settings, claim: Claim, keep_lease: Callable[[], object]) -> None:
+        """``keep_lease`` is called while a large file is copied."""
+        self._database, self._settings, self._claim, self._keep_lease = database, settings, claim, keep_lease
+        self._folder = settings.run_folder(claim.run_id) / GIVEN
 
+    def config(self) -> Mapping[str, Any]:
+        """The run's configuration with the drafter's folder: one with steps does not pretrain that, one without goes on training it. As it
+        is where none fits. ModelError if the drafter was given before and is gone now."""
+        config = self._claim.config
+        if not wants_one(config):
+            return config
+        with self._database.read() as session:
+            known = session.get_one(Run, self._claim.run_id).drafter_id
+        if known and not self._folder.is_dir():
+            self._unpack(known)
+        if known is None:
+            known = self._choose()
+        if not known:
+            return config
+        return merged(config, {"drafter": {"path": str(self._folder)} | (NOT_TRAINED if config["algorithm"]["steps"] else {})})
 
-def _choose(
-    database: Database, settings: Settings, claim: Claim, fitting: list[str], folder: Path, keep_lease: Callable[[], object]
-) -> str:
-    """The first that can be unpacked, which is put on record; empty if none can."""
-    shutil.rmtree(folder, ignore_errors=True)
-    chosen = ""
-    for artifact_id in fitting:
+    def _choose(self) -> str:
+        """The newest that can be unpacked, which is put on record; empty if there is none."""
+        run_id, config = self._claim.run_id, self._claim.config
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with self._database.read() as session:
+            fitting = fitting_drafters(session, session.get_one(Run, run_id).project_id, parse(config))
+        chosen = next((artifact_id for artifact_id in fitting if self._unpacked(artifact_id)), "")
+        message = f"no drafter of this project fits {config['model']['path']}: the engine looks for itself"
+        with self._database.write() as session:
+            mine = (Run.id == run_id, Run.attempt == self._claim.attempt)
+            if not affected(session, update(Run).where(*mine).values(drafter_id=chosen)):
+                raise LeaseLostError
+            if chosen:
+                artifact = session.get_one(Artifact, chosen)
+                version = artifact.details.get("drafter_version", "of unknown number")
+                message = f"takes drafter version {version} of run {artifact.run_id} ({artifact.run_name}), artifact {chosen}"
+            add_log_line(session, run_id, "info", "drafter", f"drafter.path auto: {message}")
+        return chosen
+
+    def _unpacked(self, artifact_id: str) -> bool:
         try:
-            _unpack(database, settings, artifact_id, claim.config, folder, keep_lease)
+            self._unpack(artifact_id)
         except ModelError as error:
-            logger.warning("run %s: %s", claim.run_id, error)
-        else:
-            chosen = artifact_id
-            break
-    with database.write() as session:
-        mine = (Run.id == claim.run_id, Run.attempt == claim.attempt)
-        if not affected(session, update(Run).where(*mine).values(drafter_id=chosen)):
-            raise LeaseLostError
-        message = f"drafter.path auto: no drafter of this project fits {claim.config['model']['path']}; the engine's own choice"
-        if chosen and (artifact := session.get_one(Artifact, chosen)):
-            version = artifact.details.get("drafter_version", "of unknown number")
-            message = (
-                f"drafter.path auto: takes drafter version {version} of run {artifact.run_id} ({artifact.run_name}), artifact {chosen}"
-            )
-        add_log_line(session, claim.run_id, "info", "drafter", message)
-    return chosen
+            logger.warning("run %s: %s", self._claim.run_id, error)
+            return False
+        return True
 
+    def _unpack(self, artifact_id: str) -> None:
+        """Makes the folder whole or not at all. ModelError if the artifact's content is gone, damaged, or no drafter of the kind."""
+        aside, archive = (self._folder.with_name(f".{GIVEN}{suffix}") for suffix in ("", ".zip"))
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        try:
+            self._fetch(artifact_id, archive)
+            self._extract(archive, aside)
+            check_drafter(parse(merged(self._claim.config, {"drafter": {"path": str(aside)}})))
+            aside.replace(self._folder)
+        except (NotFoundError, FileNotFoundError, KeyError, zipfile.BadZipFile) as error:
+            raise ModelError(
+                f"drafter.path auto: the drafter in artifact {artifact_id} cannot be used: {error}; name another one"
+            ) from None
+        finally:
+            archive.unlink(missing_ok=True)
+            shutil.rmtree(aside, ignore_errors=True)
 
-def _unpack(
-    database: Database, settings: Settings, artifact_id: str, config: Mapping[str, Any], folder: Path, keep_lease: Callable[[], object]
-) -> None:
-    """Makes ``folder`` whole or not at all. ModelError if the artifact's content is gone, damaged, or no drafter of the kind."""
-    aside, archive = folder.with_name(f".{GIVEN}"), folder.with_name(f".{GIVEN}.zip")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    try:
-        with database.read() as session:
-            found = content(session, settings, open_store(settings), artifact_id)
+    def _fetch(self, artifact_id: str, archive: Path) -> None:
+        with self._database.read() as session:
+            found = content(session, self._settings, open_store(self._settings), artifact_id)
         digest = hashlib.sha256()
         with archive.open("wb") as file:
             for chunk in found.read(0, found.size):
                 digest.update(chunk)
                 file.write(chunk)
-                keep_lease()
+                self._keep_lease()
         if digest.hexdigest() != found.sha256:
-            raise ModelError(f"the content of artifact {artifact_id}, a drafter, is damaged")
-        _extract(archive, aside, keep_lease)
-        if drafter_kind(aside) != RECIPE_KINDS[config["drafter"]["recipe"]]:
-            raise ModelError(f"artifact {artifact_id} is no drafter of recipe {config['drafter']['recipe']}")
-        aside.replace(folder)
-    except (NotFoundError, FileNotFoundError, KeyError, zipfile.BadZipFile) as error:
-        raise ModelError(f"drafter.path auto: the drafter in artifact {artifact_id} cannot be used: {error}; name another one") from None
-    finally:
-        archive.unlink(missing_ok=True)
-        shutil.rmtree(aside, ignore_errors=True)
+            raise ModelError(f"drafter.path auto: the content of artifact {artifact_id} is damaged; name another drafter")
 
-
-def _extract(archive: Path, folder: Path, keep_lease: Callable[[], object]) -> None:
-    """The parts of a drafter; KeyError if one is not there."""
-    with zipfile.ZipFile(archive) as zipped:
-        for part in PARTS:
-            with zipped.open(f"drafter/{part}") as source, (folder / part).open("wb") as target:
-                while chunk := source.read(2**20):
-                    target.write(chunk)
-                    keep_lease()
+    def _extract(self, archive: Path, folder: Path) -> None:
+        """The parts of a drafter; KeyError if one is not there."""
+        with zipfile.ZipFile(archive) as zipped:
+            for part in PARTS:
+                with zipped.open(f"drafter/{part}") as source, (folder / part).open("wb") as target:
+                    while chunk := source.read(CHUNK):
+                        target.write(chunk)
+                        self._keep_lease()

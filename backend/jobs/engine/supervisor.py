@@ -17,12 +17,13 @@ from sqlalchemy import select
 
 from backend.database import NO_ANSWER, Database
 from backend.jobs.engine.environment_record import engine_variables, environment_record
-from backend.jobs.engine.given_drafter import with_given_drafter
+from backend.jobs.engine.given_drafter import GivenDrafter
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
 from backend.models import Run
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
+from engine.errors import ModelError
 from longtail.schemas.runs import RunState
 
 T = TypeVar("T")
@@ -50,12 +51,15 @@ class Supervisor:
     def run(self) -> RunState | None:
         """The run's state after this attempt; None if the attempt was taken away."""
         try:
-            config = self._patiently(lambda: with_given_drafter(self._database, self._settings, self._claim, self._keep_lease))
+            config = self._patiently(GivenDrafter(self._database, self._settings, self._claim, self._keep_lease).config)
             with self._engine(config) as engine:
                 self._patiently(lambda: self._introduce(engine.pid))
                 interruption = self._watch(engine)
             self._patiently(self._ingestor.drain)
             outcome = self._outcome(interruption, engine.returncode)
+            return self._patiently(lambda: self._settle(outcome))
+        except ModelError as error:  # the drafter that it began with is gone
+            outcome = Outcome("failed", error=str(error), error_code=error.code)
             return self._patiently(lambda: self._settle(outcome))
         except LeaseLostError:
             logger.warning("run %s: attempt %d was taken away", self._claim.run_id, self._claim.attempt)

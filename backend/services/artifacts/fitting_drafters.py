@@ -1,7 +1,6 @@
 """Which drafters of the platform a run may begin with, where its drafter.path is auto."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
@@ -9,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from backend.models import Artifact, Run
 from backend.models.runs import GENERATED
-from engine.drafter.kind import RECIPE_KINDS
-from engine.models.folder import BUILT_IN
+from engine.config import RunConfig
+from engine.preflight import fits
 
 AUTO = "auto"
 
@@ -20,22 +19,10 @@ def wants_one(config: Mapping[str, Any]) -> bool:
     return bool(config["drafter"]["path"] == AUTO and config["speculation"]["enabled"])
 
 
-def fitting_drafters(session: Session, run: Run) -> list[str]:
+def fitting_drafters(session: Session, project_id: str, config: RunConfig) -> list[str]:
     """Ids of artifacts, the newest first: drafters for the run's model, of its recipe's kind, by runs of its project that succeeded. Those
     of other projects its members may not see."""
     done = (Run.kind == "engine", Run.state == "succeeded", Run.deleted_at.is_(None), ~Run.id.endswith(GENERATED))
-    here = (Artifact.type == "drafter", Artifact.missing_since.is_(None), Run.project_id == run.project_id)
+    here = (Artifact.type == "drafter", Artifact.missing_since.is_(None), Run.project_id == project_id)
     query = select(Artifact.id, Artifact.details).join(Run).where(*here, *done).order_by(Artifact.created_at.desc(), Artifact.id)
-    return [artifact_id for artifact_id, details in session.execute(query) if _fits(details, run.config)]
-
-
-def _fits(details: Mapping[str, str], config: Mapping[str, Any]) -> bool:
-    kind = RECIPE_KINDS.get(details.get("recipe", ""))
-    model = details.get("base_model")
-    return (
-        kind == RECIPE_KINDS[config["drafter"]["recipe"]] and model is not None and _resolved(model) == _resolved(config["model"]["path"])
-    )
-
-
-def _resolved(model: str) -> str:
-    return model if model in BUILT_IN else str(Path(model).resolve())
+    return [artifact_id for artifact_id, details in session.execute(query) if fits(details, config)]

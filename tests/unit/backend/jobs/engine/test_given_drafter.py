@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from backend.database import Database
-from backend.jobs.engine.given_drafter import with_given_drafter
+from backend.jobs.engine.given_drafter import GivenDrafter
 from backend.models import Artifact, LogLine, Project, Run, new_id
 from backend.services.artifacts.registry import record_saved
 from backend.services.runs import submission
@@ -76,7 +76,7 @@ def submit(database: Database) -> Submit:
 
 
 def given(database: Database, settings: Settings, claimed: Claim) -> Any:
-    return with_given_drafter(database, settings, claimed, lambda: None)["drafter"]
+    return GivenDrafter(database, settings, claimed, lambda: None).config()["drafter"]
 
 
 def test_the_newest_that_fits_is_taken_and_kept_by_every_attempt(
