@@ -88,8 +88,9 @@ def follow(client: Longtail, run_id: str, console: Console) -> Run:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", done="", figures="")
         for run in client.changes(run_id):
-            about = {"description": f"{plain(run.name)} {state(run)}", "done": done(run), "figures": key_figures(run)}
-            progress.update(task, completed=run.share_done, total=1 if run.steps or run.pretraining else None, **about)
+            total = 1 if run.steps or run.pretraining else None
+            told = f"{plain(run.name)} {state(run)}"
+            progress.update(task, completed=run.share_done, total=total, description=told, done=done(run), figures=key_figures(run))
     console.print(f"{run.id} {state(run)}" + (f": {plain(run.error)}" if run.error else ""))
     return run
 

@@ -82,10 +82,9 @@ def _active(session: Session, settings: Settings, now: float) -> Iterator[Metric
     progress = {_key(run): run.step / run.steps for run in runs if run.steps}
     yield gauge("run_progress", "Share of the run's steps that are done", progress, "run", "name")
     rounds = {_key(run): PretrainingRound.model_validate(run.pretraining) for run in runs if run.pretraining}
-    left = {key: latest.seconds_left for key, latest in rounds.items()}
-    yield gauge(
-        "run_pretraining_seconds_left", "Until the run's drafter is pretrained, as it looked after the latest round", left, "run", "name"
-    )
+    ahead = {key: latest.seconds_left for key, latest in rounds.items()}
+    about = "Until the run's drafter is pretrained, as it looked after the latest round"
+    yield gauge("run_pretraining_seconds_left", about, ahead, "run", "name")
     for name, about in ENGINE.items():
         known = {_key(run): run.summary[name] for run in runs if run.summary.get(name) is not None}
         yield gauge(f"run_{name}", about, known, "run", "name")

@@ -176,8 +176,9 @@ class EventRowWriter:
 def rebuild(database: Database, run_id: str, path: Path) -> None:
     """Makes a finished run's telemetry again from its events.jsonl; artifacts keep their ids."""
     with database.write() as session:
-        for model in (*STEPPED, PretrainingRound):
+        for model in STEPPED:
             affected(session, delete(model).where(model.run_id == run_id))
+        affected(session, delete(PretrainingRound).where(PretrainingRound.run_id == run_id))
         metric_storage.forget_points(session, run_id, 0)
         affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
         affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0, pretraining=None))

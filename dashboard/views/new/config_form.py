@@ -36,7 +36,7 @@ LABELS: Mapping[str, str] = {
     "drafter.recipe": "Recipe of the drafter",
     "drafter.pretrain_minutes": "Train the drafter first (minutes)",
     "drafter.pretrain_responses": "Responses to learn from (file)",
-    "drafter.pretrain_learning_rate": "Learning rate of that",
+    "drafter.pretrain_learning_rate": "Largest learning rate",
     "drafter.draft_vocabulary": "Tokens to draft from",
     "drafter.spot.enabled": "Train the drafter in idle time",
     "speculation.threshold": "Speculate up to (requests)",

@@ -33,7 +33,8 @@ def heading(run: Run, partner: Run | None) -> bool:
         action_buttons(run)
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
-    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}")
+    drafter = f" · begins with the drafter of artifact `{run.drafter_id}`" if run.drafter_id else ""
+    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
     return live
 
 

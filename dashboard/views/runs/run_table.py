@@ -72,7 +72,7 @@ def _time(run: Run, pace: float | None) -> str:
     if run.finished:
         return duration((run.finished_at - run.started_at).total_seconds()) if run.finished_at and run.started_at else MISSING
     if run.pretrains and run.pretraining and run.state == "running":
-        return f"{duration(run.pretraining.seconds_left)} {f'to step {run.step}' if run.steps else 'left'}"
+        return f"{duration(run.pretraining.seconds_left)} {'first' if run.steps else 'left'}"
     left = run.steps - run.step
     return f"{duration(pace * left)} left" if pace and left > 0 and run.state == "running" else MISSING
 
