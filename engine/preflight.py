@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.errors import ConfigError, DataError, ModelError
-from engine.models.folder import locate, read_facts
+from engine.models.folder import BUILT_IN, locate, read_facts
 from engine.rollout.sglang import start_errors, supported_speculation
 from engine.tasks import dataset
 from engine.tasks.registry import check_rows
@@ -100,7 +100,8 @@ def fits(drafter: Mapping[str, str], config: RunConfig) -> bool:
 
 
 def _resolved(model: str) -> str:
-    return model if model in BUILT_IN else str(Path(model).resolve())
+    """The same text for two ways of naming one model."""
+    return model if model in BUILT_IN else str(locate(model).resolve())
 
 
 def check_drafter(config: RunConfig) -> None:
