@@ -2,22 +2,28 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.drafter.weight_files import drafter_files
-from engine.errors import ConfigError, ModelError
-from engine.models.folder import locate, read_facts
+from engine.errors import ConfigError, DataError, ModelError
+from engine.models.folder import BUILT_IN, locate, read_facts
 from engine.rollout.sglang import start_errors, supported_speculation
 from engine.tasks.registry import check_rows
+from engine.tasks.response_rows import response_rows
+
+MOST_BYTES = 64 * 2**20
+"""Of a file of responses that is read through before the job itself does so."""
 
 
 def check_light(config: RunConfig) -> None:
-    """Model folder, context length, engine, drafter folder and dataset. Raises ModelError, ConfigError or DataError."""
+    """Model folder, context length, engine, drafter folder, dataset and responses. Raises ModelError, ConfigError or DataError."""
     _check_model(config)
-    _check_drafter(config)
+    check_drafter(config)
     check_rows(config.task)
+    _check_responses(config.drafter.pretrain_responses)
 
 
 def check(config: RunConfig) -> None:
@@ -30,7 +36,8 @@ def check(config: RunConfig) -> None:
     from engine.tasks.registry import build_task
 
     _check_model(config)
-    _check_drafter(config)
+    check_drafter(config)
+    _check_responses(config.drafter.pretrain_responses)
     if config.rollout.engine == "sglang":
         _check_sglang(config, torch.cuda.device_count())
     if config.cluster.device == "cuda" and not torch.cuda.is_available():
@@ -74,7 +81,29 @@ def _check_sglang(config: RunConfig, gpus: int) -> None:
         )
 
 
-def _check_drafter(config: RunConfig) -> None:
+def _check_responses(path: Path | None) -> None:
+    """ConfigError names the field; a large file is only looked for."""
+    if path is None or (path.is_file() and path.stat().st_size > MOST_BYTES):
+        return
+    try:
+        response_rows(path)
+    except DataError as error:
+        raise ConfigError(f"drafter.pretrain_responses: {error}") from None
+
+
+def fits(drafter: Mapping[str, str], config: RunConfig) -> bool:
+    """Whether a drafter whose artifact says this of itself (see ``ArtifactSaved.metadata``) is one for the run's model and recipe."""
+    kind, model = RECIPE_KINDS.get(drafter.get("recipe", "")), drafter.get("base_model")
+    return kind == RECIPE_KINDS[config.drafter.recipe] and model is not None and _resolved(model) == _resolved(config.model.path)
+
+
+def _resolved(model: str) -> str:
+    """The same text for two ways of naming one model."""
+    return model if model in BUILT_IN else str(locate(model).resolve())
+
+
+def check_drafter(config: RunConfig) -> None:
+    """ModelError unless drafter.path is a folder with a drafter of the recipe's kind, or one of its words."""
     path = config.drafter.path
     if not config.speculation.enabled or path in (None, "builtin", "auto"):
         return

@@ -1,7 +1,7 @@
 """Stands in for the engine where a test is about what surrounds it: ``run CONFIG --out FOLDER`` writes generated telemetry.
 
 The run's name sets the scene: "slow" takes half a second a step, "stuck" stops after its sixth step, "broken" fails there, and "chatty" has
-much to say, not all of it harmless.
+much to say, not all of it harmless. A round of pretraining a drafter counts as a step.
 """
 
 import sys
@@ -28,15 +28,18 @@ def main() -> None:
     writer = EventWriter(Path(out) / "events.jsonl")
     name = config["name"]
     stop = Path(out) / "stop"
-    steps = SCENE_STEPS if "stuck" in name or "broken" in name else None
+    ends_early = "stuck" in name or "broken" in name
+    steps = SCENE_STEPS if ends_early else None
     events = telemetry.events(config, steps, start=time.time(), artifacts=[Path(out) / "artifacts" / "drafter.zip"])
     for event in chatty(events) if "chatty" in name else events:
         writer.write(event)
-        if "slow" in name and event.kind == "step":
+        if ends_early and event.kind == "pretraining" and event.round == SCENE_STEPS:
+            break
+        if "slow" in name and event.kind in ("step", "pretraining"):
             time.sleep(PACE_SECONDS)
             if stop.exists():
                 stop.unlink()
-                writer.write(RunStopped(step=event.step))
+                writer.write(RunStopped(step=event.step if event.kind == "step" else -1))
                 sys.exit(RESUMABLE)
     if "stuck" in name:
         time.sleep(3600)

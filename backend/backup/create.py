@@ -18,7 +18,7 @@ from backend.database import Database
 from backend.migrate import at_head, revision
 from backend.models import Artifact, Run
 from backend.services.artifacts.registry import left_in_run_folder
-from backend.services.runs.clone_and_retry import CHECKPOINTS, hard_link
+from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING, hard_link
 from backend.settings import Settings
 from backend.storage.open_store import open_store
 from backend.storage.store import Store
@@ -83,11 +83,11 @@ def _add_artifact(archive: Writer, settings: Settings, store: Store, row: Any, m
 def _add_run(archive: Writer, settings: Settings, run_id: str, goes_on: bool) -> None:
     """The checkpoint before the events: these tell at least of every step that is in that."""
     folder = settings.run_folder(run_id)
-    if goes_on:
-        with _pinned(settings, folder / CHECKPOINTS) as aside:
+    for saved in (CHECKPOINTS, PRETRAINING) if goes_on else ():
+        with _pinned(settings, folder / saved) as aside:
             for file in sorted(aside.rglob("*")):
                 if file.is_file():
-                    archive.add_file(f"runs/{run_id}/{CHECKPOINTS}/{file.relative_to(aside)}", file)
+                    archive.add_file(f"runs/{run_id}/{saved}/{file.relative_to(aside)}", file)
     for file in sorted(folder.glob("[!.]*")):
         if file.is_file() and not file.is_symlink() and file.name != "stop":
             archive.add_file(f"runs/{run_id}/{file.name}", file)

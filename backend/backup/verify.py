@@ -12,7 +12,7 @@ from backend.database import Database
 from backend.migrate import at_head
 from backend.models import Artifact, Run
 from backend.services.artifacts.garbage_collection import collect_garbage, find_garbage
-from backend.services.runs.clone_and_retry import CHECKPOINTS, EVENTS
+from backend.services.runs.clone_and_retry import CHECKPOINTS, EVENTS, PRETRAINING
 from backend.settings import Settings
 from backend.storage.open_store import open_store
 from backend.storage.store import Store
@@ -102,6 +102,7 @@ def _of_runs(database: Database, settings: Settings) -> Iterator[Fault]:
         if state not in TERMINAL_STATES:
             try:
                 newest(folder / CHECKPOINTS)
+                newest(folder / PRETRAINING)
             except CheckpointError as error:
                 yield Fault(f"run {run_id} is {state}, but {error}", "cancel it, or take the run's folder from a backup")
     known = {row[0] for row in runs}

@@ -20,13 +20,13 @@ from engine.errors import LongtailError
 from engine.models.library import kept
 from longtail import ApiError, Longtail
 from longtail.schemas.artifacts import ArtifactType
-from longtail.schemas.runs import Run
+from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import Level, LogLine
 
 USER_ERROR = 2
 PASS_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-SECTIONS_WITH_A_PATH = ("model", "drafter", "task")
-BUILT_IN = ("tiny", "small", "builtin")
+PATHS = (("model", "path"), ("drafter", "path"), ("drafter", "pretrain_responses"), ("task", "path"))
+BUILT_IN = ("tiny", "small", "builtin", "auto")
 PLATFORM_BENCHES = ("ingest", "api", "pages", "platform")
 
 
@@ -147,7 +147,9 @@ def resume(run: RunId) -> None:
 def retry(run: RunId) -> None:
     """Make a new run that goes on from the last checkpoint of a failed or cancelled one."""
     made = _do(Longtail.retry, run)
-    console.print("from the beginning" if made.resumed_step is None else f"from the checkpoint after step {made.resumed_step}")
+    step = made.resumed_step
+    origin = "from the beginning" if step is None else f"from the checkpoint after step {step}"
+    console.print("on with pretraining its drafter" if step == BEFORE_STEPS else origin)
 
 
 @app.command()
@@ -281,9 +283,9 @@ def _anchored(config: dict[str, Any]) -> dict[str, Any]:
     """``config`` with paths that exist here made absolute, as the worker may run in another folder; a model of that name is
     meant before a folder."""
     anchored = dict(config)
-    for section in SECTIONS_WITH_A_PATH:
-        path = config[section].get("path")
+    for section, name in PATHS:
+        path = config[section].get(name)
         named = path in BUILT_IN or (section == "model" and kept(path) is not None)
         if path and not named and Path(path).exists():
-            anchored[section] = config[section] | {"path": str(Path(path).absolute())}
+            anchored[section] = anchored[section] | {name: str(Path(path).absolute())}
     return anchored

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
 from longtail import Longtail
@@ -48,6 +48,14 @@ def key_figures(run: Run) -> str:
     return ", ".join(formats[key].format(value) for key, value in values.items() if value is not None)
 
 
+def done(run: Run) -> str:
+    """How far it has come: in minutes while its drafter is pretrained, else in steps."""
+    if not run.pretrains:
+        return f"{run.step}/{run.steps or '?'}"
+    latest = run.pretraining
+    return f"drafter {latest.seconds / 60:.1f}/{latest.end / 60:.1f} min" if latest else "drafter"
+
+
 def listing(*headings: str, **options: Any) -> Table:
     """An empty table; ``options`` are those of each column."""
     return Table(*(Column(heading, **options) for heading in headings), box=None, header_style="bold")
@@ -57,8 +65,7 @@ def table(runs: Sequence[Run]) -> Table:
     shown = listing("Id", "Name", "State", "Step", "Submitted", "Tags", "Latest", no_wrap=True)
     for run in runs:
         submitted = f"{run.created_at.astimezone():%Y-%m-%d %H:%M}"
-        done = f"{run.step}/{run.steps or '?'}"
-        shown.add_row(run.id, plain(run.name), state(run), done, submitted, plain(", ".join(run.tags)), key_figures(run))
+        shown.add_row(run.id, plain(run.name), state(run), done(run), submitted, plain(", ".join(run.tags)), key_figures(run))
     return shown
 
 
@@ -74,16 +81,16 @@ def follow(client: Longtail, run_id: str, console: Console) -> Run:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[done]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[figures]}"),
     )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", figures="")
+        task = progress.add_task("", done="", figures="")
         for run in client.changes(run_id):
-            progress.update(
-                task, completed=run.step, total=run.steps or None, description=f"{plain(run.name)} {state(run)}", figures=key_figures(run)
-            )
+            total = 1 if run.steps or run.pretraining else None
+            told = f"{plain(run.name)} {state(run)}"
+            progress.update(task, completed=run.share_done, total=total, description=told, done=done(run), figures=key_figures(run))
     console.print(f"{run.id} {state(run)}" + (f": {plain(run.error)}" if run.error else ""))
     return run
 
@@ -96,7 +103,9 @@ def details(run: Run) -> Table:
         "Name": plain(run.name),
         "State": state(run),
         "Error": plain(run.error or ""),
-        "Step": f"{run.step}/{run.steps}",
+        "Step": done(run),
+        "Pretraining": pretraining(run),
+        "Drafter from": f"artifact {run.drafter_id}" if run.drafter_id else "",
         "Latest": key_figures(run),
         "Tags": plain(", ".join(run.tags)),
         "Notes": plain(run.notes),
@@ -105,10 +114,25 @@ def details(run: Run) -> Table:
         "Submitted": _time(run.created_at),
         "Started": _time(run.started_at),
         "Finished": _time(run.finished_at),
-        "Made from": f"{run.parent_id}{'' if run.resumed_step is None else f', after step {run.resumed_step}'}" if run.parent_id else "",
+        "Made from": f"{run.parent_id}{_gone_on_after(run.resumed_step)}" if run.parent_id else "",
         "Source": plain(f"{source}{', with changes that are not in it' if run.source.dirty else ''}") if run.source else "",
     }
     return _facts(facts)
+
+
+def pretraining(run: Run) -> str:
+    """What the training of its drafter before the first step has come to; empty without."""
+    if (latest := run.pretraining) is None:
+        return ""
+    left = "done" if latest.done else f"about {latest.seconds_left / 60:.1f} min to go"
+    written = f"{latest.responses:,} responses of {latest.response_tokens:,} tokens"
+    held_out = "" if latest.accept_length is None else f", held out: accept length {latest.accept_length:.2f}"
+    top1 = "" if latest.top1 is None else f", top-1 {latest.top1:.1%}"
+    return f"round {latest.round}, {latest.seconds / 60:.1f} min of at most {latest.limit / 60:.1f}, {left}; {written}{held_out}{top1}"
+
+
+def _gone_on_after(step: int | None) -> str:
+    return "" if step is None else f", after step {step}" if step >= 0 else ", with pretraining its drafter"
 
 
 def attempts(found: Sequence[Attempt]) -> Table:

@@ -11,7 +11,7 @@ from math import log, log10
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from backend.demo_data import artifact_files, scheduling, texts
+from backend.demo_data import artifact_files, pretraining, scheduling, texts
 from backend.demo_data.decoding import NGRAM, OFF, Decoder
 from engine.config import RunConfig
 from engine.events import (
@@ -70,7 +70,8 @@ def events(
     """The events of ``config``'s steps from ``first`` up to ``steps`` (all by default: then with ``artifacts``, which are written, and
     the end). ``says`` are further log lines, ``more_metrics`` so many further metrics of each step."""
     run = RunConfig.model_validate(config)
-    total, wanted = run.algorithm.steps, run.algorithm.steps if steps is None else steps
+    total = run.algorithm.steps
+    wanted = total if steps is None else min(steps, total)
     device, parameters = "cuda" if run.cluster.device == "cuda" else "cpu", _scale(run.model.path)[0]
     yield RunStarted(
         time=start, first_step=first, steps=total, workers=run.cluster.workers, model_parameters=parameters, device=device, packages={}
@@ -78,6 +79,9 @@ def events(
     yield Log(time=start, level="info", message=f"policy {run.model.path} on {run.cluster.workers} workers")
     yield from (Log(time=start, level="warning", message=line) for line in says)
     now, version, stopped, accepted = start + 6, first, 0, [1.0]
+    for learned in pretraining.rounds(run, now) if first == 0 else ():
+        yield learned
+        now, version, accepted = learned.time, learned.drafter_version, [learned.accept_length]
     for step in range(first, wanted):
         simulated = _Step(run, step, now, version, more_metrics, stopped)
         yield from simulated.events()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 SECTION, SWITCH = "speculation", "enabled"
+DRAFTER = "drafter"
+PRETRAINING = ("pretrain_minutes", "pretrain_responses", "pretrain_learning_rate", "draft_vocabulary")
 
 
 def is_plain(config: Mapping[str, Any]) -> bool:
@@ -14,9 +16,12 @@ def is_plain(config: Mapping[str, Any]) -> bool:
 
 
 def likeness(config: Mapping[str, Any]) -> str:
-    """The same text for configurations that differ in their name and in speculation being on or off, and in nothing else."""
+    """The same text for configurations that differ in their name, in speculation being on or off and in how the drafter is pretrained,
+    which a plain run cannot do, and in nothing else."""
     speculation = {key: value for key, value in _speculation(config).items() if key != SWITCH}
     rest = {key: value for key, value in config.items() if key not in ("name", SECTION)}
+    if isinstance(drafter := rest.get(DRAFTER), Mapping):
+        rest[DRAFTER] = {key: value for key, value in drafter.items() if key not in PRETRAINING}
     return hashlib.sha256(json.dumps([rest, speculation], sort_keys=True).encode()).hexdigest()[:16]
 
 

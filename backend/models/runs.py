@@ -32,7 +32,10 @@ class Run(Base):
     ``tidied_at``: when a finished run's folder was cleared of what nobody can use any more.
 
     ``losses`` counts lost attempts in a row without a new checkpoint: ``checkpoint_step`` is the newest there is, ``lost_step`` the newest
-    there was at the last loss; -1: none.
+    there was at the last loss; -1: none. ``lost_round`` is the furthest round of pretraining that a loss has seen.
+
+    ``pretraining`` is the latest of its PretrainingRounds. ``drafter_id`` is the artifact that drafter.path auto stands for, empty where
+    none fitted; null until a worker has looked.
 
     ``events_seq`` and ``events_offset`` say how far events.jsonl has been ingested.
 
@@ -85,6 +88,9 @@ class Run(Base):
     losses: Mapped[int] = mapped_column(default=0)
     checkpoint_step: Mapped[int] = mapped_column(default=-1)
     lost_step: Mapped[int] = mapped_column(default=-1)
+    lost_round: Mapped[int] = mapped_column(default=0)
+    pretraining: Mapped[dict[str, Any] | None]
+    drafter_id: Mapped[str | None] = mapped_column(String(2 * ID_BYTES))
     lease_expires_at: Mapped[float | None]
     events_seq: Mapped[int] = mapped_column(default=-1)
     events_offset: Mapped[BigInt] = mapped_column(default=0)

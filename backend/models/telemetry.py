@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from backend.models.base import ID_BYTES, Base, RunKey
+from backend.models.base import ID_BYTES, Base, BigInt, RunKey
 
 
 class Stepped(Base):
@@ -134,6 +134,31 @@ class DrafterSession(Stepped):
     top1_after: Mapped[float | None]
     top3_before: Mapped[float | None]
     top3_after: Mapped[float | None]
+
+
+class PretrainingRound(Base):
+    """A round of training the drafter before the first step, see ``engine.events.DrafterPretrained``."""
+
+    __tablename__ = "pretraining_rounds"
+
+    run_id: Mapped[RunKey]
+    round: Mapped[int] = mapped_column(primary_key=True)
+    time: Mapped[float]
+    seconds: Mapped[float]
+    limit: Mapped[float]
+    end: Mapped[float]
+    done: Mapped[bool]
+    responses: Mapped[int]
+    response_tokens: Mapped[BigInt]
+    microsteps: Mapped[int]
+    tokens: Mapped[BigInt]
+    loss: Mapped[float | None]
+    held_out: Mapped[float | None]
+    top1: Mapped[float | None]
+    top3: Mapped[float | None]
+    accept_length: Mapped[float | None]
+    vocabulary: Mapped[int]
+    drafter_version: Mapped[int]
 
 
 class Sample(Stepped):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboard.analysis.run_config import section
-from dashboard.text.formats import number
+from dashboard.text.formats import duration, number, percent
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import DrafterSession
 
@@ -30,16 +30,31 @@ class Ancestor:
         }
 
 
-def ancestors(sessions: Sequence[DrafterSession], version: int | None) -> list[Ancestor]:
-    """Newest first, down from ``version`` (None: the newest). Version 0 is ``origin``."""
+def ancestors(sessions: Sequence[DrafterSession], version: int | None, first: int = 0) -> list[Ancestor]:
+    """Newest first, down from ``version`` (None: the newest). ``first`` is what the steps began with, see ``first_version``."""
     published = [each for each in sessions if each.published and (version is None or each.drafter_version <= version)]
-    parents = [0, *(each.drafter_version for each in published)]
+    parents = [first, *(each.drafter_version for each in published)]
     return [Ancestor(session, parent) for session, parent in zip(published, parents, strict=False)][::-1]
+
+
+def first_version(run: Run) -> int:
+    """That the steps began with: 0, or that of the pretraining."""
+    return run.pretraining.drafter_version if run.pretraining else 0
 
 
 def origin(run: Run) -> str:
     """What version 0 was."""
+    if run.drafter_id:
+        return f"the drafter of artifact {run.drafter_id}"
     return str(section(run.config, "drafter").get("path") or OWN_LAYER)
+
+
+def pretrained(run: Run) -> str:
+    """What the training before the first step has made of version 0; empty without."""
+    if (latest := run.pretraining) is None:
+        return ""
+    learned = f"{duration(latest.seconds)}, {latest.responses:,} responses, {percent(latest.held_out)} of held-out drafts accepted"
+    return f"Version {latest.drafter_version}: trained from version 0 before the first step ({learned})"
 
 
 def drafter_version(metadata: Mapping[str, str]) -> int | None:

@@ -13,8 +13,15 @@ def speculates(config: dict[str, Any]) -> bool:
     return bool(section(config, "speculation").get("enabled", True))
 
 
-def run_kind(run: Run) -> Literal["TLT", "plain", "tracked"]:
-    """What a run is called at a glance."""
+def trains_drafter_only(config: dict[str, Any]) -> bool:
+    """Whether a run of this configuration has no steps, but a drafter to train."""
+    return section(config, "algorithm").get("steps") == 0 and bool(section(config, "drafter").get("pretrain_minutes"))
+
+
+def run_kind(run: Run) -> Literal["TLT", "plain", "tracked", "drafter"]:
+    """What a run is called at a glance; "drafter": it only trains one."""
+    if run.trains_drafter_only:
+        return "drafter"
     return "tracked" if run.kind == "tracked" else "TLT" if speculates(run.config) else "plain"
 
 
@@ -31,8 +38,10 @@ def length_limit(config: dict[str, Any]) -> int:
 
 
 def plain_baseline(config: dict[str, Any]) -> dict[str, Any]:
-    """The same run as a plain baseline."""
+    """The same run as a plain baseline, which has no drafter to pretrain."""
     twin = deepcopy(config)
     twin.setdefault("speculation", {})["enabled"] = False
+    if section(twin, "drafter").get("pretrain_minutes"):
+        twin["drafter"] |= {"pretrain_minutes": 0, "pretrain_responses": None}
     twin["name"] = f"{config.get('name', 'run')[: MAX_NAME - len(SUFFIX)]}{SUFFIX}"
     return twin

@@ -7,7 +7,17 @@ from typing import Any, Literal, Protocol, TypeVar
 from longtail import Longtail
 from longtail.schemas.artifacts import Artifact
 from longtail.schemas.runs import Run
-from longtail.schemas.telemetry import Decoding, DrafterSession, Lengths, LogLine, SampleItem, Series, SpeculationStep, WorkerSpan
+from longtail.schemas.telemetry import (
+    Decoding,
+    DrafterSession,
+    Lengths,
+    LogLine,
+    PretrainingRound,
+    SampleItem,
+    Series,
+    SpeculationStep,
+    WorkerSpan,
+)
 
 LENGTH_STEPS, SPAN_STEPS, SAMPLES, LOG_LINES = 500, 50, 40, 500
 MOST_STEPS = 1000
@@ -15,7 +25,7 @@ MOST_STEPS = 1000
 ANY = "*"
 ALL_METRICS = (ANY,)
 
-RecordKind = Literal["lengths", "spans", "decoding", "recent", "speculation", "drafters", "samples", "alarms", "artifacts"]
+RecordKind = Literal["lengths", "spans", "decoding", "recent", "speculation", "drafters", "pretraining", "samples", "alarms", "artifacts"]
 
 
 class OfStep(Protocol):
@@ -40,7 +50,8 @@ class DataQuery:
 @dataclass(frozen=True)
 class RunData:
     """Everything that the run page draws; of a long run only the latest lengths, spans, samples and alarms, and of the speculation and
-    the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one."""
+    the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one. Of a
+    long pretraining, too, only some rounds."""
 
     run: Run
     spacing: int = 1
@@ -51,6 +62,7 @@ class RunData:
     recent: Sequence[SpeculationStep] = ()
     speculation: Sequence[SpeculationStep] = ()
     drafters: Sequence[DrafterSession] = ()
+    pretraining: Sequence[PretrainingRound] = ()
     samples: Sequence[SampleItem] = ()
     alarms: Sequence[LogLine] = ()
     artifacts: Sequence[Artifact] = ()
@@ -110,6 +122,13 @@ def _spaced(data: RunData, old: Sequence[Item], ask: Callable[..., Sequence[Item
     return appended(old, ask(data.run.id, since, every=data.spacing), since)
 
 
+def _pretraining(data: RunData, client: Longtail) -> Sequence[PretrainingRound]:
+    """A round is told as a whole."""
+    every = spacing(data.run.pretraining.round) if data.run.pretraining else 1
+    known = [one for one in data.pretraining if one.round % every == 0]
+    return [*known, *client.pretraining(data.run.id, known[-1].round if known else -1, every)]
+
+
 def _samples(data: RunData, client: Longtail) -> Sequence[SampleItem]:
     since = held(data.samples)
     return appended(data.samples, client.samples(data.run.id, since, SAMPLES), since)[-SAMPLES:]
@@ -127,6 +146,7 @@ FETCH: Mapping[RecordKind, Callable[[RunData, Longtail], Sequence[Any]]] = {
     "recent": lambda data, client: _latest(data, data.recent, client.speculation),
     "speculation": lambda data, client: _spaced(data, data.speculation, client.speculation),
     "drafters": lambda data, client: _spaced(data, data.drafters, client.drafters),
+    "pretraining": _pretraining,
     "samples": _samples,
     "alarms": _alarms,
     "artifacts": lambda data, client: client.artifacts(data.run.id),

@@ -55,7 +55,7 @@ WRONG = (
     ("Name", "name", ""),
     ("Seed", "seed", -1),
     ("Model", "model.path", ""),
-    ("Steps", "algorithm.steps", 0),
+    ("Steps", "algorithm.steps", -1),
     ("Prompts a step", "algorithm.prompts_per_step", 0),
     ("Responses for each prompt", "algorithm.group_size", 1),
     ("Learning rate", "algorithm.learning_rate", 2.5),

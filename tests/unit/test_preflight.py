@@ -24,6 +24,19 @@ def math(path: Path) -> dict[str, str]:
     return {"name": "math", "path": str(path)}
 
 
+def pretraining(path: Path) -> dict[str, object]:
+    return {"drafter": {"path": "auto", "pretrain_minutes": 1, "pretrain_responses": str(path)}, "algorithm": {"steps": 0}}
+
+
+def test_responses_to_pretrain_on_are_looked_at(random_model: Path, tmp_path: Path) -> None:
+    check_light(config(random_model, **pretraining(SAMPLE)))
+    file = tmp_path / "responses.jsonl"
+    file.write_text('{"prompt": "1", "response": "2"}\n{"prompt": "3"}\n')
+    for path, fault in ((file, r"line 2: no column 'response'"), (tmp_path / "none.jsonl", "no such file")):
+        with pytest.raises(ConfigError, match=rf"^drafter\.pretrain_responses: .*{fault}"):
+            check_light(config(random_model, **pretraining(path)))
+
+
 def test_a_good_run_passes(random_model: Path) -> None:
     good = config(random_model, task=math(SAMPLE), rollout={"max_prompt_tokens": 900})
     check_light(good)

@@ -103,7 +103,8 @@ def cancel(run_id: str, database: DatabaseDep) -> Run:
 
 @router.post("/{run_id}/pause", responses=ACTION)
 def pause(run_id: str, database: DatabaseDep) -> Run:
-    """A queued run is paused at once; an active one stops at its next step boundary, with a checkpoint, and frees its worker."""
+    """A queued run is paused at once; an active one stops at its next step boundary, with a checkpoint, and frees its worker. One that is
+    pretraining its drafter stops after the round."""
     with database.write() as session:
         return Run.model_validate(control.pause(session, run_id))
 
@@ -126,7 +127,8 @@ def retry(
     notifier: NotifierDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
-    """A new run that goes on from the last verified checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none."""
+    """A new run that goes on from the last verified checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none, -1:
+    in the midst of pretraining its drafter."""
     return accepted(response, notifier, lambda: clone_and_retry.retry(database, settings, run_id, idempotency_key))
 
 

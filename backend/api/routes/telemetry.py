@@ -20,6 +20,7 @@ from longtail.schemas.telemetry import (
     LogLine,
     MetricKey,
     Metrics,
+    PretrainingRound,
     SampleItem,
     SpeculationStep,
     WorkerSpan,
@@ -67,6 +68,17 @@ _of_steps("spans", models.WorkerSpan, WorkerSpan, "The workers' timeline.")
 _of_steps("decoding", models.Decoding, Decoding, "Running requests and strategies of each worker over the time of each step.")
 _of_steps("speculation", models.Speculation, SpeculationStep, "Use of the strategies and acceptance by draft position.")
 _of_steps("drafters", models.DrafterSession, DrafterSession, "Spot-training sessions of the drafter.")
+
+
+@router.get("/pretraining")
+def pretraining(
+    run: RunDep,
+    session: ReadSession,
+    since_round: Annotated[int, Query(ge=-1, le=LAST_LINE, description="Only rounds after this one; -1: all")] = -1,
+    every: Annotated[int, Query(ge=1, le=2**20, description="Only rounds that are multiples of it")] = 1,
+) -> Items[PretrainingRound]:
+    """The rounds in which the drafter was trained before the first step. The run itself holds the latest."""
+    return Items[PretrainingRound].of(step_rows.pretraining_rounds(session, run.id, since_round, every))
 
 
 @router.get("/samples")

@@ -22,6 +22,7 @@ from longtail.schemas.telemetry import (
     LogLine,
     MetricKey,
     Metrics,
+    PretrainingRound,
     SampleItem,
     SpeculationStep,
     WorkerSpan,
@@ -84,14 +85,15 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         return self._do(run_id, "cancel")
 
     def pause(self, run_id: str) -> Run:
-        """At the next step boundary."""
+        """At the next step boundary, or after the round of a pretraining."""
         return self._do(run_id, "pause")
 
     def resume(self, run_id: str) -> Run:
         return self._do(run_id, "resume")
 
     def retry(self, run_id: str, idempotency_key: str | None = None) -> Run:
-        """A new run that goes on after the step ``resumed_step`` of a failed or cancelled one; None is from the beginning."""
+        """A new run that goes on after the step ``resumed_step`` of a failed or cancelled one; None is from the beginning, -1 with
+        pretraining its drafter."""
         return self._accept(f"/api/v1/runs/{run_id}/retry", None, idempotency_key)
 
     def clone(
@@ -139,6 +141,11 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
 
     def drafters(self, run_id: str, since_step: int = -1, every: int = 1) -> list[DrafterSession]:
         return self._steps(DrafterSession, run_id, "drafters", since_step, every=every)
+
+    def pretraining(self, run_id: str, since_round: int = -1, every: int = 1) -> list[PretrainingRound]:
+        """The rounds in which its drafter was trained before the first step, after ``since_round``."""
+        wanted = {"since_round": since_round, "every": every}
+        return self._get(Items[PretrainingRound], f"/api/v1/runs/{run_id}/pretraining", **wanted).items
 
     def samples(self, run_id: str, since_step: int = -1, limit: int = 100, *, step: int | None = None) -> list[SampleItem]:
         """The latest ``limit`` of them, oldest first; of one ``step`` only if that is given."""

@@ -6,22 +6,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import yaml
 from sqlalchemy import select
 
 from backend.database import NO_ANSWER, Database
 from backend.jobs.engine.environment_record import engine_variables, environment_record
+from backend.jobs.engine.given_drafter import GivenDrafter
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
 from backend.models import Run
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
+from engine.errors import ModelError
 from longtail.schemas.runs import RunState
 
 T = TypeVar("T")
@@ -49,22 +51,26 @@ class Supervisor:
     def run(self) -> RunState | None:
         """The run's state after this attempt; None if the attempt was taken away."""
         try:
-            with self._engine() as engine:
+            config = self._patiently(GivenDrafter(self._database, self._settings, self._claim, self._keep_lease).config)
+            with self._engine(config) as engine:
                 self._patiently(lambda: self._introduce(engine.pid))
                 interruption = self._watch(engine)
             self._patiently(self._ingestor.drain)
             outcome = self._outcome(interruption, engine.returncode)
+            return self._patiently(lambda: self._settle(outcome))
+        except ModelError as error:  # the drafter that it began with is gone
+            outcome = Outcome("failed", error=str(error), error_code=error.code)
             return self._patiently(lambda: self._settle(outcome))
         except LeaseLostError:
             logger.warning("run %s: attempt %d was taken away", self._claim.run_id, self._claim.attempt)
             return None
 
     @contextmanager
-    def _engine(self) -> Iterator[subprocess.Popen[bytes]]:
+    def _engine(self, given: Mapping[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
         """``kill_on_worker_loss``, and under it the engine, in a session of their own; none of its processes outlives the block."""
         self._folder.mkdir(parents=True, exist_ok=True)
         config = self._folder / "config.yaml"
-        config.write_text(yaml.safe_dump(self._claim.config, sort_keys=False), encoding="utf-8")
+        config.write_text(yaml.safe_dump(dict(given), sort_keys=False), encoding="utf-8")
         self._stop_file.unlink(missing_ok=True)
         resume = ["--resume"] if self._claim.resumes else []
         command = [*self._settings.engine_command, "run", str(config), "--out", str(self._folder), *resume]
@@ -102,7 +108,7 @@ class Supervisor:
         return None
 
     def _ask_to_stop(self, wanted: bool) -> None:
-        """At the next step boundary, with a checkpoint."""
+        """At the next step boundary, with a checkpoint; of a pretraining after its round."""
         if wanted and not self._asked:
             self._stop_file.touch()
         elif self._asked and not wanted:
@@ -111,11 +117,7 @@ class Supervisor:
 
     def _tend(self, engine: subprocess.Popen[bytes]) -> Literal["cancel", "pause"] | None:
         """One round: lease, events; what the user wants of the run."""
-        now = time.monotonic()
-        if now > self._lease_end - self._settings.lease_seconds * 2 / 3:
-            with self._database.write() as session:
-                renew(session, self._claim, self._settings.lease_seconds)
-            self._lease_end = now + self._settings.lease_seconds
+        if self._keep_lease():
             assert engine.stdin is not None
             with suppress(BrokenPipeError):
                 engine.stdin.write(f"{self._lease_end}\n".encode())
@@ -125,6 +127,16 @@ class Supervisor:
             run = select(Run.cancel_requested, Run.pause_requested).where(Run.id == self._claim.run_id)
             cancel, pause = session.execute(run).one()
         return "cancel" if cancel else "pause" if pause else None
+
+    def _keep_lease(self) -> bool:
+        """Whether it was time to renew it."""
+        now = time.monotonic()
+        if now <= self._lease_end - self._settings.lease_seconds * 2 / 3:
+            return False
+        with self._database.write() as session:
+            renew(session, self._claim, self._settings.lease_seconds)
+        self._lease_end = now + self._settings.lease_seconds
+        return True
 
     def _patiently(self, action: Callable[[], T]) -> T:
         while True:
@@ -148,7 +160,10 @@ class Supervisor:
         if exit_code == USER_ERROR and (said := self._ingestor.last_error):
             return Outcome("failed", exit_code, said.message, said.code)
         if exit_code == RESUMABLE and self._ingestor.stopped is not None:
-            return Outcome("handed_over", exit_code, f"stopped after step {self._ingestor.stopped}")
+            step = self._ingestor.stopped
+            return Outcome(
+                "handed_over", exit_code, "stopped while its drafter was being pretrained" if step < 0 else f"stopped after step {step}"
+            )
         if exit_code == RESUMABLE and (said := self._ingestor.last_error):
             return Outcome("lost", exit_code, said.message, said.code)
         last = (_tail(self._log) or ["it printed nothing"])[-1]

@@ -10,7 +10,9 @@ from pathlib import Path
 from sqlalchemy import delete, or_, select, update
 
 from backend.database import Database, affected
+from backend.jobs.engine.given_drafter import GIVEN
 from backend.models import Run
+from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING
 from backend.settings import Settings
 from engine.checkpoint.verification import listed, newest
 from engine.errors import CheckpointError
@@ -33,7 +35,10 @@ def apply_retention(database: Database, settings: Settings) -> None:
         found = session.execute(query.limit(BATCH)).all()
     for run_id, state, finished_at in found:
         retriable = state != "succeeded" and (finished_at or now) >= last
-        shrink(settings.run_folder(run_id) / "checkpoints", keep_last=retriable)
+        for saved in (CHECKPOINTS, PRETRAINING):
+            shrink(settings.run_folder(run_id) / saved, keep_last=retriable)
+        if not retriable:
+            shutil.rmtree(settings.run_folder(run_id) / GIVEN, ignore_errors=True)
         with database.write() as session:
             affected(session, update(Run).where(Run.id == run_id).values(tidied_at=now))
 

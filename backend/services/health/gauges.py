@@ -13,6 +13,7 @@ from backend.services.queue.scheduling import NOT_GENERATED, SEEN_SECONDS, slots
 from backend.services.runs.lifecycle import ACTIVE
 from backend.settings import Settings
 from longtail.schemas.runs import RunState
+from longtail.schemas.telemetry import PretrainingRound
 
 Values = Mapping[tuple[str, ...], float]
 MOST_RUNS = 100
@@ -70,7 +71,7 @@ def _workers(session: Session, now: float) -> Iterator[Metric]:
 
 def _active(session: Session, settings: Settings, now: float) -> Iterator[Metric]:
     """Of runs under way: their leases, how far their events are ingested, and what their engines say."""
-    columns = (Run.id, Run.name, Run.step, Run.steps, Run.summary, Run.events_offset, Run.lease_expires_at)
+    columns = (Run.id, Run.name, Run.step, Run.steps, Run.pretraining, Run.summary, Run.events_offset, Run.lease_expires_at)
     runs = session.execute(select(*columns).where(Run.state.in_(ACTIVE)).order_by(Run.claimed_at).limit(MOST_RUNS)).all()
     left = [(run.lease_expires_at or now) - now for run in runs]
     yield gauge("leases", "Leases held by workers", {(): float(len(left))})
@@ -78,7 +79,12 @@ def _active(session: Session, settings: Settings, now: float) -> Iterator[Metric
     yield gauge("lease_left_seconds", "Until the first of them is over; below 0: overdue", {(): least})
     lag = sum(max(_written(settings, run.id) - run.events_offset, 0) for run in runs)
     yield gauge("ingest_lag_bytes", "Written by engines under way, but not in the database yet", {(): float(lag)})
-    yield gauge("run_progress", "Share of the run's steps that are done", {_key(run): run.step / run.steps for run in runs}, "run", "name")
+    progress = {_key(run): run.step / run.steps for run in runs if run.steps}
+    yield gauge("run_progress", "Share of the run's steps that are done", progress, "run", "name")
+    rounds = {_key(run): PretrainingRound.model_validate(run.pretraining) for run in runs if run.pretraining}
+    ahead = {key: latest.seconds_left for key, latest in rounds.items()}
+    about = "Until the run's drafter is pretrained, as it looked after the latest round"
+    yield gauge("run_pretraining_seconds_left", about, ahead, "run", "name")
     for name, about in ENGINE.items():
         known = {_key(run): run.summary[name] for run in runs if run.summary.get(name) is not None}
         yield gauge(f"run_{name}", about, known, "run", "name")

@@ -27,7 +27,7 @@ def workers(session: Session, projects: Collection[str], limit: int, cursor: str
         Run.project_id,
         Run.id.label("run_id"),
         Run.name.label("run_name"),
-        *(Run.state, Run.attempt, Run.step, Run.steps, Run.claimed_at),
+        *(Run.state, Run.attempt, Run.step, Run.steps, Run.pretraining, Run.claimed_at),
         Run.lease_expires_at.label("expires_at"),
     )
     engines = and_(Run.state.in_(ACTIVE), Run.kind == "engine")

@@ -96,7 +96,7 @@ def settle(session: Session, run_id: str, attempt: int, outcome: Outcome, max_re
 
 
 def _verdict(run: Run, outcome: Outcome, max_retries: int) -> tuple[RunState, dict[str, Any]]:
-    """A run that has come further, by a checkpoint, since it was lost last may be lost as often again."""
+    """A run that has come further, by a checkpoint or a round of pretraining, since it was lost last may be lost as often again."""
     if outcome.state in ("succeeded", "cancelled"):
         return outcome.state, {}
     if outcome.state == "failed":
@@ -106,8 +106,9 @@ def _verdict(run: Run, outcome: Outcome, max_retries: int) -> tuple[RunState, di
     goes_on: RunState = "paused" if run.pause_requested else "queued"
     if outcome.state == "handed_over":
         return goes_on, {}
-    losses = 1 if run.checkpoint_step > run.lost_step else run.losses + 1
-    counted = {"losses": losses, "lost_step": run.checkpoint_step}
+    round = run.pretraining["round"] if run.pretraining else 0
+    losses = 1 if run.checkpoint_step > run.lost_step or round > run.lost_round else run.losses + 1
+    counted = {"losses": losses, "lost_step": run.checkpoint_step, "lost_round": max(round, run.lost_round)}
     if losses <= max_retries:
         return goes_on, counted
     return "failed", counted | {"error": f"given up after {losses} lost attempts; the last: {outcome.error}", "error_code": "lost"}

@@ -18,11 +18,13 @@ from backend.settings import Settings
 from engine.checkpoint.verification import VerifiedCheckpoint, newest
 from engine.config import merged, parse
 from engine.errors import CheckpointError
-from longtail.schemas.runs import CloneRequest
+from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
 from longtail.schemas.runs import Run as RunReply
 
 EVENTS = "events.jsonl"
 CHECKPOINTS = "checkpoints"
+PRETRAINING = "pretraining"
+"""What a run goes on from: checkpoints of its steps, or before the first of those a round of pretraining its drafter."""
 
 
 def clone(
@@ -51,15 +53,18 @@ def retry(database: Database, settings: Settings, run_id: str, key: str | None =
         parent = find(session, run_id)
         demand(parent, "retry")
         run = new_run(parse(parent.config | {"name": parent.name}), _options(parent, CloneRequest()))
-    found, fault = _checkpoint(settings.run_folder(run_id))
-    run.id, run.parent_id, run.resumed_step = new_id(), run_id, found.step if found else None
+    found, fault, step = _checkpoint(settings.run_folder(run_id))
+    run.id, run.parent_id, run.resumed_step = new_id(), run_id, step
+    run.drafter_id = parent.drafter_id if found else None
     folder = settings.run_folder(run.id)
     try:
         if found:
-            _hand_down(settings.run_folder(run_id), folder, found)
+            _hand_down(settings.run_folder(run_id), folder, found, step)
         with database.write() as session:
             accept(session, run, key, digest)
-            origin = f"after step {found.step}, its last checkpoint that verifies" if found else f"at the beginning: {fault}"
+            origin = f"after step {step}, its last checkpoint that verifies" if found else f"at the beginning: {fault}"
+            if step == BEFORE_STEPS:
+                origin = "with pretraining its drafter"
             add_log_line(session, run.id, "info", "retry", f"goes on from run {run_id} {origin}")
             return RunReply.model_validate(run), True
     except BaseException:
@@ -74,33 +79,38 @@ def _options(parent: Run, copy: CloneRequest) -> SubmissionOptions:
     return replace(same, **given)
 
 
-def _checkpoint(folder: Path) -> tuple[VerifiedCheckpoint | None, str]:
+def _checkpoint(folder: Path) -> tuple[VerifiedCheckpoint | None, str, int | None]:
+    """What to go on from, or why from nothing, and the step that was the last."""
     try:
-        return newest(folder / CHECKPOINTS), "it has no checkpoint"
+        if found := newest(folder / CHECKPOINTS):
+            return found, "", found.step
+        pretrained = newest(folder / PRETRAINING)
     except CheckpointError as error:
-        return None, str(error)
+        return None, str(error), None
+    return pretrained, "it has no checkpoint", BEFORE_STEPS if pretrained else None
 
 
-def _hand_down(parent: Path, child: Path, found: VerifiedCheckpoint) -> None:
+def _hand_down(parent: Path, child: Path, found: VerifiedCheckpoint, step: int | None) -> None:
     """Gives ``child`` the checkpoint, as hard links (its files are never written again), and the events up to it."""
-    steps = {path.name for path in (parent / CHECKPOINTS).glob("step_*")} - {found.path.name}
+    kept_in = found.path.parent
+    steps = {path.name for path in kept_in.glob("step_*")} - {found.path.name}
 
     def others(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if name.startswith(".") or (Path(folder) == parent / CHECKPOINTS and name in steps)}
+        return {name for name in names if name.startswith(".") or (Path(folder) == kept_in and name in steps)}
 
-    shutil.copytree(parent / CHECKPOINTS, child / CHECKPOINTS, copy_function=hard_link, ignore=others)
+    shutil.copytree(kept_in, child / kept_in.name, copy_function=hard_link, ignore=others)
     with (parent / EVENTS).open("rb") as lines, (child / EVENTS).open("wb") as kept:
-        kept.writelines(_up_to(lines.readlines(), found.step))
+        kept.writelines(_up_to(lines.readlines(), step))
 
 
-def _up_to(lines: list[bytes], step: int) -> list[bytes]:
-    """Lines up to the last that tells of the checkpoint of ``step``; all whole ones where none does: steps done again replace them."""
+def _up_to(lines: list[bytes], step: int | None) -> list[bytes]:
+    """Lines up to the last that tells of the checkpoint of ``step``; all whole ones where none does: what is done again replaces them."""
     saved = [number for number, line in enumerate(lines) if b'"checkpoint"' in line and _saves(line, step)]
     whole = list(takewhile(lambda line: line.endswith(b"\n"), lines))
     return lines[: saved[-1] + 1] if saved else whole
 
 
-def _saves(line: bytes, step: int) -> bool:
+def _saves(line: bytes, step: int | None) -> bool:
     event = json.loads(line)
     return bool(event["kind"] == "checkpoint" and event["step"] == step)
 

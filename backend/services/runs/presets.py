@@ -22,6 +22,13 @@ GSM8K: dict[str, Any] = {
     "algorithm": {"steps": 100, "prompts_per_step": 16, "group_size": 8, "learning_rate": 1e-6},
     "rollout": {"max_new_tokens": 1024},
 }
+DRAFTER: dict[str, Any] = {
+    "seed": 1,
+    "algorithm": {"steps": 0, "kl_coefficient": 0.0},
+    "rollout": {"max_prompt_tokens": 512, "max_new_tokens": 512},
+    "drafter": {"path": None, "recipe": "eagle3", "pretrain_minutes": 20},
+    "cluster": {"workers": 2},
+}
 GPU_NODE: dict[str, Any] = {
     "model": {"path": "/models/Qwen2.5-1.5B-Instruct", "dtype": "bfloat16"},
     "task": {"name": "math", "path": "/data/gsm8k/train.jsonl"},
@@ -49,6 +56,7 @@ def presets() -> list[Preset]:
         _preset("demo-plain", "Demo: plain baseline", "The same run with stock decoding", DEMO | {"speculation": {"enabled": False}}),
         _preset("countdown-100", "Countdown, 100 steps", "Long enough to see the model learn", COUNTDOWN_100),
         _preset("gsm8k", "GSM8K", "Grade-school maths with a Hugging Face model; set model.path and task.path to your folders", GSM8K),
+        _preset("drafter", "Train a drafter", "No RL: a drafter for a model, trained on what that writes itself", DRAFTER),
         _preset("gpu-node", "GPUs of one machine", "SGLang on 8 GPUs, a worker each; set model.path and task.path to yours", GPU_NODE),
         _preset(
             "gpu-cluster",

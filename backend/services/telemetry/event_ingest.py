@@ -9,15 +9,38 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from backend.database import Database, affected, upsert
-from backend.models import Decoding, DrafterSession, LogLine, Metric, Rollout, Run, Sample, Speculation, Stepped, WorkerSpan
+from backend.models import (
+    Decoding,
+    DrafterSession,
+    LogLine,
+    Metric,
+    PretrainingRound,
+    Rollout,
+    Run,
+    Sample,
+    Speculation,
+    Stepped,
+    WorkerSpan,
+)
 from backend.services.artifacts import registry
 from backend.services.runs import search_index
 from backend.services.runs.attempts import LeaseLostError
 from backend.services.runs.lifecycle import transition
 from backend.services.telemetry import metric_storage
-from backend.services.telemetry.event_rows import Rows, event_rows, log_line, run_summary, step_metrics
+from backend.services.telemetry.event_rows import Rows, event_rows, log_line, pretraining_round, run_summary, step_metrics
 from backend.services.webhooks.notifications import queue_deliveries
-from engine.events import AnyEvent, ArtifactSaved, CheckpointSaved, Log, RunFinished, RunStarted, RunStopped, StepFinished, parse_line
+from engine.events import (
+    AnyEvent,
+    ArtifactSaved,
+    CheckpointSaved,
+    DrafterPretrained,
+    Log,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    StepFinished,
+    parse_line,
+)
 
 BATCH_BYTES = 2**20
 STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, WorkerSpan, Decoding, DrafterSession, Sample)
@@ -112,12 +135,22 @@ class EventRowWriter:
             self._progress |= {"step": event.first_step, "steps": event.steps, "checkpoint_step": event.first_step - 1}
         if isinstance(event, CheckpointSaved):
             self._progress["checkpoint_step"] = event.step
+        if isinstance(event, DrafterPretrained):
+            self._pretrained(event)
         if isinstance(event, StepFinished):
             self._progress |= {"step": event.step + 1, "summary": run_summary(step_metrics(event))}
         if isinstance(event, ArtifactSaved):
             registry.record_saved(self._session, self._run_id, event)
         for table, new in event_rows(self._run_id, event).items():
             self._rows.setdefault(table, []).extend(new)
+
+    def _pretrained(self, event: DrafterPretrained) -> None:
+        """Rounds beyond it are of an attempt that could not be gone on with. The accept length is what is expected, until steps tell."""
+        beyond = (PretrainingRound.run_id == self._run_id, PretrainingRound.round > event.round)
+        affected(self._session, delete(PretrainingRound).where(*beyond))
+        latest = pretraining_round(event)
+        summary = {name: latest[name] for name in ("accept_length", "drafter_version")}
+        self._progress |= {"pretraining": latest, "summary": summary}
 
     def alarm(self, message: str) -> None:
         self._rows.setdefault(LogLine, []).append(log_line(self._run_id, time.time(), "alarm", "bad_event", message))
@@ -145,8 +178,9 @@ def rebuild(database: Database, run_id: str, path: Path) -> None:
     with database.write() as session:
         for model in STEPPED:
             affected(session, delete(model).where(model.run_id == run_id))
+        affected(session, delete(PretrainingRound).where(PretrainingRound.run_id == run_id))
         metric_storage.forget_points(session, run_id, 0)
         affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
-        affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0))
+        affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0, pretraining=None))
         attempt = session.get_one(Run, run_id).attempt
     EventIngestor(database, run_id, attempt, path, notifies=False).drain()

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import Any
 
 from backend.database import storable_number, storable_text
-from backend.models import Base, Decoding, DrafterSession, LogLine, Metric, Rollout, Sample, Speculation, WorkerSpan
+from backend.models import Base, Decoding, DrafterSession, LogLine, Metric, PretrainingRound, Rollout, Sample, Speculation, WorkerSpan
 from engine import events
 from engine.events import AnyEvent
 
@@ -13,6 +13,7 @@ Rows = dict[type[Base], list[dict[str, Any]]]
 MACHINES = "system/"
 TOP = tuple(f"top{most}_{when}" for most in (1, 3) for when in ("before", "after"))
 NUMBERS = ("loss", "held_out_before", "held_out_after", "mix_distance", *TOP)
+PRETRAINED_NUMBERS = ("loss", "held_out", "top1", "top3", "accept_length")
 
 
 def percentile(ordered: list[int], share: float) -> int:
@@ -33,6 +34,13 @@ def run_summary(values: dict[str, float | None]) -> dict[str, float | None]:
     return {name: value for name, value in values.items() if not name.startswith(MACHINES)} | {
         "rollout_share": ratio(values.get("phase/rollout"), values.get("step_seconds")),
         "harvest": ratio(values.get("trained_seconds"), values.get("idle_seconds")),
+    }
+
+
+def pretraining_round(event: events.DrafterPretrained) -> dict[str, Any]:
+    """What is kept of a round, with null for what is no finite number."""
+    return event.model_dump(exclude={"seq", "version", "kind"}) | {
+        name: storable_number(getattr(event, name)) for name in PRETRAINED_NUMBERS
     }
 
 
@@ -60,6 +68,12 @@ def event_rows(run_id: str, event: AnyEvent) -> Rows:
         case events.DrafterTrained():
             numbers = {name: storable_number(getattr(event, name)) for name in NUMBERS}
             out[DrafterSession].append(key | event.model_dump(exclude={"seq", "version", "kind"}) | numbers)
+        case events.DrafterPretrained():
+            out[PretrainingRound].append({"run_id": run_id} | pretraining_round(event))
+            if event.done:
+                learned = f"{event.seconds / 60:.1f} minutes, {event.round} rounds, {event.responses} responses"
+                message = f"the drafter is pretrained: {learned}, expected accept length {event.accept_length:.2f}"
+                out[LogLine].append(log_line(run_id, event.time, "info", "pretrained", message))
         case events.Sample():
             texts = {"prompt": storable_text(event.prompt), "response": storable_text(event.response)}
             out[Sample].append(key | texts | {"step": event.step, "reward": storable_number(event.reward), "pieces": event.pieces})
@@ -68,7 +82,8 @@ def event_rows(run_id: str, event: AnyEvent) -> Rows:
         case events.Log():
             out[LogLine].append(log_line(run_id, event.time, event.level, event.code, event.message))
         case events.RunStarted():
-            message = f"engine started at step {event.first_step} of {event.steps} with {event.workers} workers on {event.device}"
+            begin = f"at step {event.first_step} of {event.steps}" if event.steps else "to pretrain a drafter"
+            message = f"engine started {begin} with {event.workers} workers on {event.device}"
             out[LogLine].append(log_line(run_id, event.time, "info", "started", message))
         case events.CheckpointSaved():
             out[LogLine].append(log_line(run_id, event.time, "info", "checkpoint", f"saved {event.path}", event.step))

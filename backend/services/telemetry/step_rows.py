@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
-from backend.models import Sample, Stepped
+from backend.models import PretrainingRound, Sample, Stepped
 
 LAST_STEP = 2**31 - 1
 
@@ -26,6 +26,14 @@ def rows_of_steps(session: Session, model: type[Stepped], run_id: str, step_rang
     if step_range.every > 1:
         query = query.where(model.step % step_range.every == 0)
     return session.execute(query.order_by(model.step, *model.__table__.primary_key)).all()
+
+
+def pretraining_rounds(session: Session, run_id: str, since: int, every: int) -> Sequence[PretrainingRound]:
+    """Those after round ``since`` that are multiples of ``every``."""
+    query = select(PretrainingRound).where(PretrainingRound.run_id == run_id, PretrainingRound.round > since)
+    if every > 1:
+        query = query.where(PretrainingRound.round % every == 0)
+    return session.scalars(query.order_by(PretrainingRound.round)).all()
 
 
 def samples(session: Session, run_id: str, since_step: int, limit: int, step: int | None = None) -> Sequence[Sample]:

@@ -11,7 +11,10 @@ from sqlalchemy.orm import Session
 
 from backend.models import Delivery, Run, Webhook
 
-FACTS = (Run.id, Run.name, Run.state, Run.owner, Run.tags, Run.step, Run.steps, Run.attempt, Run.error, Run.error_code)
+FACTS = (
+    *(Run.id, Run.name, Run.state, Run.owner, Run.tags, Run.step, Run.steps),
+    *(Run.pretraining, Run.attempt, Run.error, Run.error_code),
+)
 
 
 def queue_deliveries(session: Session, run_id: str, event: str, **more: Any) -> None:

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.analysis.drafter_lineage import ancestors, drafter_version, origin
+from dashboard.analysis.drafter_lineage import ancestors, drafter_version, first_version, origin, pretrained
 from dashboard.analysis.drafter_training import accuracies
 from dashboard.auth.api_client import client
 from dashboard.charts.drafter_accuracy import drafter_accuracy
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import MISSING, number, size, words
+from dashboard.text.formats import number, size, words
 from dashboard.views.artifacts.artifact_list import accept_length, download
 from dashboard.widgets.panel import chart, panel
 from dashboard.widgets.table import link, table
 from longtail.schemas.artifacts import Artifact, ArtifactCard
-from longtail.schemas.runs import Run
+from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import DrafterSession
 
 CARD_HEIGHT = 560
@@ -59,7 +59,8 @@ def _facts(artifact: ArtifactCard, run: Run, sessions: Sequence[DrafterSession])
     if artifact.type == "drafter":
         facts["Accept length"] = f"{accept_length(artifact, run.summary.get('accept_length'))} tokens a target pass"
         published = ancestors(sessions, drafter_version(artifact.metadata))
-        facts["Held-out acceptance"] = number(published[0].session.held_out_after, 3) if published else MISSING
+        held_out = run.pretraining.held_out if run.pretraining else None
+        facts["Held-out acceptance"] = number(published[0].session.held_out_after if published else held_out, 3)
     facts |= {escaped(words(key)).capitalize(): escaped(value) for key, value in artifact.metadata.items() if key != "accept_length"}
     with panel("What it is"):
         st.table({"": list(facts), " ": list(facts.values())}, border="horizontal", hide_index=True, hide_header=True)
@@ -79,14 +80,18 @@ def _versions(artifact: Artifact) -> None:
 
 
 def _lineage(artifact: Artifact, run: Run, sessions: Sequence[DrafterSession]) -> None:
-    found = ancestors(sessions, drafter_version(artifact.metadata))
+    found = ancestors(sessions, drafter_version(artifact.metadata), first_version(run))
     with panel("Lineage", f"The latest {LATEST} versions that the run published, and the one that each was trained from."):
         if found:
             chart(drafter_accuracy(accuracies(sessions, "accepted drafts"), "accepted drafts"), "lineage")
             table([each.row() for each in found[:LATEST]])
-        else:
+        elif run.pretraining is None:
             st.caption("The run has published no version of its own.")
+        if learned := pretrained(run):
+            st.markdown(escaped(learned))
         st.markdown(f"Version 0: {escaped(origin(run))}")
         if run.parent_id is not None:
             after = "" if run.resumed_step is None else f" and goes on after its step {run.resumed_step}, with its drafter"
+            if run.resumed_step == BEFORE_STEPS:
+                after = " and goes on with its drafter's training"
             st.markdown(f"The run was made from {link(run.parent_id, run.parent_id)}{after}.")

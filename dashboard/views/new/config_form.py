@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.analysis.run_config import trains_drafter_only
 from dashboard.views.new.field_widget import field_widget
 from dashboard.views.new.schema_fields import Config, field, paths, value
 
@@ -31,6 +32,12 @@ LABELS: Mapping[str, str] = {
     "algorithm.group_size": "Responses for each prompt",
     "cluster.threads_per_worker": "CPU threads a worker",
     "speculation.enabled": "Speculative rollout",
+    "drafter.path": "Drafter to begin with",
+    "drafter.recipe": "Recipe of the drafter",
+    "drafter.pretrain_minutes": "Train the drafter first (minutes)",
+    "drafter.pretrain_responses": "Responses to learn from (file)",
+    "drafter.pretrain_learning_rate": "Largest learning rate",
+    "drafter.draft_vocabulary": "Tokens to draft from",
     "drafter.spot.enabled": "Train the drafter in idle time",
     "speculation.threshold": "Speculate up to (requests)",
     "speculation.hysteresis": "Margin before it stops",
@@ -39,6 +46,8 @@ LABELS: Mapping[str, str] = {
     "speculation.tail_requests": "Last requests (tail mode)",
     "rollout.engine": "Engine",
     "rollout.max_new_tokens": "Longest response (tokens)",
+    "rollout.max_prompt_tokens": "Longest prompt (tokens)",
+    "rollout.top_p": "Top-p",
     "rollout.min_p": "Min-p",
     "rollout.max_batch": "Largest batch",
 }
@@ -49,6 +58,7 @@ TASK_FIELDS: Mapping[str, Entries] = {
     "choice": ("task.path", "task.question", "task.choices", "task.answer"),
     "code": ("task.path", "task.question", "task.tests"),
     "function": ("task.path", "task.question", "task.function"),
+    "prompts": ("task.path", "task.question"),
 }
 GROUPS: Mapping[str, Entries] = {
     "Run": ("name", "seed", "model.path"),
@@ -61,6 +71,8 @@ GROUPS: Mapping[str, Entries] = {
     ),
     "Speculation": (
         "speculation.enabled",
+        "drafter.path",
+        "drafter.pretrain_minutes",
         "drafter.spot.enabled",
         "speculation.threshold",
         "speculation.hysteresis",
@@ -72,6 +84,22 @@ GROUPS: Mapping[str, Entries] = {
     "Machine": ("cluster.workers", "cluster.threads_per_worker", "rollout.engine"),
     "Rollout": ("rollout.max_new_tokens", "rollout.temperature", "rollout.min_p", "rollout.max_batch"),
 }
+
+DRAFTER_GROUPS: Mapping[str, Entries] = {
+    "Run": ("name", "seed", "model.path"),
+    "Drafter": (
+        "drafter.pretrain_minutes",
+        "drafter.recipe",
+        "drafter.path",
+        "drafter.draft_vocabulary",
+        "drafter.pretrain_learning_rate",
+    ),
+    "Machine": ("cluster.workers", "cluster.threads_per_worker", "rollout.engine"),
+    "Task": ("task.name",),
+    "Rollout": ("rollout.max_new_tokens", "rollout.max_prompt_tokens", "rollout.temperature", "rollout.top_p", "rollout.max_batch"),
+    "After it": ("algorithm.steps",),
+}
+"""Of a run that only trains a drafter."""
 
 
 def sections(schema: Mapping[str, Any]) -> list[str]:
@@ -122,7 +150,8 @@ def groups(schema: Mapping[str, Any], config: Config, section: str) -> Mapping[s
     """The fields of a section under their titles."""
     if section == MAIN:
         task = value(config, field(schema, "task.name", config))
-        return {**GROUPS, "Task": (*GROUPS["Task"], *TASK_FIELDS.get(task, ()))}
+        shown, more = (DRAFTER_GROUPS, ("drafter.pretrain_responses",)) if trains_drafter_only(config) else (GROUPS, ())
+        return {**shown, "Task": (*shown["Task"], *TASK_FIELDS.get(task, ()), *more)}
     found: dict[str, list[str]] = {}
     for path in paths(schema, config):
         if path.startswith(f"{section}."):

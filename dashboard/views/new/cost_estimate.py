@@ -1,11 +1,12 @@
 """What a configuration is going to cost: what its numbers say, and the time that a run like it took."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
+from dashboard.analysis.run_config import trains_drafter_only
 from dashboard.auth.api_client import client
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import count, duration, short
@@ -28,6 +29,10 @@ SIMILAR_IN = (
 
 def cost_estimate(config: Config) -> None:
     """``config`` has every field."""
+    pretraining = _pretraining(config)
+    if trains_drafter_only(config):
+        _show([pretraining])
+        return
     algorithm, limit = config["algorithm"], config["rollout"]["max_new_tokens"]
     responses = algorithm["prompts_per_step"] * algorithm["group_size"]
     lines = [f"**{count(responses, 'response')} a step**, {responses * limit:,} tokens at most"]
@@ -41,6 +46,17 @@ def cost_estimate(config: Config) -> None:
         run, seconds = found
         lines.append(f"about **{duration(seconds * algorithm['steps'])}** for {count(algorithm['steps'], 'step')},")
         lines.append(f"since {escaped(short(run.name))} took {duration(seconds)} a step")
+    _show([pretraining, *lines] if pretraining else lines)
+
+
+def _pretraining(config: Config) -> str:
+    """Empty without."""
+    minutes = config["drafter"]["pretrain_minutes"]
+    found = ", unless there is a drafter already" if config["drafter"]["path"] == "auto" else ""
+    return f"at most **{duration(60 * minutes)}** to train the drafter{found}" if minutes else ""
+
+
+def _show(lines: Sequence[str]) -> None:
     with st.container(border=True, key="costs"):
         st.markdown("  \n".join(["**What it costs**", *lines]))
 

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import page_files
-from dashboard.analysis.run_config import plain_baseline, speculates
+from dashboard.analysis.run_config import plain_baseline, speculates, trains_drafter_only
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
 from dashboard.views.new.config_editor import choose_origin, edit_config, origin_title, schema_and_presets
@@ -91,16 +91,17 @@ def show_differences(found: Sequence[ConfigDifference], name: str) -> None:
 
 def start_panel(config: Config, parent: Run | None) -> tuple[bool, bool, dict[str, Any], ErrorSlots]:
     """Whether to start it, and its plain baseline, what else to say, and the places for errors of that."""
+    has_baseline = speculates(config) and not trains_drafter_only(config)
     with st.container(border=True):
         options, error_slots = submission_options(projects(), parent)
         with_plain = st.toggle(
             "Also run the plain baseline",
-            disabled=not speculates(config),
+            disabled=not has_baseline,
             key="twin",
             help="Submits the same run with speculation off: then the pages can say how much faster this one is.",
         )
         clicked = st.button("Start run", type="primary", key="start", disabled=not me().may_write, width="stretch")
-    return clicked, with_plain and speculates(config), options, error_slots
+    return clicked, with_plain and has_baseline, options, error_slots
 
 
 def page() -> None:

@@ -11,7 +11,7 @@ from longtail import ApiError, Longtail
 from longtail.schemas.runs import Action, Run
 
 BUTTONS: dict[Action, tuple[str, str, Callable[[Longtail, str], Run]]] = {
-    "pause": ("Pause", "Stops at the next step boundary, with a checkpoint.", Longtail.pause),
+    "pause": ("Pause", "Stops at the next step boundary, or after the round of a pretraining, with a checkpoint.", Longtail.pause),
     "resume": ("Resume", "Goes on from the last checkpoint.", Longtail.resume),
     "retry": ("Retry", "Makes a new run that goes on from the last checkpoint of this one.", Longtail.retry),
     "clone": ("Clone", "Makes a new run with the same configuration.", Longtail.clone),

@@ -12,7 +12,7 @@ from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago, duration, number, ratio, short
 from dashboard.views.run.action_buttons import action_buttons
 from dashboard.widgets.panel import STATE_COLORS
-from longtail.schemas.runs import Run
+from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import Series
 
 PACE_STEPS, LONGEST_PARTNER = 10, 24
@@ -33,7 +33,8 @@ def heading(run: Run, partner: Run | None) -> bool:
         action_buttons(run)
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
-    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}")
+    drafter = f" · begins with the drafter of artifact `{run.drafter_id}`" if run.drafter_id else ""
+    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
     return live
 
 
@@ -41,7 +42,7 @@ def _waiting(run: Run) -> str:
     if run.state == "paused":
         return "paused"
     if run.state != "queued":
-        return "the first step is under way"
+        return "the model writes its first responses" if run.trains_drafter_only else "the first step is under way"
     if run.start_after is not None and run.start_after > datetime.now(UTC):
         return f"starts after {run.start_after:%Y-%m-%d %H:%M} UTC"
     return f"waiting for a worker that offers {escaped(run.needs)}" if run.needs else "waiting for a worker"
@@ -51,12 +52,15 @@ def _origin(run: Run) -> str:
     if run.parent_id is None:
         return ""
     after = f" after its step {run.resumed_step}" if run.resumed_step is not None else ""
+    if run.resumed_step == BEFORE_STEPS:
+        after = ", and goes on with pretraining its drafter"
     return f" · made from `{run.parent_id}`{after}"
 
 
 def failure(run: Run) -> None:
     if run.state == "failed":
-        st.error(f"**This run failed** ({escaped(run.error_code or 'error')}) at step {_step(run)}.", icon="⚠️")
+        place = "while its drafter was being trained" if run.pretrains else f"at step {_step(run)}"
+        st.error(f"**This run failed** ({escaped(run.error_code or 'error')}) {place}.", icon="⚠️")
         st.code(run.error or "no reason was recorded", language=None, wrap_lines=True)
 
 
@@ -66,7 +70,16 @@ def progress(run: Run, seconds: Series, speedup: float | None) -> None:
         st.badge(run.doing, color=STATE_COLORS[run.state])
         if speedup is not None:
             st.badge(f"{ratio(speedup)} as fast as plain", color="green" if speedup >= 1 else "orange")
-        st.progress(run.share_done, text=f"step {_step(run)} · {_pace(run, seconds)}")
+        st.progress(run.share_done, text=_pretraining(run) if run.pretrains else f"step {_step(run)} · {_pace(run, seconds)}")
+
+
+def _pretraining(run: Run) -> str:
+    latest = run.pretraining
+    if latest is None or run.finished or run.state in ("queued", "paused"):
+        done = f"round **{latest.round}**" if latest else "drafter"
+        return f"{done} · {_pace(run, Series())}"
+    then = f", then {run.steps} steps" if run.steps else ""
+    return f"drafter: round **{latest.round}** · {duration(latest.seconds)} · about {duration(latest.seconds_left)} left{then}"
 
 
 def _step(run: Run) -> str:

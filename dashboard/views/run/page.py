@@ -54,7 +54,7 @@ def follow(run: Run, following: bool) -> None:
     shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
     if following or tab.name not in shown or run.finished:
         with explained():
-            query = tab.query.merged(question_cards.QUERY) if engine_run(run) else tab.query
+            query = tab.query.merged(question_cards.query(data.run)) if engine_run(run) else tab.query
             data = refreshed(data, client(), query)
             comparison = compared(data.run, partner(data.run))
             st.session_state[key] = {*shown, tab.name}, data, comparison

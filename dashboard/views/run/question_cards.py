@@ -1,31 +1,50 @@
 """The first questions of every visitor, at the top of the run page."""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
-from dashboard.analysis import run_questions
+from dashboard.analysis import pretraining_questions, run_questions
 from dashboard.analysis.run_config import speculates
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.text.escaping import escaped
 from longtail.schemas.comparison import Comparison
+from longtail.schemas.runs import Run
 
 QUERY = DataQuery(("lengths", "drafters"), ("reward_mean", "step_seconds", "accept_length", "idle_seconds", "trained_seconds"))
+PRETRAINING = DataQuery(("pretraining",))
+
+
+def query(run: Run) -> DataQuery:
+    return PRETRAINING if run.pretrains else QUERY
 
 
 def question_cards(data: RunData, comparison: Comparison | None) -> None:
+    """While its drafter is pretrained, a run is asked about that."""
+    run = data.run
+    if run.pretrains:
+        how_good = pretraining_questions.how_good(data.pretraining, run.pretraining)
+        _cards((pretraining_questions.how_far(run), how_good, pretraining_questions.from_what(run)))
+        return
     pair = {speculates(item.run.config): item for item in comparison.items} if comparison else {}
-    given = (
-        run_questions.is_it_training(data.series("reward_mean"), data.run.steps),
-        run_questions.is_it_faster(data.run, data.series("step_seconds"), pair.get(False), pair.get(True)),
-        run_questions.why(
-            data.run,
-            data.series("accept_length"),
-            data.series("idle_seconds"),
-            data.series("trained_seconds"),
-            data.lengths,
-            data.drafters,
-        ),
+    _cards(
+        (
+            run_questions.is_it_training(data.series("reward_mean"), data.run.steps),
+            run_questions.is_it_faster(data.run, data.series("step_seconds"), pair.get(False), pair.get(True)),
+            run_questions.why(
+                data.run,
+                data.series("accept_length"),
+                data.series("idle_seconds"),
+                data.series("trained_seconds"),
+                data.lengths,
+                data.drafters,
+            ),
+        )
     )
-    for column, answer in zip(st.columns(3), given, strict=True):
+
+
+def _cards(answers: Sequence[run_questions.Answer]) -> None:
+    for column, answer in zip(st.columns(3), answers, strict=True):
         with column, st.container(border=True, height="stretch", gap="xsmall"):
             st.caption(answer.question)
             st.subheader(escaped(answer.headline), anchor=False)

@@ -10,6 +10,7 @@ from dashboard.views.run.tabs import (
     long_tail,
     metrics,
     overview,
+    pretraining,
     samples,
     speculation,
     system,
@@ -21,6 +22,7 @@ from longtail.schemas.runs import Run
 
 TABS = (
     overview.TAB,
+    pretraining.TAB,
     metrics.TAB,
     long_tail.TAB,
     timeline.TAB,

@@ -33,7 +33,7 @@ STATES: Mapping[str, str] = {
     "succeeded": GREEN,
     "failed": VERMILION,
 }
-KINDS: Mapping[str, str] = {"TLT": SKY, "plain": GREY, "tracked": ORANGE}
+KINDS: Mapping[str, str] = {"TLT": SKY, "plain": GREY, "tracked": ORANGE, "drafter": PURPLE}
 column = st.column_config
 HELP: Mapping[str, str] = {
     "Rewards": "Mean reward over the steps, each run on its own scale",
@@ -52,7 +52,7 @@ def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[s
         "Kind": [run_kind(run)],
         "State": [run.doing],
         "Progress": 100 * run.share_done,
-        "Step": f"{run.step} / {run.steps}" if run.steps else str(run.step),
+        "Step": "drafter" if run.pretrains else f"{run.step} / {run.steps}" if run.steps else str(run.step),
         "Time": _time(run, pace),
         "Rewards": [value for value in glance.reward if value is not None] if glance else [],
         "Reward": run.summary.get("reward_mean"),
@@ -71,6 +71,8 @@ def _time(run: Run, pace: float | None) -> str:
     """How long it took, or is going to take."""
     if run.finished:
         return duration((run.finished_at - run.started_at).total_seconds()) if run.finished_at and run.started_at else MISSING
+    if run.pretrains and run.pretraining and run.state == "running":
+        return f"{duration(run.pretraining.seconds_left)} {'first' if run.steps else 'left'}"
     left = run.steps - run.step
     return f"{duration(pace * left)} left" if pace and left > 0 and run.state == "running" else MISSING
 

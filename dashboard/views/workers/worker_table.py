@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard import page_files
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import MISSING, ago, duration
+from dashboard.text.formats import MISSING, ago, duration, percent
 from dashboard.widgets.panel import STATE_COLORS, panel
 from longtail.schemas.queue import Lease, Worker
 
@@ -57,7 +57,9 @@ def _lease(lease: Lease, now: datetime) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.page_link(page_files.RUN, label=f"↳ {escaped(lease.run_name)}", icon="", query_params={"id": lease.run_id})
         st.badge(lease.state, color=STATE_COLORS[lease.state])
-        progress = f"{lease.step} of {lease.steps} steps" if lease.steps else f"step {lease.step}"
+        progress = f"{lease.step} of {lease.steps} steps" if lease.steps else "trains a drafter"
+        if lease.pretraining and not lease.pretraining.done:
+            progress = f"drafter: {percent(lease.pretraining.share_done)}"
         held = ago(lease.claimed_at, now) if lease.claimed_at else MISSING
         st.caption(f"{progress}, attempt {lease.attempt}, held since {held}, {_until(lease, now)}")
 

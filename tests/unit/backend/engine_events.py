@@ -1,6 +1,7 @@
 """Events as an engine writes them."""
 
 from pathlib import Path
+from typing import Any
 
 from backend.database import Database
 from backend.models import new_id
@@ -58,3 +59,11 @@ def step(number: int, reward: float = 0.5) -> list[AnyEvent]:
             metrics={"reward_mean": reward, "loss": float("nan"), "idle_seconds": 4.0, "trained_seconds": 3.0, "system/a/cpu_percent": 9.0},
         ),
     ]
+
+
+def pretrained(round: int, seconds: float, accepted: float = 0.5, limit: float = 600.0, **facts: Any) -> events.DrafterPretrained:
+    """A round after so many seconds, with so much of held-out drafts accepted."""
+    told: dict[str, Any] = {"end": limit, "done": seconds >= limit, "responses": 64 * round, "response_tokens": 6400 * round}
+    trained = {"microsteps": 9, "tokens": 4096, "loss": 2.0, "vocabulary": 8192, "drafter_version": round}
+    measured = {"held_out": accepted, "top1": accepted, "top3": accepted, "accept_length": 1 + 4 * accepted}
+    return events.DrafterPretrained(round=round, seconds=seconds, limit=limit, **told | trained | measured | facts)

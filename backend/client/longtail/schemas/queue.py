@@ -5,12 +5,13 @@ from typing import Literal
 
 from longtail.schemas.base import Page, Schema
 from longtail.schemas.runs import RunState
+from longtail.schemas.telemetry import PretrainingRound
 
 Reason = Literal["next", "behind", "busy", "no_worker", "time", "limit", "owner_limit", "generated"]
 
 
 class Lease(Schema):
-    """A run that a worker holds, until ``expires_at`` unless it renews its lease."""
+    """A run that a worker holds, until ``expires_at`` unless it renews its lease. ``pretraining`` as of a run."""
 
     run_id: str
     run_name: str
@@ -18,6 +19,7 @@ class Lease(Schema):
     attempt: int
     step: int
     steps: int
+    pretraining: PretrainingRound | None
     claimed_at: datetime | None
     expires_at: datetime | None
 

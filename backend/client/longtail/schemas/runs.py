@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, computed_field
 from longtail.schemas.attempts import GitState
 from longtail.schemas.base import Body, Moment, Page, Schema, number
 from longtail.schemas.projects import DEFAULT_PROJECT
+from longtail.schemas.telemetry import PretrainingRound
 
 RunKind = Literal["engine", "tracked"]
 RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
@@ -17,6 +18,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f
 Notes = Annotated[str, Field(max_length=20_000, pattern=r"^[^\x00]*$", description="Free text")]
 Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
 Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(number)]
+BEFORE_STEPS = -1
+"""Where a step is told, and the drafter was still being pretrained."""
 TERMINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 UNFINISHED_STATES: frozenset[str] = frozenset({"queued", "starting", "running", "paused"})
 POSSIBLE_IN: dict[Action, frozenset[str]] = {
@@ -84,12 +87,16 @@ class Preset(Schema):
 
 
 class Run(Schema):
-    """``step`` counts finished RL steps of ``steps``; ``attempt`` is 0 until a worker takes the run.
+    """``step`` counts finished RL steps of ``steps``; ``attempt`` is 0 until a worker takes the run. One of 0 steps only trains a drafter.
+
+    ``pretraining`` is the latest round of training its drafter before the first step, null if there was none. ``drafter_id`` is the
+    artifact that its drafter.path auto stands for: empty where none fitted, null until a worker has looked.
 
     ``kind`` "tracked": a script elsewhere tells of it; then ``config`` is whatever that script says, and ``steps`` 0 if it does not know.
 
     ``needs`` is the worker label it waits for, empty for any. ``parent_id`` is the run that it was made from, and ``resumed_step`` the
-    step of that one after whose checkpoint it goes on. ``actions`` says what can be done with it now.
+    step of that one after whose checkpoint it goes on; -1: it goes on with pretraining the drafter. ``actions`` says what can be done with
+    it now.
 
     ``revision`` counts the changes of name, notes, tags and priority: it is the ETag that a PATCH can name in If-Match. ``source`` is the
     git state of the folder that it was submitted from.
@@ -126,6 +133,8 @@ class Run(Schema):
     notes: str = ""
     revision: int = 0
     source: GitState | None = None
+    pretraining: PretrainingRound | None = None
+    drafter_id: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -137,8 +146,19 @@ class Run(Schema):
         return possible(self.state, self.cancel_requested, self.pause_requested, self.kind)
 
     @property
+    def trains_drafter_only(self) -> bool:
+        return self.kind == "engine" and self.steps == 0
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether it trains its drafter before the first step, or did so when it ended."""
+        return self.trains_drafter_only or (self.step == 0 and self.pretraining is not None and not self.pretraining.done)
+
+    @property
     def share_done(self) -> float:
-        """Of its steps; 0 while nobody knows how many there will be."""
+        """Of the time that pretraining takes, while it does that, and else of its steps; 0 while nobody knows how many there will be."""
+        if self.pretrains:
+            return self.pretraining.share_done if self.pretraining else float(self.state == "succeeded")
         return min(1.0, self.step / self.steps) if self.steps else float(self.finished)
 
     @property

@@ -126,6 +126,43 @@ class DrafterSession(Schema):
     top3_after: float | None = None
 
 
+class PretrainingRound(Schema):
+    """A round of training the drafter before the first step, on what the target wrote for that; ``time`` is when it ended.
+
+    ``seconds`` of at most ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
+    this was the last round. ``responses`` and ``response_tokens``: written so far. ``microsteps``, ``tokens`` (trained on) and ``loss`` are
+    the round's. ``held_out``, ``top1`` and ``top3`` are as of DrafterSession, on responses that are never trained on; ``accept_length``,
+    the target's own token included, is what chains of 4 are expected to bring by that. ``vocabulary``: of how many tokens it drafts.
+    """
+
+    round: int
+    time: float
+    seconds: float
+    limit: float
+    end: float
+    done: bool
+    responses: int
+    response_tokens: int
+    microsteps: int
+    tokens: int
+    loss: float | None
+    held_out: float | None
+    top1: float | None
+    top3: float | None
+    accept_length: float | None
+    vocabulary: int
+    drafter_version: int
+
+    @property
+    def share_done(self) -> float:
+        """Of its time."""
+        return 1.0 if self.done or self.end <= 0 else min(1.0, self.seconds / self.end)
+
+    @property
+    def seconds_left(self) -> float:
+        return 0.0 if self.done else max(0.0, self.end - self.seconds)
+
+
 class Piece(NamedTuple):
     """A run of a response's tokens that ``source`` made, and the characters of its text that they are. A drafter's are those that the
     target accepted; "target" is plain decoding, or the target's own token after them."""

@@ -12,7 +12,7 @@ from dashboard.charts import idle_share, response_lengths
 from dashboard.data.run_data import LENGTH_STEPS, DataQuery, RunData
 from dashboard.views.run.step_input import of_step, step_input
 from dashboard.views.run.tabs.overview import length_percentiles
-from dashboard.views.run.tabs.tab import Tab, engine_run
+from dashboard.views.run.tabs.tab import Tab, training_run
 from dashboard.widgets.panel import chart, empty, panel
 from longtail.schemas.telemetry import Lengths
 
@@ -77,4 +77,4 @@ def _bubble(data: RunData) -> None:
         st.caption(f"Lengths are those of the last {LENGTH_STEPS} steps; any earlier step can be chosen.")
 
 
-TAB = Tab("Long tail", show, DataQuery(("lengths",), ("idle_seconds", "trained_seconds", "phase/rollout")), engine_run)
+TAB = Tab("Long tail", show, DataQuery(("lengths",), ("idle_seconds", "trained_seconds", "phase/rollout")), training_run)

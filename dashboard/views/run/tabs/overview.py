@@ -9,7 +9,7 @@ from dashboard.analysis.step_phases import PHASES
 from dashboard.charts import metric_curves, phase_times, response_lengths
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.text.escaping import escaped
-from dashboard.views.run.tabs.tab import Tab, engine_run
+from dashboard.views.run.tabs.tab import Tab, training_run
 from dashboard.widgets.panel import chart, empty, panel
 
 DRAWN = ("reward_mean", *(f"phase/{name}" for name in PHASES))
@@ -72,4 +72,4 @@ def _over(window: int) -> str:
     return "each step" if window == 1 else f"mean over {window} steps"
 
 
-TAB = Tab("Overview", show, DataQuery(("lengths", "recent", "alarms"), (*DRAWN, *JUDGED)), engine_run)
+TAB = Tab("Overview", show, DataQuery(("lengths", "recent", "alarms"), (*DRAWN, *JUDGED)), training_run)

@@ -12,7 +12,7 @@ from dashboard.data.run_data import SAMPLES, DataQuery, RunData
 from dashboard.text.escaping import escaped, visible
 from dashboard.text.formats import number
 from dashboard.views.run import response_html
-from dashboard.views.run.tabs.tab import Tab, engine_run
+from dashboard.views.run.tabs.tab import Tab, training_run
 from longtail.schemas.telemetry import SampleItem
 
 HEIGHT, LAST_STEP = 900, 2**31 - 1
@@ -56,4 +56,4 @@ def _reward(item: SampleItem) -> float:
     return -inf if item.reward is None else item.reward
 
 
-TAB = Tab("Samples", show, DataQuery(("samples",)), engine_run)
+TAB = Tab("Samples", show, DataQuery(("samples",)), training_run)

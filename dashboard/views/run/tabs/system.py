@@ -6,7 +6,7 @@ from dashboard.analysis.machine_metrics import PREFIX, by_kind
 from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.text.escaping import escaped
-from dashboard.views.run.tabs.tab import MetricChart, Tab, engine_run
+from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
 from dashboard.widgets.panel import chart, panel
 
 USE = "The mean over each step, of everything that runs on the machine."
@@ -31,4 +31,4 @@ def show(data: RunData) -> None:
         st.caption(f"On {escaped(', '.join(hosts))}, step by step.{unused}")
 
 
-TAB = Tab("System", show, DataQuery(metric_keys=(f"{PREFIX}*",)), engine_run)
+TAB = Tab("System", show, DataQuery(metric_keys=(f"{PREFIX}*",)), training_run)

@@ -14,8 +14,13 @@ def engine_run(run: Run) -> bool:
     return run.kind != "tracked"
 
 
+def training_run(run: Run) -> bool:
+    """Whether it has steps that our engine carries out."""
+    return engine_run(run) and not run.trains_drafter_only
+
+
 def speculating_run(run: Run) -> bool:
-    return engine_run(run) and speculates(run.config)
+    return training_run(run) and speculates(run.config)
 
 
 def tracked_run(run: Run) -> bool:

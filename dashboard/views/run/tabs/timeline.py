@@ -15,7 +15,7 @@ from dashboard.data.run_data import SPAN_STEPS, DataQuery, RunData
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import last_steps, percent
 from dashboard.views.run.step_input import of_step, step_input
-from dashboard.views.run.tabs.tab import Tab, engine_run
+from dashboard.views.run.tabs.tab import Tab, training_run
 from dashboard.widgets.panel import chart, empty, panel
 from longtail.schemas.telemetry import Decoding, SpeculationStep, WorkerSpan
 
@@ -86,4 +86,4 @@ def _last(steps: int) -> str:
     return "a step" if steps == A_STEP else last_steps(steps)
 
 
-TAB = Tab("Timeline", show, DataQuery(("spans", "decoding", "recent"), ("idle_seconds", "trained_seconds")), engine_run)
+TAB = Tab("Timeline", show, DataQuery(("spans", "decoding", "recent"), ("idle_seconds", "trained_seconds")), training_run)

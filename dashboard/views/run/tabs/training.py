@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
-from dashboard.views.run.tabs.tab import MetricChart, Tab, engine_run
+from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
 from dashboard.widgets.panel import chart, empty, panel
 from longtail.schemas.telemetry import Series
 
@@ -77,4 +77,4 @@ def passes(data: RunData) -> dict[str, Series]:
     return {f"pass@{k}": found[k] for k in sorted(found)}
 
 
-TAB = Tab("Training", show, DataQuery(metric_keys=(*(figure.key for figure in FIGURES), "eval/*")), engine_run)
+TAB = Tab("Training", show, DataQuery(metric_keys=(*(figure.key for figure in FIGURES), "eval/*")), training_run)

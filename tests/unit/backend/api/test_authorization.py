@@ -31,6 +31,7 @@ VIEWER = {
     "GET /api/v1/runs/{run_id}/decoding",
     "GET /api/v1/runs/{run_id}/speculation",
     "GET /api/v1/runs/{run_id}/drafters",
+    "GET /api/v1/runs/{run_id}/pretraining",
     "GET /api/v1/runs/{run_id}/samples",
     "GET /api/v1/runs/{run_id}/logs",
     "GET /api/v1/runs/{run_id}/artifacts",

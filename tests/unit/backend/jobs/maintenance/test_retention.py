@@ -14,6 +14,7 @@ from engine.checkpoint import storage
 from longtail.schemas.runs import RunState
 
 DAY = 86400.0
+RETRIABLE = ["checkpoints/drafter_0", "checkpoints/step_000002", "given_drafter/part", "pretraining/step_000005"]
 
 
 def furnish(settings: Settings, run_id: str) -> Path:
@@ -22,6 +23,9 @@ def furnish(settings: Settings, run_id: str) -> Path:
         storage.save(folder / "checkpoints", step, {"state.json": step})
     (folder / "checkpoints/step_000003/state.json").write_text("damaged")
     (folder / "checkpoints/drafter_0").mkdir()
+    for step in (4, 5):
+        storage.save(folder / "pretraining", step, {"state.json": step})
+    (folder / "given_drafter/part").mkdir(parents=True)
     (folder / "artifacts").mkdir()
     return folder
 
@@ -39,8 +43,8 @@ def left(folder: Path) -> list[str]:
     ("state", "finished_ago", "kept"),
     [
         ("succeeded", 0.0, []),
-        ("failed", 0.0, ["checkpoints/drafter_0", "checkpoints/step_000002"]),
-        ("cancelled", 29 * DAY, ["checkpoints/drafter_0", "checkpoints/step_000002"]),
+        ("failed", 0.0, RETRIABLE),
+        ("cancelled", 29 * DAY, RETRIABLE),
         ("failed", 31 * DAY, []),
     ],
 )

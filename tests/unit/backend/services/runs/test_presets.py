@@ -12,7 +12,8 @@ QUESTIONS = Path(__file__).parents[4] / "data" / "gsm8k_sample.jsonl"
 
 
 def test_presets_are_complete_configurations() -> None:
-    assert {preset.name for preset in presets()} == {"demo-plain", "demo-tlt", "countdown-100", "gsm8k", "gpu-node", "gpu-cluster"}
+    names = {"demo-plain", "demo-tlt", "countdown-100", "gsm8k", "drafter", "gpu-node", "gpu-cluster"}
+    assert {preset.name for preset in presets()} == names
     for one in presets():
         assert RunConfig.model_validate(one.config).model_dump(mode="json") == one.config
 

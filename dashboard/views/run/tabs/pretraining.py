@@ -1,0 +1,45 @@
+"""The drafter before the first step: what its training has brought, over its minutes, and what there is to take away."""
+
+import streamlit as st
+
+from dashboard.analysis.run_config import section
+from dashboard.charts import pretraining_curves
+from dashboard.data.run_data import DataQuery, RunData
+from dashboard.views.run.artifact_downloads import artifact_downloads
+from dashboard.views.run.tabs.tab import Tab, engine_run
+from dashboard.widgets.panel import chart, panel
+from longtail.schemas.runs import Run
+
+EXPECTED = "Tokens that one pass of the target is expected to yield with chains of 4, by responses that are never trained on. Plain: 1."
+SHARES = (
+    "On responses that are never trained on. Accepted drafts: of chains of 4, the share that sampling is expected to accept. Top-1 and "
+    "top-3: how often the target's most likely token is the drafter's, or among its three most likely."
+)
+WRITTEN = "What the drafter had to learn from so far, in all rounds together: written by the model itself, or read from a file."
+SOON = "It will appear here after the first round."
+
+
+def show(data: RunData) -> None:
+    artifact_downloads([artifact for artifact in data.artifacts if artifact.type == "drafter"])
+    rounds = data.pretraining
+    left, right = st.columns(2)
+    with left, panel("Expected accept length", EXPECTED):
+        chart(pretraining_curves.accept_length(rounds) if rounds else None, "pretrained-length", SOON)
+    with right, panel("Held-out accuracy", SHARES):
+        chart(pretraining_curves.shares(rounds) if rounds else None, "pretrained-shares", SOON)
+    left, right = st.columns(2)
+    with left, panel("Learned from", WRITTEN) as head:
+        choices = list(pretraining_curves.COUNTS)
+        what = head.segmented_control("Count", choices, default=choices[0], required=True, key="written", label_visibility="collapsed")
+        chart(pretraining_curves.written(rounds, what) if rounds else None, "pretrained-written", SOON)
+    with right, panel("Loss", "Mean of each round's micro-steps."):
+        chart(pretraining_curves.loss(rounds) if rounds else None, "pretrained-loss", SOON)
+
+
+def pretraining_run(run: Run) -> bool:
+    """Whether the run has trained its drafter before the first step, or is about to."""
+    wanted = float(section(run.config, "drafter").get("pretrain_minutes") or 0) > 0
+    return engine_run(run) and (run.pretraining is not None or (wanted and run.step == 0))
+
+
+TAB = Tab("Pretraining", show, DataQuery(("pretraining", "artifacts")), pretraining_run)
