@@ -1,4 +1,5 @@
-"""SGLang by itself, without our engine and plugin: ``python sglang_bare.py MODEL DRAFTER PROMPTS`` drafts chains of 4 for each prompt.
+"""SGLang by itself, without our engine and plugin: ``python sglang_bare.py MODEL DRAFTER PROMPTS MORE`` drafts chains of 4 for each
+prompt; ``MORE`` are arguments of its engine, as JSON.
 
 Its last line of output is JSON: the greedy responses' tokens, and the accept length of all together.
 """
@@ -7,12 +8,11 @@ import json
 import sys
 
 
-def main(model: str, drafter: str, prompts: str) -> None:
+def main(model: str, drafter: str, prompts: str, more: str) -> None:
     import sglang
 
     engine = sglang.Engine(
         model_path=model,
-        speculative_algorithm="EAGLE",
         speculative_draft_model_path=drafter,
         speculative_num_steps=4,
         speculative_eagle_topk=1,
@@ -28,6 +28,7 @@ def main(model: str, drafter: str, prompts: str) -> None:
         max_total_tokens=2048,
         max_running_requests=4,
         log_level="error",
+        **json.loads(more),
     )
     responses = engine.generate(input_ids=json.loads(prompts), sampling_params={"temperature": 0, "max_new_tokens": 64})
     generated, passes = (sum(each["meta_info"][name] for each in responses) for name in ("completion_tokens", "spec_verify_ct"))

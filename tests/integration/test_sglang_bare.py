@@ -4,36 +4,64 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from sglang_cases import STAND_IN, TESTS, native_engine, needs_sglang
+from sglang_cases import STAND_IN, TESTS, accept_length, chains, native_engine, needs_sglang
+from torch import Tensor
+from transformers import PreTrainedModel
 
-from engine.config import RolloutConfig
+from engine.config import RolloutConfig, SpotConfig
 from engine.config.task import CountdownConfig
-from engine.drafter.export import load_drafter_folder, write_drafter_folder
+from engine.drafter.data_buffer import DataBuffer
+from engine.drafter.eagle3 import make_drafter
+from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_serving_folder
+from engine.drafter.kind import DrafterKind
+from engine.drafter.layout import DrafterLayout
 from engine.drafter.model_card import DrafterCard
+from engine.drafter.offline_training import remember
+from engine.drafter.recipe import RECIPES
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.drafter.vocabulary import offsets
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
-from engine.rollout.interface import Request, Sampling
+from engine.models.weights import ends
+from engine.rollout.interface import Completion, Request, Sampling
 from engine.rollout.sglang.arguments import environment
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang
+CARD = DrafterCard("tiny", "countdown", 1)
+GREEDY = Sampling(0, max_new_tokens=64)
+ROLLOUT = RolloutConfig(max_prompt_tokens=32)
 
 
-@pytest.mark.parametrize("shipped", [True, False], ids=["built-in", "exported"])
-def test_a_drafter_folder_drafts_in_a_bare_sglang(tmp_path: Path, shipped: bool) -> None:
-    """With embedding and head of ``tiny``, which are tied."""
-    model, tokenizer = load_model(TINY, torch.float32), load_tokenizer(TINY)
-    prompts = [prompt.tokens for prompt in CountdownTask(CountdownConfig(), 0, tokenizer).prompts(0, 6)]
-    folder = DRAFTER if shipped else tmp_path / "drafter"
-    if not shipped:
-        write_drafter_folder(folder, load_drafter_folder(DRAFTER, model.config), model.config, DrafterCard("tiny", "countdown", 1))
-    command = [sys.executable, str(TESTS / "sglang_bare.py"), str(TINY), str(folder), json.dumps(prompts)]
+@pytest.fixture(scope="module")
+def model() -> PreTrainedModel:
+    return load_model(TINY, torch.float32)
+
+
+@pytest.fixture(scope="module")
+def requests() -> list[Request]:
+    prompts = CountdownTask(CountdownConfig(), 0, load_tokenizer(TINY)).prompts(0, 6)
+    return [Request(index, index, prompt.tokens) for index, prompt in enumerate(prompts)]
+
+
+@pytest.fixture(scope="module")
+def expected(model: PreTrainedModel, requests: list[Request]) -> list[Completion]:
+    return native_engine(model, ROLLOUT, end_tokens=end_tokens(model, load_tokenizer(TINY))).generate(requests, GREEDY)
+
+
+def drafted(folder: Path, requests: list[Request], **more: Any) -> dict[str, Any]:
+    """What SGLang makes of the prompts with the drafter in ``folder``."""
+    prompts = json.dumps([request.prompt for request in requests])
+    arguments = json.dumps({"speculative_algorithm": "EAGLE"} | more)
     done = subprocess.run(
-        command,
+        [sys.executable, str(TESTS / "sglang_bare.py"), str(TINY), str(folder), prompts, arguments],
         env=os.environ | environment() | STAND_IN,
         capture_output=True,
         text=True,
@@ -42,8 +70,81 @@ def test_a_drafter_folder_drafts_in_a_bare_sglang(tmp_path: Path, shipped: bool)
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    native = native_engine(model, RolloutConfig(max_prompt_tokens=32), end_tokens=end_tokens(model, tokenizer))
-    expected = native.generate([Request(index, index, prompt) for index, prompt in enumerate(prompts)], Sampling(0, max_new_tokens=64))
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("shipped", [True, False], ids=["built-in", "exported"])
+def test_a_drafter_folder_drafts_in_a_bare_sglang(
+    tmp_path: Path, model: PreTrainedModel, requests: list[Request], expected: list[Completion], shipped: bool
+) -> None:
+    """With embedding and head of ``tiny``, which are tied."""
+    folder = DRAFTER if shipped else tmp_path / "drafter"
+    if not shipped:
+        write_drafter_folder(folder, load_drafter_folder(DRAFTER, model.config), model.config, CARD)
+    found = drafted(folder, requests)
     assert [tuple(tokens) for tokens in found["tokens"]] == [completion.tokens for completion in expected]
     assert found["accept_length"] > 2.5
+
+
+LAYOUTS: dict[str, DrafterLayout] = {
+    "of some tokens": DrafterLayout("eagle3", 40),
+    "EAGLE-3.1 with its own head": DrafterLayout("eagle3", 40, head=True, fc_norm=True, norm_output=True),
+    "of all tokens": DrafterLayout("eagle3"),
+}
+
+
+def common(completions: list[Completion], count: int) -> Tensor:
+    tokens = torch.tensor([token for completion in completions for token in completion.tokens])
+    return tokens.bincount(minlength=99).topk(count).indices.sort().values
+
+
+def trained(model: PreTrainedModel, expected: list[Completion], layout: DrafterLayout) -> dict[str, Tensor]:
+    """An EAGLE-3 drafter that knows the expected responses mostly by heart."""
+    torch.manual_seed(0)
+    drafter = make_drafter("eagle3", model.config, common(expected, layout.drafted) if layout.drafted else None, layout)
+    buffer, rate = DataBuffer(2**26), 5e-3
+    pairs = [(completion.request.prompt, completion.tokens) for completion in expected]
+    remember(buffer, 0, model, [*pairs, *islice(cycle(pairs), 2)], "eagle3")
+    trainer = SpotTrainer(drafter, buffer, SpotConfig(learning_rate=rate, unroll=4), RECIPES["eagle3"])
+    trainer.set_target(*ends(model))
+    for batch in steps(trainer, 60):
+        trainer.micro_step(batch)
+    return trainer.weights()
+
+
+def steps(trainer: SpotTrainer, count: int) -> Iterator[Any]:
+    yield from islice((batch for times in range(1, count + 1) for batch in trainer.one_pass(times)), count)
+
+
+def native_length(model: PreTrainedModel, weights: dict[str, Tensor], requests: list[Request], kind: DrafterKind) -> float:
+    """Of the same drafter's chains in our engine."""
+    stops = end_tokens(model, load_tokenizer(TINY))
+    engine = native_engine(model, ROLLOUT, chains(4), drafter_weights=weights, drafter_kind=kind, end_tokens=stops)
+    engine.generate(requests, GREEDY)
+    return accept_length(engine.take_statistics())
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_an_eagle3_export_drafts_in_a_bare_sglang_as_in_our_engine(
+    tmp_path: Path, model: PreTrainedModel, requests: list[Request], expected: list[Completion], name: str
+) -> None:
+    weights = trained(model, expected, LAYOUTS[name])
+    write_serving_folder(tmp_path, weights, model.config, ends(model)[1], CARD, "sglang")
+    found = drafted(tmp_path, requests, speculative_algorithm="EAGLE3")
+    assert [tuple(tokens) for tokens in found["tokens"]] == [completion.tokens for completion in expected]
+    ours = native_length(model, weights, requests, "eagle3")
+    assert ours > 3
+    assert found["accept_length"] == pytest.approx(ours, rel=0.1), "SGLang counts the first token and the end otherwise"
+
+
+def test_an_eagle_exports_draft_vocabulary_is_sglangs_token_map(
+    tmp_path: Path, model: PreTrainedModel, requests: list[Request], expected: list[Completion]
+) -> None:
+    weights = load_drafter_folder(DRAFTER, model.config) | {"d2t": offsets(common(expected, 9))}
+    write_serving_folder(tmp_path, weights, model.config, ends(model)[1], CARD, "sglang")
+    found = drafted(tmp_path, requests, speculative_token_map=str(tmp_path / "token_map.pt"))
+    assert [tuple(tokens) for tokens in found["tokens"]] == [completion.tokens for completion in expected]
+    ours = native_length(model, weights, requests, "eagle")
+    assert ours < 0.97 * native_length(model, load_drafter_folder(DRAFTER, model.config), requests, "eagle")
+    assert found["accept_length"] == pytest.approx(ours, rel=0.1)
