@@ -3,7 +3,7 @@
 import functools
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +15,17 @@ from forked_python.interpreter import ENGINE, SGLANG, forked_python
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.config import RolloutConfig, SpeculationConfig
+from engine.config import RolloutConfig, SpeculationConfig, SpotConfig
+from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import DrafterKind
-from engine.rollout.interface import RolloutStatistics
+from engine.drafter.layout import DrafterLayout
+from engine.drafter.model import DEFAULT
+from engine.drafter.offline_training import remember
+from engine.drafter.recipe import RECIPES
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.models.weights import ends
+from engine.rollout.interface import Completion, RolloutStatistics
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang import host_process
 from engine.rollout.sglang.arguments import environment
@@ -69,6 +76,23 @@ def weights_of(model: PreTrainedModel) -> dict[str, Tensor]:
 def random_drafter(model: PreTrainedModel, seed: int = 1, kind: DrafterKind = "eagle") -> dict[str, Tensor]:
     torch.manual_seed(seed)
     return make_drafter(kind, model.config).state_dict()
+
+
+def trained_eagle3(
+    model: PreTrainedModel, responses: Sequence[Completion], vocabulary: Tensor | None = None, layout: DrafterLayout = DEFAULT
+) -> dict[str, Tensor]:
+    """A drafter that knows the responses mostly by heart."""
+    torch.manual_seed(0)
+    buffer = DataBuffer(2**26)
+    pairs = list({(completion.request.prompt, completion.tokens) for completion in responses})
+    remember(buffer, 0, model, [*pairs, *pairs[:2]], "eagle3")
+    drafter = make_drafter("eagle3", model.config, vocabulary, layout)
+    trainer = SpotTrainer(drafter, buffer, SpotConfig(learning_rate=5e-3, unroll=4), RECIPES["eagle3"])
+    trainer.set_target(*ends(model))
+    for times in range(1, 61):
+        for batch in trainer.one_pass(times):
+            trainer.micro_step(batch)
+    return trainer.weights()
 
 
 def chains(*depths: int, tuner: Mapping[str, Any] | None = None) -> SpeculationConfig:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.drafter.kind import captured_layers, weights_kind
+from engine.drafter.kind import DrafterKind, captured_layers, weights_kind
 from engine.drafter.layout import BIAS, FC_NORMS, FLAGS
+from engine.drafter.model import drafter_config
 from engine.drafter.vocabulary import D2T, check_vocabulary, token_ids
 from engine.errors import ModelError
 
@@ -39,7 +40,7 @@ def in_our_terms(weights: Mapping[str, Tensor], config: Config, target: Pretrain
     return ours | {flag: torch.ones(1, dtype=torch.int64) for flag in FLAGS if config.get(flag)}
 
 
-def check_config(config: Config, kind: str, target: PretrainedConfig) -> None:
+def check_config(config: Config, kind: DrafterKind, target: PretrainedConfig) -> None:
     """ModelError if config.json says that the drafter is another model than its tensors can tell."""
     layer: Config = config.get("transformer_layer_config", config)
     if (vocabulary := layer.get("vocab_size", target.vocab_size)) != target.vocab_size:
@@ -48,17 +49,18 @@ def check_config(config: Config, kind: str, target: PretrainedConfig) -> None:
         raise ModelError("norm_before_fc is not supported; use a drafter without it")
     if (activation := layer.get("hidden_act", "silu")) != "silu":
         raise ModelError(f"hidden_act={activation} is not supported, only silu")
-    eps = layer.get("rms_norm_eps", target.rms_norm_eps)
-    if eps != target.rms_norm_eps:
-        raise ModelError(f"rms_norm_eps is {eps}, and the target's is {target.rms_norm_eps}; use a drafter that was made for this target")
-    ours, theirs = _rope(target.to_dict()), _rope(layer)
+    wanted = drafter_config(kind, target)
+    eps = layer.get("rms_norm_eps", wanted.rms_norm_eps)
+    if eps != wanted.rms_norm_eps:
+        raise ModelError(f"rms_norm_eps is {eps}, and the target's is {wanted.rms_norm_eps}; use a drafter that was made for this target")
+    ours, theirs = _rope(wanted.to_dict()), _rope(layer)
     if different := sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]):
         name = different[0]
         raise ModelError(f"{name} is {theirs[name]}, and the target's is {ours[name]}; use a drafter that was made for this target")
     read = _read_layers(config)
     if kind == "eagle3" and read is not None and tuple(read) != captured_layers("eagle3", target.num_hidden_layers):
-        wanted = list(captured_layers("eagle3", target.num_hidden_layers))
-        raise ModelError(f"reads the inputs of the target's layers {list(read)}, and supported are {wanted}")
+        captured = list(captured_layers("eagle3", target.num_hidden_layers))
+        raise ModelError(f"reads the inputs of the target's layers {list(read)}, and supported are {captured}")
 
 
 def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -4,28 +4,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from sglang_cases import STAND_IN, TESTS, accept_length, chains, native_engine, needs_sglang
+from sglang_cases import STAND_IN, TESTS, accept_length, chains, native_engine, needs_sglang, trained_eagle3
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.config import RolloutConfig, SpotConfig
+from engine.config import RolloutConfig
 from engine.config.task import CountdownConfig
-from engine.drafter.data_buffer import DataBuffer
-from engine.drafter.eagle3 import make_drafter
 from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_serving_folder
 from engine.drafter.kind import DrafterKind
 from engine.drafter.layout import DrafterLayout
 from engine.drafter.model_card import DrafterCard
-from engine.drafter.offline_training import remember
-from engine.drafter.recipe import RECIPES
-from engine.drafter.spot_trainer import SpotTrainer
 from engine.drafter.vocabulary import offsets
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
@@ -99,24 +92,6 @@ def common(completions: list[Completion], count: int) -> Tensor:
     return tokens.bincount(minlength=99).topk(count).indices.sort().values
 
 
-def trained(model: PreTrainedModel, expected: list[Completion], layout: DrafterLayout) -> dict[str, Tensor]:
-    """An EAGLE-3 drafter that knows the expected responses mostly by heart."""
-    torch.manual_seed(0)
-    drafter = make_drafter("eagle3", model.config, common(expected, layout.drafted) if layout.drafted else None, layout)
-    buffer, rate = DataBuffer(2**26), 5e-3
-    pairs = [(completion.request.prompt, completion.tokens) for completion in expected]
-    remember(buffer, 0, model, [*pairs, *islice(cycle(pairs), 2)], "eagle3")
-    trainer = SpotTrainer(drafter, buffer, SpotConfig(learning_rate=rate, unroll=4), RECIPES["eagle3"])
-    trainer.set_target(*ends(model))
-    for batch in steps(trainer, 60):
-        trainer.micro_step(batch)
-    return trainer.weights()
-
-
-def steps(trainer: SpotTrainer, count: int) -> Iterator[Any]:
-    yield from islice((batch for times in range(1, count + 1) for batch in trainer.one_pass(times)), count)
-
-
 def native_length(model: PreTrainedModel, weights: dict[str, Tensor], requests: list[Request], kind: DrafterKind) -> float:
     """Of the same drafter's chains in our engine."""
     stops = end_tokens(model, load_tokenizer(TINY))
@@ -129,7 +104,8 @@ def native_length(model: PreTrainedModel, weights: dict[str, Tensor], requests: 
 def test_an_eagle3_export_drafts_in_a_bare_sglang_as_in_our_engine(
     tmp_path: Path, model: PreTrainedModel, requests: list[Request], expected: list[Completion], name: str
 ) -> None:
-    weights = trained(model, expected, LAYOUTS[name])
+    layout = LAYOUTS[name]
+    weights = trained_eagle3(model, expected, common(expected, layout.drafted) if layout.drafted else None, layout)
     write_serving_folder(tmp_path, weights, model.config, ends(model)[1], CARD, "sglang")
     found = drafted(tmp_path, requests, speculative_algorithm="EAGLE3")
     assert [tuple(tokens) for tokens in found["tokens"]] == [completion.tokens for completion in expected]

@@ -6,16 +6,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
+from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, trained_eagle3, weights_of
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SGLangConfig
 from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.kind import DrafterKind
 from engine.drafter.offline_training import hidden_states
+from engine.drafter.vocabulary import offsets
 from engine.errors import DataError
 from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
@@ -244,6 +247,43 @@ def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
         engine.load_drafter(random_drafter(model, seed=2, kind="eagle3"), 1)
         assert engine.loaded_weights().drafter != loaded_weights.drafter
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
+
+
+@pytest.mark.parametrize(("kind", "ranks"), [("eagle", 1), ("eagle3", 1), ("eagle3", 2)])
+def test_a_draft_vocabulary_follows_the_target(
+    model: PreTrainedModel, requests: list[Request], expected: list[Completion], kind: DrafterKind, ranks: int
+) -> None:
+    """A target with the same weights but other names of its tokens has other rows of its head where the vocabulary is."""
+    rollout = ROLLOUT.model_copy(update={"sglang": SGLangConfig(tensor_parallel=ranks)})
+    names = torch.randperm(99, generator=torch.Generator().manual_seed(3))
+    places, renamed = names.argsort().tolist(), weights_of(model)
+    renamed["model.embed_tokens.weight"] = renamed["model.embed_tokens.weight"][names]
+    others = [replace(request, prompt=tuple(places[token] for token in request.prompt)) for request in requests]
+    drafter = load_drafter_folder(DRAFTER, model.config) if kind == "eagle" else trained_eagle3(model, expected)
+    vocabularies = [torch.arange(99)[torch.arange(99) % 4 != left] for left in (1, 2)]
+    some, few = (drafter | {"d2t": offsets(vocabulary)} for vocabulary in vocabularies)
+    more: dict[str, Any] = {"drafter_weights": some, "drafter_kind": kind}
+    native = native_engine(model, ROLLOUT, chains(3), **more)
+    with sglang_engine(TINY, model, rollout, chains(3), **more) as engine:
+
+        def compare(asked: list[Request]) -> None:
+            """Mostly the same is accepted as in our engine, and much is."""
+            assert outcome(engine.generate(asked, GREEDY)) == outcome(native.generate(asked, GREEDY))
+            length = accept_length(native.take_statistics())
+            assert length > 1.5
+            assert accept_length(engine.take_statistics()) == pytest.approx(length, rel=0.08)
+
+        compare(requests)
+        before = engine.loaded_weights()
+        for each in (native, engine):
+            each.load_target(renamed, 1)
+        assert engine.loaded_weights().drafter == before.drafter, "the rows are the target's"
+        compare(others)
+        for each in (native, engine):
+            each.load_drafter(few, 1)
+        loaded = engine.loaded_weights()
+        assert (loaded.target_version, loaded.drafter_version) == (1, 1)
+        compare(others)
 
 
 def test_ranks_of_a_tensor_parallel_group_decode_alike(

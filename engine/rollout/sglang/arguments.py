@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
+from engine.drafter.export import TOKEN_MAP
 from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.sglang.supported_speculation import SGLangDrafter, chain_steps
@@ -70,7 +71,9 @@ def draft_arguments(
         return ngram_arguments(speculation)
     if drafting == "standalone":
         return speculative_arguments(speculation, "STANDALONE", Path(settings.draft_model or ""), folder)
-    return speculative_arguments(speculation, ALGORITHMS[kind], folder / "drafter", folder)
+    token_map = folder / "drafter" / TOKEN_MAP
+    more = {"speculative_token_map": str(token_map)} if token_map.exists() else {}
+    return speculative_arguments(speculation, ALGORITHMS[kind], folder / "drafter", folder) | more
 
 
 def speculative_arguments(speculation: SpeculationConfig, algorithm: str, drafter: Path, folder: Path) -> dict[str, Any]:

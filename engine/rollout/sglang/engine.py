@@ -13,10 +13,11 @@ from torch.distributed.tensor import DTensor
 from transformers import PretrainedConfig
 
 from engine.config import RolloutConfig, SpeculationConfig
-from engine.drafter.export import write_drafter_folder
+from engine.drafter.export import write_drafter_folder, write_serving_folder
 from engine.drafter.kind import DrafterKind
 from engine.drafter.layout import BIAS, FLAGS
 from engine.drafter.model_card import DrafterCard
+from engine.drafter.vocabulary import D2T
 from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
 from engine.own_folders import new_folder, sweep
@@ -83,7 +84,7 @@ class SGLangEngine:
         self._target: tuple[Weights, int] = (target_weights, 0)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
         if drafter_weights is not None and self._drafting == "eagle":
-            supported_drafters.check(drafter_weights, None)
+            supported_drafters.check(drafter_weights, rollout.sglang.tensor_parallel)
         self._lengths = RemainingLengthPredictor()
         self._generation: Generation | None = None
         self._still = False
@@ -163,12 +164,17 @@ class SGLangEngine:
         self._reload("target", version, self._send_target)
 
     def load_drafter(self, weights: Weights, version: int) -> None:
-        """See RolloutEngine. ModelError if speculation is off; SyncError if SGLang does not take them, or its target changes with them.
+        """See RolloutEngine. ModelError if speculation is off, or SGLang has no such drafters; SyncError if it does not take them, or its
+        target changes with them. A drafter of another layout or vocabulary needs a new SGLang, which forgets what the tuner has learnt.
         Where something else drafts, SGLang gets none of them."""
         if self._drafter is None:
             raise ModelError("this engine was made without speculation, so it cannot load a drafter")
         if self._drafting == "eagle":
-            supported_drafters.check(weights, self._drafter[0])
+            supported_drafters.check(weights, self._rollout.sglang.tensor_parallel)
+            if not supported_drafters.alike(weights, self._drafter[0]):
+                if self._sharded:
+                    raise ModelError("another layout or vocabulary of the drafter needs a new SGLang; set drafter.draft_vocabulary to 0")
+                self.close()
         self._drafter = (weights, version)
         if self._drafting == "eagle":
             self._reload("drafter", version, self._send_drafter)
@@ -248,9 +254,7 @@ class SGLangEngine:
         arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, deepest, head)
         if self._speculation and self._drafting and self._drafter:
             if self._drafting == "eagle":
-                write_drafter_folder(
-                    folder / "drafter", dict(self._drafter[0]), self._config, DrafterCard(str(self._model), "", self._drafter[1])
-                )
+                self._write_drafter(folder / "drafter")
             arguments |= draft_arguments(self._speculation, self._drafting, self._rollout.sglang, self._kind, folder)
         settings = HostSettings(str(folder), arguments, self._speculation, self._drafting, self._seed, self._rollout.max_batch)
         self._host = HostProcess(settings, environment())
@@ -261,6 +265,16 @@ class SGLangEngine:
         if self._drafter:
             self._tell("drafter", self._drafter[1])
 
+    def _write_drafter(self, folder: Path) -> None:
+        """What SGLang starts from. Rows of the target's head are nothing yet: they come with the target."""
+        assert self._drafter is not None
+        weights, card = self._drafter[0], DrafterCard(str(self._model), "", self._drafter[1])
+        if supported_drafters.follows(weights):
+            nothing = torch.zeros(self._config.vocab_size, self._config.hidden_size)
+            write_serving_folder(folder, weights, self._config, nothing, card, "sglang")
+        else:
+            write_drafter_folder(folder, weights, self._config, card)
+
     def _tell_host(self, message: Any) -> None:
         """If there is one; who generates notices that it is gone."""
         if self._host:
@@ -270,11 +284,16 @@ class SGLangEngine:
     def _lost(self, error: HostLostError, attempts: int) -> None:
         """Gives SGLang up; it is started anew when it is needed."""
         self.close()
-        if any(isinstance(weight, DTensor) for weight in self._target[0].values()):
+        if self._sharded:
             raise WorkerLostError(f"SGLang died, and the policy is shared out over the workers; resume from the last checkpoint: {error}")
         if attempts > ATTEMPTS:
             raise WorkerLostError(f"SGLang died {attempts} times in a row; resume from the last checkpoint: {error}")
         self._statistics.alarms.append(("engine_restarted", f"SGLang died and is started anew, its unfinished responses redone: {error}"))
+
+    @property
+    def _sharded(self) -> bool:
+        """Whether it takes all ranks to give a new SGLang the target."""
+        return any(isinstance(weight, DTensor) for weight in self._target[0].values())
 
     def _count(self, left: int) -> None:
         """With speculation the plugin counts what runs, all but the end of it."""
@@ -302,10 +321,12 @@ class SGLangEngine:
         host = self.host
         for bucket, last in through(host.bucket, weights, self._dtype):
             host.ask("load_target", bucket=bucket, version=version, last=last)
+        if self._drafting == "eagle" and self._drafter and supported_drafters.follows(self._drafter[0]):
+            host.plugin("follow_head")
 
     def _send_drafter(self) -> None:
         assert self._drafter is not None
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._drafter[0].items() if name not in FLAGS}
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._drafter[0].items() if name not in (*FLAGS, D2T)}
         if self._kind == "eagle":
             tensors.setdefault(BIAS, torch.zeros(len(tensors["fc.weight"])))
         path = self.host.folder / "drafter.safetensors"

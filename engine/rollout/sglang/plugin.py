@@ -22,6 +22,7 @@ POLICY = "sglang.srt.speculative.adaptive_spec_params.AdaptiveSpeculativeParams"
 SAMPLING = "sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo.from_schedule_batch"
 STANDALONE = "sglang.srt.speculative.standalone_worker_v2.StandaloneWorkerV2.__init__"
 NGRAM = "sglang.srt.speculative.ngram_worker.NGRAMWorker.__init__"
+FOLLOWS = "longtail_follows_head"
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler.__init__"
 
 
@@ -93,6 +94,7 @@ def _loaded_weights(scheduler: Any) -> dict[str, str]:
     target = scheduler.tp_worker.model_runner.model
     shared = {parameter.data_ptr() for parameter in target.parameters()}
     drafters = [runner.model for runner in _drafters(scheduler)]
+    shared |= {model.lm_head.weight.data_ptr() for model in drafters if getattr(model, FOLLOWS, False)}
     own = [weight for model in drafters for weight in model.parameters() if weight.data_ptr() not in shared]
     return {"target": checksum(target.parameters()), "drafter": checksum(own) if own else ""}
 
@@ -102,6 +104,24 @@ def _load_drafter(scheduler: Any, path: str) -> None:
     weights = load_file(path)
     for runner in _drafters(scheduler):
         runner.model.load_weights(weights.items())
+
+
+def _follow_head(scheduler: Any) -> None:
+    """Gives a drafter with a draft vocabulary its rows of the target's head as it is now: SGLang copies them when it starts, for EAGLE,
+    or takes them from the drafter's file, for EAGLE-3."""
+    from sglang.srt.distributed import get_tp_group
+
+    head = scheduler.tp_worker.model_runner.model.get_embed_and_head()[1].data
+    group = get_tp_group()
+    whole = group.all_gather(head, dim=0) if group.world_size > 1 else head
+    for runner in _drafters(scheduler):
+        own = runner.model.lm_head.weight
+        rows = whole[scheduler.draft_worker.draft_worker.hot_token_id]
+        if hasattr(own, "weight_loader"):
+            own.weight_loader(own, rows)  # knows this rank's share
+        else:
+            own.data.copy_(rows)
+        setattr(runner.model, FOLLOWS, True)
 
 
 def _graphs(scheduler: Any) -> dict[str, float]:
@@ -134,6 +154,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "loaded_weights": _loaded_weights,
     "graphs": _graphs,
     "load_drafter": _load_drafter,
+    "follow_head": _follow_head,
     "loaded": lambda scheduler, what, version: _speculator(scheduler).loaded(what, version),
     "begin": lambda scheduler, limit: _policy(scheduler).begin(limit),
     "statistics": lambda scheduler: _policy(scheduler).take_statistics(),

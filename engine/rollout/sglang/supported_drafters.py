@@ -12,22 +12,27 @@ from engine.errors import ModelError
 Weights = Mapping[str, Tensor]
 
 
-def check(weights: Weights, started: Weights | None) -> None:
-    """ModelError if SGLang would ignore parts of the drafter, or hold on to the target's when the target changes; or if it differs from
-    the one that SGLang was ``started`` with in more than its values."""
+def check(weights: Weights, tensor_parallel: int) -> None:
+    """ModelError if SGLang would ignore parts of the drafter."""
     layout = DrafterLayout.of(weights)
+    mapped = layout.kind == "eagle" and layout.drafted is not None
     lacking = {
-        "a draft vocabulary and no head of its own": layout.drafted is not None and not layout.head,
         "an EAGLE drafter's own head": layout.head and layout.kind == "eagle",
         "an embedding of its own": layout.embedding,
         "norm_before_residual": layout.norm_before_residual,
+        "an EAGLE drafter's draft vocabulary on several GPUs": mapped and tensor_parallel > 1,
     }
     if found := next((name for name, there in lacking.items() if there), None):
-        raise ModelError(f"SGLang cannot draft with {found} while the target is trained; set rollout.engine to native")
-    if started is not None and not _equal(weights, started):
-        raise ModelError("SGLang was started with a drafter of another layout or draft vocabulary; start a run with this one")
+        raise ModelError(f"SGLang cannot draft with {found}; set rollout.engine to native, or take another drafter")
 
 
-def _equal(weights: Weights, others: Weights) -> bool:
+def follows(weights: Weights) -> bool:
+    """Whether it drafts with some rows of the target's head, of which SGLang makes a copy when it starts."""
+    layout = DrafterLayout.of(weights)
+    return layout.drafted is not None and not layout.head
+
+
+def alike(weights: Weights, others: Weights) -> bool:
+    """Of one layout and draft vocabulary: so far SGLang can change a drafter while it runs."""
     equal = DrafterLayout.of(weights) == DrafterLayout.of(others)
     return equal and (D2T not in weights or torch.equal(weights[D2T].cpu(), others[D2T].cpu()))
