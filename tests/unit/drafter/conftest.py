@@ -40,6 +40,12 @@ def target() -> Qwen2ForCausalLM:
 
 
 @pytest.fixture(scope="session")
+def config(target: Qwen2ForCausalLM) -> PretrainedConfig:
+    found: PretrainedConfig = target.config
+    return found
+
+
+@pytest.fixture(scope="session")
 def responses(target: PreTrainedModel) -> list[PromptAndResponse]:
     """160 responses of 4 to 40 tokens that the target itself sampled at a low temperature, after prompts of 3 tokens."""
     rng = Random(0)

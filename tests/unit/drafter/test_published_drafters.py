@@ -1,4 +1,4 @@
-"""Drafters of others: read, trained on, served, and given back, in each form in which they are published."""
+"""Drafters of others: read, and trained on, in each form in which they are published."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,24 +7,22 @@ from typing import Any
 
 import pytest
 import torch
+from layout_cases import LAYOUTS, equal, random_weights
 from safetensors.torch import load_file, save_file
 from test_draft_vocabulary import SOME, after, make_trainer
 from torch import Tensor
-from transformers import AutoConfig, LlamaConfig, PretrainedConfig, Qwen2ForCausalLM
+from transformers import PretrainedConfig, Qwen2ForCausalLM
 
 from engine.drafter.eagle3 import drafter_of, make_drafter
-from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_serving_folder
+from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import drafter_kind
 from engine.drafter.layout import DrafterLayout, without_copies
-from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse
 from engine.drafter.recipe import RECIPES
-from engine.drafter.serving_formats import ServingFormat
 from engine.drafter.spot_trainer import SpotTrainer, merge
 from engine.errors import ModelError
 
 HIDDEN, VOCABULARY = 32, 48
-CARD = DrafterCard("somebody/target", "countdown", 0)
 ROPE = {"rope_theta": 10000.0, "rope_scaling": None}
 FLAT = {
     "vocab_size": VOCABULARY,
@@ -38,28 +36,6 @@ FLAT = {
     "max_position_embeddings": 64,
     **ROPE,
 }
-LAYOUTS = {
-    "eagle": DrafterLayout(),
-    "eagle, biased, with its embedding": DrafterLayout(bias=True, embedding=True),
-    "eagle3": DrafterLayout("eagle3"),
-    "eagle3 of some tokens": DrafterLayout("eagle3", 12),
-    "eagle3 of some tokens, with its ends": DrafterLayout("eagle3", 12, head=True, embedding=True),
-    "eagle3 with its head": DrafterLayout("eagle3", head=True),
-    "eagle3.1": DrafterLayout("eagle3", 12, head=True, fc_norm=True, norm_output=True),
-    "normed residual": DrafterLayout("eagle3", 12, head=True, norm_before_residual=True),
-}
-
-
-def random_weights(layout: DrafterLayout, config: PretrainedConfig) -> dict[str, Tensor]:
-    """With every part of ``layout`` in play."""
-    torch.manual_seed(0)
-    drafter = make_drafter(layout.kind, config, SOME if layout.drafted else None, layout)
-    weights = drafter.state_dict()
-    return {name: tensor + 0.1 * torch.randn_like(tensor) if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
-
-
-def equal(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> bool:
-    return ours.keys() == theirs.keys() and all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
 
 
 def eagle3_tensors(layer: str = "midlayer", drafted: int = 12) -> dict[str, Tensor]:
@@ -124,94 +100,6 @@ def change(folder: Path, **tensors: Tensor | None) -> None:
     save_file({name: tensor for name, tensor in changed.items() if tensor is not None}, folder / "model.safetensors")
 
 
-@pytest.fixture
-def config(target: Qwen2ForCausalLM) -> PretrainedConfig:
-    found: PretrainedConfig = target.config
-    return found
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_a_folder_of_ours_keeps_every_layout(tmp_path: Path, config: PretrainedConfig, name: str) -> None:
-    weights = random_weights(LAYOUTS[name], config)
-    assert DrafterLayout.of(weights) == LAYOUTS[name]
-    write_drafter_folder(tmp_path, weights, config, CARD)
-    assert equal(load_drafter_folder(tmp_path, config, drafter_kind(tmp_path)), weights)
-    served = "LongtailForCausalLMEagle3" not in json.loads((tmp_path / "config.json").read_text())["architectures"]
-    assert served == (name not in ("eagle3 of some tokens", "normed residual")), "what an engine would draft wrongly with is refused by it"
-
-
-@pytest.mark.parametrize("form", ["sglang", "vllm"])
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_what_serving_engines_read_comes_back_to_the_bit(tmp_path: Path, target: Qwen2ForCausalLM, name: str, form: ServingFormat) -> None:
-    layout, weights = LAYOUTS[name], random_weights(LAYOUTS[name], target.config)
-
-    def write() -> None:
-        write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, form)
-
-    if (form == "vllm" and layout.kind == "eagle") or (form == "sglang" and layout.norm_before_residual):
-        with pytest.raises(ModelError, match=r"export this .*drafter with --format"):
-            write()
-        return
-    write()
-    assert drafter_kind(tmp_path) == layout.kind
-    assert equal(load_drafter_folder(tmp_path, target.config, layout.kind), weights)
-    tensors = load_file(tmp_path / "model.safetensors")
-    if layout.kind == "eagle3":
-        ids = SOME if layout.drafted else torch.arange(VOCABULARY)
-        assert torch.equal(tensors["d2t"] + torch.arange(len(ids)), ids)
-        assert torch.equal(tensors["t2d"].nonzero()[:, 0], ids)
-        assert layout.head or torch.equal(tensors["lm_head.weight"], target.lm_head.weight[ids])
-        assert any(tensor.startswith("midlayer." if form == "sglang" else "layers.0.") for tensor in tensors)
-
-
-def test_an_eagle_drafters_vocabulary_is_in_a_file_of_its_own(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
-    weights = random_weights(DrafterLayout(drafted=12), target.config)
-    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "sglang")
-    assert torch.load(tmp_path / "token_map.pt", weights_only=True) == SOME.tolist()
-    assert equal(load_drafter_folder(tmp_path, target.config), weights)
-
-
-def test_the_configuration_has_what_sglang_asks_for(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
-    weights = random_weights(LAYOUTS["eagle3.1"], target.config)
-    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "sglang")
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert (config["architectures"], config["model_type"], config["draft_vocab_size"]) == (["LlamaForCausalLMEagle3"], "llama", 12)
-    assert config["max_position_embeddings"] == target.config.max_position_embeddings == 512
-    assert (config["fc_norm"], config["norm_output"], config["tie_word_embeddings"]) == (True, True, False)
-    assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
-    assert AutoConfig.from_pretrained(tmp_path).rope_parameters == target.config.rope_parameters
-
-
-def test_the_configuration_has_the_fields_of_the_speculators_schema(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
-    """Of github.com/vllm-project/speculators at 0.7: Eagle3SpeculatorConfig, and what vLLM reads of it."""
-    weights = random_weights(LAYOUTS["normed residual"], target.config)
-    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "vllm")
-    config = json.loads((tmp_path / "config.json").read_text())
-    schema: dict[str, type | tuple[type, ...]] = {
-        "speculators_model_type": str,
-        "speculators_version": str,
-        "architectures": list,
-        "draft_vocab_size": int,
-        "norm_before_residual": bool,
-        "norm_before_fc": bool,
-        "fc_norm": bool,
-        "norm_output": bool,
-        "embed_requires_grad": bool,
-        "eagle_aux_hidden_state_layer_ids": list,
-        "transformer_layer_config": dict,
-        "speculators_config": dict,
-    }
-    assert {name: config[name] for name, kind in schema.items() if not isinstance(config[name], kind)} == {}
-    assert config["speculators_model_type"] == config["speculators_config"]["algorithm"] == "eagle3"
-    (proposal,) = config["speculators_config"]["proposal_methods"]
-    assert proposal["proposal_type"] == config["speculators_config"]["default_proposal_method"] == "greedy"
-    assert proposal["speculative_tokens"] >= 1
-    assert config["speculators_config"]["verifier"] == {"name_or_path": "somebody/target", "architectures": []}
-    assert config["norm_before_residual"] is True
-    layer = LlamaConfig(**config["transformer_layer_config"])
-    assert (layer.num_hidden_layers, layer.vocab_size, layer.max_position_embeddings, layer.head_dim) == (1, VOCABULARY, 512, 8)
-
-
 def test_what_specforge_writes_is_read(tmp_path: Path, config: PretrainedConfig) -> None:
     weights = load_drafter_folder(specforge(tmp_path), config, "eagle3")
     assert DrafterLayout.of(weights) == DrafterLayout("eagle3", 12, head=True)
@@ -245,21 +133,26 @@ def test_pickled_tensors_and_parts_of_a_file_are_read(tmp_path: Path, config: Pr
 
 
 class Evil:
+    """A pickle that runs code."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return (Path.touch, (Path("/tmp/evil"),))
+        return (Path.touch, (self._file,))
 
 
 def test_a_pickle_of_anything_else_is_refused(tmp_path: Path, config: PretrainedConfig) -> None:
     (tmp_path / "config.json").write_text(json.dumps(FLAT))
     for content, message in (
-        ({"a": Evil()}, "more than plain tensors"),
+        ({"a": Evil(tmp_path / "evil")}, "more than plain tensors"),
         ([1], "not a dict of tensors"),
         ({"a": 1}, "not a dict of tensors"),
     ):
         torch.save(content, tmp_path / "pytorch_model.bin")
         with pytest.raises(ModelError, match=message):
             load_drafter_folder(tmp_path, config)
-    assert not Path("/tmp/evil").exists()
+    assert not (tmp_path / "evil").exists()
     (tmp_path / "pytorch_model.bin").write_bytes(b"nothing of the kind")
     with pytest.raises(ModelError, match="is damaged"):
         load_drafter_folder(tmp_path, config)

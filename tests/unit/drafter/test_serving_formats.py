@@ -1,0 +1,158 @@
+"""Drafter folders of ours, and those for serving engines: what they hold, and that they come back to the bit."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from layout_cases import LAYOUTS, equal, random_weights
+from safetensors.torch import load_file
+from test_draft_vocabulary import SOME
+from transformers import AutoConfig, LlamaConfig, PretrainedConfig, Qwen2ForCausalLM
+
+from engine.drafter.__main__ import main
+from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_serving_folder
+from engine.drafter.kind import DrafterKind, drafter_kind
+from engine.drafter.layout import DrafterLayout
+from engine.drafter.model_card import DrafterCard
+from engine.drafter.serving_formats import ServingFormat
+from engine.errors import ModelError
+from engine.models.load import load_model
+from engine.models.weights import ends
+from engine.rollout.sglang.supported_drafters import check, follows
+
+VOCABULARY = 48
+CARD = DrafterCard("somebody/target", "countdown", 0)
+SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+FAMILIES: dict[str, dict[str, Any]] = {
+    "gemma3_text": {"head_dim": 8, "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
+    "phi3": {
+        "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [2.0] * 4},
+        "original_max_position_embeddings": 256,
+        "pad_token_id": None,
+    },
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_folder_of_ours_keeps_every_layout(tmp_path: Path, config: PretrainedConfig, name: str) -> None:
+    weights = random_weights(LAYOUTS[name], config)
+    assert DrafterLayout.of(weights) == LAYOUTS[name]
+    write_drafter_folder(tmp_path, weights, config, CARD)
+    assert equal(load_drafter_folder(tmp_path, config, drafter_kind(tmp_path)), weights)
+    served = "LongtailForCausalLMEagle3" not in json.loads((tmp_path / "config.json").read_text())["architectures"]
+    assert served == (name not in ("eagle3 of some tokens", "normed residual")), "what an engine would draft wrongly with is refused by it"
+
+
+@pytest.mark.parametrize("form", ["sglang", "vllm"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_serving_engines_read_comes_back_to_the_bit(tmp_path: Path, target: Qwen2ForCausalLM, name: str, form: ServingFormat) -> None:
+    layout, weights = LAYOUTS[name], random_weights(LAYOUTS[name], target.config)
+
+    def write() -> None:
+        write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, form)
+
+    if (form == "vllm" and layout.kind == "eagle") or (form == "sglang" and layout.norm_before_residual):
+        with pytest.raises(ModelError, match=r"export this .*drafter with --format"):
+            write()
+        return
+    write()
+    assert drafter_kind(tmp_path) == layout.kind
+    assert equal(load_drafter_folder(tmp_path, target.config, layout.kind), weights)
+    tensors = load_file(tmp_path / "model.safetensors")
+    if layout.kind == "eagle3":
+        ids = SOME if layout.drafted else torch.arange(VOCABULARY)
+        assert torch.equal(tensors["d2t"] + torch.arange(len(ids)), ids)
+        assert torch.equal(tensors["t2d"].nonzero()[:, 0], ids)
+        assert layout.head or torch.equal(tensors["lm_head.weight"], target.lm_head.weight[ids])
+        assert any(tensor.startswith("midlayer." if form == "sglang" else "layers.0.") for tensor in tensors)
+
+
+def test_an_eagle_drafters_vocabulary_is_in_a_file_of_its_own(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
+    weights = random_weights(DrafterLayout(drafted=12), target.config)
+    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "sglang")
+    assert torch.load(tmp_path / "token_map.pt", weights_only=True) == SOME.tolist()
+    assert equal(load_drafter_folder(tmp_path, target.config), weights)
+
+
+def test_the_configuration_has_what_sglang_asks_for(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
+    weights = random_weights(LAYOUTS["eagle3.1"], target.config)
+    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "sglang")
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["architectures"], config["model_type"], config["draft_vocab_size"]) == (["LlamaForCausalLMEagle3"], "llama", 12)
+    assert config["max_position_embeddings"] == target.config.max_position_embeddings == 512
+    assert (config["fc_norm"], config["norm_output"], config["tie_word_embeddings"]) == (True, True, False)
+    assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
+    assert AutoConfig.from_pretrained(tmp_path).rope_parameters == target.config.rope_parameters
+
+
+def test_the_configuration_has_the_fields_of_the_speculators_schema(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
+    """Of github.com/vllm-project/speculators at 0.7: Eagle3SpeculatorConfig, and what vLLM reads of it."""
+    weights = random_weights(LAYOUTS["normed residual"], target.config)
+    write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "vllm")
+    config = json.loads((tmp_path / "config.json").read_text())
+    schema: dict[str, type | tuple[type, ...]] = {
+        "speculators_model_type": str,
+        "speculators_version": str,
+        "architectures": list,
+        "draft_vocab_size": int,
+        "norm_before_residual": bool,
+        "norm_before_fc": bool,
+        "fc_norm": bool,
+        "norm_output": bool,
+        "embed_requires_grad": bool,
+        "eagle_aux_hidden_state_layer_ids": list,
+        "transformer_layer_config": dict,
+        "speculators_config": dict,
+    }
+    assert {name: config[name] for name, kind in schema.items() if not isinstance(config[name], kind)} == {}
+    assert config["speculators_model_type"] == config["speculators_config"]["algorithm"] == "eagle3"
+    (proposal,) = config["speculators_config"]["proposal_methods"]
+    assert proposal["proposal_type"] == config["speculators_config"]["default_proposal_method"] == "greedy"
+    assert proposal["speculative_tokens"] >= 1
+    assert config["speculators_config"]["verifier"] == {"name_or_path": "somebody/target", "architectures": []}
+    assert config["norm_before_residual"] is True
+    layer = LlamaConfig(**config["transformer_layer_config"])
+    assert (layer.num_hidden_layers, layer.vocab_size, layer.max_position_embeddings, layer.head_dim) == (1, VOCABULARY, 512, 8)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_a_drafter_need_not_have_the_rotary_positions_of_its_target(
+    tmp_path: Path, config: PretrainedConfig, kind: DrafterKind, family: str
+) -> None:
+    config = AutoConfig.for_model(family, **{size: getattr(config, size) for size in SIZES} | FAMILIES[family])
+    weights = random_weights(DrafterLayout(kind), config)
+    write_drafter_folder(tmp_path, weights, config, CARD)
+    assert equal(load_drafter_folder(tmp_path, config, kind), weights)
+
+
+@pytest.mark.parametrize("form", ["sglang", "vllm"])
+def test_the_command_line_exports_a_folder(tmp_path: Path, random_model: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    config = AutoConfig.from_pretrained(random_model)
+    weights = random_weights(DrafterLayout("eagle3", 12), config)
+    card = DrafterCard(str(random_model), "countdown", 3)
+    write_drafter_folder(tmp_path / "drafter", weights, config, card)
+    command = ["export", str(tmp_path / "drafter"), "--format", form, "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    assert equal(load_drafter_folder(tmp_path / "out", config, "eagle3"), weights)
+    head = ends(load_model(random_model, torch.float32))[1]
+    assert torch.equal(load_file(tmp_path / "out" / "model.safetensors")["lm_head.weight"], head[SOME])
+    assert f"base_model: {random_model}" in (tmp_path / "out" / "README.md").read_text()
+    assert main(command) == 2
+    assert "choose another folder for --out" in capsys.readouterr().err
+
+
+def test_what_sglang_would_ignore_is_refused(config: PretrainedConfig) -> None:
+    for name, layout in LAYOUTS.items():
+        weights = random_weights(layout, config)
+        if layout.embedding or layout.norm_before_residual:
+            with pytest.raises(ModelError, match="SGLang cannot draft with"):
+                check(weights, 1)
+        else:
+            check(weights, 1)
+        assert follows(weights) == (name == "eagle3 of some tokens")
+    for layout, ranks in ((DrafterLayout(head=True), 1), (DrafterLayout(drafted=12), 2)):
+        with pytest.raises(ModelError, match="SGLang cannot draft with an EAGLE drafter's"):
+            check(random_weights(layout, config), ranks)
