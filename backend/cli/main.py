@@ -241,7 +241,7 @@ def bench(context: typer.Context) -> None:
 
 @app.command(context_settings=dict(PASS_ON))
 def drafter(context: typer.Context) -> None:
-    """Measure a drafter folder: longtail drafter eval FOLDER [--model M] [--task T] [--json]."""
+    """Train, measure or export a drafter: longtail drafter train | eval | export; each has --help."""
     _run_module("engine.drafter", context)
 
 
