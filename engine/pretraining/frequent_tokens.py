@@ -2,7 +2,6 @@
 2502.14856). The target checks with its whole head, so responses stay the same."""
 
 from collections import Counter
-from collections.abc import Collection
 
 import torch
 from torch import Tensor
@@ -11,10 +10,10 @@ WORTH_IT = 2
 """Times that the whole vocabulary must be larger."""
 
 
-def frequent_tokens(counts: Counter[int], whole: int, size: int, always: Collection[int] = ()) -> Tensor | None:
-    """The ``size`` most frequent tokens, rising, int64 [size], those of ``always`` among them; None for all of the ``whole`` vocabulary,
-    if leaving tokens out is not worth it. Where fewer occur, the lowest ids follow: the most frequent merges of a byte-pair encoding."""
+def frequent_tokens(counts: Counter[int], whole: int, size: int) -> Tensor | None:
+    """The ``size`` most frequent tokens, rising, int64 [size]; None for all of the ``whole`` vocabulary, if leaving tokens out is not
+    worth it. Where fewer occur, the lowest ids follow: the most frequent merges of a byte-pair encoding."""
     if not size or whole < WORTH_IT * size:
         return None
-    ranked = dict.fromkeys([*sorted(always), *(token for token, _ in counts.most_common()), *range(whole)])
+    ranked = dict.fromkeys([*(token for token, _ in counts.most_common()), *range(whole)])
     return torch.tensor(sorted(list(ranked)[:size]))

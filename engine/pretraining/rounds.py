@@ -14,7 +14,7 @@ from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
 from engine.drafter.spot_trainer import LOOK_AHEAD, Judged
-from engine.errors import StoppedError
+from engine.errors import DataError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, RunStopped
 from engine.experience.collection import requests_for, sampling
 from engine.models.load import resolve_drafter
@@ -68,7 +68,7 @@ class Pretraining:
         """Rounds until the time is over or held-out responses gain no more. StoppedError, after a round, if the file ``stop`` appears."""
         if not (resume and self._resumed()):
             self._begin()
-        while not self._state.schedule.done:
+        while not (self._state.schedule.done and self._state.drafter_version):  # one round at least, however little time there is
             yield self._round()
             self._save()
             if stop.exists() and not self._state.schedule.done:
@@ -89,10 +89,14 @@ class Pretraining:
     def _round(self) -> DrafterPretrained:
         """Workers write, and train for at least as long; in the last round, which is not longer than what is left, they only train."""
         state, began = self._state, time.monotonic()
-        left = state.schedule.end - state.schedule.spent
+        left = max(state.schedule.end - state.schedule.spent, LEAST_SECONDS)
         seconds = max(2 * state.writing, LEAST_SECONDS)
         requests = self._requests(state.round) if seconds <= left else []
         shares = self._workers.pretrain(state.round, requests, sampling(self._config), state.schedule, min(seconds, left))
+        if not any(share.microsteps for share in shares):
+            raise DataError(
+                "the drafter has nothing to be pretrained on: there are too few prompts (8 at least), or responses of one token"
+            )
         version, judged = self._workers.publish_pretrained([share.microsteps for share in shares])
         schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
         self._state = replace(self._written(shares), round=state.round + 1, schedule=schedule, drafter_version=version)
