@@ -70,6 +70,17 @@ def run(config: Config, out: Path, *flags: str) -> list[AnyEvent]:
     return list(read(out / "events.jsonl"))
 
 
+def kill_once_there(config: Config, out: Path, saved: str) -> None:
+    """SIGKILL of a run, and of all that it started, as soon as it has ``saved``."""
+    process = start(config, out, python=sys.executable)  # copies have sessions of their own
+    while not (out / saved).exists():
+        assert process.poll() is None, f"the run ended before {saved}"
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    _kill_session(process.pid)
+
+
 def steps(events: list[AnyEvent]) -> list[StepFinished]:
     return [event for event in events if isinstance(event, StepFinished)]
 
@@ -174,13 +185,7 @@ def test_speculation_changes_no_response(plain: Path, tlt: Path) -> None:
 def test_a_killed_run_resumes_to_the_same_policy(config: Config, plain: Path, tmp_path: Path) -> None:
     """SIGKILL of the whole session after the first checkpoint; the resumed attempt ends where the undisturbed run did."""
     wanted = config | ALONE | {"speculation": {"enabled": False}}
-    process = start(wanted, tmp_path, python=sys.executable)  # copies have sessions of their own
-    while not (tmp_path / "checkpoints/step_000001").exists():
-        assert process.poll() is None, "the run ended before its first checkpoint"
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    _kill_session(process.pid)
+    kill_once_there(wanted, tmp_path, "checkpoints/step_000001")
     events = run(wanted, tmp_path, "--resume")
     resumed = [event for event in events if event.kind == "run_started"][-1]
     assert resumed.kind == "run_started"
@@ -255,13 +260,7 @@ def test_a_drafter_is_pretrained_killed_stopped_and_goes_on(config: Config, plai
     """Before the steps of a run, which then drafts with it, and generates what the plain run does."""
     pretrained = {"path": None, "pretrain_minutes": 0.6, "draft_vocabulary": 24}
     changed = config | {"drafter": pretrained}
-    process = start(changed, tmp_path, python=sys.executable)  # copies have sessions of their own
-    while not (tmp_path / "pretraining/step_000002").exists():
-        assert process.poll() is None, "the run ended before its first round"
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    _kill_session(process.pid)
+    kill_once_there(changed, tmp_path, "pretraining/step_000002")
     before = rounds(list(read(tmp_path / "events.jsonl")))
     (tmp_path / "stop").touch()
     code, errors = finish(start(changed, tmp_path, "--resume"))
