@@ -157,6 +157,8 @@ class Worker(LearnerRank):
             completions = self._generate(requests, sampling)
             spot.remember(number + BEFORE_STEPS, completions, self.engine.take_features())
             self.engine.take_statistics()
+            if not isinstance(self.engine, SGLangEngine):
+                self.engine.release()  # training has the memory of the cache, which is made anew for the next responses
             given = [(completion.request.prompt, completion.tokens) for completion in completions]
         writing = time.monotonic() - began
         written = PretrainingRound(len(given), sum(len(response) for _, response in given), writing)
