@@ -3,13 +3,16 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.drafter.data_buffer import Entry
+
+SEGMENT, ROW = 32, 128
+"""Multiples of positions; see ``aligned``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,3 +87,19 @@ def pack(row: Sequence[Segment]) -> MicroBatch:
         offset=torch.cat([torch.arange(len(segment)) for segment in row])[None],
         lengths=tuple(map(len, row)),
     )
+
+
+def aligned(batch: MicroBatch) -> MicroBatch:
+    """With positions of zeros, which are not trained, behind each segment, up to a multiple of ``SEGMENT``, and behind the last one up to
+    one of ``ROW``: what oneDNN prepares for each shape takes more time than they do, and stays in memory. No other position sees them."""
+    assert batch.lengths is not None
+    lengths = [-(-length // SEGMENT) * SEGMENT for length in batch.lengths]
+    lengths[-1] += -sum(lengths) % ROW
+    starts = [0, *accumulate(lengths)]
+    places = torch.cat([torch.arange(start, start + length) for start, length in zip(starts, batch.lengths, strict=False)])
+
+    def spread(each: Tensor) -> Tensor:
+        return each.new_zeros(1, sum(lengths), *each.shape[2:]).index_copy_(1, places, each)
+
+    spread_out = {name: spread(each) for name, each in vars(batch).items() if isinstance(each, Tensor)}
+    return MicroBatch(**spread_out, lengths=tuple(lengths))

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, log_softmax, smooth_l1_loss, softmax
+from torch.nn.functional import linear, smooth_l1_loss, softmax
 
 from engine.config import DrafterConfig
 from engine.drafter.kind import DrafterKind
+from engine.drafter.law_loss import law_loss, row_blocks
 
 MISSED = -1
-TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,9 @@ class TrainingTruth:
     @classmethod
     def of(cls, features: Tensor, head: Tensor) -> "TrainingTruth":
         """``head`` [D, H] are the rows of the target's head of the tokens that are drafted."""
-        return cls(features, softmax(linear(features, head).float(), dim=-1))
-
-    def __getitem__(self, rows: Tensor) -> "TrainingTruth":
-        return TrainingTruth(self.features[rows], self.law[rows])
+        return cls(
+            features, torch.cat([softmax(linear(features[block], head).float(), dim=-1) for block in row_blocks(len(features), head)])
+        )
 
 
 @dataclass(frozen=True)
@@ -50,18 +49,15 @@ class Recipe:
     decay: float = 1.0
     through: bool = False
 
-    def loss(self, predicted: Tensor, truth: TrainingTruth, head: Tensor) -> Tensor:
-        """Mean over N positions of weighted smooth-L1(h', h) + CE(p, q) + KL(q, p), for the laws p of the target and q of the drafter.
+    def loss(self, predicted: Tensor, truth: TrainingTruth, head: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Mean over n positions of weighted smooth-L1(h', h) + CE(p, q) + KL(q, p), for the laws p of the target and q of the drafter.
 
-        ``predicted`` h'[t+1], [N, H], as ``head`` [D, H] reads it.
+        ``predicted`` h'[t+1], [n, H], as ``head`` [D, H] reads it; the truth of these positions are its ``rows`` [n], None: all.
         """
-        draft = log_softmax(linear(predicted, head).float(), dim=-1)
-        loss = self.token_weight * -(truth.law * draft).sum(-1).mean()
+        loss = law_loss(predicted, head, truth.law, rows, self.token_weight, self.reverse_kl_weight)
         if self.feature_weight:
-            loss = loss + self.feature_weight * smooth_l1_loss(predicted, truth.features)
-        if self.reverse_kl_weight:
-            target = truth.law.clamp_min(TINY).log()
-            loss = loss + self.reverse_kl_weight * (draft.exp() * (draft - target)).sum(-1).mean()
+            features = truth.features if rows is None else truth.features[rows]
+            loss = loss + self.feature_weight * smooth_l1_loss(predicted, features)
         return loss
 
 
@@ -87,6 +83,11 @@ class HeldOutTruth(NamedTuple):
     @classmethod
     def of(cls, features: Tensor, head: Tensor, vocabulary: Tensor | None = None) -> "HeldOutTruth":
         """For the target's ``features`` [N, H] and its whole ``head`` [V, H]; ``vocabulary`` [D] is drafted from, None: all."""
+        parts = [cls._of_block(features[block], head, vocabulary) for block in row_blocks(len(features), head)]
+        return cls(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+    @classmethod
+    def _of_block(cls, features: Tensor, head: Tensor, vocabulary: Tensor | None) -> "HeldOutTruth":
         law = softmax(linear(features, head).float(), dim=-1)
         best = law.argmax(-1)
         if vocabulary is None:

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
-from engine.drafter.packing import MicroBatch, cut, pack, rows
+from engine.drafter.packing import MicroBatch, aligned, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
 from engine.models.weights import host_copy
@@ -263,13 +263,15 @@ class SpotTrainer:
         """One optimizer step with ``unroll`` passes, by default as many as configured; returns their mean loss before it, weighted as the
         recipe says."""
         unroll, rows = unroll or self.config.unroll or self.recipe.unroll, self._training_rows
+        if batch.lengths:
+            batch = aligned(batch)
         batch, head = batch.to(rows.device), self.drafter.head(rows)
         losses = []
         with torch.autocast(rows.device.type, torch.bfloat16, enabled=rows.dtype == torch.bfloat16):
             truth = TrainingTruth.of(self._true(batch), rows)
             for predicted, reached in self._predict(batch, unroll):
-                known = truth if len(predicted) == len(truth.features) else truth[reached[batch.trained]]
-                losses.append(self.recipe.loss(predicted, known, head))
+                places = None if len(predicted) == len(truth.features) else reached[batch.trained].nonzero()[:, 0]
+                losses.append(self.recipe.loss(predicted, truth, head, places))
         weights = [self.recipe.decay**step for step in range(len(losses))]
         loss = torch.stack([weight * one for weight, one in zip(weights, losses, strict=True)]).sum()
         torch.autograd.backward(loss)
@@ -303,7 +305,7 @@ class SpotTrainer:
         segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
         head, vocabulary = self.drafter.head(self._rows), self.drafter.vocabulary
         for row in rows(segments, EVALUATED_TOKENS):
-            batch = pack(row).to(head.device)
+            batch = aligned(pack(row)).to(head.device)
             passes = []
             for one in self._predict(batch, LOOK_AHEAD):
                 passes.append(one)

@@ -8,7 +8,7 @@ from transformers import PretrainedConfig
 
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
-from engine.drafter.packing import MicroBatch, Segment, cut, pack, rows
+from engine.drafter.packing import MicroBatch, Segment, aligned, cut, pack, rows
 
 Forward = Callable[[MicroBatch], Tensor]
 
@@ -98,3 +98,16 @@ def test_buffer_entries_always_have_something_to_train_on() -> None:
         for _ in range(9):
             buffer.add(0, [length] * (3 + length), 3, torch.zeros(2 + length, 32))
     assert all(pack([whole(one)]).trained.any() for one in buffer.mix())
+
+
+def test_alignment_changes_nothing_at_the_true_positions(forward: Forward) -> None:
+    batch = pack([whole(entry(length, seed=length)) for length in (20, 7, 66)])
+    filled = aligned(batch)
+    assert filled.lengths == (32, 32, 64)
+    there = torch.cat([torch.arange(start, start + length) for start, length in ((0, 18), (32, 5), (64, 64))])
+    assert torch.equal(filled.tokens[:, there], batch.tokens)
+    assert torch.equal(filled.targets[:, there], batch.targets)
+    assert torch.equal(filled.trained[:, there], batch.trained)
+    assert filled.trained.sum() == batch.trained.sum()
+    torch.testing.assert_close(forward(filled)[there], forward(batch), atol=1e-5, rtol=0)
+    assert aligned(pack([whole(entry(35))])).lengths == (128,)

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -89,8 +90,8 @@ def test_a_training_that_fails_leaves_the_drafter_as_it_was(random_model: Path, 
     before = worker.drafter_weights()
     healthy = Recipe.loss
 
-    def poisoned(recipe: Recipe, predicted: torch.Tensor, truth: TrainingTruth, head: torch.Tensor) -> torch.Tensor:
-        return healthy(recipe, predicted * float("nan"), truth, head)
+    def poisoned(recipe: Recipe, predicted: torch.Tensor, truth: TrainingTruth, *rest: Any) -> torch.Tensor:
+        return healthy(recipe, predicted * float("nan"), truth, *rest)
 
     monkeypatch.setattr(Recipe, "loss", poisoned)
     with pytest.raises(FloatingPointError, match="nan"):
