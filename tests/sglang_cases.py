@@ -2,7 +2,6 @@
 
 import functools
 import importlib.util
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,6 +14,7 @@ from forked_python.interpreter import ENGINE, SGLANG, forked_python
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine.bench.bare_sglang import STAND_IN
 from engine.config import RolloutConfig, SpeculationConfig, SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
@@ -34,13 +34,6 @@ from engine.rollout.sglang.engine import SGLangEngine
 TESTS = Path(__file__).parent
 CPU = torch.device("cpu")
 USUAL: dict[str, Any] = {"end_tokens": frozenset(), "device": CPU}
-STAND_IN = {
-    "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "sglang_cpu")]),
-    "SGLANG_USE_CPU_ENGINE": "1",
-    "TORCHDYNAMO_DISABLE": "1",  # else the first draft waits 24 s for a compiler
-    "OMP_NUM_THREADS": "1",
-    "SGLANG_CPU_OMP_THREADS_BIND": "0",
-}
 needs_sglang = [
     pytest.mark.skipif(
         importlib.util.find_spec("sglang") is None, reason="SGLang is not installed: python3 infra/bootstrap.py test does it"

@@ -1,18 +1,15 @@
 """Drafter folders of ours in an SGLang that knows nothing of us."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from sglang_cases import STAND_IN, TESTS, accept_length, chains, native_engine, needs_sglang, trained_eagle3
+from sglang_cases import accept_length, chains, native_engine, needs_sglang, trained_eagle3
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine.bench.bare_sglang import Served, drafting, serve
 from engine.config import RolloutConfig
 from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_serving_folder
@@ -24,7 +21,6 @@ from engine.models.folder import DRAFTER, TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.models.weights import ends
 from engine.rollout.interface import Completion, Request, Sampling
-from engine.rollout.sglang.arguments import environment
 from engine.tasks.countdown import CountdownTask
 
 pytestmark = needs_sglang
@@ -49,22 +45,10 @@ def expected(model: PreTrainedModel, requests: list[Request]) -> list[Completion
     return native_engine(model, ROLLOUT, end_tokens=end_tokens(model, load_tokenizer(TINY))).generate(requests, GREEDY)
 
 
-def drafted(folder: Path, requests: list[Request], **more: Any) -> dict[str, Any]:
+def drafted(folder: Path, requests: list[Request], algorithm: str = "EAGLE", **more: Any) -> Served:
     """What SGLang makes of the prompts with the drafter in ``folder``."""
-    prompts = json.dumps([request.prompt for request in requests])
-    arguments = json.dumps({"speculative_algorithm": "EAGLE"} | more)
-    done = subprocess.run(
-        [sys.executable, str(TESTS / "sglang_bare.py"), str(TINY), str(folder), prompts, arguments],
-        env=os.environ | environment() | STAND_IN,
-        capture_output=True,
-        text=True,
-        timeout=1000,
-        start_new_session=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    prompts = [request.prompt for request in requests]
+    return serve(TINY, [(prompts, GREEDY)], dtype="float32", **drafting(folder, 4, algorithm=algorithm), **more)[0]
 
 
 @pytest.mark.parametrize("shipped", [True, False], ids=["built-in", "exported"])
@@ -76,8 +60,8 @@ def test_a_drafter_folder_drafts_in_a_bare_sglang(
     if not shipped:
         write_drafter_folder(folder, load_drafter_folder(DRAFTER, model.config), model.config, CARD)
     found = drafted(folder, requests)
-    assert [tuple(tokens) for tokens in found["tokens"]] == [completion.tokens for completion in expected]
-    assert found["accept_length"] > 2.5
+    assert found.tokens == [completion.tokens for completion in expected]
+    assert found.accept_length > 2.5
 
 
 LAYOUTS: dict[str, DrafterLayout] = {
@@ -107,11 +91,11 @@ def test_an_eagle3_export_drafts_in_a_bare_sglang_as_in_our_engine(
     layout = LAYOUTS[name]
     weights = trained_eagle3(model, expected, common(expected, layout.drafted) if layout.drafted else None, layout)
     write_serving_folder(tmp_path, weights, model.config, ends(model)[1], CARD, "sglang")
-    found = drafted(tmp_path, requests, speculative_algorithm="EAGLE3")
-    assert [tuple(tokens) for tokens in found["tokens"]] == [completion.tokens for completion in expected]
+    found = drafted(tmp_path, requests, "EAGLE3")
+    assert found.tokens == [completion.tokens for completion in expected]
     ours = native_length(model, weights, requests, "eagle3")
     assert ours > 3
-    assert found["accept_length"] == pytest.approx(ours, rel=0.1), "SGLang counts the first token and the end otherwise"
+    assert found.accept_length == pytest.approx(ours, rel=0.1), "our engine drafts behind the prompt, too"
 
 
 def test_an_eagle_exports_draft_vocabulary_is_sglangs_token_map(
@@ -120,7 +104,7 @@ def test_an_eagle_exports_draft_vocabulary_is_sglangs_token_map(
     weights = load_drafter_folder(DRAFTER, model.config) | {"d2t": offsets(common(expected, 9))}
     write_serving_folder(tmp_path, weights, model.config, ends(model)[1], CARD, "sglang")
     found = drafted(tmp_path, requests, speculative_token_map=str(tmp_path / "token_map.pt"))
-    assert [tuple(tokens) for tokens in found["tokens"]] == [completion.tokens for completion in expected]
+    assert found.tokens == [completion.tokens for completion in expected]
     ours = native_length(model, weights, requests, "eagle")
     assert ours < 0.97 * native_length(model, load_drafter_folder(DRAFTER, model.config), requests, "eagle")
-    assert found["accept_length"] == pytest.approx(ours, rel=0.1)
+    assert found.accept_length == pytest.approx(ours, rel=0.1)
