@@ -2,6 +2,8 @@
 
 import functools
 import importlib.util
+import os
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from forked_python.interpreter import ENGINE, SGLANG, forked_python
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -24,6 +27,7 @@ from engine.drafter.model import DEFAULT
 from engine.drafter.offline_training import remember
 from engine.drafter.recipe import RECIPES
 from engine.drafter.spot_trainer import SpotTrainer
+from engine.events import AnyEvent, read
 from engine.models.weights import ends
 from engine.rollout.interface import Completion, RolloutStatistics
 from engine.rollout.native.engine import NativeEngine
@@ -60,6 +64,17 @@ def sglang_python() -> str:
         for name, value in (STAND_IN | environment()).items():
             patch.setenv(name, value)
         return forked_python(*ENGINE, *SGLANG)
+
+
+def run(config: dict[str, Any], out: Path, ranks: int = 1) -> list[AnyEvent]:
+    """Events of a whole run in ``out``, in processes of its own; each worker is over so many ``ranks``."""
+    (out / "config.yaml").write_text(yaml.safe_dump(config))
+    with on_the_cpu(ranks):
+        command = [sglang_python(), "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
+        environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1100, start_new_session=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return list(read(out / "events.jsonl"))
 
 
 def weights_of(model: PreTrainedModel) -> dict[str, Tensor]:

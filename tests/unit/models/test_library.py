@@ -304,7 +304,9 @@ def test_what_cannot_be_had_is_said_in_a_line(models: Path, monkeypatch: pytest.
 def test_a_folder_that_cannot_be_trained_gets_no_name(random_model: Path, tmp_path: Path, models: Path) -> None:
     folder = Path(shutil.copytree(random_model, tmp_path / "copy"))
     save_file({"x": torch.ones(1)}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(read_config(folder) | {"model_type": "gemma3"}))
+    (folder / "config.json").write_text(
+        json.dumps(read_config(folder) | {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"]})
+    )
     with pytest.raises(ModelError, match="unsupported architecture"):
         add(folder)
     assert left(models) == []
