@@ -34,9 +34,11 @@ from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang import host_process
 from engine.rollout.sglang.arguments import environment
 from engine.rollout.sglang.engine import SGLangEngine
+from engine.rollout.sglang.model_modules import others
 
 TESTS = Path(__file__).parent
 CPU = torch.device("cpu")
+MORE = {"gpt2", "stablelm"}
 USUAL: dict[str, Any] = {"end_tokens": frozenset(), "device": CPU}
 needs_sglang = [
     pytest.mark.skipif(
@@ -59,9 +61,9 @@ def on_the_cpu(ranks: int = 1) -> Iterator[None]:
 
 @functools.cache
 def sglang_python() -> str:
-    """An interpreter whose processes have SGLang imported, in the environment that it is to have."""
+    """An interpreter whose processes have SGLang imported, in the environment that it is to have; of models that are not ours, ``MORE``."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (STAND_IN | environment()).items():
+        for name, value in (STAND_IN | environment() | {"SGLANG_DISABLED_MODEL_ARCHS": ",".join(others(None) - MORE)}).items():
             patch.setenv(name, value)
         return forked_python(*ENGINE, *SGLANG)
 
