@@ -10,8 +10,9 @@ from typing import Any, get_args
 import pytest
 import typer
 import yaml
+from asked_packages import ROOT
 from pydantic import BaseModel
-from test_architecture import FOLDERS, ROOT, tracked
+from test_architecture import FOLDERS, tracked
 from typer.core import TyperGroup
 
 from backend.bench import __main__ as platform_bench

@@ -130,17 +130,19 @@ class Runner:
         self.release()
 
     def prefill(self, slots: range, prompts: list[tuple[int, ...]]) -> None:
-        """Writes prompts, or whatever is known, into their slots; all but the last token go through the target, padded to the longest."""
+        """Writes prompts, or whatever is known, into their slots; all but the last token go through the target, padded to the longest of
+        those that go together."""
         for slot, prompt in zip(slots, prompts, strict=True):
             self.cache.write(slot, prompt)
-        length = max(map(len, prompts), default=1) - 1
-        requests = max(1, TOKENS_PER_PASS // max(length, 1))
-        for first in slots[::requests]:
-            for start in range(0, length, TOKENS_PER_PASS):
-                stop = min(length, start + TOKENS_PER_PASS)
-                positions = self.cache.positions[start:stop].expand(min(requests, slots.stop - first), -1)
-                tokens = self.cache.tokens[self.cache.index(positions, first)].flatten().clamp_min_(0)  # a tree leaves -1 behind
-                self.passes.prefill(tokens, self.cache.plan(positions, stop, first))
+        lengths = [len(prompt) - 1 for prompt in prompts]
+        requests = max(1, TOKENS_PER_PASS // max([1, *lengths]))
+        for first in range(0, len(lengths), requests):
+            together = lengths[first : first + requests]
+            for start in range(0, max(together), TOKENS_PER_PASS):
+                stop = min(max(together), start + TOKENS_PER_PASS)
+                positions = self.cache.positions[start:stop].expand(len(together), -1)
+                tokens = self.cache.tokens[self.cache.index(positions, slots[first])].flatten().clamp_min_(0)  # a tree leaves -1 behind
+                self.passes.prefill(tokens, self.cache.plan(positions, stop, slots[first]))
 
     def decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
         """One step of all slots. The tokens are what the target draws; drafts only decide how many of them a step yields.

@@ -33,8 +33,10 @@ class Scheduler:
             elif response.request.prompt in holders:
                 siblings.append(response)
             else:
-                holders[response.request.prompt] = first + len(new)
+                holders[response.request.prompt] = -1
                 new.append(response)
+        new.sort(key=lambda response: len(response.request.prompt))  # prompts that are prefilled together are padded
+        holders |= {response.request.prompt: slot for slot, response in enumerate(new, first)}
         self.running += new + begun + siblings
         prefill = range(first, first + len(new) + len(begun))
         return prefill, [(holders[response.request.prompt], slot) for slot, response in enumerate(siblings, prefill.stop)]
