@@ -9,8 +9,10 @@ from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.drafter.weight_files import drafter_files
 from engine.errors import ConfigError, DataError, ModelError
-from engine.models.folder import BUILT_IN, locate, read_facts
+from engine.models.families import FAMILIES, LISTED
+from engine.models.folder import BUILT_IN, architecture, locate, read_config, read_facts
 from engine.rollout.sglang import start_errors, supported_speculation
+from engine.rollout.sglang.model_modules import module_of
 from engine.tasks.registry import check_rows
 from engine.tasks.response_rows import response_rows
 
@@ -40,6 +42,7 @@ def check(config: RunConfig) -> None:
     _check_responses(config.drafter.pretrain_responses)
     if config.rollout.engine == "sglang":
         _check_sglang(config, torch.cuda.device_count())
+        _check_known(config)
     if config.cluster.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("cluster.device: cuda was asked for, but this machine has no usable CUDA device; use auto or cpu")
     registry.advantage(config.algorithm)
@@ -60,6 +63,11 @@ def _check_model(config: RunConfig) -> None:
         )
     if config.rollout.engine == "sglang":
         supported_speculation.check(config, facts)
+    elif facts.family not in FAMILIES:
+        raise ModelError(
+            f"model.path: {config.model.path} is a {facts.family} model; supported are {LISTED}, and with rollout.engine=sglang other "
+            "causal language models that SGLang knows"
+        )
 
 
 def _check_sglang(config: RunConfig, gpus: int) -> None:
@@ -79,6 +87,17 @@ def _check_sglang(config: RunConfig, gpus: int) -> None:
             f"rollout.sglang.tensor_parallel: {config.cluster.workers} workers need {needed} GPUs together, and this machine has {gpus}; "
             "lower it or cluster.workers, or give cluster.ray_address"
         )
+
+
+def _check_known(config: RunConfig) -> None:
+    """ModelError if SGLang or the learner has no such model."""
+    from transformers import CONFIG_MAPPING
+
+    found = read_config(locate(config.model.path))
+    family, kind = found["model_type"], architecture(found)
+    for name, knows in (("SGLang", module_of(kind)), ("transformers", family in CONFIG_MAPPING)):
+        if not knows:
+            raise ModelError(f"model.path: {name} knows no {family} models ({kind}); use one of {LISTED}")
 
 
 def _check_responses(path: Path | None) -> None:

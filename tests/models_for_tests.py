@@ -10,12 +10,17 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-Family = Literal["qwen2", "qwen3", "llama", "mistral", "phi3", "qwen3_moe", "gemma3_text"]
+Family = Literal[
+    "qwen2", "qwen3", "llama", "mistral", "phi3", "qwen3_moe", "gemma3_text", "olmo2", "stablelm", "gpt2", "opt", "phi", "gpt_neox"
+]
 ODD: dict[str, dict[str, Any]] = {
     "mistral": {"sliding_window": 64},
     "phi3": {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.75}},
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True},
     "gemma3_text": {"sliding_window": 64, "sliding_window_pattern": 2},
+    "gpt2": {"num_key_value_heads": 4},
+    "opt": {"num_key_value_heads": 4, "ffn_dim": 192, "word_embed_proj_dim": 64},
+    "gpt_neox": {"num_key_value_heads": 4},
 }
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 CHAT_TEMPLATE = (
@@ -46,22 +51,21 @@ def make_random_model(
     """Writes a float32 model with four query heads, two key/value heads and no zero weights, and returns ``folder``."""
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = CHAT_TEMPLATE if chat else None
-    config = AutoConfig.for_model(
-        family,
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=3 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=hidden // 4,
-        max_position_embeddings=context,
-        tie_word_embeddings=tied,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        **ODD.get(family, {}),
-    )
+    usual = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": hidden,
+        "intermediate_size": 3 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": hidden // 4,
+        "max_position_embeddings": context,
+        "tie_word_embeddings": tied,
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+    config = AutoConfig.for_model(family, **(usual | ODD.get(family, {})))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]

@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import os
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from forked_python.interpreter import ENGINE, SGLANG, forked_python
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine.bench.bare_sglang import STAND_IN
 from engine.config import RolloutConfig, SpeculationConfig, SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
@@ -24,23 +27,19 @@ from engine.drafter.model import DEFAULT
 from engine.drafter.offline_training import remember
 from engine.drafter.recipe import RECIPES
 from engine.drafter.spot_trainer import SpotTrainer
+from engine.events import AnyEvent, read
 from engine.models.weights import ends
 from engine.rollout.interface import Completion, RolloutStatistics
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang import host_process
 from engine.rollout.sglang.arguments import environment
 from engine.rollout.sglang.engine import SGLangEngine
+from engine.rollout.sglang.model_modules import others
 
 TESTS = Path(__file__).parent
 CPU = torch.device("cpu")
+MORE = {"gpt2", "stablelm"}
 USUAL: dict[str, Any] = {"end_tokens": frozenset(), "device": CPU}
-STAND_IN = {
-    "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "sglang_cpu")]),
-    "SGLANG_USE_CPU_ENGINE": "1",
-    "TORCHDYNAMO_DISABLE": "1",  # else the first draft waits 24 s for a compiler
-    "OMP_NUM_THREADS": "1",
-    "SGLANG_CPU_OMP_THREADS_BIND": "0",
-}
 needs_sglang = [
     pytest.mark.skipif(
         importlib.util.find_spec("sglang") is None, reason="SGLang is not installed: python3 infra/bootstrap.py test does it"
@@ -62,11 +61,22 @@ def on_the_cpu(ranks: int = 1) -> Iterator[None]:
 
 @functools.cache
 def sglang_python() -> str:
-    """An interpreter whose processes have SGLang imported, in the environment that it is to have."""
+    """An interpreter whose processes have SGLang imported, in the environment that it is to have; of models that are not ours, ``MORE``."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (STAND_IN | environment()).items():
+        for name, value in (STAND_IN | environment() | {"SGLANG_DISABLED_MODEL_ARCHS": ",".join(others(None) - MORE)}).items():
             patch.setenv(name, value)
         return forked_python(*ENGINE, *SGLANG)
+
+
+def run(config: dict[str, Any], out: Path, ranks: int = 1) -> list[AnyEvent]:
+    """Events of a whole run in ``out``, in processes of its own; each worker is over so many ``ranks``."""
+    (out / "config.yaml").write_text(yaml.safe_dump(config))
+    with on_the_cpu(ranks):
+        command = [sglang_python(), "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
+        environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1100, start_new_session=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return list(read(out / "events.jsonl"))
 
 
 def weights_of(model: PreTrainedModel) -> dict[str, Tensor]:

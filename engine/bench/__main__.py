@@ -23,6 +23,7 @@ from engine.bench import (
     recipes,
     rollout,
     scheduling,
+    sglang,
     spot,
     timelines,
     tuner,
@@ -43,6 +44,9 @@ BENCHES = {
     "e2e": (e2e.run, "all"),
     "memory": (memory.run, "0.5B"),
 }
+OF_DATA = ("real", "sglang")
+"""Those in which a pretrained model answers questions."""
+PRETRAINED = "smollm2-135m"
 OF_RUNS = {
     "algorithms": (algorithms.run, "tiny"),
     "learning": (learning.run, "tiny"),
@@ -55,11 +59,12 @@ OF_RUNS = {
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="longtail bench", description="Measure what Longtail claims")
-    parser.add_argument("name", choices=[*sorted({**BENCHES, **OF_RUNS, "real": ()}), "report"])
+    parser.add_argument("name", choices=[*sorted([*BENCHES, *OF_DATA, *OF_RUNS]), "report"])
     parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
-    parser.add_argument("--data", type=Path, help="for real: GSM8K's training file (JSONL with the columns question and answer)")
+    parser.add_argument("--data", type=Path, help="for real and sglang: GSM8K's training file (JSONL with the columns question and answer)")
+    parser.add_argument("--drafter", type=Path, help="for sglang: a drafter folder, in place of one that is trained first")
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
@@ -70,7 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(README)
             return 0
         if options.name == "real":
-            result = real.run(options.quick, options.model or "smollm2-135m", options.data)
+            result = real.run(options.quick, options.model or PRETRAINED, options.data)
+        elif options.name == "sglang":
+            result = sglang.run(options.quick, options.model or PRETRAINED, options.data, options.drafter)
         else:
             result = _measured(options.name, options.quick, options.model, options.runs)
     except LongtailError as error:

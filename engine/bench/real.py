@@ -82,7 +82,7 @@ def run(quick: bool, model: str, data: Path | None) -> dict[str, Any]:
     """Arms take turns; every speed-up is a median of ratios to plain decoding in the same repetition."""
     if data is None:
         raise DataError("bench real: give GSM8K's training file with --data (JSONL with the columns question and answer)")
-    drafters = {minutes: _trained(model, data, minutes) for minutes in ((1,) if quick else MINUTES)}
+    drafters = {minutes: trained_drafter(model, data, minutes) for minutes in ((1,) if quick else MINUTES)}
     bed = RealBed(model, data)
     weights = {minutes: load_drafter_folder(folder, bed.model.config, drafter_kind(folder)) for minutes, folder in drafters.items()}
     result: dict[str, Any] = {"model": model, "facts": {"dtype": str(bed.dtype).removeprefix("torch.")} | machine(bed.model.device)}
@@ -92,7 +92,7 @@ def run(quick: bool, model: str, data: Path | None) -> dict[str, Any]:
     return result
 
 
-def _trained(model: str, data: Path, minutes: int) -> Path:
+def trained_drafter(model: str, data: Path, minutes: int) -> Path:
     """The drafter that so many minutes of training make; kept, for that is what takes the time."""
     folder = home() / "bench" / f"real-{Path(model).name}-{minutes:g}min"
     if not (folder / "config.json").exists():

@@ -8,6 +8,7 @@ from engine.drafter.eagle3 import first_drafter
 from engine.drafter.model_card import DrafterCard
 from engine.models.weights import ends, gathered
 from engine.rollout.interface import LoadedWeights
+from engine.rollout.sglang.supported_speculation import trains_drafter
 
 
 class LearnerOnlyRank(LearnerRank):
@@ -15,7 +16,7 @@ class LearnerOnlyRank(LearnerRank):
 
     def __init__(self, place: int, config: RunConfig, rendezvous: str) -> None:
         super().__init__(place, config, rendezvous)
-        self._drafts = config.speculation.enabled
+        self._drafts = trains_drafter(config)
         if self._drafts:
             first_drafter(self._kind, self.policy.model)
         self._follow()

@@ -32,6 +32,7 @@ from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.factory import build_engine
 from engine.rollout.interface import Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
+from engine.rollout.sglang.supported_speculation import trains_drafter
 
 BEFORE_STEPS = -(10**6)
 """What the rounds of a pretraining count from in the data buffer, whose steps never fall."""
@@ -57,7 +58,7 @@ class Worker(LearnerRank):
         folder, model = resolve(config.model.path), self.policy.model
         self._model_config = model.config
         self._tokenizer = load_tokenizer(folder)
-        self.spot = SpotTraining(config, model, rank, self.device, checkpoints) if config.speculation.enabled else None
+        self.spot = SpotTraining(config, model, rank, self.device, checkpoints) if trains_drafter(config) else None
         published = self.spot.published if self.spot else None
         self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published)
         # Then the engine's checksum of the target is the policy's.

@@ -25,11 +25,13 @@ from engine.drafter.spot_trainer import Judged
 from engine.errors import ConfigError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
+from engine.models.folder import locate, read_facts
 from engine.policy.training.microbatches import Inferred, TrainingRow, balance
 from engine.pretraining.frequent_tokens import frequent_tokens
 from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Completion, Request, Sampling
+from engine.rollout.sglang import untried_families
 from engine.speculation.cooldown import Cooldown, watched
 
 TRIGGER = "trigger.json"
@@ -70,6 +72,7 @@ class WorkerGroup:
         config = self._config = config.with_workers(len(options))
         rendezvous = meeting_point(ray, options[0], config.cluster.ray_address is not None, folder)
         self._ray = ray
+        self._family = read_facts(locate(config.model.path)).family
         self._spot = config.drafter.spot
         worker, learner_only = (ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(kind) for kind in (Worker, LearnerOnlyRank))
         self._actors = [worker.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
@@ -141,7 +144,8 @@ class WorkerGroup:
         return [found[index] for index in range(len(rows))]
 
     def learn(self, step: int, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None) -> Learning:
-        """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart."""
+        """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart; ModelError if the
+        engine is found to compute another model."""
         work = [len(row.tokens) * row.teaches(self._config.algorithm.kl_in_loss) for row in rows]
         parts = balance(work, len(self._ranks))
         calls = [
@@ -153,6 +157,7 @@ class WorkerGroup:
         if len({share.checksum for share in shares}) > 1:
             raise SyncError(f"step {step}: the ranks hold different policy weights after the update; resume from the last checkpoint")
         same([share.loaded_weights for share in synced if share.loaded_weights])
+        untried_families.check_law(self._config, self._family, shares[0].metrics)
         self._history = moved(self._history, shares[0].drift)
         metrics = shares[0].metrics | ({"target_drift": shares[0].drift} if self._config.speculation.enabled else {})
         metrics["sync_seconds"] = max(share.sync_seconds for share in synced)

@@ -18,6 +18,11 @@ TINY = ASSETS / "tiny"
 DRAFTER = ASSETS / "drafter"
 BUILT_IN = ("tiny", "small")
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+CAUSAL_LM = re.compile(r"\w+(ForCausalLM|LMHeadModel)")
+SIZES = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd", "vocab_size": "vocab_size", "max_position_embeddings": "n_positions"}
+"""What a configuration must have, and what some families call it."""
+SCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+"""What a model does with its head's product before the softmax, if they are not 1."""
 MADE = re.compile(r"small(-drafter)?-\d+x\d+-[0-9a-f]{12}")
 """What the built-in models leave among the models that have a name (see load.py)."""
 
@@ -67,9 +72,9 @@ def read_facts(folder: Path) -> ModelFacts:
     return ModelFacts(
         family=config["model_type"],
         parameters=sum(_parameters(file) for file in weight_files(folder)),
-        layers=config["num_hidden_layers"],
-        hidden_size=config["hidden_size"],
-        vocabulary=config["vocab_size"],
+        layers=_size(config, "num_hidden_layers"),
+        hidden_size=_size(config, "hidden_size"),
+        vocabulary=_size(config, "vocab_size"),
         context=_context(config),
     )
 
@@ -113,24 +118,39 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def check_architecture(folder: Path, config: dict[str, Any]) -> None:
-    """ModelError if the engine cannot train what config.json says."""
-    family = config.get("model_type")
-    architectures = config.get("architectures")
-    if family not in FAMILIES or FAMILIES[family].causal_lm not in (architectures or [FAMILIES[family].causal_lm]):
-        got = f"model_type {family!r}, architectures {architectures}"
+    """ModelError if config.json says that it is nothing that an engine can train: SGLang takes more causal language models than ours, see
+    ``engine.preflight``."""
+    if not architecture(config):
+        got = f"model_type {config.get('model_type')!r}, architectures {config.get('architectures')}"
         raise ModelError(f"{folder}: unsupported architecture ({got}); supported are {LISTED} causal language models")
-    for key in ("num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings"):
-        if not isinstance(config.get(key), int):
+    for key in SIZES:
+        if not isinstance(_size(config, key), int):
             raise ModelError(f"{folder}: config.json has no {key}")
+    if scaled := next((key for key in SCALED if config.get(key) not in (None, 1)), None):
+        raise ModelError(f"{folder}: logits that are scaled or capped ({scaled}={config[scaled]}) are not supported")
     if "quantization_config" in config:
         raise ModelError(f"{folder}: quantised weights cannot be trained; use the model's float32 or bfloat16 weights")
     if config.get("use_sliding_window"):
         raise ModelError(f"{folder}: sliding-window attention is not supported")
 
 
+def architecture(config: dict[str, Any]) -> str:
+    """The model's class in transformers; empty unless it is a causal language model."""
+    family = FAMILIES.get(config.get("model_type", ""))
+    usual = family.causal_lm if family else ""
+    named = config.get("architectures") or [usual]
+    if family:
+        return usual if usual in named else ""
+    return named[0] if CAUSAL_LM.fullmatch(named[0]) else ""
+
+
+def _size(config: dict[str, Any], name: str) -> Any:
+    return config.get(name, config.get(SIZES[name]))
+
+
 def _context(config: dict[str, Any]) -> int:
     """With longrope that of the first training: beyond it all of a sequence's positions would be others."""
-    longest: int = config["max_position_embeddings"]
+    longest: int = _size(config, "max_position_embeddings")
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     names = ("longrope", "su", "yarn") if config["model_type"] == "phi3" else ("longrope",)  # all one for phi3
     if rope.get("rope_type", rope.get("type")) not in names:

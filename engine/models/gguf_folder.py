@@ -6,11 +6,15 @@ from typing import Any
 
 import torch
 from gguf import GGMLQuantizationType, GGUFReader
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, modeling_gguf_pytorch_utils
+from transformers.utils import logging
 
 from engine.errors import ModelError
 from engine.models.gguf_tokenizer import gguf_tokenizer
 from engine.models.load import load_tokenizer
+
+# Its own progress bar does not heed that engine.models.load turns them off.
+modeling_gguf_pytorch_utils.tqdm = logging.tqdm  # type: ignore[attr-defined]
 
 SUPPORTED = ("qwen2", "qwen3", "llama")
 UNQUANTISED = {GGMLQuantizationType.F32: torch.float32, GGMLQuantizationType.F16: torch.float16}

@@ -3,8 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
 from page_cases import finished, until
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from engine.config import merged
 from longtail import Longtail
@@ -24,6 +26,32 @@ def pill(page: Page, name: str) -> None:
 def choose(page: Page, label: str, option: str) -> None:
     page.get_by_label(label, exact=True).click()
     page.get_by_role("option", name=option, exact=True).click()
+
+
+class SlowNetwork:
+    """Between a page that is opened after this and its server. While it ``holds``, what the server draws does not arrive."""
+
+    def __init__(self, page: Page) -> None:
+        self.holds = False
+        self._page = page
+        self._held: list[str | bytes] = []
+        page.route_web_socket(re.compile("_stcore/stream"), self._join)
+
+    def drawings(self) -> int:
+        """How often the server has drawn the page since it holds."""
+        self._page.wait_for_timeout(1)  # Playwright hears only while it is called
+        held = [ForwardMsg.FromString(message) for message in self._held if isinstance(message, bytes)]
+        return sum(message.WhichOneof("type") == "script_finished" for message in held)
+
+    def deliver(self) -> None:
+        self.holds = False
+        for message in self._held:
+            self._to_page.send(message)
+
+    def _join(self, page: WebSocketRoute) -> None:
+        self._to_page, server = page, page.connect_to_server()
+        page.on_message(server.send)
+        server.on_message(lambda message: self._held.append(message) if self.holds else page.send(message))
 
 
 def start(page: Page) -> None:
@@ -85,6 +113,29 @@ def test_models_with_a_name_are_offered_and_others_can_be_typed(page: Page, api:
     (run,) = api.runs(tag="by-name").items
     assert run.config["model"]["path"] == "named"
     assert finished(api, run).state == "succeeded"
+
+
+@pytest.mark.parametrize("click", [False, True], ids=["typed", "clicked"])
+def test_a_model_that_is_typed_or_clicked_is_not_taken_back_by_names_of_an_older_page(page: Page, click: bool) -> None:
+    network = SlowNetwork(page)
+    page.goto("/new")
+    model, steps = (page.get_by_label(label, exact=True) for label in ("Model", "Steps"))
+    expect(model).to_have_value("tiny")
+    network.holds = True
+    if click:
+        pill(page, "named")
+        until(network.drawings, lambda count: count == 1)
+    fill(page, "Model", "typed")
+    until(network.drawings, lambda count: count == 1 + click)
+    fill(page, "Steps", "7")
+    until(network.drawings, lambda count: count == 2 + click)
+    network.deliver()
+    fill(page, "Seed", "-1")
+    expect(page.locator(".st-key-fault-seed")).to_contain_text("greater than or equal to 0")
+    fill(page, "Seed", "1")
+    expect(page.locator(".st-key-fault-model-path")).to_contain_text("typed: no such folder")
+    expect(model).to_have_value("typed")
+    expect(steps).to_have_value("7")
 
 
 def nested(path: str, value: object) -> dict[str, object]:

@@ -1,14 +1,11 @@
 """Whole runs with rollout.engine=sglang, in real processes: each worker has an SGLang of its own, over one device or several."""
 
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import yaml
-from sglang_cases import needs_sglang, on_the_cpu, sglang_python
+from sglang_cases import needs_sglang, run
 
-from engine.events import AnyEvent, DrafterTrained, Log, Speculation, StepFinished, read
+from engine.events import DrafterTrained, Log, Speculation, StepFinished
 
 pytestmark = needs_sglang
 RUN: dict[str, Any] = {
@@ -22,16 +19,6 @@ RUN: dict[str, Any] = {
     "drafter": {"spot": {"first_set_up": 0.0}},
     "cluster": {"device": "cpu"},
 }
-
-
-def run(config: dict[str, Any], out: Path, ranks: int = 1) -> list[AnyEvent]:
-    (out / "config.yaml").write_text(yaml.safe_dump(config))
-    with on_the_cpu(ranks):
-        command = [sglang_python(), "-m", "engine", "run", str(out / "config.yaml"), "--out", str(out)]
-        environment = os.environ | {"LONGTAIL_HOME": str(out / "home")}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1100, start_new_session=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return list(read(out / "events.jsonl"))
 
 
 def test_three_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import tomllib
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from statistics import median
 
 import pytest
+from asked_packages import ROOT, installed, named_without_extras
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = {"engine", "backend", "dashboard", "migrations", "tests", "infra", ".ci"}
 OURS = {"engine", "backend", "dashboard", "migrations"}
 ENGINE_FOR_BACKEND = {
@@ -25,6 +28,7 @@ ENGINE_FOR_BACKEND = {
 }
 CLIENT = ROOT / "backend" / "client"
 MODULES_AT_A_ROOT = 6
+LOOKED_FOR = {"pgserver", "playwright"}  # benchmarks leave out what these are for where they are not installed
 HEAVY = {"torch", "transformers", "ray", "pandas", "streamlit", "pyarrow"}
 REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.org|download\.pytorch\.org|npmjs\.(org|com)|anaconda\.(org|com)|crates\.io")
 MACHINE_PATHS = re.compile(r"(?<![\w.}*])/(work|root|home)/[\w.]")
@@ -141,6 +145,17 @@ def test_nothing_is_a_utility() -> None:
 def test_no_file_names_this_machine_or_a_registry(pattern: re.Pattern[str]) -> None:
     texts = {path: path.read_text(encoding="utf-8", errors="ignore") for path in tracked() if path.stat().st_size < 2**20}
     assert [(str(path.relative_to(ROOT)), found.group()) for path, text in texts.items() for found in pattern.finditer(text)] == []
+
+
+def test_what_is_imported_is_a_dependency_or_that_of_an_extra() -> None:
+    """Not of the extra of the tests alone, nor of what SGLang imports."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    optional = {Requirement(each).name for name, group in extras.items() if name not in {"test", "sglang-imports"} for each in group}
+    asked = {*installed(named_without_extras()), *optional, *LOOKED_FOR}
+    packages = packages_distributions()
+    roots = {module.split(".")[0] for folder in OURS for _, module in imports(folder)} - sys.stdlib_module_names - OURS - {"longtail"}
+    assert len(roots) > 30
+    assert {root for root in roots if asked.isdisjoint(map(canonicalize_name, packages.get(root, [root])))} == set()
 
 
 def test_the_project_offers_its_extras_and_command() -> None:

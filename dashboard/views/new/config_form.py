@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.analysis.run_config import trains_drafter_only
-from dashboard.views.new.field_widget import field_widget
+from dashboard.views.new.field_widget import field_widget, offered_names
 from dashboard.views.new.schema_fields import Config, field, paths, value
 
 MAIN = "main settings"
@@ -135,19 +135,11 @@ class Form:
 
     def _draw(self, path: str) -> None:
         spec = field(self.schema, path, self.config)
-        field_widget(spec, label(path), value(self.config, spec), self.on_edit)
+        present = value(self.config, spec)
+        field_widget(spec, label(path), present, self.on_edit)
         self.slots[path] = st.empty()
         if names := self.offered.get(path):
-            self._offer(path, names)
-
-    def _offer(self, path: str, names: Entries) -> None:
-        present = value(self.config, field(self.schema, path, self.config))
-        key, chosen = f"offered-{path}-{present}", present if present in names else None
-        st.pills("Known", names, default=chosen, key=key, label_visibility="collapsed", on_change=self._take, args=(path, key), wrap=True)
-
-    def _take(self, path: str, key: str) -> None:
-        if st.session_state[key] is not None:
-            self.on_edit(path, st.session_state[key])
+            offered_names(spec, names, present, self.on_edit)
 
 
 def groups(schema: Mapping[str, Any], config: Config, section: str) -> Mapping[str, Entries]:

@@ -1,6 +1,6 @@
 """The widget of a field of a run's configuration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import floor, isfinite, log10
 from typing import Any
 
@@ -34,20 +34,33 @@ def field_widget(spec: FormField, label: str, present: Any, on_edit: Callable[[s
         st.text_input(label, text, help=help, live=True, **_held(spec, text, on_edit))
 
 
-def _held(spec: FormField, shown: Any, on_edit: Callable[[str, Any], None]) -> dict[str, Any]:
+def offered_names(spec: FormField, names: Sequence[str], present: Any, on_edit: Callable[[str, Any], None]) -> None:
+    """Draws names that can be clicked in place of typing the field's value."""
+
+    def take(path: str, name: str | None) -> None:
+        if name is not None:
+            on_edit(path, name)
+
+    chosen = present if present in names else None
+    held = _held(spec, chosen, take, "offered-")
+    st.pills("Known", names, default=chosen, label_visibility="collapsed", wrap=True, **held)
+
+
+def _held(spec: FormField, shown: Any, on_edit: Callable[[str, Any], None], kind: str = "") -> dict[str, Any]:
     """What a widget that shows this value needs to be known again when the page is drawn anew: then it keeps what is being typed. Where
     the value has changed by other means than the widget, another takes its place."""
+    name = kind + spec.path
     versions: dict[str, int] = state.setdefault("versions", {})
-    version = versions.setdefault(spec.path, 0)
-    if state.get(f"{spec.path}-{version}", shown) != shown:
-        versions[spec.path] = version = version + 1
-    return {"key": f"{spec.path}-{version}", "on_change": _heard, "args": (spec, version, shown, on_edit)}
+    version = versions.setdefault(name, 0)
+    if state.get(f"{name}-{version}", shown) != shown:
+        versions[name] = version = version + 1
+    return {"key": f"{name}-{version}", "on_change": _heard, "args": (spec, name, version, shown, on_edit)}
 
 
-def _heard(spec: FormField, version: int, shown: Any, on_edit: Callable[[str, Any], None]) -> None:
+def _heard(spec: FormField, name: str, version: int, shown: Any, on_edit: Callable[[str, Any], None]) -> None:
     """A browser that has not drawn the page anew yet says the old values of widgets that are gone; those are no changes."""
-    value = state[f"{spec.path}-{version}"]
-    if value != shown or version == state["versions"][spec.path]:
+    value = state[f"{name}-{version}"]
+    if value != shown or version == state["versions"][name]:
         on_edit(spec.path, None if value == "" and spec.nullable else value)
 
 

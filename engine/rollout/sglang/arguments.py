@@ -1,7 +1,6 @@
 """Our configuration in SGLang's words."""
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Set
 from pathlib import Path
@@ -13,25 +12,23 @@ from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
 from engine.drafter.export import TOKEN_MAP
 from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import Request, Sampling
+from engine.rollout.sglang.model_modules import others
 from engine.rollout.sglang.supported_speculation import SGLangDrafter, chain_steps
 
 STREAMED = 16
 """Tokens between two signs of life of a response; with stop strings each token is looked at."""
 ALGORITHMS: dict[DrafterKind, str] = {"eagle": "EAGLE", "eagle3": "EAGLE3"}
-MODELS = {"llama", "llama_eagle", "llama_eagle3", "qwen2", "qwen2_eagle", "qwen3"}
 HEADS = (64, 128, 256)
 CPU = {"device": "cpu", "attention_backend": "intel_amx", "disable_cuda_graph": True}
 
 
-def environment() -> dict[str, str]:
-    """Of SGLang's processes, beside what they inherit. They import no models but ours: the 200 others take longer than all the rest."""
-    package = importlib.util.find_spec("sglang")
-    folders = list(package.submodule_search_locations or ()) if package else []
-    models = {file.stem for folder in folders for file in Path(folder, "srt", "models").glob("*.py")}
+def environment(architecture: str | None = None) -> dict[str, str]:
+    """Of SGLang's processes, beside what they inherit. They import no models but ours and that of the model's ``architecture``: the 200
+    others take longer than all the rest."""
     return {
         "HF_HUB_OFFLINE": "1",
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",  # drafts may go a little beyond the model's own limit
-        "SGLANG_DISABLED_MODEL_ARCHS": ",".join(sorted(models - MODELS)),
+        "SGLANG_DISABLED_MODEL_ARCHS": ",".join(sorted(others(architecture))),
     }
 
 

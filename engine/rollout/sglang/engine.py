@@ -24,7 +24,7 @@ from engine.own_folders import new_folder, sweep
 from engine.rollout.decoding_timeline import DecodingTimeline, Moment
 from engine.rollout.interface import Completion, GenerationProgress, LoadedWeights, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.response import Response, StopCondition
-from engine.rollout.sglang import supported_drafters
+from engine.rollout.sglang import supported_drafters, untried_families
 from engine.rollout.sglang.arguments import draft_arguments, engine_arguments, environment
 from engine.rollout.sglang.generation import Generation
 from engine.rollout.sglang.host_process import PREFIX, HostLostError, HostProcess
@@ -72,10 +72,10 @@ class SGLangEngine:
         """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ``features`` computes what
         ``take_features`` gives, by the target that the engine holds. ConfigError or ModelError if SGLang does not start."""
         self._host: HostProcess | None = None
-        if (speculation is None) != (drafter_weights is None):
-            raise ModelError("the SGLang engine needs weights of a drafter for speculation, and for that only")
         self._model, self._config, self._rollout = model, config, rollout
         self._drafting = drafting(speculation, rollout.sglang) if speculation else None
+        if (self._drafting == "eagle" and drafter_weights is None) or (speculation is None and drafter_weights is not None):
+            raise ModelError("the SGLang engine needs weights of a drafter for speculation, and for that only")
         self._speculation = chain_speculation(speculation, self._drafting) if speculation and self._drafting else None
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
@@ -252,15 +252,18 @@ class SGLangEngine:
         deepest = chain_steps(self._speculation)[-1] if self._speculation else 0
         head = getattr(self._config, "head_dim", None) or self._config.hidden_size // self._config.num_attention_heads
         arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, deepest, head)
-        if self._speculation and self._drafting and self._drafter:
+        if self._speculation and self._drafting:
             if self._drafting == "eagle":
                 self._write_drafter(folder / "drafter")
             arguments |= draft_arguments(self._speculation, self._drafting, self._rollout.sglang, self._kind, folder)
         settings = HostSettings(str(folder), arguments, self._speculation, self._drafting, self._seed, self._rollout.max_batch)
-        self._host = HostProcess(settings, environment())
+        self._host = HostProcess(settings, environment(next(iter(self._config.architectures or ()), None)))
         if self._still:
             self.pause()
-        self._send_target()
+        if self._config.model_type in untried_families.FAMILIES:
+            self._send_target()
+        else:
+            self._send_untried_target()
         self._tell("target", self._target[1])
         if self._drafter:
             self._tell("drafter", self._drafter[1])
@@ -323,6 +326,13 @@ class SGLangEngine:
             host.ask("load_target", bucket=bucket, version=version, last=last)
         if self._drafting == "eagle" and self._drafter and supported_drafters.follows(self._drafter[0]):
             host.plugin("follow_head")
+
+    def _send_untried_target(self) -> None:
+        """That of a family whose weights SGLang may know by other names. ModelError if it does not use all of them."""
+        self.host.plugin("forget")
+        self._send_target()
+        forgotten = [name for rank in self.host.plugin("forgotten") for name in rank]
+        untried_families.check_weights(self._config.model_type, self._target[0], forgotten)
 
     def _send_drafter(self) -> None:
         assert self._drafter is not None

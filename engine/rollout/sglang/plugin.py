@@ -99,6 +99,19 @@ def _loaded_weights(scheduler: Any) -> dict[str, str]:
     return {"target": checksum(target.parameters()), "drafter": checksum(own) if own else ""}
 
 
+def _forget(scheduler: Any) -> None:
+    """Makes nonsense of the target's weights, so that ``_forgotten`` tells which of them a load leaves out."""
+    for weight in scheduler.tp_worker.model_runner.model.parameters():
+        if weight.is_floating_point():
+            weight.data.fill_(torch.nan)
+
+
+def _forgotten(scheduler: Any) -> list[str]:
+    """Names of the target's weights that are nonsense."""
+    weights = scheduler.tp_worker.model_runner.model.named_parameters()
+    return [name for name, weight in weights if weight.is_floating_point() and weight.isnan().any()]
+
+
 def _load_drafter(scheduler: Any, path: str) -> None:
     """Loads a file of the drafter's tensors by SGLang's own loader, which knows its layout and this rank's share of each."""
     weights = load_file(path)
@@ -152,6 +165,8 @@ def _speculator(scheduler: Any) -> Speculator:
 COMMANDS: dict[str, Callable[..., Any]] = {
     "hello": lambda scheduler, speculates: bool(speculates and _policy(scheduler)),
     "loaded_weights": _loaded_weights,
+    "forget": _forget,
+    "forgotten": _forgotten,
     "graphs": _graphs,
     "load_drafter": _load_drafter,
     "follow_head": _follow_head,

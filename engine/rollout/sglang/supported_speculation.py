@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from engine.config import FixedConfig, RolloutConfig, RunConfig, SGLangConfig, SpeculationConfig, describe
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import ModelFacts, read_facts
+from engine.rollout.sglang import untried_families
 
-FAMILIES = ("llama", "qwen2", "qwen3")
 SGLangDrafter = Literal["eagle", "standalone", "ngram"]
 NAMES: dict[SGLangDrafter, str] = {"eagle": "the learned drafter's chains", "standalone": "the draft model's chains", "ngram": "n-grams"}
 
@@ -20,6 +20,12 @@ def drafting(config: SpeculationConfig, settings: SGLangConfig) -> SGLangDrafter
     if settings.draft_model:
         return "standalone"
     return "eagle" if any(each.drafter == "eagle" for each in config.strategies) else "ngram"
+
+
+def trains_drafter(config: RunConfig) -> bool:
+    """Whether the run has a learned drafter, be it to choose or not: SGLang's n-grams leave no choice, and any model has them."""
+    ngrams = config.rollout.engine == "sglang" and drafting(config.speculation, config.rollout.sglang) == "ngram"
+    return config.speculation.enabled and not ngrams
 
 
 def chain_speculation(config: SpeculationConfig, who: SGLangDrafter = "eagle") -> SpeculationConfig:
@@ -53,11 +59,11 @@ def chain_steps(config: SpeculationConfig) -> list[int]:
 
 def check(config: RunConfig, facts: ModelFacts) -> None:
     """ConfigError or ModelError if the run asks for what SGLang would not do, or would do wrong."""
-    if facts.family not in FAMILIES:
-        raise ConfigError(f"rollout.engine: SGLang was tried with {', '.join(FAMILIES)} models only, not {facts.family}; set it to native")
+    who = drafting(config.speculation, config.rollout.sglang)
+    if facts.family not in untried_families.FAMILIES:
+        untried_families.check(config, facts.family, who if config.speculation.enabled else None)
     if not config.speculation.enabled:
         return
-    who = drafting(config.speculation, config.rollout.sglang)
     chain_speculation(config.speculation, who)
     if config.rollout.min_p > 0:
         raise ConfigError(
@@ -66,8 +72,10 @@ def check(config: RunConfig, facts: ModelFacts) -> None:
         )
     if who == "eagle" and facts.family == "qwen3" and config.drafter.recipe != "eagle3":
         raise ConfigError(f"drafter.recipe={config.drafter.recipe}: SGLang has no such drafter for qwen3 models; set it to eagle3")
-    if who != "eagle" and config.drafter.spot.enabled:
-        raise ConfigError(f"drafter.spot.enabled: {NAMES[who]} draft in this run, so nobody would use the trained drafter; set it to false")
+    training = {"spot.enabled": config.drafter.spot.enabled, "pretrain_minutes": config.drafter.pretrain_minutes > 0}
+    if who != "eagle" and (name := next((name for name, there in training.items() if there), None)):
+        off = "false" if name == "spot.enabled" else "0"
+        raise ConfigError(f"drafter.{name}: {NAMES[who]} draft in this run, so nobody would use the trained drafter; set it to {off}")
     if config.rollout.sglang.draft_model:
         _check_draft_model(config.rollout, Path(config.rollout.sglang.draft_model), facts.vocabulary)
 

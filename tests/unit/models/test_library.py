@@ -5,6 +5,8 @@ import json
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from hashlib import sha256
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from asked_packages import ROOT, installed, link_packages, named_without_extras
 from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFWriter, RopeScalingType, get_tensor_name_map, quantize
 from models_for_tests import CHAT_TEMPLATE, Family, make_random_model
 from safetensors.torch import load_file, save_file
@@ -111,6 +114,18 @@ def test_a_gguf_file_becomes_the_model_that_it_was_made_from(tmp_path: Path, fam
     assert end_tokens(after, new) == {1}, "the end of the file, not its beginning"
     assert new.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False) == "<user>x"
     assert "quantization_config" not in read_config(folder)
+
+
+def test_a_gguf_file_needs_no_extra_and_the_command_says_only_its_own_lines(tmp_path: Path) -> None:
+    """In a Python that has nothing but what an installation without extras brings."""
+    file = write_gguf(make_random_model(tmp_path / "source", "llama"), tmp_path / "some-model.gguf")
+    link_packages(installed(named_without_extras()), tmp_path / "site")
+    path = os.pathsep.join(str(each) for each in (tmp_path / "site", ROOT, ROOT / "backend" / "client"))
+    command = [sys.executable, "-S", "-c", "from backend.cli import app; app()", "models", "add", str(file)]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=300)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.splitlines()[-1].startswith("some-model: ")
+    assert all(line.endswith(" ...") for line in done.stdout.splitlines()[:-1])
 
 
 def test_quantised_values_come_out_in_bfloat16(tmp_path: Path) -> None:
@@ -304,7 +319,9 @@ def test_what_cannot_be_had_is_said_in_a_line(models: Path, monkeypatch: pytest.
 def test_a_folder_that_cannot_be_trained_gets_no_name(random_model: Path, tmp_path: Path, models: Path) -> None:
     folder = Path(shutil.copytree(random_model, tmp_path / "copy"))
     save_file({"x": torch.ones(1)}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(read_config(folder) | {"model_type": "gemma3"}))
+    (folder / "config.json").write_text(
+        json.dumps(read_config(folder) | {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"]})
+    )
     with pytest.raises(ModelError, match="unsupported architecture"):
         add(folder)
     assert left(models) == []

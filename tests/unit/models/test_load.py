@@ -83,7 +83,11 @@ def test_missing_file(folder: Path, file: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "gpt2"}, "unsupported architecture .*gpt2.* supported are llama, mistral, qwen2"),
+        (
+            {"model_type": "gpt2", "architectures": ["GPT2ForTokenClassification"]},
+            "unsupported architecture .*gpt2.* supported are llama, mistral",
+        ),
+        ({"model_type": "granite", "architectures": ["GraniteForCausalLM"], "logits_scaling": 8.0}, r"scaled or capped \(logits_scaling=8"),
         ({"architectures": ["Qwen2ForSequenceClassification"]}, "unsupported architecture .*SequenceClassification"),
         ({"max_position_embeddings": None}, r"config\.json has no max_position_embeddings"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised weights cannot be trained"),
