@@ -22,7 +22,7 @@ class WordProblemsConfig(Section):
     """Everyday arithmetic, for small models that follow instructions; generated with the run's seed."""
 
     name: Literal["word_problems"] = "word_problems"
-    largest: int = Field(12, ge=6, le=1000, description="Largest number in a problem, its answer included")
+    largest: int = Field(12, ge=10, le=1000, description="Largest number in a problem, its answer included")
     two_steps: float = Field(0.0, ge=0, le=1, description="Share of hard problems (two steps instead of one)")
     examples: int = Field(1, ge=0, le=4, description="Solved problems of the same kind before each: more of them make it easier")
 

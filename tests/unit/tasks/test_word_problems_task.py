@@ -29,7 +29,7 @@ def test_prompts_depend_on_seed_and_step_only(task: Task) -> None:
 
 def test_problems_differ(task: Task) -> None:
     prompts = task.prompts(0, 400)
-    assert len({prompt.data.text for prompt in prompts}) > 380
+    assert len({prompt.data.text for prompt in prompts}) > 350
     assert len({prompt.data.answer for prompt in prompts}) == 11
 
 
@@ -53,7 +53,7 @@ def test_with_one_solved_problems_are_turns_of_the_conversation() -> None:
 
 
 @EVERY_PATTERN
-@pytest.mark.parametrize("largest", [6, 12, 300])
+@pytest.mark.parametrize("largest", [10, 12, 1000])
 def test_every_pattern_makes_problems_within_the_limit(pattern: Pattern, largest: int) -> None:
     rng = Random(0)
     for problem, next_one in [generate(rng, pattern, largest, 2) for _ in range(20)]:
