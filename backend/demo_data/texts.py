@@ -47,6 +47,11 @@ SAMPLES = {
         "3 * 7 = 21\n25 + 21 = 46 <b>ok</b>",
         "3 + 7 = 10\n25 + 10 = 35\nback\ngive up",
     ),
+    "word_problems": (
+        "Ida buys {n} packs with 12 nuts in each and uses 5 of the nuts. How many nuts are left?",
+        "{n} packs with 12 nuts in each, less 5 nuts. {n} * 12 - 5 = {right}. The answer is {right}.",
+        "Ida has {n} packs of nuts and uses 5 of them. The answer is {n}.",
+    ),
     "math": (
         "A train of {n} wagons takes 12 people in each. How many are in it if 5 seats are free?\nReason step by step.\n",
         "Each wagon takes 12, so {n} wagons take $12 \\cdot {n}$ people. Five seats are free.\n\\boxed{{{right}}}",

@@ -18,6 +18,15 @@ class CountdownConfig(Section):
     four_numbers: float = Field(0.2, ge=0, le=1, description="Share of hard problems (four numbers instead of three)")
 
 
+class WordProblemsConfig(Section):
+    """Everyday arithmetic, for small models that follow instructions; generated with the run's seed."""
+
+    name: Literal["word_problems"] = "word_problems"
+    largest: int = Field(12, ge=10, le=1000, description="Largest number in a problem, its answer included")
+    two_steps: float = Field(0.0, ge=0, le=1, description="Share of hard problems (two steps instead of one)")
+    examples: int = Field(1, ge=0, le=4, description="Solved problems of the same kind before each: more of them make it easier")
+
+
 class DatasetConfig(Section):
     """Questions from a JSONL or parquet file."""
 
@@ -94,6 +103,9 @@ class CodeConfig(DatasetConfig):
     prompt: str = Field("{question}\nWrite the program in a ```python block.\n", description=PROMPT)
 
 
+GENERATED: dict[str, type[CountdownConfig | WordProblemsConfig]] = {"countdown": CountdownConfig, "word_problems": WordProblemsConfig}
+"""Those that need no data."""
 TaskConfig = Annotated[
-    CountdownConfig | MathConfig | ChoiceConfig | CodeConfig | FunctionConfig | PromptsConfig, Field(discriminator="name")
+    CountdownConfig | WordProblemsConfig | MathConfig | ChoiceConfig | CodeConfig | FunctionConfig | PromptsConfig,
+    Field(discriminator="name"),
 ]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine.config.task import GENERATED
 from engine.drafter import serving_export
 from engine.errors import LongtailError
 from engine.pretraining import command
@@ -65,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--model", help="tiny, small, a name of longtail models, or a local Hugging Face folder; by default what the drafter's card names"
     )
-    measure.add_argument("--task", default="countdown", help="countdown, or a JSONL or parquet file of maths questions and answers")
+    measure.add_argument(
+        "--task", default="countdown", help=f"{', '.join(GENERATED)}, or a JSONL or parquet file of maths questions and answers"
+    )
     measure.add_argument("--prompts", type=_positive, default=64)
     measure.add_argument("--max-new-tokens", type=_positive, default=512)
     measure.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")

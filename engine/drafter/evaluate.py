@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SpeculationConfig, SpotConfig, StrategyConfig
-from engine.config.task import CountdownConfig, MathConfig, TaskConfig
+from engine.config.task import GENERATED, MathConfig, TaskConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import drafter_of
 from engine.drafter.export import load_drafter_folder
@@ -125,9 +125,9 @@ def write_card(folder: Path, result: Mapping[str, Any]) -> None:
 
 
 def task_of(name: str) -> TaskConfig:
-    """``countdown``, or maths questions from the JSONL or parquet file ``name``."""
-    if name == "countdown":
-        return CountdownConfig()
+    """A generated task, or maths questions from the JSONL or parquet file ``name``."""
+    if name in GENERATED:
+        return GENERATED[name]()
     if not Path(name).is_file():
-        raise ConfigError(f"task {name}: neither countdown nor a file of maths questions (JSONL or parquet)")
+        raise ConfigError(f"task {name}: neither {' nor '.join(GENERATED)} nor a file of maths questions (JSONL or parquet)")
     return MathConfig(path=Path(name))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import RunConfig, parse
+from engine.config.task import GENERATED
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStarted
 
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompts", type=Path, help="JSONL or parquet file of prompts (column question) that the model responds to")
     source.add_argument("--responses", type=Path, help="JSONL or parquet file of prompts and responses, best the model's own")
-    source.add_argument("--task", help="countdown, or a JSONL or parquet file of maths questions and answers")
+    source.add_argument("--task", help=f"{', '.join(GENERATED)}, or a JSONL or parquet file of maths questions and answers")
     parser.add_argument("--minutes", type=float, required=True, help="longest training; it ends by itself when nothing more is gained")
     parser.add_argument("--recipe", choices=("eagle", "hass", "eagle3"), default="hass")
     parser.add_argument("--start", help="a drafter folder to go on from, or builtin; by default it starts from the model")
@@ -100,9 +101,9 @@ def _config(options: argparse.Namespace) -> RunConfig:
 def _task(options: argparse.Namespace) -> dict[str, Any]:
     if options.prompts:
         return {"name": "prompts", "path": str(options.prompts.absolute())}
-    if options.task and options.task != "countdown":
+    if options.task and options.task not in GENERATED:
         return {"name": "math", "path": str(Path(options.task).absolute())}
-    return {"name": "countdown"}
+    return {"name": options.task or "countdown"}
 
 
 def _workers() -> int:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engine.config.task import DatasetConfig
 from engine.errors import DataError
 from engine.tasks import dataset
+from engine.tasks.conversations import encode
 from engine.tasks.task import Prompt
 
 if TYPE_CHECKING:
@@ -94,14 +95,5 @@ def _prompts(
     config: DatasetConfig, kind: TaskKind[Any], tokenizer: "PreTrainedTokenizerBase", rows: Sequence[dataset.Example]
 ) -> list[Prompt]:
     questions = [kind.read(config, row) for row in rows]
-    texts, tokens = encode(tokenizer, [config.prompt.format(question=question.text) for question in questions])
+    texts, tokens = encode(tokenizer, [[config.prompt.format(question=question.text)] for question in questions])
     return [Prompt(text, tuple(ids), question.data) for text, ids, question in zip(texts, tokens, questions, strict=True)]
-
-
-def encode(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]) -> tuple[Sequence[str], list[list[int]]]:
-    """Texts and token ids; a chat template, if there is one, writes its special tokens itself."""
-    if not texts or not tokenizer.chat_template:
-        return texts, tokenizer(list(texts)).input_ids if texts else []
-    chats = [[{"role": "user", "content": text}] for text in texts]
-    rendered = cast(list[str], tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True))
-    return rendered, tokenizer(rendered, add_special_tokens=False).input_ids

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import DataError
 from engine.rollout.interface import PartialResponse, Request
-from engine.tasks.dataset_task import encode
+from engine.tasks.conversations import encode
 from engine.tasks.response_rows import response_rows
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class GivenResponses:
         """DataError if the file is not readable, or has a row without a prompt or response. Responses are cut to what ``longest`` tokens
         leave them; rows whose prompt alone is longer are left out."""
         rows = response_rows(path)
-        _, prompts = encode(tokenizer, [prompt for prompt, _ in rows])
+        _, prompts = encode(tokenizer, [[prompt] for prompt, _ in rows])
         responses: Sequence[list[int]] = tokenizer([response for _, response in rows], add_special_tokens=False).input_ids
         ends = [tokenizer.eos_token_id] if isinstance(tokenizer.eos_token_id, int) else []
         pairs = [

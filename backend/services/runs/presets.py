@@ -1,4 +1,4 @@
-"""Configurations to start from. The demo's settings live here and nowhere else."""
+"""Configurations to start from. The settings of the demos live here and nowhere else."""
 
 from typing import Any
 
@@ -14,6 +14,17 @@ DEMO: dict[str, Any] = {
     "cluster": {"workers": 2},
     "checkpoint": {"every": 10},
 }
+REAL: dict[str, Any] = {
+    "seed": 1,
+    "model": {"path": "smollm2-135m"},
+    "task": {"name": "word_problems"},
+    "algorithm": {"steps": 10, "prompts_per_step": 8, "group_size": 8, "learning_rate": 3e-6, "kl_coefficient": 0.0},
+    "rollout": {"max_prompt_tokens": 160, "max_new_tokens": 512},
+    "drafter": {"path": "auto", "recipe": "hass", "pretrain_minutes": 8},
+    "cluster": {"workers": 2},
+}
+REAL_PLAIN: dict[str, Any] = REAL | {"speculation": {"enabled": False}, "drafter": REAL["drafter"] | {"pretrain_minutes": 0}}
+REAL_DRAFTER: dict[str, Any] = REAL | {"algorithm": REAL["algorithm"] | {"steps": 0}, "drafter": REAL["drafter"] | {"path": None}}
 COUNTDOWN_100: dict[str, Any] = DEMO | {"algorithm": DEMO["algorithm"] | {"steps": 100}}
 GSM8K: dict[str, Any] = {
     "model": {"path": "models/qwen2.5-0.5b-instruct"},
@@ -54,6 +65,9 @@ def presets() -> list[Preset]:
     return [
         _preset("demo-tlt", "Demo: TLT on this machine", "Adaptive speculative rollouts, and a drafter trained by idle workers", DEMO),
         _preset("demo-plain", "Demo: plain baseline", "The same run with stock decoding", DEMO | {"speculation": {"enabled": False}}),
+        _preset("real-tlt", "SmolLM2: TLT", "Word problems, by the newest drafter of the project, or one trained before", REAL),
+        _preset("real-plain", "SmolLM2: plain baseline", "The same run with stock decoding", REAL_PLAIN),
+        _preset("real-drafter", "SmolLM2: drafter", "No RL: the drafter that the run with TLT takes", REAL_DRAFTER),
         _preset("countdown-100", "Countdown, 100 steps", "Long enough to see the model learn", COUNTDOWN_100),
         _preset("gsm8k", "GSM8K", "Grade-school maths with a Hugging Face model; set model.path and task.path to your folders", GSM8K),
         _preset("drafter", "Train a drafter", "No RL: a drafter for a model, trained on what that writes itself", DRAFTER),

@@ -22,6 +22,9 @@ LABELS: Mapping[str, str] = {
     "model.path": "Model",
     "task.name": "Task",
     "task.four_numbers": "Share of hard problems",
+    "task.two_steps": "Share of hard problems",
+    "task.largest": "Largest number",
+    "task.examples": "Solved problems before each",
     "task.path": "Data file",
     "task.question": "Question column",
     "task.answer": "Answer column",
@@ -54,6 +57,7 @@ LABELS: Mapping[str, str] = {
 """Where the setting's own name says too little."""
 TASK_FIELDS: Mapping[str, Entries] = {
     "countdown": ("task.four_numbers",),
+    "word_problems": ("task.largest", "task.two_steps", "task.examples"),
     "math": ("task.path", "task.question", "task.answer"),
     "choice": ("task.path", "task.question", "task.choices", "task.answer"),
     "code": ("task.path", "task.question", "task.tests"),

@@ -120,7 +120,7 @@ def test_the_table_has_a_line_for_each_strategy(folder: Path, capsys: pytest.Cap
     [
         (None, ["--model", "tiny"], "fc.weight is [64, 128], this target needs [160, 320]"),
         (None, ["--model", "/nowhere/model"], "/nowhere/model: no such folder"),
-        (None, ["--task", "chess"], "task chess: neither countdown nor a file"),
+        (None, ["--task", "chess"], "task chess: neither countdown nor word_problems nor a file"),
         (None, ["--max-new-tokens", "5000"], "lower --max-new-tokens"),
         ("README.md", [], "name it with --model"),
         ("model.safetensors", [], "no model.safetensors in it"),

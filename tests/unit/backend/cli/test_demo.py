@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from backend.cli.demo import numbers, result, table
+from backend.cli.demo_comparison import result, table
+from backend.cli.demo_progress import numbers
 from longtail.schemas.comparison import ComparedRun, Comparison
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import Series
@@ -44,6 +45,16 @@ def test_the_table_shows_both_runs_and_a_dash_for_what_was_not_measured(comparis
     assert lines["rollout speed-up, r"] == ["-", "2.50x"]
     assert lines["end-to-end speed-up"] == ["1.00x", "2.00x"]
     assert lines["idle worker time used for drafter training"] == ["-", "62%"]
+    assert "training of the drafter before" not in lines
+
+
+def test_what_training_the_drafter_took_stands_below_the_speed_up(comparison: Comparison) -> None:
+    rows = table(comparison, 480.2).columns
+    place = list(rows[0].cells).index("training of the drafter before")
+    assert [list(row.cells)[place] for row in rows[1:]] == ["-", "480 s"]
+    assert list(rows[0].cells)[place - 1] == "end-to-end speed-up"
+    assert result(comparison, [], 12.34, 480.25)["pretrain_s"] == 480.2
+    assert result(comparison, [], 12.34, 0.0)["pretrain_s"] == 0.0
 
 
 def test_the_result_takes_the_share_from_the_baseline_and_the_rest_from_tlt(comparison: Comparison) -> None:

@@ -7,12 +7,14 @@ from backend.services.runs.presets import preset, presets
 from backend.services.runs.validation import validated_config
 from backend.settings import Settings
 from engine.config import RunConfig, merged
+from engine.preflight import fits
 
 QUESTIONS = Path(__file__).parents[4] / "data" / "gsm8k_sample.jsonl"
 
 
 def test_presets_are_complete_configurations() -> None:
-    names = {"demo-plain", "demo-tlt", "countdown-100", "gsm8k", "drafter", "gpu-node", "gpu-cluster"}
+    demos = {"demo-plain", "demo-tlt", "real-plain", "real-tlt", "real-drafter"}
+    names = demos | {"countdown-100", "gsm8k", "drafter", "gpu-node", "gpu-cluster"}
     assert {preset.name for preset in presets()} == names
     for one in presets():
         assert RunConfig.model_validate(one.config).model_dump(mode="json") == one.config
@@ -29,11 +31,19 @@ def test_a_preset_is_accepted_once_its_folders_are_there(name: str, tmp_path: Pa
         assert (accepted.rollout.engine, accepted.cluster.device) == ("sglang", "cuda")
 
 
-def test_the_demo_compares_like_with_like() -> None:
-    plain, tlt = (RunConfig.model_validate(preset(name).config) for name in ("demo-plain", "demo-tlt"))
+@pytest.mark.parametrize("demo", ["demo", "real"])
+def test_a_demo_compares_like_with_like(demo: str) -> None:
+    plain, tlt = (RunConfig.model_validate(preset(f"{demo}-{name}").config) for name in ("plain", "tlt"))
     assert (plain.speculation.enabled, tlt.speculation.enabled) == (False, True)
-    same = {"name": "", "speculation": tlt.speculation}
+    same = {"name": "", "speculation": tlt.speculation, "drafter": tlt.drafter}
     assert plain.model_copy(update=same) == tlt.model_copy(update=same)
+
+
+def test_the_drafter_of_the_real_demo_fits_its_run() -> None:
+    drafter, tlt = (RunConfig.model_validate(preset(f"real-{name}").config) for name in ("drafter", "tlt"))
+    assert (drafter.algorithm.steps, tlt.drafter.path) == (0, "auto")
+    assert (drafter.task, drafter.rollout) == (tlt.task, tlt.rollout)
+    assert fits({"base_model": drafter.model.path, "recipe": drafter.drafter.recipe}, tlt)
 
 
 def test_countdown_100_has_100_steps() -> None:

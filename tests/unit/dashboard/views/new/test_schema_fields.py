@@ -22,7 +22,7 @@ def test_a_field_carries_the_schema_s_help_limits_and_default() -> None:
 def test_choices_come_from_enums_and_from_unions() -> None:
     assert field(SCHEMA, "cluster.device", {}).options == ("auto", "cpu", "cuda")
     task = field(SCHEMA, "task.name", {})
-    tasks = {"countdown", "math", "choice", "code", "function", "prompts"}
+    tasks = {"countdown", "word_problems", "math", "choice", "code", "function", "prompts"}
     assert (task.kind, set(task.options), task.default) == ("choice", tasks, "countdown")
 
 
