@@ -1,28 +1,48 @@
 """Attention in which a token's result has the same bits whatever tokens and requests are beside it, and how far the cache is read.
 
-What decides the order in which torch's kernel for CPUs adds up, found by comparing bits under AVX2 and AVX-512 with one and two threads:
-blocks of 512 positions, whose halves are added up apart if more than 256 are read; the place of a position among 16 lanes; and
-whether a matrix product's rows are a multiple of 6 (12 for heads wider than 128) for each thread, and no more than 30.
+What decides the order in which torch's kernel for CPUs adds up, found by comparing bits under AVX2 and AVX-512 with one and two threads,
+on Intel and AMD: blocks of 512 positions, of which no more than 256 (with MKL's kernels for AMD 192) are added up one after the other, so
+that more are added up in parts; the place of a position among 16 lanes; and whether a matrix product's rows are a multiple of 6 (12 for
+heads wider than 128) for each thread, and no more than 30.
 """
+
+from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+BLOCK = 512
+PARTS = (256, 192)
 LANES = 16
-HALF_BLOCK = 256
-"""Positions, from a multiple of it on, that are added up one after the other."""
 ROWS = 6
 MOST_ROWS = 30
 WIDE_HEAD = 128
 
 
-def whole_reach(reach: int, granularity: int) -> int:
-    """The number of positions to read so that at least ``reach`` are: a multiple of ``granularity`` (one of 16), and all of a block
-    that is read beyond its half."""
+def whole_reach(reach: int, granularity: int, part: int) -> int:
+    """The number of positions to read so that at least ``reach`` are: a multiple of ``granularity`` (one of 16), and two parts of a block
+    or more that is read beyond its first ``part``, lest MKL makes two equal ones of what is read."""
     reach = -(-reach // granularity) * granularity
-    within = reach % (2 * HALF_BLOCK)
-    return reach + 2 * HALF_BLOCK - within if within > HALF_BLOCK else reach
+    within = reach % BLOCK
+    return reach + max(0, 2 * part - within) if within > part else reach
+
+
+def part_of(position: int, part: int) -> tuple[int, int]:
+    """Of positions in the same one the sum goes on; block, and ``part`` of it."""
+    return position // BLOCK, position % BLOCK // part
+
+
+@cache
+def part_length() -> int:
+    """The most positions of a block that this machine adds up one after the other. Which kernels MKL takes has no name that one could ask
+    for; so it is read from bits."""
+    most, least = PARTS
+    query, keys, values = torch.randn(3, 1, 8, most, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+    mask = torch.zeros(1, 1, row_unit(64), most, dtype=torch.float32)
+    mask[..., least:] = -torch.inf
+    short, long = (attend(query[:, :, :1], keys[:, :, :reach], values[:, :, :reach], mask[..., :reach], 0.125) for reach in (least, most))
+    return most if torch.equal(short, long) else least
 
 
 def row_unit(head_dim: int) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.rollout.native.architecture import SLIDING, Architecture, Rotary
-from engine.rollout.native.attention import row_unit, whole_reach
+from engine.rollout.native.attention import part_length, row_unit, whole_reach
 from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass
 
 
@@ -32,14 +32,15 @@ class KVCache:
         capacity: int,
     ) -> None:
         """On ``like``'s device, in its data type. No ``drafter_rotary``, and a ``width`` of 0, is for no drafter. Passes reach over a
-        multiple of ``granularity`` positions, see ``whole_reach``, and so does the ``capacity``.
+        multiple of ``granularity`` positions, on a CPU see ``whole_reach``, and so does the ``capacity``.
 
         Slots are an odd number of rows apart: were it a power of two, they would fall on the same lines of a processor's cache.
         """
-        capacity = whole_reach(capacity, granularity)
+        self._granularity = granularity
+        self._part = granularity if like.is_cuda else part_length()
+        capacity = self._whole_reach(capacity)
         self._slot = capacity | 1
         a, device, rows = architecture, like.device, slots * self._slot
-        self._granularity = granularity
         self._a, self._like, self._drafting = architecture, like, width > 0
         self.slots, self.capacity = slots, capacity
         self.positions = torch.arange(capacity, device=device)
@@ -53,6 +54,9 @@ class KVCache:
         self._tables = rotary.tables(capacity)
         self._drafter_tables = drafter_rotary.tables(capacity) if drafter_rotary else []
         self._seen, self._unseen = like.new_zeros(()), like.new_full((), -torch.inf)
+
+    def _whole_reach(self, reach: int) -> int:
+        return whole_reach(reach, self._granularity, self._part)
 
     def write(self, slot: int, prompt: Sequence[int]) -> None:
         """Puts a prompt's tokens at the start of a slot."""
@@ -102,7 +106,7 @@ class KVCache:
         ``rows`` [R] are the tokens there are, if not all. Positions and entries are below ``reach``.
         """
         n, t = positions.shape
-        reach = whole_reach(reach, self._granularity)
+        reach = self._whole_reach(reach)
         index = self.index(positions if entries is None else entries, first).flatten()
         if visible is None:
             visible = self.positions[:reach] <= positions[:, :, None]
@@ -160,7 +164,7 @@ class KVCache:
         pass. ``positions`` [n, T] are those of the last; ``paths`` [n, T, nodes] tells which tree tokens each sees, besides all before
         ``newest`` [n, 1]."""
         n, t, nodes = paths.shape
-        reach = whole_reach(reach, self._granularity)
+        reach = self._whole_reach(reach)
         visible = (self.positions[:reach] < newest)[:, None].repeat(1, t, 1)
         visible.scatter_(2, entries[:, None].expand(n, t, nodes), paths)
         return self.plan(positions, reach, entries=entries[:, nodes - t :], visible=visible, rows=rows, drafter=drafter)

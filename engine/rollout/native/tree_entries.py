@@ -6,19 +6,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from engine.rollout.native.attention import HALF_BLOCK, LANES
+from engine.rollout.native.attention import LANES, PARTS, part_length, part_of
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree
 
 
 def entries_needed(nodes: int) -> int:
     """Positions behind the newest token that a tree of so many drafts may take."""
-    return min((LANES + 1) * nodes, nodes + HALF_BLOCK) + 1
+    return min((LANES + 1) * nodes, nodes + max(PARTS)) + 1
 
 
 def placed(tree: DraftTree, newest: Sequence[int]) -> tuple[DraftTree, Tensor]:
     """The trees, perhaps of fewer nodes, and how far behind the ``newest`` position [n] each of their nodes is to lie, [n, V + 1].
 
-    A node lies behind its parent, in the lane and the half block of the position that it would have in plain decoding: so attention
+    A node lies behind its parent, in the lane and the part of a block of the position that it would have in plain decoding: so attention
     adds up its path in the same order (attention.py). Nodes for which there is no room are dropped, and those below them.
     """
     assert tree.parents is not None
@@ -32,12 +32,12 @@ def placed(tree: DraftTree, newest: Sequence[int]) -> tuple[DraftTree, Tensor]:
 
 def _offsets(drafts: list[int], parents: Sequence[int], levels: Sequence[int], newest: int) -> list[int]:
     """Of one tree. Drafts without room become NO_DRAFT; whatever is no draft lies behind the others, where nobody looks."""
-    found, taken = [0], {0}
+    found, taken, part = [0], {0}, part_length()
     for node, (parent, level) in enumerate(zip(parents, levels, strict=True)):
         offset = found[parent] + level - (levels[parent - 1] if parent else 0)
         while offset in taken:
             offset += LANES
-        room = (newest + offset) // HALF_BLOCK == (newest + level) // HALF_BLOCK
+        room = part_of(newest + offset, part) == part_of(newest + level, part)
         if drafts[node] == NO_DRAFT or not room or (parent and drafts[parent - 1] == NO_DRAFT):
             drafts[node] = NO_DRAFT
             found.append(0)

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
@@ -20,6 +21,8 @@ from engine.rollout.native.graphs.pool import Recorder
 from engine.speculation.strategy import OFF, Context, Strategy
 
 CPU = torch.device("cpu")
+_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+with_mkl = pytest.mark.skipif(not _mkl, reason="in which order MKL adds up is all that was found out")
 SHAPES: dict[str, dict[str, Any]] = {
     "qwen2": {"tie_word_embeddings": True},
     "qwen3": {"tie_word_embeddings": False, "head_dim": 24},

@@ -26,7 +26,7 @@ from engine.config import SpeculationConfig
 from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import Completion, Sampling
 from engine.rollout.native import cost_measurement
-from engine.rollout.native.attention import row_unit
+from engine.rollout.native.attention import part_length, row_unit, whole_reach
 from engine.rollout.native.decoder_layer import ForwardPass
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.graphs.plan import GraphPlan, PassKind, batch_ranges, bucket, naive_captures
@@ -209,7 +209,8 @@ def test_the_benchmark_records_every_capture_it_is_given() -> None:
         for capture in captures
     )
     features = sum(capture.rows for capture in captures if capture.part != "target") * 64 * 4
-    assert used == masks * GRANULARITY * 4 + rows * (token_and_index + rotary) + features + recorder.bytes
+    reach = whole_reach(GRANULARITY, GRANULARITY, part_length())
+    assert used == masks * reach * 4 + rows * (token_and_index + rotary) + features + recorder.bytes
 
 
 @pytest.mark.gpu

@@ -1,13 +1,22 @@
 """A response has the same bits, log-probabilities included, whatever ran beside it, whoever drafted, and in which order."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from native_cases import NGRAMS, TREES, RandomTuner, make_engine, make_guessable, make_requests, make_target, strategies, with_random_tuner
+from native_cases import (
+    NGRAMS,
+    TREES,
+    RandomTuner,
+    make_engine,
+    make_guessable,
+    make_requests,
+    make_target,
+    strategies,
+    with_mkl,
+    with_random_tuner,
+)
 from test_native_model import logits_of, runner_of
 from torch.nn import functional as F
 from transformers import PreTrainedModel
@@ -15,10 +24,7 @@ from transformers import PreTrainedModel
 from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
 from engine.rollout.native import linear
 
-pytestmark = pytest.mark.skipif(
-    "GenuineIntel" not in Path("/proc/cpuinfo").read_text(),
-    reason="how the BLAS adds up was found out on Intel processors only (AVX-512, AVX2)",
-)
+pytestmark = with_mkl
 SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
 LONG = 530
 """Tokens: beyond a block of attention, and its half."""
@@ -28,14 +34,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "llama": {"hidden": 80, "num_attention_heads": 5, "num_key_value_heads": 5, "vocabulary": 1001},
 }
 Bits = tuple[tuple[int, ...], tuple[float, ...]]
-
-
-@pytest.fixture(params=[1, 2], ids=["1 thread", "2 threads"])
-def threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
 
 
 def make_model(family: str) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:

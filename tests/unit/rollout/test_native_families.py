@@ -1,10 +1,8 @@
 """Every family, each with its odd features switched on, from weights to responses: bits, weight sync, drafters."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from native_cases import NGRAMS, SHAPES, TREES, RandomTuner, make_engine, make_requests, make_target, random_drafter, strategies
+from native_cases import NGRAMS, SHAPES, TREES, RandomTuner, make_engine, make_requests, make_target, random_drafter, strategies, with_mkl
 from native_cases import with_random_tuner as with_tuner
 from test_native_bits import bits
 from test_native_model import logits_of, runner_of
@@ -27,10 +25,6 @@ PAIRS = (
     ("qwen3_moe", torch.float16),
     ("gemma3_text", torch.float16),
 )
-on_intel = pytest.mark.skipif(
-    "GenuineIntel" not in Path("/proc/cpuinfo").read_text(),
-    reason="how the BLAS adds up was found out on Intel processors only (AVX-512, AVX2)",
-)
 
 
 def make_model(family: str) -> PreTrainedModel:
@@ -39,7 +33,7 @@ def make_model(family: str) -> PreTrainedModel:
     return make_target(family, max_position_embeddings=512, hidden=80, num_attention_heads=5, num_key_value_heads=1, **wide)
 
 
-@on_intel
+@with_mkl
 @pytest.mark.parametrize(("family", "dtype"), PAIRS)
 def test_a_response_has_the_bits_it_has_alone(family: str, dtype: torch.dtype) -> None:
     """Beyond a window and half a block of attention, whatever drafts, with a drafter of either kind."""
@@ -56,7 +50,7 @@ def test_a_response_has_the_bits_it_has_alone(family: str, dtype: torch.dtype) -
     assert max(max(drafts) for strategy, drafts in tuner.steps if strategy.drafter == "eagle") >= 1
 
 
-@on_intel
+@with_mkl
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("family", NEW)
 @torch.inference_mode()

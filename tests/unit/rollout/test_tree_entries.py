@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.rollout.native.attention import HALF_BLOCK, LANES
+from engine.rollout.native.attention import BLOCK, LANES, part_length, part_of
 from engine.rollout.native.draft_tree import NO_DRAFT, Candidates, DraftTree
 from engine.rollout.native.tree_entries import entries_needed, placed
 
@@ -24,7 +24,7 @@ def make_tree(requests: int, depth: int, top_k: int, verify: int) -> DraftTree:
 
 @pytest.mark.parametrize(("depth", "top_k", "verify"), [(8, 4, 24), (6, 3, 12), (4, 4, 8), (20, 2, 30), (12, 16, 128)])
 def test_every_node_that_is_kept_lies_where_it_may(depth: int, top_k: int, verify: int) -> None:
-    newest = list(range(3, 3 + 2 * HALF_BLOCK, 7))
+    newest = list(range(3, 3 + BLOCK, 7))
     before = make_tree(len(newest), depth, top_k, verify)
     after, offsets = placed(before, newest)
     assert before.parents is not None
@@ -40,13 +40,13 @@ def test_every_node_that_is_kept_lies_where_it_may(depth: int, top_k: int, verif
         for node in there:
             place, level, parent = places[node + 1], levels[node], parents[node]
             assert (place - level) % LANES == 0
-            assert (start + place) // HALF_BLOCK == (start + level) // HALF_BLOCK
+            assert part_of(start + place, part_length()) == part_of(start + level, part_length())
             assert places[parent] < place
             assert parent == 0 or parent - 1 in there
             assert tokens[node] == before.tokens[row, node]
         kept += len(there)
     assert after.complete == (kept == len(newest) * verify)
-    assert kept > (0.75 if verify < 30 else 0.1) * len(newest) * verify
+    assert kept > (0.7 if verify < 30 else 0.1) * len(newest) * verify
 
 
 def test_what_is_no_draft_lies_behind_all_others() -> None:
@@ -57,8 +57,8 @@ def test_what_is_no_draft_lies_behind_all_others() -> None:
 
 
 def test_a_node_whose_parent_has_no_room_goes_too() -> None:
-    """Two branches at position 250: the second would lie behind 256."""
+    """Two branches six positions before the end of a part: the second would lie behind it."""
     parents, levels = torch.tensor([[0, 0, 1, 2]]), torch.tensor([[1, 1, 2, 2]])
-    after, _ = placed(DraftTree(torch.tensor([[5, 6, 7, 8]]), parents, levels), [250])
+    after, _ = placed(DraftTree(torch.tensor([[5, 6, 7, 8]]), parents, levels), [part_length() - 6])
     assert after.tokens.tolist() == [[5, NO_DRAFT, 7, NO_DRAFT]]
     assert not after.complete
