@@ -209,9 +209,9 @@ def test_a_run_asked_to_stop_does_so_at_a_step_boundary_and_goes_on_to_the_same_
 def test_steps_stopped_early_go_on_with_what_they_had(config: Config, tmp_path: Path) -> None:
     """All that scheduling can do at once; what it changes is told by each step and on the timeline, and what is open is part of the
     checkpoint."""
-    # many prompts, few at once: on a busy machine the wish to stop comes late
-    scheduling = {"longest_first": True, "over_sampling": 3, "partial": True}
-    rollout = {"max_prompt_tokens": 64, "max_new_tokens": 600, "max_batch": 4, "scheduling": scheduling}
+    # many prompts: on a busy machine the wish to stop comes late; many at once: so next time some go on that were begun
+    scheduling = {"longest_first": True, "over_sampling": 4, "partial": True}
+    rollout = {"max_prompt_tokens": 64, "max_new_tokens": 600, "max_batch": 8, "scheduling": scheduling}
     events = run(config | {"rollout": rollout, "speculation": {"enabled": False}}, tmp_path)
     found = steps(events)
     assert [event.step for event in found] == [0, 1, 2]
@@ -230,8 +230,8 @@ def test_steps_stopped_early_go_on_with_what_they_had(config: Config, tmp_path: 
     assert all(marked[step, "longest_first"] > 0 for step in range(3))
     assert all(len(step) == 16 for step in lengths(list(read(tmp_path / "events.jsonl"))))
     backlog = json.loads((tmp_path / "checkpoints/step_000002/workers/schedule.json").read_text())["backlog"]
-    assert len(backlog["groups"]) == 8
-    assert backlog["position"] == 3 * 4 + 8
+    assert len(backlog["groups"]) == 12
+    assert backlog["position"] == 3 * 4 + 12
 
 
 def test_a_run_goes_on_with_other_numbers_of_workers(config: Config, plain: Path, tmp_path: Path) -> None:

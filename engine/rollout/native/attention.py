@@ -23,9 +23,11 @@ WIDE_HEAD = 128
 def whole_reach(reach: int, granularity: int, part: int) -> int:
     """The number of positions to read so that at least ``reach`` are: a multiple of ``granularity`` (one of 16), and two parts of a block
     or more that is read beyond its first ``part``, lest MKL makes two equal ones of what is read."""
-    reach = -(-reach // granularity) * granularity
-    within = reach % BLOCK
-    return reach + max(0, 2 * part - within) if within > part else reach
+    whole = -(-reach // granularity) * granularity
+    within = whole % BLOCK
+    if part < within < 2 * part:
+        whole += 2 * part - within
+    return -(-whole // granularity) * granularity
 
 
 def part_of(position: int, part: int) -> tuple[int, int]:

@@ -52,6 +52,17 @@ def test_a_row_has_the_bits_it_has_alone(head_dim: int) -> None:
             assert torch.equal(attention(seen, reach, slice(start, stop)), together[:, :, start:stop])
 
 
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("granularity", [LANES, 48, 256])
+def test_a_whole_reach_stays_as_it_is(part: int, granularity: int) -> None:
+    """So the capacity of a cache, which is one, is never exceeded by the reach of a pass within it."""
+    found = [whole_reach(reach, granularity, part) for reach in range(1, 3 * BLOCK)]
+    assert all(whole_reach(reach, granularity, part) == reach and reach % granularity == 0 for reach in found)
+    assert found == sorted(found)
+    assert all(reach >= least for least, reach in enumerate(found, 1))
+    assert not any(part < reach % BLOCK < 2 * part for reach in found)
+
+
 def test_read_by_other_parts_it_would_not_have_them() -> None:
     attention = Attention(64)
     (other,) = set(PARTS) - {part_length()}
