@@ -64,18 +64,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
     parser.add_argument("--data", type=Path, help="for real and sglang: GSM8K's training file (JSONL with the columns question and answer)")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        nargs="+",
+        help="for real: minutes of training of each of its drafters, which are kept (default 10 30 60)",
+    )
     parser.add_argument("--drafter", type=Path, help="for sglang: a drafter folder, in place of one that is trained first")
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.parent}")
+    if options.minutes and min(options.minutes) <= 0:
+        parser.error("--minutes: give more than 0")
     try:
         if options.name == "report":
             write()
             print(README)
             return 0
         if options.name == "real":
-            result = real.run(options.quick, options.model or PRETRAINED, options.data)
+            result = real.run(options.quick, options.model or PRETRAINED, options.data, options.minutes)
         elif options.name == "sglang":
             result = sglang.run(options.quick, options.model or PRETRAINED, options.data, options.drafter)
         else:

@@ -78,13 +78,14 @@ class RealBed:
         )
 
 
-def run(quick: bool, model: str, data: Path | None) -> dict[str, Any]:
-    """Arms take turns; every speed-up is a median of ratios to plain decoding in the same repetition."""
+def run(quick: bool, model: str, data: Path | None, minutes: Sequence[float] | None = None) -> dict[str, Any]:
+    """Arms take turns; every speed-up is a median of ratios to plain decoding in the same repetition. ``minutes`` of training of each
+    drafter."""
     if data is None:
         raise DataError("bench real: give GSM8K's training file with --data (JSONL with the columns question and answer)")
-    drafters = {minutes: trained_drafter(model, data, minutes) for minutes in ((1,) if quick else MINUTES)}
+    drafters = {each: trained_drafter(model, data, each) for each in minutes or ((1,) if quick else MINUTES)}
     bed = RealBed(model, data)
-    weights = {minutes: load_drafter_folder(folder, bed.model.config, drafter_kind(folder)) for minutes, folder in drafters.items()}
+    weights = {each: load_drafter_folder(folder, bed.model.config, drafter_kind(folder)) for each, folder in drafters.items()}
     result: dict[str, Any] = {"model": model, "facts": {"dtype": str(bed.dtype).removeprefix("torch.")} | machine(bed.model.device)}
     for name, sampling in list(SAMPLINGS.items())[: 1 if quick else None]:
         result[name] = _measured(bed, sampling, weights, quick)
@@ -92,7 +93,7 @@ def run(quick: bool, model: str, data: Path | None) -> dict[str, Any]:
     return result
 
 
-def trained_drafter(model: str, data: Path, minutes: int) -> Path:
+def trained_drafter(model: str, data: Path, minutes: float) -> Path:
     """The drafter that so many minutes of training make; kept, for that is what takes the time."""
     folder = home() / "bench" / f"real-{Path(model).name}-{minutes:g}min"
     if not (folder / "config.json").exists():
@@ -103,7 +104,7 @@ def trained_drafter(model: str, data: Path, minutes: int) -> Path:
     return folder
 
 
-def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[int, Mapping[str, Tensor]], quick: bool) -> dict[str, Any]:
+def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[float, Mapping[str, Tensor]], quick: bool) -> dict[str, Any]:
     engines = {"plain": bed.engine(None), "ngram": bed.engine(NGRAMS)}
     engines |= {f"{minutes:g}": bed.engine(SpeculationConfig(threshold=4096), drafter) for minutes, drafter in drafters.items()}
     for engine in engines.values():  # in which tuners learn

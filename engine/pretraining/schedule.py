@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 WARM_UP = 0.02
 DECAY = 0.3
 """Shares of the time spent on rise and fall."""
-EARLY = 0.3
+EARLY = 0.6
 
 
 @dataclass(frozen=True)
