@@ -15,7 +15,7 @@ from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
 from engine.drafter.spot_trainer import LOOK_AHEAD, Judged
 from engine.errors import DataError, StoppedError
-from engine.events import AnyEvent, DrafterPretrained, RunStopped
+from engine.events import AnyEvent, DrafterPretrained, Log, RunStopped
 from engine.experience.collection import requests_for, sampling
 from engine.models.load import resolve_drafter
 from engine.pretraining.pretrainer import PretrainingRound
@@ -68,6 +68,7 @@ class Pretraining:
         """Rounds until the time is over or held-out responses gain no more. StoppedError, after a round, if the file ``stop`` appears."""
         if not (resume and self._resumed()):
             self._begin()
+            yield self._begun()
         while not (self._state.schedule.done and self._state.drafter_version):  # one round at least, however little time there is
             yield self._round()
             self._save()
@@ -86,12 +87,18 @@ class Pretraining:
         schedule = replace(self._state.schedule, spent=spent)
         self._state = replace(self._written(written), round=1, schedule=schedule, vocabulary=vocabulary)
 
+    def _begun(self) -> Log:
+        state = self._state
+        chosen = f"{len(state.vocabulary):,} of {self._workers.vocabulary:,} tokens" if state.vocabulary else "all tokens"
+        return Log(level="info", message=f"{state.responses} responses after {state.schedule.spent:.0f} s; drafts are of {chosen}")
+
     def _round(self) -> DrafterPretrained:
-        """Workers write, and train for at least as long; in the last round, which is not longer than what is left, they only train."""
+        """Workers write, and train for at least as long. In the first round, before which they have written, and in the last one, which is
+        not longer than what is left, they only train."""
         state, began = self._state, time.monotonic()
         left = max(state.schedule.end - state.schedule.spent, LEAST_SECONDS)
         seconds = max(2 * state.writing, LEAST_SECONDS)
-        requests = self._requests(state.round) if seconds <= left else []
+        requests = self._requests(state.round) if state.drafter_version and seconds <= left else []
         shares = self._workers.pretrain(state.round, requests, sampling(self._config), state.schedule, min(seconds, left))
         if not any(share.microsteps for share in shares):
             raise DataError(
