@@ -39,6 +39,7 @@ def run(config: RunConfig, out: Path, resume: bool = False, on_event: Callable[[
     A file ``out``/stop makes it stop at the next step boundary: it saves a checkpoint, takes the file away and raises StoppedError.
     """
     check(config)
+    out = out.absolute()
     events = EventWriter(out / "events.jsonl", on_event)
     with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out) as saver:
         trained = _resume(workers, out) if resume else None

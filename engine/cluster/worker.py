@@ -28,7 +28,7 @@ from engine.models.load import load_tokenizer, resolve
 from engine.models.weights import base_weights
 from engine.policy.training.microbatches import TrainingRow
 from engine.pretraining.pretrainer import PretrainingRound
-from engine.pretraining.schedule import PretrainingSchedule
+from engine.pretraining.schedule import TRAINING, PretrainingSchedule
 from engine.rollout.factory import build_engine
 from engine.rollout.interface import Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
@@ -146,7 +146,7 @@ class Worker(LearnerRank):
         self, number: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
     ) -> PretrainingRound:
         """Round ``number``: writes its share of responses, or reads those that are given. Then, given a ``schedule``, trains until
-        ``seconds`` after it began, and for as long as it wrote if that is later."""
+        ``seconds`` after it began, or longer if it wrote for longer than was expected."""
         began, spot = time.monotonic(), self._require_spot()
         given = [(request.prompt, request.begun.tokens) for request in requests if request.begun.tokens]
         if not requests:
@@ -163,7 +163,7 @@ class Worker(LearnerRank):
             given = [(completion.request.prompt, completion.tokens) for completion in completions]
         writing = time.monotonic() - began
         written = PretrainingRound(len(given), sum(len(response) for _, response in given), writing)
-        return written if schedule is None else spot.pretrain(written, schedule, began, max(seconds, 2 * writing))
+        return written if schedule is None else spot.pretrain(written, schedule, began, max(seconds, (1 + TRAINING) * writing))
 
     def token_counts(self) -> Counter[int]:
         """How often tokens occur in the responses that the drafter is to be trained on, prompts included."""

@@ -19,7 +19,7 @@ from engine.events import AnyEvent, DrafterPretrained, Log, RunStopped
 from engine.experience.collection import requests_for, sampling
 from engine.models.load import resolve_drafter
 from engine.pretraining.pretrainer import PretrainingRound
-from engine.pretraining.schedule import PretrainingSchedule
+from engine.pretraining.schedule import TRAINING, PretrainingSchedule
 from engine.rollout.interface import Request
 from engine.tasks.given_responses import GivenResponses
 
@@ -93,13 +93,10 @@ class Pretraining:
         return Log(level="info", message=f"{state.responses} responses after {state.schedule.spent:.0f} s; drafts are of {chosen}")
 
     def _round(self) -> DrafterPretrained:
-        """Workers write, and train for at least as long. In the first round, before which they have written, and in the last one, which is
-        not longer than what is left, they only train."""
+        """Workers write, and train. In the first round, before which they have written, and in the last one they only train."""
         state, began = self._state, time.monotonic()
-        left = max(state.schedule.end - state.schedule.spent, LEAST_SECONDS)
-        seconds = max(2 * state.writing, LEAST_SECONDS)
-        requests = self._requests(state.round) if state.drafter_version and seconds <= left else []
-        shares = self._workers.pretrain(state.round, requests, sampling(self._config), state.schedule, min(seconds, left))
+        requests, seconds = self._planned(max(state.schedule.end - state.schedule.spent, LEAST_SECONDS))
+        shares = self._workers.pretrain(state.round, requests, sampling(self._config), state.schedule, seconds)
         if not any(share.microsteps for share in shares):
             raise DataError(
                 "the drafter has nothing to be pretrained on: there are too few prompts (8 at least), or responses of one token"
@@ -108,6 +105,13 @@ class Pretraining:
         schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
         self._state = replace(self._written(shares), round=state.round + 1, schedule=schedule, drafter_version=version)
         return self._event(shares, judged)
+
+    def _planned(self, left: float) -> tuple[list[Request], float]:
+        """What to write in a round, and how long it takes, training included; not longer than the ``left`` seconds."""
+        writing, training = self._state.writing, max(TRAINING * self._state.writing, LEAST_SECONDS)
+        if not self._state.drafter_version:
+            return [], min(training, left)
+        return (self._requests(self._state.round), writing + training) if writing + training <= left else ([], left)
 
     def _written(self, shares: Sequence[PretrainingRound]) -> PretrainingState:
         return replace(

@@ -10,6 +10,8 @@ WARM_UP = 0.02
 DECAY = 0.3
 """Shares of the time spent on rise and fall."""
 EARLY = 0.6
+TRAINING = 0.5
+"""Of a round's time of writing: longer training would teach the same responses by heart, where new ones are worth more."""
 
 
 @dataclass(frozen=True)

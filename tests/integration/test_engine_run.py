@@ -281,15 +281,24 @@ def test_a_drafter_is_pretrained_killed_stopped_and_goes_on(config: Config, plai
     assert len(weights["d2t"]) == 24
 
 
-def test_a_run_without_steps_makes_a_drafter_of_given_responses(config: Config, tmp_path: Path) -> None:
+def test_a_drafter_is_made_of_given_responses(tmp_path: Path) -> None:
+    """By the command, which knows of its own folder only by a relative path."""
     rows = [{"prompt": f"{n}+{n}=", "response": f"{2 * n}, and {n} more is {3 * n}"} for n in range(40)]
     (tmp_path / "given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    drafter = {"path": None, "pretrain_minutes": 0.2, "pretrain_responses": str(tmp_path / "given.jsonl"), "draft_vocabulary": 0}
-    events = run(config | ALONE | {"algorithm": {"steps": 0}, "drafter": drafter}, tmp_path / "run")
+    command = [forked_python(*ENGINE), "-m", "engine.drafter", "train", "--model", "tiny", "--responses", "given.jsonl"]
+    command += ["--minutes", "0.2", "--workers", "1", "--draft-vocabulary", "0", "--out", "drafter"]
+    environment = os.environ | {"LONGTAIL_HOME": str(tmp_path / "home")}
+    first, again = (
+        finish(subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True))
+        for _ in range(2)
+    )
+    assert first[0] == 0, first[1][-2000:]
+    assert (again[0], "there is a drafter in drafter" in again[1]) == (2, True)
+    events = list(read(tmp_path / "drafter/training/events.jsonl"))
     assert [event.name for event in events if isinstance(event, ArtifactSaved)] == ["drafter.zip"]
     assert rounds(events)[-1].top1 > rounds(events)[0].top1 - 0.05
     assert rounds(events)[-1].microsteps > 0
-    card = (tmp_path / "run/artifacts/drafter/README.md").read_text()
+    card = (tmp_path / "drafter/README.md").read_text()
     assert "expected of chains of 4" in card
     assert "before RL step 0" in card
 
