@@ -8,6 +8,7 @@ from random import Random
 
 import torch
 
+from engine.drafter.data_buffer import Entry
 from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.spot_trainer import Judged, SpotTrainer
 from engine.pretraining.schedule import PretrainingSchedule
@@ -34,6 +35,7 @@ class Pretrainer:
         self._trainer, self._learning_rate, self._clock = trainer, learning_rate, clock
         self._random = Random(seed)
         self._uses: Counter[int] = Counter()
+        self._held_out: list[Entry] = []
 
     def train(self, written: PretrainingRound, schedule: PretrainingSchedule, began: float, seconds: float) -> PretrainingRound:
         """Micro-steps until ``seconds`` after ``began`` (of the clock), when ``schedule.spent`` was over. FloatingPointError if the loss is
@@ -53,8 +55,11 @@ class Pretrainer:
         return replace(written, microsteps=len(losses), tokens=tokens, loss=loss)
 
     def judge(self) -> Judged:
-        """On held-out responses, the same ones in every round: what it gains is less than they differ."""
-        return self._trainer.evaluate(self._trainer.buffer.first_held_out(EVALUATED_TOKENS)).judged
+        """On held-out responses, the same ones in every round, also when the buffer has dropped them: what it gains is less than they
+        differ."""
+        if sum(len(entry.tokens) for entry in self._held_out) < EVALUATED_TOKENS:
+            self._held_out = self._trainer.buffer.first_held_out(EVALUATED_TOKENS)
+        return self._trainer.evaluate(self._held_out).judged
 
     def _batches(self) -> Iterator[MicroBatch]:
         """Without end, as long as there is something to train on."""
