@@ -1,7 +1,6 @@
 """Training of a drafter before a run, on what the target writes: rounds of micro-steps over all responses that are there by now."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
@@ -34,7 +33,7 @@ class Pretrainer:
     def __init__(self, trainer: SpotTrainer, learning_rate: float, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._trainer, self._learning_rate, self._clock = trainer, learning_rate, clock
         self._random = Random(seed)
-        self._uses: Counter[int] = Counter()
+        self._uses: dict[int, int] = {}
         self._held_out: list[Entry] = []
 
     def train(self, written: PretrainingRound, schedule: PretrainingSchedule, began: float, seconds: float) -> PretrainingRound:
@@ -65,7 +64,8 @@ class Pretrainer:
         """Without end, as long as there is something to train on."""
         bound = self._trainer.config.tokens_per_microbatch
         while entries := self._trainer.buffer.trainable():
-            least = min(self._uses[entry.id] for entry in entries)
+            self._uses = {entry.id: self._uses.get(entry.id, 0) for entry in entries}
+            least = min(self._uses.values())
             chosen = [entry for entry in entries if self._uses[entry.id] == least]
             segments = [segment for entry in chosen for segment in cut(entry, bound)]
             self._random.shuffle(segments)
