@@ -67,8 +67,11 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
         for name in ("model", "task", "rollout", "seed"):
             if begun[name] != wanted[name]:
                 raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")
-        if any(begun["drafter"][name] != wanted["drafter"][name] for name in ("recipe", "path", "draft_vocabulary")):
-            raise ConfigError(f"--out: {file.parent} is of a training of another kind of drafter; choose another folder, or remove that")
+        for name in ("recipe", "path", "draft_vocabulary", "pretrain_responses"):
+            if begun["drafter"][name] != wanted["drafter"][name]:
+                raise ConfigError(
+                    f"--out: {file.parent} is of a training with another drafter.{name}; choose another folder, or remove that"
+                )
         return True
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(wanted), encoding="utf-8")
