@@ -133,7 +133,7 @@ class DrafterTrained(Event):
     """One spot-training session: ``published`` tells whether ``drafter_version`` was loaded into the engines, and ``reason`` why.
 
     ``held_out_before`` and ``held_out_after`` are in [0, 1]: on recent responses that are never trained on, the share of
-    the drafts of chains of 4 that is expected to be accepted when sampling at temperature 1. ``mix_distance``, in [0, 1]: the total
+    the drafts of chains of 4 that can be expected to be accepted, at most, at temperature 1. ``mix_distance``, in [0, 1]: the total
     variation between the lengths of the responses trained on and those of a whole step; 0 is alike.
     ``top1_*`` and ``top3_*``, in [0, 1], are on the same responses: the share of positions where the target's most likely token is the
     drafter's, or among its three most likely, given the target's own hidden states.
@@ -162,7 +162,7 @@ class DrafterPretrained(Event):
     ``seconds`` of at most ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
     this was the last round. ``responses`` and ``response_tokens``: written so far. ``microsteps``, ``tokens`` (trained on) and ``loss`` are
     the round's. ``held_out``, ``top1`` and ``top3``: as of ``DrafterTrained``; ``accept_length``, the target's own token included, is what
-    chains of 4 are expected to bring by ``held_out``. ``vocabulary``: how many tokens the drafter drafts from.
+    chains of 4 can bring by ``held_out``: at most that at temperature 1. ``vocabulary``: how many tokens the drafter drafts from.
     """
 
     kind: Literal["pretraining"] = "pretraining"

@@ -63,7 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
-    parser.add_argument("--data", type=Path, help="for real and sglang: GSM8K's training file (JSONL with the columns question and answer)")
+    parser.add_argument(
+        "--data", type=Path, help="for real and sglang: GSM8K's train.jsonl, to train on; test.jsonl beside it is measured on"
+    )
     parser.add_argument(
         "--minutes",
         type=float,

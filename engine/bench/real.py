@@ -1,7 +1,8 @@
 """``bench real``: a pretrained model that nobody here made, on GSM8K: plain decoding, transformers' generate, n-grams, and drafters that
 were trained before the run for so many minutes.
 
-All arms of a batch generate the same responses, so their times compare directly; ``mismatches`` counts those that differ.
+Drafters are trained on the file that is given, and all is measured on questions of TEST beside it. All arms of a batch but transformers'
+generate the same responses, so their times compare directly; ``mismatches`` counts those that differ.
 """
 
 import argparse
@@ -35,36 +36,40 @@ MINUTES = (10, 30, 60)
 TOKENS, LONGEST = 96, 512
 REPETITIONS = 3
 TAIL, SIBLINGS = 32, 8
-SAMPLINGS = {"0.7/0.95": Sampling(0.7, 0.95), "1.0": Sampling(1.0)}
+SAMPLED, WARM = Sampling(0.7, 0.95), Sampling(1.0)
+TEST = "test.jsonl"
 MEASURED = 64
 NGRAMS = SpeculationConfig(strategies=tuple(StrategyConfig(drafter="ngram", depth=depth, verify=depth) for depth in (8, 3)), threshold=4096)
 
 
 class RealBed:
-    """The model on one CPU thread or one GPU, and prompts of GSM8K: those from ``FRESH`` on were not trained on."""
-
-    FRESH = 4 * 10**6
+    """The model on one CPU thread or one GPU, and questions that no drafter was trained on: of TEST beside ``data``."""
 
     def __init__(self, model: str, data: Path) -> None:
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
-        self.name, self.folder, self.data = model, resolve(model), data
+        self.name, self.folder = model, resolve(model)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.dtype = native_data_type(device, read_facts(self.folder).hidden_size)
         self.model = load_model(self.folder, self.dtype).to(device)  # type: ignore[arg-type]
+        fast = torch.bfloat16 if self.dtype == torch.bfloat16 else torch.float32  # transformers is slow in float16 on a CPU
+        self.theirs = self.model if fast == self.dtype else load_model(self.folder, fast).to(device)  # type: ignore[arg-type]
         self.tokenizer = load_tokenizer(self.folder)
         self.ends = end_tokens(self.model, self.tokenizer)
-        self._task = build_task(MathConfig(path=data), 0, self.tokenizer)
+        self._task = build_task(MathConfig(path=data.with_name(TEST)), 0, self.tokenizer)
 
     def requests(self, count: int, siblings: int = 1, seed: int = 0) -> list[Request]:
-        prompts = self._task.prompts(self.FRESH + seed, -(-count // siblings))
+        prompts = self._task.prompts(seed, -(-count // siblings))
         return [Request(index, index // siblings, prompts[index // siblings].tokens) for index in range(count)]
 
     def long_requests(self, count: int, sampling: Sampling, seed: int) -> list[Request]:
-        """Of many, the first ``count`` to which plain decoding responds with ``TOKENS`` tokens at least."""
+        """Of many, the first ``count`` to which plain decoding responds with ``TOKENS`` tokens at least. DataError if there are fewer."""
         many = self.requests(max(8, 3 * count), seed=seed)
         found = self.engine(None).generate(many, _limited(sampling, TOKENS, seed))
-        return [completion.request for completion in found if completion.finish == "length"][:count]
+        long = [completion.request for completion in found if completion.finish == "length"][:count]
+        if len(long) < count:
+            raise DataError(f"bench real: only {len(long)} of {len(many)} responses have {TOKENS} tokens, and {count} are needed")
+        return long
 
     def engine(self, speculation: SpeculationConfig | None, drafter: Mapping[str, Tensor] | None = None) -> NativeEngine:
         return engine_from_model(
@@ -81,16 +86,20 @@ class RealBed:
 def run(quick: bool, model: str, data: Path | None, minutes: Sequence[float] | None = None) -> dict[str, Any]:
     """Arms take turns; every speed-up is a median of ratios to plain decoding in the same repetition. ``minutes`` of training of each
     drafter."""
-    if data is None:
-        raise DataError("bench real: give GSM8K's training file with --data (JSONL with the columns question and answer)")
+    data = training_file("real", data)
     drafters = {each: trained_drafter(model, data, each) for each in minutes or ((1,) if quick else MINUTES)}
     bed = RealBed(model, data)
     weights = {each: load_drafter_folder(folder, bed.model.config, drafter_kind(folder)) for each, folder in drafters.items()}
     result: dict[str, Any] = {"model": model, "facts": {"dtype": str(bed.dtype).removeprefix("torch.")} | machine(bed.model.device)}
-    for name, sampling in list(SAMPLINGS.items())[: 1 if quick else None]:
-        result[name] = _measured(bed, sampling, weights, quick)
-        print(name, result[name], flush=True)
-    return result
+    result |= _measured(bed, SAMPLED, weights, quick)
+    return result if quick else result | {"temperature_1": _measured(bed, WARM, weights, quick)}
+
+
+def training_file(bench: str, data: Path | None) -> Path:
+    """``data``, which must be there with TEST beside it: DataError."""
+    if data is None or not data.with_name(TEST).is_file():
+        raise DataError(f"bench {bench}: give GSM8K's training file, with {TEST} beside it (JSONL with the columns question and answer)")
+    return data
 
 
 def trained_drafter(model: str, data: Path, minutes: float) -> Path:
@@ -122,6 +131,7 @@ def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[float, Mapping
                 plain = plain or completions
                 mismatches += _different(plain, completions)
             rates[size]["hf"].append(_transformers(bed, requests, drawn))
+        print(size, {name: round(median(each), 1) for name, each in rates[size].items()}, "tokens/s", flush=True)
     tail, differ = _long_tail(bed, engines, sampling, quick)
     measured = {f"{minutes:g}": _accepted(bed, sampling, drafter) for minutes, drafter in drafters.items()}
     speed = {size: {name: ratio(list(zip(each, of["plain"], strict=True))) for name, each in of.items()} for size, of in rates.items()}
@@ -168,14 +178,14 @@ def _limited(sampling: Sampling, tokens: int, seed: int) -> Sampling:
 
 
 def _transformers(bed: RealBed, requests: Sequence[Request], sampling: Sampling) -> float:
-    """Tokens per second of transformers' own generate, to its limit."""
+    """Tokens per second of transformers' own generate, to its limit, in the data type that is fastest for it."""
     longest = max(len(request.prompt) for request in requests)
     padding = [[0] * (longest - len(request.prompt)) for request in requests]
     inputs = torch.tensor([[*zeros, *request.prompt] for zeros, request in zip(padding, requests, strict=True)])
     mask = torch.tensor([[*zeros, *[1] * len(request.prompt)] for zeros, request in zip(padding, requests, strict=True)])
     torch.manual_seed(0)
     began = time.perf_counter()
-    bed.model.generate(
+    bed.theirs.generate(
         input_ids=inputs.to(bed.model.device),
         attention_mask=mask.to(bed.model.device),
         max_new_tokens=sampling.max_new_tokens,

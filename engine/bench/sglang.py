@@ -14,13 +14,12 @@ from typing import Any
 import torch
 
 from engine.bench.bare_sglang import Rollout, Served, drafting, serve
-from engine.bench.real import RealBed, trained_drafter
+from engine.bench.real import RealBed, trained_drafter, training_file
 from engine.bench.testbed import machine, timed
 from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
 from engine.drafter.export import TOKEN_MAP, load_drafter_folder, write_serving_folder
 from engine.drafter.kind import drafter_kind, weights_kind
 from engine.drafter.model_card import DrafterCard
-from engine.errors import DataError
 from engine.models.load import load_model
 from engine.models.weights import ends
 from engine.rollout.interface import Request, RolloutStatistics, Sampling
@@ -49,8 +48,7 @@ class Plain:
 
 def run(quick: bool, model: str, data: Path | None, drafter: Path | None) -> dict[str, Any]:
     """``drafter`` None: one that is trained for ``MINUTES``."""
-    if data is None:
-        raise DataError("bench sglang: give GSM8K's training file with --data (JSONL with the columns question and answer)")
+    data = training_file("sglang", data)
     folder = drafter or trained_drafter(model, data, MINUTES)
     bed = RealBed(model, data)
     greedy = bed.requests(4 if quick else PROMPTS)

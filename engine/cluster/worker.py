@@ -31,6 +31,7 @@ from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.schedule import TRAINING, PretrainingSchedule
 from engine.rollout.factory import build_engine
 from engine.rollout.interface import Completion, LoadedWeights, Request, RolloutStatistics, Sampling
+from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
 from engine.rollout.sglang.supported_speculation import trains_drafter
 
@@ -179,6 +180,13 @@ class Worker(LearnerRank):
 
     def end_pretraining(self) -> None:
         self._require_spot().end_pretraining()
+        if self._trains_policy:
+            self._measure_costs()
+
+    def _measure_costs(self) -> None:
+        """Of the drafter that the engine has now: pretrained, it drafts from fewer tokens than the one that the engine began with."""
+        if isinstance(self.engine, NativeEngine):
+            self.engine.measure_costs()
 
     def write_pretraining(self, folder: Path) -> None:
         """Writes its part of what a pretraining goes on from."""
@@ -212,6 +220,7 @@ class Worker(LearnerRank):
         if self.spot:
             self.spot.load(folder / f"spot_{rank}")
             self._load_drafter(self.spot.published, versions["drafter"])
+            self._measure_costs()
         if self.engine.speculator and versions["speculation"]:
             self.engine.speculator.load_state(versions["speculation"])
         return self._drafter_version

@@ -59,7 +59,11 @@ class DrafterConfig(Section):
         "fits, else builtin, else as null), or null: start from the target's last layer",
     )
     pretrain_minutes: float = Field(
-        0.0, ge=0, le=100_000, description="Longest training of the drafter before the first step; with 'auto' only if none was found"
+        0.0,
+        ge=0,
+        le=100_000,
+        description="Longest training of the drafter before the first step, but at least twice as long as the model writes its first "
+        "responses; with 'auto' only if none was found",
     )
     pretrain_responses: Path | None = Field(
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"

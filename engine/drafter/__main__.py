@@ -61,13 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     exported = commands.add_parser("export", help="write a drafter folder in the format of a serving engine")
     serving_export.add_arguments(exported)
     exported.set_defaults(command=serving_export.export)
-    measure = commands.add_parser("eval", help="measure a drafter folder on fresh prompts")
+    measure = commands.add_parser("eval", help="measure a drafter folder")
     measure.add_argument("folder", type=Path, help="drafter folder (config.json, model.safetensors)")
     measure.add_argument(
         "--model", help="tiny, small, a name of longtail models, or a local Hugging Face folder; by default what the drafter's card names"
     )
     measure.add_argument(
-        "--task", default="countdown", help=f"{', '.join(GENERATED)}, or a JSONL or parquet file of maths questions and answers"
+        "--task",
+        default="countdown",
+        help=f"{', '.join(GENERATED)}, or a JSONL or parquet file of maths questions and answers that it was not trained on",
     )
     measure.add_argument("--prompts", type=_positive, default=64)
     measure.add_argument("--max-new-tokens", type=_positive, default=512)

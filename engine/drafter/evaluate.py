@@ -1,4 +1,4 @@
-"""Measures a drafter folder alone: what it brings on fresh prompts of a task, with no run around it."""
+"""Measures a drafter folder alone, with no run around it: what it brings on prompts of a task. Those of a generated one are fresh."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.from_model import engine_from_model, fixed_strategy
 from engine.tasks.registry import build_task
 
-FRESH = 3 * 10**6  # seeds of runs and of warm starts are far below
+FRESH = 3 * 10**6  # of generated tasks: seeds of runs and of warm starts are far below
 CHAIN = StrategyConfig(depth=6, verify=6)
 Weights = dict[str, Tensor]
 

@@ -55,9 +55,9 @@ class HeldOutEvaluation:
     """Means over ``positions`` held-out response positions, 0 if there are none.
 
     ``agreement``: share where drafter and target have the same top token, and ``top3`` where the target's is among the drafter's three
-    best; ``acceptance``: probability that a drafted token is accepted when sampling at temperature 1.
-    ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from each position, the share that is expected to be accepted when
-    sampling at temperature 1, each only if those before it were.
+    best; ``acceptance``: the most with which a drafted token can be accepted when sampling at temperature 1, see ``recipe.acceptance``.
+    ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from each position, the share that can be expected to be accepted by
+    that, each only if those before it were.
     """
 
     agreement: float

@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--prompts", type=Path, help="JSONL or parquet file of prompts (column question) that the model responds to")
     source.add_argument("--responses", type=Path, help="JSONL or parquet file of prompts and responses, best the model's own")
     source.add_argument("--task", help=f"{', '.join(GENERATED)}, or a JSONL or parquet file of maths questions and answers")
-    parser.add_argument("--minutes", type=float, required=True, help="longest training; it ends by itself when nothing more is gained")
+    parser.add_argument(
+        "--minutes", type=float, required=True, help="longest training, twice the first responses at least; it ends when nothing is gained"
+    )
     parser.add_argument("--recipe", choices=("eagle", "hass", "eagle3"), default="hass")
     parser.add_argument("--start", help="a drafter folder to go on from, or builtin; by default it starts from the model")
     parser.add_argument("--temperature", type=float, default=1.0, help="of the model's responses: best that of the later runs")
@@ -65,8 +67,11 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
         for name in ("model", "task", "rollout", "seed"):
             if begun[name] != wanted[name]:
                 raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")
-        if any(begun["drafter"][name] != wanted["drafter"][name] for name in ("recipe", "path", "draft_vocabulary")):
-            raise ConfigError(f"--out: {file.parent} is of a training of another kind of drafter; choose another folder, or remove that")
+        for name in ("recipe", "path", "draft_vocabulary", "pretrain_responses"):
+            if begun["drafter"][name] != wanted["drafter"][name]:
+                raise ConfigError(
+                    f"--out: {file.parent} is of a training with another drafter.{name}; choose another folder, or remove that"
+                )
         return True
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(wanted), encoding="utf-8")

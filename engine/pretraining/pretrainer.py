@@ -1,13 +1,13 @@
 """Training of a drafter before a run, on what the target writes: rounds of micro-steps over all responses that are there by now."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
 import torch
 
+from engine.drafter.data_buffer import Entry
 from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.spot_trainer import Judged, SpotTrainer
 from engine.pretraining.schedule import PretrainingSchedule
@@ -33,7 +33,8 @@ class Pretrainer:
     def __init__(self, trainer: SpotTrainer, learning_rate: float, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._trainer, self._learning_rate, self._clock = trainer, learning_rate, clock
         self._random = Random(seed)
-        self._uses: Counter[int] = Counter()
+        self._uses: dict[int, int] = {}
+        self._held_out: list[Entry] = []
 
     def train(self, written: PretrainingRound, schedule: PretrainingSchedule, began: float, seconds: float) -> PretrainingRound:
         """Micro-steps until ``seconds`` after ``began`` (of the clock), when ``schedule.spent`` was over. FloatingPointError if the loss is
@@ -53,14 +54,18 @@ class Pretrainer:
         return replace(written, microsteps=len(losses), tokens=tokens, loss=loss)
 
     def judge(self) -> Judged:
-        """On held-out responses, the same ones in every round: what it gains is less than they differ."""
-        return self._trainer.evaluate(self._trainer.buffer.first_held_out(EVALUATED_TOKENS)).judged
+        """On held-out responses, the same ones in every round, also when the buffer has dropped them: what it gains is less than they
+        differ."""
+        if sum(len(entry.tokens) for entry in self._held_out) < EVALUATED_TOKENS:
+            self._held_out = self._trainer.buffer.first_held_out(EVALUATED_TOKENS)
+        return self._trainer.evaluate(self._held_out).judged
 
     def _batches(self) -> Iterator[MicroBatch]:
         """Without end, as long as there is something to train on."""
         bound = self._trainer.config.tokens_per_microbatch
         while entries := self._trainer.buffer.trainable():
-            least = min(self._uses[entry.id] for entry in entries)
+            self._uses = {entry.id: self._uses.get(entry.id, 0) for entry in entries}
+            least = min(self._uses.values())
             chosen = [entry for entry in entries if self._uses[entry.id] == least]
             segments = [segment for entry in chosen for segment in cut(entry, bound)]
             self._random.shuffle(segments)

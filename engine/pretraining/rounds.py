@@ -44,9 +44,11 @@ def pretrains(config: RunConfig) -> bool:
 
 @dataclass(frozen=True)
 class PretrainingState:
-    """Between two rounds. ``writing``: seconds for which the slowest worker wrote in the last one; ``vocabulary``: None for all tokens."""
+    """Between two rounds. ``first``: seconds that the first responses took; ``writing``: for which the slowest worker wrote in the last
+    round; ``vocabulary``: None for all tokens."""
 
     schedule: PretrainingSchedule
+    first: float = 0.0
     round: int = 0
     responses: int = 0
     response_tokens: int = 0
@@ -62,14 +64,14 @@ class Pretraining:
         """``source``: prompts for the target to respond to, or prompts with responses."""
         self._config, self._workers, self._source = config, workers, source
         self._folder = out / FOLDER
-        self._state = PretrainingState(PretrainingSchedule(60 * config.drafter.pretrain_minutes))
+        self._state = PretrainingState(PretrainingSchedule(self._limit(0.0)))
 
     def run(self, stop: Path, resume: bool) -> Iterator[AnyEvent]:
         """Rounds until the time is over or held-out responses gain no more. StoppedError, after a round, if the file ``stop`` appears."""
         if not (resume and self._resumed()):
             self._begin()
             yield self._begun()
-        while not (self._state.schedule.done and self._state.drafter_version):  # one round at least, however little time there is
+        while not (self._state.schedule.done and self._state.drafter_version):  # one round at least
             yield self._round()
             self._save()
             if stop.exists() and not self._state.schedule.done:
@@ -84,8 +86,12 @@ class Pretraining:
         written = self._workers.pretrain(0, self._requests(0), sampling(self._config), None, 0.0)
         vocabulary = self._workers.begin_pretraining(self._prompt_tokens())
         spent = time.monotonic() - began
-        schedule = replace(self._state.schedule, spent=spent)
-        self._state = replace(self._written(written), round=1, schedule=schedule, vocabulary=vocabulary)
+        schedule = PretrainingSchedule(self._limit(spent), spent=spent)
+        self._state = replace(self._written(written), round=1, schedule=schedule, first=spent, vocabulary=vocabulary)
+
+    def _limit(self, first: float) -> float:
+        """Seconds, of which at least as many are for training as the ``first`` responses took: at the end of its time it learns nothing."""
+        return max(60 * self._config.drafter.pretrain_minutes, 2 * first)
 
     def _begun(self) -> Log:
         state = self._state
@@ -168,6 +174,8 @@ class Pretraining:
             return False
         state: dict[str, Any] = storage.read(found.path / STATE)
         vocabulary = tuple(state["vocabulary"]) if state["vocabulary"] else None
-        self._state = PretrainingState(**state | {"schedule": PretrainingSchedule(**state["schedule"]), "vocabulary": vocabulary})
+        limit = self._limit(state.get("first", 0.0))  # more or fewer minutes may be wanted now
+        schedule = PretrainingSchedule(**state["schedule"] | {"limit": limit})
+        self._state = PretrainingState(**state | {"schedule": schedule, "vocabulary": vocabulary})
         self._workers.load_pretraining(found.path / WORKERS, vocabulary, self._state.drafter_version)
         return True

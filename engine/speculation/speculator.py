@@ -15,6 +15,7 @@ from engine.speculation.strategy import OFF, Context, RunningRequest, Strategy
 from engine.speculation.tail_mode import TailMode
 from engine.speculation.tuner.cost_table import CostTable, assumed_seconds
 from engine.speculation.tuner.factory import build_tuner
+from engine.speculation.tuner.goodput import GoodputTuner
 
 PATIENCE, MOST_PATIENT = 8, 32
 """Steps without a look into the suffix store after a look that found nothing worth drafting; twice as many after each more, at most
@@ -71,6 +72,12 @@ class Speculator:
         self._bucket, self._pause_left, self._pause = 0, 0, PAUSE
         self._limit = 0
         self._versions: dict[str, int] = {"target": 0, "drafter": 0}
+
+    def take_costs(self, costs: CostTable) -> None:
+        """Step times of a drafter of another size. Between rollouts only."""
+        if isinstance(self.tuner, GoodputTuner):
+            self.tuner.take_costs(costs)
+        self._widths = DraftLengthChooser(costs.seconds)
 
     def begin(self, limit: int) -> None:
         """A rollout starts; responses have at most ``limit`` tokens."""

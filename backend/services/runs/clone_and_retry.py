@@ -15,7 +15,7 @@ from backend.services.runs.lookup import find
 from backend.services.runs.submission import SubmissionOptions, accept, digest_of, earlier_submission, new_run
 from backend.services.runs.validation import validated_config
 from backend.settings import Settings
-from engine.checkpoint.verification import VerifiedCheckpoint, newest
+from engine.checkpoint.verification import VerifiedCheckpoint, listed, newest
 from engine.config import merged, parse
 from engine.errors import CheckpointError
 from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
@@ -91,14 +91,16 @@ def _checkpoint(folder: Path) -> tuple[VerifiedCheckpoint | None, str, int | Non
 
 
 def _hand_down(parent: Path, child: Path, found: VerifiedCheckpoint, step: int | None) -> None:
-    """Gives ``child`` the checkpoint, as hard links (its files are never written again), and the events up to it."""
-    kept_in = found.path.parent
-    steps = {path.name for path in kept_in.glob("step_*")} - {found.path.name}
+    """Gives ``child`` the checkpoint, and what it is of, such as the drafter's buffer, as hard links (no file is ever written again), and
+    the events up to it."""
 
     def others(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if name.startswith(".") or (Path(folder) == kept_in and name in steps)}
+        place, steps = Path(folder), {path.name for path in listed(Path(folder))}
+        return {name for name in names if name.startswith(".") or (name in steps and place / name != found.path)}
 
-    shutil.copytree(kept_in, child / kept_in.name, copy_function=hard_link, ignore=others)
+    for saved in {CHECKPOINTS, found.path.parent.name}:  # a pretraining's buffer is where that of steps is
+        if (parent / saved).is_dir():
+            shutil.copytree(parent / saved, child / saved, copy_function=hard_link, ignore=others)
     with (parent / EVENTS).open("rb") as lines, (child / EVENTS).open("wb") as kept:
         kept.writelines(_up_to(lines.readlines(), step))
 

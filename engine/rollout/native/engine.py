@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,7 @@ class NativeEngine:
         self._features: dict[int, Tensor] = {}
         self._drafter_loaded = False
         self._drafter_version = 0
+        self._drafted_when_measured: int | None = None
         self._scheduler = Scheduler([], 0)
         self._control = GenerationControl()
         self.statistics = self._no_statistics()
@@ -93,8 +95,11 @@ class NativeEngine:
         self.load_target(target_weights, 0)
         if drafter_weights is not None:
             self._take_drafter(drafter_weights, 0)
+        self._measured: Callable[[], CostTable | None] = lambda: None
+        if speculation and costs and isinstance(speculation.tuner, GoodputConfig):
+            self._measured = partial(self._costs, Architecture.of(config), costs)
         if speculation:
-            self.speculator = Speculator(speculation, seed, self._costs(config, speculation, costs) if costs else None)
+            self.speculator = Speculator(speculation, seed, self._measured())
             if self._drafter_loaded:
                 self.speculator.loaded("drafter", 0)
 
@@ -157,6 +162,12 @@ class NativeEngine:
             raise ModelError(f"a strategy's top_k of {self._widest} exceeds the drafter's vocabulary of {drafted} tokens")
         self._runner.load_drafter(weights)
         self._drafter_loaded, self._drafter_version = True, version
+
+    def measure_costs(self) -> None:
+        """Has the tuner go by the costs of the drafter that is there now, if that drafts from another number of tokens than the one whose
+        costs it knows. Between generations only; costs that this machine does not know yet are measured, which may take a minute."""
+        if self.speculator and self._drafted() != self._drafted_when_measured and (costs := self._measured()):
+            self.speculator.take_costs(costs)
 
     def loaded_weights(self) -> LoadedWeights:
         """See RolloutEngine."""
@@ -269,14 +280,15 @@ class NativeEngine:
             ngram_accepted_by_position=[0] * self._deepest,
         )
 
-    def _costs(self, config: PretrainedConfig, speculation: SpeculationConfig, folder: Path) -> CostTable | None:
-        if not isinstance(speculation.tuner, GoodputConfig):
-            return None
-        assert self._runner.drafter
-        drafted = self._runner.drafter.layout.drafted
-        identity = f"{Architecture.of(config)} {self._runner.dtype}" + (" eagle3" if self._drafter_kind == "eagle3" else "")
+    def _costs(self, architecture: Architecture, folder: Path) -> CostTable:
+        drafted = self._drafted_when_measured = self._drafted()
+        identity = f"{architecture} {self._runner.dtype}" + (" eagle3" if self._drafter_kind == "eagle3" else "")
         identity += "" if drafted is None else f" of {drafted} tokens"
         return cost_table(folder, self._runner, identity, self._rollout.max_batch, self._vocabulary)
+
+    def _drafted(self) -> int | None:
+        """How many tokens the drafter drafts from; None: all."""
+        return self._runner.drafter.layout.drafted if self._runner.drafter else None
 
     def _completion(self, response: Response) -> Completion:
         return response.completion(self._target_version, self._drafter_version)

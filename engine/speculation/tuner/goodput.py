@@ -67,18 +67,27 @@ class GoodputTuner:
         self._arms = list(dict.fromkeys((OFF, *strategies)))
         self._index = {arm: index for index, arm in enumerate(self._arms)}
         self._interval = config.interval
-        self.predicted: Callable[[Strategy, Context], float] = costs.seconds if costs else assumed_seconds
-        self._catch_up: Callable[[Context], float] = costs.catch_up if costs else assumed_catch_up
         self._learned = np.array([arm.drafter == "eagle" for arm in self._arms])
         self._drafting = np.array([arm != OFF for arm in self._arms])
         self._acceptance = AcceptanceRates(self._arms, config)
         self._most = np.log1p([draft_levels(arm) for arm in self._arms])
         self._exploration = Exploration(self._arms, rng)
-        self._correction = StepTimeCorrection([str(arm) for arm in self._arms], MEASURED if costs else ASSUMED)
-        self._look_up = lru_cache(LOOKED_UP)(self._log_costs)
         self._counts = ArmCounts()
         self._versions: tuple[int, int] | None = None
+        self._predict(costs)
         self._restart()
+
+    def take_costs(self, costs: CostTable) -> None:
+        """Those of a drafter of another size: how far the old ones were off is forgotten."""
+        self._learn()
+        self._predict(costs)
+        self._restart()
+
+    def _predict(self, costs: CostTable | None) -> None:
+        self.predicted: Callable[[Strategy, Context], float] = costs.seconds if costs else assumed_seconds
+        self._catch_up: Callable[[Context], float] = costs.catch_up if costs else assumed_catch_up
+        self._correction = StepTimeCorrection([str(arm) for arm in self._arms], MEASURED if costs else ASSUMED)
+        self._look_up = lru_cache(LOOKED_UP)(self._log_costs)
 
     def select(self, context: Context) -> Strategy:
         bucket = context.batch.bit_length()

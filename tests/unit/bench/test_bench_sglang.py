@@ -11,9 +11,11 @@ from engine.errors import ConfigError, DataError
 from engine.rollout.interface import RolloutStatistics, Sampling
 
 
-def test_it_asks_for_its_questions() -> None:
-    with pytest.raises(DataError, match="bench sglang: give GSM8K's training file with --data"):
-        sglang.run(True, "smollm2-135m", None, None)
+def test_it_asks_for_questions_that_the_drafter_was_not_trained_on(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text("")
+    for data in (None, tmp_path / "train.jsonl"):
+        with pytest.raises(DataError, match=r"bench sglang: give GSM8K's training file, with test\.jsonl beside it"):
+            sglang.run(True, "smollm2-135m", data, None)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")

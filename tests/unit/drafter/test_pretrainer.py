@@ -63,6 +63,15 @@ def test_a_loss_that_is_not_finite_says_so(trainer: SpotTrainer) -> None:
         Pretrainer(trainer, 1e30, 0, clock=lambda: float(next(clock))).train(WRITTEN, PretrainingSchedule(20.0), 0.0, 20.0)
 
 
+def test_it_is_judged_by_the_same_responses_when_the_buffer_has_dropped_them(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.pretraining.pretrainer.EVALUATED_TOKENS", 100)
+    pretrainer = Pretrainer(trainer, 1e-3, 0)
+    before = pretrainer.judge()
+    monkeypatch.setattr(DataBuffer, "first_held_out", lambda *_: [])
+    assert pretrainer.judge() == before
+    assert before.accepted > 0
+
+
 def test_without_responses_a_round_trains_nothing(target: PreTrainedModel) -> None:
     trainer = SpotTrainer(make_drafter("eagle", target.config), DataBuffer(2**20), SpotConfig(), RECIPES["hass"])
     trainer.set_target(*ends(target))

@@ -32,6 +32,7 @@ from engine.rollout.native.drafting import Guesses
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.from_model import engine_from_model
 from engine.rollout.native.sampling import TokenSampler
+from engine.speculation.tuner.goodput import GoodputTuner
 
 HALF = torch.arange(0, 48, 2)
 FEW = torch.tensor([1, 5, 6, 30, 47])
@@ -182,3 +183,22 @@ def test_costs_are_measured_for_each_size_of_vocabulary(tmp_path: Path) -> None:
         for _ in range(2):
             engine_from_model(target, frozenset(), shapes, drafting(weights, ids), rollout=RolloutConfig(max_batch=1), costs=tmp_path)
             assert len(list(tmp_path.iterdir())) == count
+
+
+def test_the_tuner_goes_by_the_costs_of_a_drafter_that_came_later(tmp_path: Path) -> None:
+    """As one does that was pretrained, and then drafts from few tokens."""
+    target = make_target(hidden=16, layers=1, tie_word_embeddings=False)
+    weights = random_drafter(target)
+    shapes = SpeculationConfig.model_validate(chains(3).model_dump() | {"tuner": {"name": "goodput"}})
+    engine = engine_from_model(target, frozenset(), shapes, weights, rollout=RolloutConfig(max_batch=1), costs=tmp_path)
+    assert engine.speculator
+    tuner = engine.speculator.tuner
+    assert isinstance(tuner, GoodputTuner)
+    known = [tuner.predicted]
+    for ids in (None, FEW, FEW - 1, None):
+        engine.load_drafter(drafting(weights, ids), len(known))
+        engine.measure_costs()
+        known.append(tuner.predicted)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert known[0] == known[1] != known[2] == known[3] != known[4], "measured anew for another size only"
+    assert len(engine.generate(make_requests(2, 48), SHORT)) == 2

@@ -132,7 +132,8 @@ class PretrainingRound(Schema):
     ``seconds`` of at most ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
     this was the last round. ``responses`` and ``response_tokens``: written so far. ``microsteps``, ``tokens`` (trained on) and ``loss`` are
     the round's. ``held_out``, ``top1`` and ``top3`` are as of DrafterSession, on responses that are never trained on; ``accept_length``,
-    the target's own token included, is what chains of 4 are expected to bring by that. ``vocabulary``: of how many tokens it drafts.
+    the target's own token included, is what chains of 4 can bring by that, at most, at temperature 1. ``vocabulary``: of how many tokens
+    it drafts.
     """
 
     round: int

@@ -159,10 +159,14 @@ def test_a_retry_goes_on_with_pretraining(
     told(database, run_id, path, start(steps), pretrained(1, 10), pretrained(2, 20))
     for number in (1, 2):
         storage.save(path.parent / "pretraining", number, {"state.json": number})
+    buffer = path.parent / "checkpoints" / "buffer_0" / "000000000.safetensors"
+    buffer.parent.mkdir(parents=True)
+    buffer.touch()
     with database.write() as session:
         settle(session, run_id, 1, Outcome("cancelled"), 0)
     run = api.post(f"/api/v1/runs/{run_id}/retry").json()
     folder = settings.run_folder(run["id"])
     assert run["resumed_step"] == -1
     assert [saved.name for saved in (folder / "pretraining").iterdir()] == ["step_000002"]
+    assert (folder / "checkpoints" / "buffer_0" / buffer.name).exists(), "the responses that it is trained on"
     assert [event.kind for event in read(folder / "events.jsonl")] == ["run_started", "pretraining", "pretraining"]

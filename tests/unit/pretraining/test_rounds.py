@@ -1,0 +1,103 @@
+"""Rounds of pretraining with workers that take no time: what is saved, and how long it lasts."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from engine.cluster.worker_group import WorkerGroup
+from engine.config import RunConfig, parse
+from engine.drafter.spot_trainer import Judged
+from engine.errors import StoppedError
+from engine.events import AnyEvent, DrafterPretrained
+from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.rounds import Pretraining
+from engine.pretraining.schedule import PretrainingSchedule
+from engine.rollout.interface import Request, Sampling
+from engine.tasks.task import Task
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Group:
+    """In place of a WorkerGroup: writes for ``writing`` seconds, then trains for as long as it is told."""
+
+    vocabulary = 100
+
+    def __init__(self, clock: Clock, writing: float = 1.0) -> None:
+        self._clock, self._writing = clock, writing
+        self.rates: list[float] = []
+
+    def pretrain(
+        self, _: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
+    ) -> list[PretrainingRound]:
+        assert sampling.max_new_tokens
+        writing = self._writing if requests else 0.0
+        if schedule:
+            self.rates.append(schedule.rate(schedule.spent + writing + 0.01))
+        self._clock.now += max(writing, seconds)
+        return [PretrainingRound(len(requests), 9, writing, microsteps=int(schedule is not None), tokens=9, loss=1.0)]
+
+    def begin_pretraining(self, _: object) -> None:
+        return None
+
+    def publish_pretrained(self, _: Sequence[int]) -> tuple[int, Judged]:
+        return len(self.rates), Judged(len(self.rates) / 100)
+
+    def write_pretraining(self, folder: Path) -> None:
+        folder.mkdir()
+
+    def load_pretraining(self, *_: object) -> None: ...
+
+    def end_pretraining(self) -> None: ...
+
+
+class Prompts:
+    def prompts(self, _: int, count: int) -> list[Any]:
+        return [type("Prompt", (), {"tokens": (1, place)})() for place in range(count)]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock.monotonic)
+    return clock
+
+
+def config(minutes: float) -> RunConfig:
+    return parse({"algorithm": {"steps": 0}, "drafter": {"path": None, "pretrain_minutes": minutes}, "cluster": {"workers": 1}})
+
+
+def rounds(minutes: float, group: Group, out: Path, resume: bool = False) -> list[AnyEvent]:
+    pretraining = Pretraining(config(minutes), cast(WorkerGroup, group), cast(Task, Prompts()), out)
+    return list(pretraining.run(out / "stop", resume))
+
+
+def test_what_writes_slowly_has_time_to_train_all_the_same(clock: Clock, tmp_path: Path) -> None:
+    """The first responses take longer than all that was given: at the end of its time the learning rate is 0."""
+    group = Group(clock, writing=90.0)
+    last = rounds(1, group, tmp_path)[-1]
+    assert isinstance(last, DrafterPretrained)
+    assert last.done
+    assert last.limit == 180.0
+    assert max(group.rates) > 0.5
+
+
+def test_it_goes_on_for_as_long_as_is_wanted_now(clock: Clock, tmp_path: Path) -> None:
+    (tmp_path / "stop").touch()
+    with pytest.raises(StoppedError):
+        rounds(10, Group(clock), tmp_path)
+    for minutes in (30, 5):
+        (tmp_path / "stop").touch()
+        with pytest.raises(StoppedError):
+            rounds(minutes, Group(clock), tmp_path, resume=True)
+    events = rounds(20, Group(clock), tmp_path, resume=True)
+    assert {event.limit for event in events if isinstance(event, DrafterPretrained)} == {1200.0}
+    assert clock.now == pytest.approx(1200, abs=10), "what was over before counts"
