@@ -28,7 +28,7 @@ from engine.models.load import load_tokenizer, resolve
 from engine.models.weights import base_weights
 from engine.policy.training.microbatches import TrainingRow
 from engine.pretraining.pretrainer import PretrainingRound
-from engine.pretraining.schedule import TRAINING, PretrainingSchedule
+from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.factory import build_engine
 from engine.rollout.interface import Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
@@ -147,7 +147,7 @@ class Worker(LearnerRank):
         self, number: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
     ) -> PretrainingRound:
         """Round ``number``: writes its share of responses, or reads those that are given. Then, given a ``schedule``, trains until
-        ``seconds`` after it began, or longer if it wrote for longer than was expected."""
+        ``seconds`` after it began."""
         began, spot = time.monotonic(), self._require_spot()
         given = [(request.prompt, request.begun.tokens) for request in requests if request.begun.tokens]
         if not requests:
@@ -164,7 +164,7 @@ class Worker(LearnerRank):
             given = [(completion.request.prompt, completion.tokens) for completion in completions]
         writing = time.monotonic() - began
         written = PretrainingRound(len(given), sum(len(response) for _, response in given), writing)
-        return written if schedule is None else spot.pretrain(written, schedule, began, max(seconds, (1 + TRAINING) * writing))
+        return written if schedule is None else spot.pretrain(written, schedule, began, seconds)
 
     def token_counts(self) -> Counter[int]:
         """How often tokens occur in the responses that the drafter is to be trained on, prompts included."""
@@ -173,6 +173,10 @@ class Worker(LearnerRank):
     def begin_pretraining(self, vocabulary: Tensor | None) -> tuple[int, ...] | None:
         """See ``SpotTraining``; the vocabulary that the drafter has."""
         return self._require_spot().begin_pretraining(vocabulary)
+
+    def adopt_pretrained(self, weights: Mapping[str, Tensor]) -> None:
+        """Goes on training from ``weights``; its engine still drafts with the last version."""
+        self._require_spot().adopt(weights)
 
     def judge_pretrained(self) -> Judged:
         """The drafter on held-out responses."""

@@ -191,6 +191,10 @@ class WorkerGroup:
         vocabulary: tuple[int, ...] | None = self._all("begin_pretraining", chosen)[0]
         return vocabulary
 
+    def average_pretrained(self, microsteps: Sequence[int]) -> None:
+        """All copies are their average, by their numbers of micro-steps; no version is published."""
+        self._versions.blend(microsteps)
+
     def publish_pretrained(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
         """The average of all copies is the next version of every engine; it, and how it does on held-out responses."""
         return self._versions.average(microsteps)

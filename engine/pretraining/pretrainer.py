@@ -26,6 +26,12 @@ class PretrainingRound:
     tokens: int = 0
     loss: float = 0.0
 
+    def plus(self, more: "PretrainingRound") -> "PretrainingRound":
+        """With what was trained on after it."""
+        microsteps = self.microsteps + more.microsteps
+        loss = (self.loss * self.microsteps + more.loss * more.microsteps) / max(1, microsteps)
+        return replace(self, microsteps=microsteps, tokens=self.tokens + more.tokens, loss=loss)
+
 
 class Pretrainer:
     """Goes through the responses of ``trainer``'s buffer again and again, those first that were seen least often."""

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ FIRST_ROUND = 10**6
 RESPONSES, SIBLINGS = 64, 2
 """That a worker writes in a round, at most, and to a prompt: siblings share its prefill."""
 LEAST_SECONDS = 5.0
+APART, AVERAGING = 8.0, 0.05
+"""Seconds for which workers train copies of their own before these are averaged, and the share of the time that this takes at most."""
 MOST_PROMPTS = 4096
 
 
@@ -101,8 +104,14 @@ class Pretraining:
     def _round(self) -> DrafterPretrained:
         """Workers write, and train. In the first round, before which they have written, and in the last one they only train."""
         state, began = self._state, time.monotonic()
-        requests, seconds = self._planned(max(state.schedule.end - state.schedule.spent, LEAST_SECONDS))
-        shares = self._workers.pretrain(state.round, requests, sampling(self._config), state.schedule, seconds)
+        left = max(state.schedule.end - state.schedule.spent, LEAST_SECONDS)
+        training = max(TRAINING * state.writing, LEAST_SECONDS)
+        last = state.drafter_version > 0 and state.writing + training > left
+        requests = self._requests(state.round) if state.drafter_version and not last else []
+        shares = self._workers.pretrain(  # who has written early trains until the slowest has
+            state.round, requests, sampling(self._config), state.schedule, state.writing if requests else 0.0
+        )
+        shares = self._trained(shares, began, left if last else min(left, time.monotonic() - began + training))
         if not any(share.microsteps for share in shares):
             raise DataError(
                 "the drafter has nothing to be pretrained on: there are too few prompts (8 at least), or responses of one token"
@@ -112,12 +121,21 @@ class Pretraining:
         self._state = replace(self._written(shares), round=state.round + 1, schedule=schedule, drafter_version=version)
         return self._event(shares, judged)
 
-    def _planned(self, left: float) -> tuple[list[Request], float]:
-        """What to write in a round, and how long it takes, training included; not longer than the ``left`` seconds."""
-        writing, training = self._state.writing, max(TRAINING * self._state.writing, LEAST_SECONDS)
-        if not self._state.drafter_version:
-            return [], min(training, left)
-        return (self._requests(self._state.round), writing + training) if writing + training <= left else ([], left)
+    def _trained(self, shares: list[PretrainingRound], began: float, seconds: float) -> list[PretrainingRound]:
+        """``shares`` with what is trained on until ``seconds`` after ``began``. Every now and then the copies are averaged: the longer they
+        are trained apart, the less their average has of them."""
+        schedule, apart, newest = self._state.schedule, APART if len(shares) > 1 else inf, shares
+        while (passed := time.monotonic() - began) < seconds:
+            if len(shares) > 1 and any(share.microsteps for share in newest):
+                self._workers.average_pretrained([share.microsteps for share in newest])
+                apart = max(apart, (time.monotonic() - began - passed) / AVERAGING)
+            passed = time.monotonic() - began
+            reached = replace(schedule, spent=schedule.spent + passed)
+            newest = self._workers.pretrain(self._state.round, [], sampling(self._config), reached, min(apart, seconds - passed))
+            shares = [share.plus(more) for share, more in zip(shares, newest, strict=True)]
+            if not any(share.microsteps for share in newest):
+                break
+        return shares
 
     def _written(self, shares: Sequence[PretrainingRound]) -> PretrainingState:
         return replace(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 WARM_UP = 0.02
 DECAY = 0.3
 """Shares of the time spent on rise and fall."""
-EARLY = 0.6
+EARLY = 0.8
 TRAINING = 0.5
 """Of a round's time of writing: longer training would teach the same responses by heart, where new ones are worth more."""
 

@@ -75,10 +75,17 @@ class DrafterVersions:
     def average(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
         """Publishes the average of all workers' copies, whatever it is worth: a pretraining goes on from it. Its version, and what all
         held-out responses say of it."""
-        weights = merge(list(zip(self._call("drafter_weights"), microsteps, strict=True)))
+        weights = self._merged(microsteps)
         self.version += 1
         same(self._call("publish", weights, self.version, True))
         return self.version, mean(self._call("judge_pretrained"), [1] * len(microsteps))
+
+    def blend(self, microsteps: Sequence[int]) -> None:
+        """Every copy is their average from now on; nothing is published."""
+        self._call("adopt_pretrained", self._merged(microsteps))
+
+    def _merged(self, microsteps: Sequence[int]) -> Weights:
+        return merge(list(zip(self._call("drafter_weights"), microsteps, strict=True)))
 
     def _judged(self, reports: Mapping[int, TrainingReport]) -> tuple[TrainingReport, Weights | None]:
         """The sessions together, and the drafter that came of them if it is better than the published one. An average of copies is none

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from engine.drafter.spot_trainer import Judged
 from engine.errors import StoppedError
 from engine.events import AnyEvent, DrafterPretrained
 from engine.pretraining.pretrainer import PretrainingRound
-from engine.pretraining.rounds import Pretraining
+from engine.pretraining.rounds import APART, Pretraining
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Request, Sampling
 from engine.tasks.task import Task
@@ -31,9 +32,10 @@ class Group:
 
     vocabulary = 100
 
-    def __init__(self, clock: Clock, writing: float = 1.0) -> None:
-        self._clock, self._writing = clock, writing
+    def __init__(self, clock: Clock, writing: float = 1.0, workers: int = 1) -> None:
+        self._clock, self._writing, self._workers = clock, writing, workers
         self.rates: list[float] = []
+        self.averaged: list[float] = []
 
     def pretrain(
         self, _: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
@@ -43,7 +45,11 @@ class Group:
         if schedule:
             self.rates.append(schedule.rate(schedule.spent + writing + 0.01))
         self._clock.now += max(writing, seconds)
-        return [PretrainingRound(len(requests), 9, writing, microsteps=int(schedule is not None), tokens=9, loss=1.0)]
+        return [PretrainingRound(len(requests), 9, writing, microsteps=int(schedule is not None), tokens=9, loss=1.0)] * self._workers
+
+    def average_pretrained(self, microsteps: Sequence[int]) -> None:
+        assert microsteps == [1] * self._workers
+        self.averaged.append(self._clock.now)
 
     def begin_pretraining(self, _: object) -> None:
         return None
@@ -101,3 +107,14 @@ def test_it_goes_on_for_as_long_as_is_wanted_now(clock: Clock, tmp_path: Path) -
     events = rounds(20, Group(clock), tmp_path, resume=True)
     assert {event.limit for event in events if isinstance(event, DrafterPretrained)} == {1200.0}
     assert clock.now == pytest.approx(1200, abs=10), "what was over before counts"
+
+
+def test_copies_are_averaged_while_they_are_trained(clock: Clock, tmp_path: Path) -> None:
+    """And what is trained in a round is half of what is written in it, in time, but for the last one."""
+    group = Group(clock, writing=60.0, workers=2)
+    told = [event for event in rounds(8, group, tmp_path) if isinstance(event, DrafterPretrained)]
+    gaps = [later - earlier for earlier, later in pairwise(group.averaged)]
+    assert set(gaps) <= {APART, 60.0, 60.0 + APART, 30 % APART, 30 % APART + 60.0}
+    assert gaps.count(APART) > 12
+    lengths = [later.seconds - earlier.seconds for earlier, later in pairwise(told)]
+    assert lengths[:-1] == pytest.approx([90.0] * (len(lengths) - 1))
