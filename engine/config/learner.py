@@ -25,8 +25,10 @@ class LearnerConfig(Section):
         "ddp",
         description="ddp: every GPU holds the whole policy; fsdp: weights, gradients and optimizer are shared out over all (FSDP2)",
     )
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Data type of forward and backward passes; weights, gradient sums and optimizer stay float32"
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "float32",
+        description="Data type of forward and backward passes; weights, gradient sums and optimizer stay float32. auto: bfloat16 where the "
+        "device multiplies it fast, else float32",
     )
     packed: bool = Field(False, description="Micro-batches are responses end to end, which do not see each other, instead of padded rows")
     activation_checkpointing: bool = Field(

@@ -79,7 +79,7 @@ def gathered_weights(shape: Shape, learner: LearnerConfig) -> int:
     c = width(learner)
     if learner.parallel == "fsdp":
         return c * (2 * shape.ends + 4 * shape.layer) + FLOAT * shape.layer
-    return c * shape.parameters if learner.precision == "bfloat16" else 0
+    return 0 if learner.precision == "float32" else c * shape.parameters
 
 
 def layer_activations(shape: Shape, learner: LearnerConfig) -> int:
@@ -120,4 +120,4 @@ def adapters(shape: Shape, rank: int) -> int:
 
 def width(learner: LearnerConfig) -> int:
     """Bytes of a value in forward and backward passes."""
-    return HALF if learner.precision == "bfloat16" else FLOAT
+    return FLOAT if learner.precision == "float32" else HALF

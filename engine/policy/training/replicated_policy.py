@@ -12,6 +12,7 @@ from engine.policy.training import lora
 from engine.policy.training.flat_gradients import FlatGradients
 from engine.policy.training.network import Network
 from engine.policy.training.policy import Policy, checkpoint_activations, prepare
+from engine.policy.training.precision import computing_type
 
 
 class ReplicatedPolicy(Policy):
@@ -31,7 +32,7 @@ class ReplicatedPolicy(Policy):
         prepare(model, config)
         network = Network(model, temperature)
         super().__init__(network, config, device, group)
-        self._autocast = config.precision == "bfloat16"
+        self._autocast = computing_type(config, device, model.config.hidden_size) == torch.bfloat16
         if config.lora:
             lora.adapt(model, config.lora)
             lora.draw(model, seed)

@@ -23,11 +23,13 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from engine.config.learner import LearnerConfig
 from engine.models.checksum import checksum
+from engine.models.folder import read_facts
 from engine.models.load_sharded import empty_model, read_shards, renew_rotary
 from engine.models.weights import base_weights, local, whole
 from engine.policy.training import lora
 from engine.policy.training.network import Network
 from engine.policy.training.policy import Policy, checkpoint_activations, prepare
+from engine.policy.training.precision import computing_type
 
 
 class ShardedPolicy(Policy):
@@ -82,7 +84,7 @@ class ShardedPolicy(Policy):
 def _spread(
     folder: Path, config: LearnerConfig, temperature: float, device: torch.device, mesh: DeviceMesh, frozen: bool = False
 ) -> Network:
-    compute = getattr(torch, config.precision)
+    compute = computing_type(config, device, read_facts(folder).hidden_size)
     model = empty_model(folder, compute if frozen else torch.float32).requires_grad_(not frozen)
     prepare(model, config)
     if config.lora:
