@@ -10,7 +10,9 @@ from engine.policy.training.precision import computing_type
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("fast", "found"), [(torch.bfloat16, torch.bfloat16), (torch.float16, torch.float32), (torch.float32, torch.float32)])
+@pytest.mark.parametrize(
+    ("fast", "found"), [(torch.bfloat16, torch.bfloat16), (torch.float16, torch.float32), (torch.float32, torch.float32)]
+)
 def test_auto_is_bfloat16_where_that_is_fast(fast: torch.dtype, found: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "native_data_type", lambda *_: fast)
     assert computing_type(LearnerConfig(precision="auto"), CPU, 1024) == found
