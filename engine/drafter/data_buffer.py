@@ -3,7 +3,6 @@
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import takewhile
 
 import torch
@@ -12,13 +11,12 @@ from torch import Tensor
 from engine.rollout.interface import Completion
 
 HELD_OUT_EVERY = 8
-NONE = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, W] in bfloat16, for W see
-    ``feature_width``; the last token has none: the target need not have seen it. All entries of one prompt have one ``group``."""
+    ``feature_width``; the last token has none: the target need not have seen it. Successive entries of one prompt have one ``group``."""
 
     id: int
     group: int
@@ -38,8 +36,7 @@ class Entry:
 
     @property
     def held_out(self) -> bool:
-        """The entries of one prompt in eight are never trained on: siblings are too alike to be divided, and so is what is written to a
-        prompt that comes again, be it after a resume or on another worker."""
+        """Every eighth prompt's entries are never trained on; siblings are too alike to be divided."""
         return self.group % HELD_OUT_EVERY == 0
 
     @property
@@ -57,7 +54,8 @@ class DataBuffer:
         self.bytes = 0
         self._entries: deque[Entry] = deque()
         self._next = 0
-        self._first = NONE
+        self._group = -1
+        self._prompt: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -77,15 +75,10 @@ class DataBuffer:
             raise ValueError(f"{len(tokens)} tokens but {len(features)} features")
         if len(tokens) - prompt < 2:
             return
-        kept, ids = features.detach().to("cpu", torch.bfloat16), torch.tensor(tokens, dtype=torch.int64)
-        self._append(Entry(self._next, self._group(ids[:prompt]), step, ids, prompt, kept))
-
-    def _group(self, prompt: Tensor) -> int:
-        """``group_of`` the prompt, but the first one is held out, so that something always is."""
-        group = group_of(prompt)
-        if self._first == NONE:
-            self._first = group
-        return group - group % HELD_OUT_EVERY if group == self._first else group
+        if tuple(tokens[:prompt]) != self._prompt:
+            self._group, self._prompt = self._group + 1, tuple(tokens[:prompt])
+        kept = features.detach().to("cpu", torch.bfloat16)
+        self._append(Entry(self._next, self._group, step, torch.tensor(tokens, dtype=torch.int64), prompt, kept))
 
     def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
         """Adds responses with their ``features``, by request id."""
@@ -158,7 +151,7 @@ class DataBuffer:
 
     def counters(self) -> dict[str, int]:
         """With the entries, all that ``restore`` needs."""
-        return {"oldest": self.oldest, "next": self._next, "group": self._first}
+        return {"oldest": self.oldest, "next": self._next, "group": self._group}
 
     def restore(self, counters: Mapping[str, int], entries: Iterable[Entry]) -> None:
         """Replaces the content by ``entries`` (by rising id; those dropped before do not count); this buffer's own limit holds."""
@@ -167,12 +160,7 @@ class DataBuffer:
         for entry in entries:
             if entry.id >= counters["oldest"]:
                 self._append(entry)
-        self._next, self._first = counters["next"], counters["group"]
-
-
-def group_of(prompt: Tensor) -> int:
-    """A number that follows from the tokens [P] of a prompt alone."""
-    return int.from_bytes(blake2b(prompt.numpy().tobytes(), digest_size=7).digest())
+        self._next, self._group = counters["next"], counters["group"]
 
 
 def length_distance(one: Iterable[int], other: Iterable[int]) -> float:
