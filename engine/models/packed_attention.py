@@ -10,7 +10,10 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 
 SEGMENTS = "longtail_segments"
-Mask = Tensor | tuple[int, ...] | None
+Segments = tuple[int | tuple[int, ...], ...]
+"""Lengths of what stands end to end and does not see each other. In place of one length, those of a prefix and its continuations: each of
+them sees the prefix and itself."""
+Mask = Tensor | Segments | None
 PassHistory = list[tuple[Tensor, Tensor]]
 """Keys and values [B, heads, T, D] of the passes of a training-time test so far; the first saw the target's features."""
 
@@ -18,8 +21,8 @@ PassHistory = list[tuple[Tensor, Tensor]]
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Mask, history: PassHistory | None = None, **options: Any
 ) -> tuple[Tensor, None]:
-    """Causal attention within each of the successive segments whose lengths ``attention_mask`` gives, and within the layer's sliding
-    window, if it has one; other masks are SDPA's own.
+    """Causal attention within each of the successive segments that ``attention_mask`` gives, and within the layer's sliding window, if
+    it has one; other masks are SDPA's own.
 
     ``query`` [B, heads, T, D], ``key`` and ``value`` [B, key heads, T, D] with T the sum of the lengths. Returns [B, T, heads, D]. With
     a ``history`` that is a pass of a training-time test, which adds itself to it; passes after the first take lengths or None only.
@@ -29,26 +32,43 @@ def attend(
         history.append((repeat_kv(key, groups), repeat_kv(value, groups)))
         if len(history) > 1:
             assert not isinstance(attention_mask, Tensor)
-            lengths = attention_mask or (query.shape[2],)
-            return _draft(query, history, lengths, options["scaling"]).transpose(1, 2).contiguous(), None
+            drafts = [length for length in attention_mask or (query.shape[2],) if isinstance(length, int)]
+            return _draft(query, history, drafts, options["scaling"]).transpose(1, 2).contiguous(), None
     if not isinstance(attention_mask, tuple):
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
-    segments = zip(*(torch.split(states, list(attention_mask), 2) for states in (query, key, value)), strict=True)
-    parts = [_causal(q, k, v, options["scaling"], options.get("sliding_window")) for q, k, v in segments]
-    return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
+    lengths, seen = zip(*_parts(attention_mask), strict=True)
+    queries, keys, values = (torch.split(states, list(lengths), 2) for states in (query, key, value))
+    outputs = []
+    for own, parts in zip(queries, seen, strict=True):
+        seen_keys, seen_values = (torch.cat([states[part] for part in parts], 2) for states in (keys, values))
+        outputs.append(_causal(own, seen_keys, seen_values, options["scaling"], options.get("sliding_window")))
+    return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _parts(segments: Segments) -> list[tuple[int, tuple[int, ...]]]:
+    """The length of each part, and which parts it sees: itself, and before that its prefix, if it has one."""
+    parts: list[tuple[int, tuple[int, ...]]] = []
+    for segment in segments:
+        prefix, *continuations = segment if isinstance(segment, tuple) else (segment,)
+        first = len(parts)
+        parts.append((prefix, (first,)))
+        parts += [(length, (first, first + place)) for place, length in enumerate(continuations, 1)]
+    return parts
 
 
 def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None) -> Tensor:
-    """Each position sees itself and all before it, or the last ``window`` of them."""
-    length = query.shape[2]
-    if window is None or length <= window:
+    """The queries are of the last positions of ``key``. Each sees itself and all before it, or the last ``window`` of them."""
+    new, length = query.shape[2], key.shape[2]
+    if new == length and (window is None or length <= window):
         return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
-    near = torch.ones(length, length, dtype=torch.bool, device=query.device).tril().triu(1 - window)
+    near = torch.ones(new, length, dtype=torch.bool, device=query.device).tril(length - new)
+    if window is not None:
+        near = near.triu(length - new + 1 - window)
     return scaled_dot_product_attention(query, key, value, near, scale=scaling, enable_gqa=True)
 
 
-def _draft(query: Tensor, history: PassHistory, lengths: tuple[int, ...], scaling: float) -> Tensor:
+def _draft(query: Tensor, history: PassHistory, lengths: list[int], scaling: float) -> Tensor:
     """Attention [B, heads, T, D] of the newest pass of ``history``, the k-th.
 
     There position t is the k-th token of a draft. It sees the first pass's keys up to t - k + 1, where the draft began, and then one of
@@ -58,7 +78,7 @@ def _draft(query: Tensor, history: PassHistory, lengths: tuple[int, ...], scalin
     ages = range(len(drafted) - 1, -1, -1)
     band = torch.stack([(query * keys.roll(age, 2)).sum(-1) for age, (keys, _) in zip(ages, drafted, strict=True)], -1)
     mixed, weights = [], []
-    segments = (torch.split(each, list(lengths), 2) for each in (query, band, true_keys, true_values))
+    segments = (torch.split(each, lengths, 2) for each in (query, band, true_keys, true_values))
     for queries, own, keys, values in zip(*segments, strict=True):
         length = keys.shape[2]
         later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1 - len(drafted))

@@ -21,7 +21,7 @@ REAL: dict[str, Any] = {
     "algorithm": {"steps": 10, "prompts_per_step": 8, "group_size": 8, "learning_rate": 3e-6, "kl_coefficient": 0.0},
     "rollout": {"max_prompt_tokens": 160, "max_new_tokens": 512},
     "drafter": {"path": "auto", "recipe": "hass", "pretrain_minutes": 8},
-    "cluster": {"workers": 2, "learner": {"precision": "auto"}},
+    "cluster": {"workers": 2, "learner": {"precision": "auto", "packed": True}},
 }
 REAL_PLAIN: dict[str, Any] = REAL | {"speculation": {"enabled": False}, "drafter": REAL["drafter"] | {"pretrain_minutes": 0}}
 REAL_DRAFTER: dict[str, Any] = REAL | {"algorithm": REAL["algorithm"] | {"steps": 0}, "drafter": REAL["drafter"] | {"path": None}}

@@ -60,7 +60,7 @@ class Learner:
         found: dict[int, Tensor] = {}
         for batch in self._microbatches(rows):
             flat = self.policy.features(batch, layers).flatten(0, 1)
-            found |= {index: flat[start : start + len(rows[index].tokens)] for index, start in zip(batch.rows, batch.starts, strict=True)}
+            found |= {index: flat[place] for index, place in zip(batch.rows, batch.places, strict=True)}
         return [found[index] for index in range(len(rows))]
 
     def update(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> dict[str, float]:

@@ -1,13 +1,14 @@
 """Training rows, how they are shared out over workers, and the micro-batches they are computed in."""
 
 import heapq
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+
+from engine.models.packed_attention import Segments
 
 # What a micro-batch costs beside its tokens, in tokens: with less padding to save than this, it is not split further.
 MICROBATCH_OVERHEAD = 64
@@ -52,20 +53,21 @@ class Inferred:
 @dataclass(frozen=True)
 class Microbatch:
     """Rows one below the other, right-padded: under causal attention no real position sees the padding, so there is no mask. Or, with
-    ``lengths`` and ``positions``, packed: a single line of rows end to end, kept apart by attention.
+    ``segments`` and ``positions``, packed: a single line of prompts, after each of them the responses to it, kept apart by attention.
 
-    ``rows`` [R]: indices of the rows; ``responses`` [R]: their response lengths, N in all; ``tokens`` [B, T]; ``starts`` [R]: where each
-    row begins among the B*T positions; ``predictors`` [N]: which of these have the hidden states that predict the response tokens
-    ``labels`` [N], row after row. Packed, ``lengths`` [R] of the rows add up to T, and ``positions`` [1, T] count from 0 in each.
+    ``rows`` [R]: indices of the rows; ``responses`` [R]: their response lengths, N in all; ``tokens`` [B, T]; ``places`` [R]: where the
+    tokens of each row are among the B*T positions; ``predictors`` [N]: which of these have the hidden states that predict the response
+    tokens ``labels`` [N], row after row. Packed, ``segments`` are of ``packed_attention.Segments``, and ``positions`` [1, T] are what
+    each token's would be in a row of its own.
     """
 
     rows: tuple[int, ...]
     responses: tuple[int, ...]
-    starts: tuple[int, ...]
+    places: tuple[Tensor, ...]
     tokens: Tensor
     predictors: Tensor
     labels: Tensor
-    lengths: tuple[int, ...] | None = None
+    segments: Segments | None = None
     positions: Tensor | None = None
 
     def join(self, values: Sequence[Tensor]) -> Tensor:
@@ -78,11 +80,11 @@ class Microbatch:
 
 
 def microbatches(rows: Sequence[TrainingRow], tokens: int, device: torch.device, packed: bool = False) -> list[Microbatch]:
-    """``rows`` in micro-batches of at most ``tokens``, padding included (a longer row stands alone), longest first."""
-    lengths = [len(row.tokens) for row in rows]
+    """``rows`` in micro-batches of at most ``tokens``, padding included (a longer row stands alone), longest first. Packed, responses to
+    the same prompt share it, as far as they fit into one."""
     if packed:
-        return [_packed(rows, members, device) for members in fill(lengths, tokens)]
-    return [_padded(rows, members, device) for members in group_by_length(lengths, tokens)]
+        return [_packed(rows, families, device) for families in _filled(rows, tokens)]
+    return [_padded(rows, members, device) for members in group_by_length([len(row.tokens) for row in rows], tokens)]
 
 
 def idle(device: torch.device) -> Microbatch:
@@ -144,28 +146,65 @@ def balance(lengths: Sequence[int], parts: int) -> list[list[int]]:
     return [sorted(part) for part in members]
 
 
-def _padded(rows: Sequence[TrainingRow], members: list[int], device: torch.device) -> Microbatch:
+def _filled(rows: Sequence[TrainingRow], tokens: int) -> list[list[list[int]]]:
+    """Micro-batches of families of rows, which share a prompt, each family first fit and no longer than ``tokens``."""
+    siblings: dict[tuple[int, ...], list[int]] = {}
+    for index, row in enumerate(rows):
+        siblings.setdefault(row.tokens[: row.prompt_length], []).append(index)
+    families, lengths = [], []
+    for prompt, members in siblings.items():
+        responses = [rows[index].response_length for index in members]
+        for part in fill(responses, tokens - len(prompt)):
+            families.append([members[place] for place in part])
+            lengths.append(len(prompt) + sum(responses[place] for place in part))
+    return [[families[place] for place in group] for group in fill(lengths, tokens)]
+
+
+def _padded(rows: Sequence[TrainingRow], members: Sequence[int], device: torch.device) -> Microbatch:
     tokens = pad_sequence([torch.tensor(rows[index].tokens) for index in members], batch_first=True).to(device)
-    return _microbatch(rows, members, tokens, range(0, tokens.numel(), tokens.shape[1]))
+    places = [torch.arange(len(rows[index].tokens)) + line * tokens.shape[1] for line, index in enumerate(members)]
+    return _microbatch(rows, members, tokens, places)
 
 
-def _packed(rows: Sequence[TrainingRow], members: list[int], device: torch.device) -> Microbatch:
-    lengths = tuple(len(rows[index].tokens) for index in members)
-    tokens = torch.tensor([[token for index in members for token in rows[index].tokens]], device=device)
-    positions = torch.cat([torch.arange(length) for length in lengths])[None].to(device)
-    return replace(_microbatch(rows, members, tokens, accumulate(lengths[:-1], initial=0)), lengths=lengths, positions=positions)
+def _packed(rows: Sequence[TrainingRow], families: Sequence[Sequence[int]], device: torch.device) -> Microbatch:
+    line: list[int] = []
+    places: list[Tensor] = []
+    positions: list[Tensor] = []
+    segments: list[int | tuple[int, ...]] = []
+    for members in families:
+        length = rows[members[0]].prompt_length
+        prompt = torch.arange(length) + len(line)
+        line += rows[members[0]].tokens[:length]
+        positions.append(torch.arange(length))
+        for index in members:
+            response = torch.arange(rows[index].response_length)
+            places.append(torch.cat((prompt, response + len(line))))
+            line += rows[index].tokens[length:]
+            positions.append(response + length)
+        responses = tuple(rows[index].response_length for index in members)
+        segments.append((length, *responses) if len(members) > 1 else length + responses[0])
+    tokens, members = torch.tensor([line], device=device), [index for family in families for index in family]
+    return _microbatch(rows, members, tokens, places, tuple(segments), torch.cat(positions)[None].to(device))
 
 
-def _microbatch(rows: Sequence[TrainingRow], members: list[int], tokens: Tensor, starts: Iterable[int]) -> Microbatch:
-    places = tuple(starts)
+def _microbatch(
+    rows: Sequence[TrainingRow],
+    members: Sequence[int],
+    tokens: Tensor,
+    places: Sequence[Tensor],
+    segments: Segments | None = None,
+    positions: Tensor | None = None,
+) -> Microbatch:
     chosen = [rows[index] for index in members]
-    predictors = [torch.arange(row.prompt_length - 1, len(row.tokens) - 1) + start for row, start in zip(chosen, places, strict=True)]
     labels = [token for row in chosen for token in row.tokens[row.prompt_length :]]
+    predictors = torch.cat([place[row.prompt_length - 1 : -1] for row, place in zip(chosen, places, strict=True)])
     return Microbatch(
         rows=tuple(members),
         responses=tuple(row.response_length for row in chosen),
-        starts=places,
+        places=tuple(place.to(tokens.device) for place in places),
         tokens=tokens,
-        predictors=torch.cat(predictors).to(tokens.device),
+        predictors=predictors.to(tokens.device),
         labels=torch.tensor(labels, dtype=torch.long, device=tokens.device),
+        segments=segments,
+        positions=positions,
     )

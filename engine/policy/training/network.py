@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
-from engine.models.packed_attention import Mask, attend
+from engine.models.packed_attention import Mask, Segments, attend
 from engine.policy.training.logprobs import label_logprobs
 from engine.policy.training.microbatches import Microbatch
 
@@ -33,7 +33,7 @@ class Network(nn.Module):
         return torch.cat([*(outputs.hidden_states[layer] for layer in layers), outputs.last_hidden_state], -1)
 
     def _run(self, batch: Microbatch, **options: bool) -> Any:
-        packed = {} if batch.lengths is None else {"position_ids": batch.positions, "segments": batch.lengths}
+        packed = {} if batch.segments is None else {"position_ids": batch.positions, "segments": batch.segments}
         return self.model.base_model(input_ids=batch.tokens, use_cache=False, **packed, **options)
 
 
@@ -43,7 +43,7 @@ def _attend(
     key: Tensor,
     value: Tensor,
     attention_mask: Mask,
-    segments: tuple[int, ...] | None = None,
+    segments: Segments | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     return attend(module, query, key, value, segments or attention_mask, **options)

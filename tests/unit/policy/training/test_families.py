@@ -20,10 +20,15 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_packed_rows_have_the_law_and_the_gradients_of_padded_ones(tmp_path: Path, family: Family) -> None:
-    """Rows that are shorter and longer than a sliding window."""
+    """Rows that are shorter and longer than a sliding window; the first three share their prompt."""
     folder = make_random_model(tmp_path, family)
     draw = random.Random(0)
-    rows = [TrainingRow(tuple(draw.choices(range(3, 200), k=length)), 5, 0.0, (0.0,) * (length - 5)) for length in (90, 12, 100, 40)]
+    shared = tuple(draw.choices(range(3, 200), k=30))
+    prompts_and_lengths = ((shared, 60), (shared, 12), (shared, 100), ((5,), 40))
+    rows = [
+        TrainingRow((*prompt, *draw.choices(range(3, 200), k=length)), len(prompt), 0.0, (0.0,) * length)
+        for prompt, length in prompts_and_lengths
+    ]
     found = []
     for packed in (False, True):
         model = load_model(folder, torch.float32)

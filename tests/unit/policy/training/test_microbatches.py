@@ -86,9 +86,34 @@ def test_packed_groups_are_a_partition_within_the_bound_and_nearly_full(lengths:
 def test_packed_rows_stand_end_to_end() -> None:
     rows = [TrainingRow((7, 8, 9), 1, 0.0, (0.0, 0.0)), TrainingRow((1, 2, 3, 4, 5), 3, 0.0, (0.0, 0.0))]
     (batch,) = microbatches(rows, 8, torch.device("cpu"), packed=True)
-    assert (batch.rows, batch.starts, batch.lengths) == ((1, 0), (0, 5), (5, 3))
+    assert (batch.rows, batch.segments) == ((1, 0), (5, 3))
+    assert [place.tolist() for place in batch.places] == [[0, 1, 2, 3, 4], [5, 6, 7]]
     assert batch.tokens.tolist() == [[1, 2, 3, 4, 5, 7, 8, 9]]
     assert batch.positions is not None
     assert batch.positions.tolist() == [[0, 1, 2, 3, 4, 0, 1, 2]]
     assert batch.tokens[0, batch.predictors].tolist() == [3, 4, 7, 8]
     assert batch.labels.tolist() == [4, 5, 8, 9]
+
+
+def row(prompt: tuple[int, ...], *response: int) -> TrainingRow:
+    return TrainingRow((*prompt, *response), len(prompt), 0.0, (0.0,) * len(response))
+
+
+def test_packed_responses_to_the_same_prompt_share_it() -> None:
+    rows = [row((1, 2), 3), row((1, 2, 3), 4, 5), row((1, 2), 6, 7)]
+    (batch,) = microbatches(rows, 100, torch.device("cpu"), packed=True)
+    assert (batch.rows, batch.responses, batch.segments) == ((2, 0, 1), (2, 1, 2), ((2, 2, 1), 5))
+    assert batch.tokens.tolist() == [[1, 2, 6, 7, 3, 1, 2, 3, 4, 5]]
+    assert batch.positions is not None
+    assert batch.positions.tolist() == [[0, 1, 2, 3, 2, 0, 1, 2, 3, 4]]
+    for index, place in zip(batch.rows, batch.places, strict=True):
+        assert batch.tokens[0, place].tolist() == list(rows[index].tokens)
+    assert batch.tokens[0, batch.predictors].tolist() == [2, 6, 2, 3, 4]
+    assert batch.labels.tolist() == [6, 7, 3, 4, 5]
+
+
+def test_siblings_that_do_not_fit_into_one_microbatch_take_their_prompt_along() -> None:
+    rows = [row((1, 2, 3), *range(4, 4 + length)) for length in (9, 2, 2, 2)]
+    found = microbatches(rows, 7, torch.device("cpu"), packed=True)
+    assert sorted(batch.tokens.numel() for batch in found) == [5, 7, 12], "the longest stands alone"
+    assert sorted(index for batch in found for index in batch.rows) == [0, 1, 2, 3]
