@@ -19,7 +19,7 @@ REAL: dict[str, Any] = {
     "model": {"path": "smollm2-135m"},
     "task": {"name": "word_problems"},
     "algorithm": {"steps": 10, "prompts_per_step": 8, "group_size": 8, "learning_rate": 3e-6, "kl_coefficient": 0.0},
-    "rollout": {"max_prompt_tokens": 160, "max_new_tokens": 512},
+    "rollout": {"temperature": 0.7, "max_prompt_tokens": 160, "max_new_tokens": 512},
     "drafter": {"path": "auto", "recipe": "hass", "pretrain_minutes": 8},
     "cluster": {"workers": 2, "learner": {"precision": "auto", "packed": True}},
 }
