@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelError
-from engine.models.folder import read_json
+from engine.models.folder import indexed_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,13 +23,7 @@ def drafter_files(folder: Path) -> list[Path]:
     index = next((folder / name for name in INDICES if (folder / name).is_file()), None)
     if index is None:
         raise ModelError(f"drafter {folder}: no model.safetensors in it, nor {', '.join((*WHOLE[1:], *INDICES))}")
-    names = sorted(set(read_json(index).get("weight_map", {}).values()))
-    if not names:
-        raise ModelError(f"drafter {folder}: {index.name} names no file")
-    for name in names:
-        if Path(name).name != name or not (folder / name).is_file():
-            raise ModelError(f"drafter {folder}: {index.name} names {name}, which is not in the folder")
-    return [folder / name for name in names]
+    return indexed_files(index)
 
 
 def read_tensors(folder: Path) -> "dict[str, Tensor]":

@@ -226,6 +226,14 @@ def test_a_folder_is_named_and_forgotten_and_stays_where_it_is(random_model: Pat
         remove("mine")
 
 
+def test_one_unusable_model_leaves_the_others_listed(random_model: Path, tmp_path: Path) -> None:
+    for name, change in {"whole": {}, "odd": {"rope_parameters": [1]}, "typeless": {"model_type": None}}.items():
+        folder = Path(shutil.copytree(random_model, tmp_path / name))
+        add(folder)
+        (folder / "config.json").write_text(json.dumps(read_config(folder) | change))
+    assert {each.name: bool(each.fault) for each in known_models()[2:]} == {"odd": True, "typeless": True, "whole": False}
+
+
 def test_a_name_goes_before_a_folder_and_behind_a_built_in_model(
     random_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
