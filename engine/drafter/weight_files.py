@@ -32,8 +32,6 @@ def read_tensors(folder: Path) -> "dict[str, Tensor]":
 
 
 def _tensors(file: Path) -> "dict[str, Tensor]":
-    from pickle import UnpicklingError
-
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -45,7 +43,9 @@ def _tensors(file: Path) -> "dict[str, Tensor]":
             raise ModelError(f"drafter {file.parent}: {file.name} is not readable: {error}") from None
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # whatever a damaged pickle leads to
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(f"drafter {file.parent}: {file.name} holds more than plain tensors, or is damaged: {reason}") from None
     if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
