@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine.config import parse
 from engine.config.task import GENERATED
 from engine.drafter import serving_export
 from engine.errors import LongtailError
@@ -27,11 +28,13 @@ def _eval(options: argparse.Namespace) -> None:
     from engine.drafter.evaluate import evaluate_folder, task_of, write_card  # here, so that --help need not wait for torch
     from engine.rollout.interface import Sampling
 
-    sampling = Sampling(options.temperature, options.top_p, max_new_tokens=options.max_new_tokens, seed=options.seed)
+    settings = {name: getattr(options, name) for name in ("temperature", "top_p", "max_new_tokens")}
+    config = parse({"seed": options.seed, "rollout": settings})
+    sampling = Sampling(**settings, seed=config.seed)
     result = evaluate_folder(options.folder, options.model, task_of(options.task), options.prompts, sampling)
-    if options.write_card:
+    print(json.dumps(result) if options.json else table(result), flush=True)
+    if options.write_card:  # last, as it may be impossible
         write_card(options.folder, result)
-    print(json.dumps(result) if options.json else table(result))
 
 
 def table(result: dict[str, Any]) -> str:

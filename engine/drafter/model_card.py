@@ -83,8 +83,11 @@ def write_figures(folder: Path, accept_length: float, acceptance: Sequence[float
 def base_model(folder: Path) -> str:
     """What the front matter of the card in ``folder`` names; ModelError if there is none."""
     file = folder / README
-    parts = file.read_text(encoding="utf-8").split("---\n") if file.is_file() else []
-    facts = yaml.safe_load(parts[1]) if len(parts) > 2 else None
+    try:
+        parts = file.read_text(encoding="utf-8").split("---\n") if file.is_file() else []
+        facts = yaml.safe_load(parts[1]) if len(parts) > 2 else None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        facts = None
     if not isinstance(facts, dict) or not isinstance(facts.get("base_model"), str):
         raise ModelError(f"drafter {folder}: no {README} in it that names its base model; name it with --model")
     return str(facts["base_model"])

@@ -18,6 +18,8 @@ from engine.drafter.vocabulary import D2T, check_vocabulary, token_ids
 from engine.errors import ModelError
 
 T2D = "t2d"
+WHOLE_NUMBERS = (torch.int64, torch.int32)
+"""That d2t is read from."""
 OLD_NORMS = ("aux_norm_low", "aux_norm_mid", "aux_norm_high")
 QUANTISED = ("quantization_config", "compression_config")
 IGNORED = ("rotary_emb.inv_freq", "verifier_norm.weight", "verifier_lm_head.weight")
@@ -32,17 +34,17 @@ def in_our_terms(weights: Mapping[str, Tensor], config: Config, target: Pretrain
     if (algorithm := config.get("speculators_model_type", "eagle3")) != "eagle3":
         raise ModelError(f"a drafter of type {algorithm}; supported are EAGLE and EAGLE-3 drafters")
     ours = _named({name: tensor for name, tensor in weights.items() if not name.endswith(IGNORED)})
+    for name, tensor in ours.items():
+        _check_values(name, tensor)
     if not ours.get(BIAS, torch.ones(1)).any():
         del ours[BIAS]
     _take_vocabulary(ours, target.vocab_size)
-    for name, tensor in ours.items():
-        _check_values(name, tensor)
     return ours | {flag: torch.ones(1, dtype=torch.int64) for flag in FLAGS if config.get(flag)}
 
 
 def check_config(config: Config, kind: DrafterKind, target: PretrainedConfig) -> None:
     """ModelError if config.json says that the drafter is another model than its tensors can tell."""
-    layer: Config = config.get("transformer_layer_config", config)
+    layer: Config = config.get("transformer_layer_config") or config
     if (vocabulary := layer.get("vocab_size", target.vocab_size)) != target.vocab_size:
         raise ModelError(f"made for a target with {vocabulary} tokens, and this one has {target.vocab_size}; use that target")
     if config.get("norm_before_fc") or (config.get("eagle_config") or {}).get("norm_before_fc"):
@@ -82,6 +84,8 @@ def _take_vocabulary(weights: dict[str, Tensor], vocabulary: int) -> None:
         if mask is not None and not mask.bool().all():
             raise ModelError(f"there is {T2D}, but no {D2T}: the file is incomplete")
         return
+    if weights[D2T].dtype not in WHOLE_NUMBERS or weights[D2T].dim() != 1:
+        raise ModelError(f"{D2T} must be int64 numbers [D], but it is {weights[D2T].dtype} {list(weights[D2T].shape)}")
     ids = token_ids(weights[D2T])
     check_vocabulary(ids, vocabulary)
     if mask is not None and not torch.equal(mask.bool().nonzero()[:, 0], ids):
@@ -91,7 +95,7 @@ def _take_vocabulary(weights: dict[str, Tensor], vocabulary: int) -> None:
 
 
 def _check_values(name: str, tensor: Tensor) -> None:
-    if name == D2T:
+    if name in (D2T, T2D):
         return
     if not tensor.is_floating_point() or tensor.element_size() < 2:
         raise ModelError(f"{name} is {tensor.dtype}: quantised weights cannot be trained; use float32, bfloat16 or float16 ones")

@@ -6,6 +6,7 @@ from typing import get_args
 
 from engine.drafter.kind import drafter_kind
 from engine.drafter.model_card import DrafterCard, base_model
+from engine.drafter.out_folder import writing
 from engine.errors import ConfigError
 
 FORMATS = ("sglang", "vllm")
@@ -27,11 +28,14 @@ def export(options: argparse.Namespace) -> None:
     from engine.models.weights import ends
 
     assert get_args(ServingFormat) == FORMATS
-    if options.out.exists() and any(options.out.iterdir()):
-        raise ConfigError(f"{options.out}: there is something in it; choose another folder for --out")
+    with writing(options.out):
+        options.out.mkdir(parents=True, exist_ok=True)
+        if any(options.out.iterdir()):
+            raise ConfigError(f"{options.out}: there is something in it; choose another folder for --out")
     base = options.model or base_model(options.folder)
     target = load_model(resolve(base), "auto")
     weights = load_drafter_folder(options.folder, target.config, drafter_kind(options.folder))
     card = DrafterCard(base, f"as of {options.folder.name}, which this was exported from", 0)
-    write_serving_folder(options.out, weights, target.config, ends(target)[1], card, options.format)
+    with writing(options.out):
+        write_serving_folder(options.out, weights, target.config, ends(target)[1], card, options.format)
     print(f"{options.out}: the drafter for {base}, as {options.format} reads it")

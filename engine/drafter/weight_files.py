@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelError
-from engine.models.folder import read_json
+from engine.models.folder import indexed_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,13 +23,7 @@ def drafter_files(folder: Path) -> list[Path]:
     index = next((folder / name for name in INDICES if (folder / name).is_file()), None)
     if index is None:
         raise ModelError(f"drafter {folder}: no model.safetensors in it, nor {', '.join((*WHOLE[1:], *INDICES))}")
-    names = sorted(set(read_json(index).get("weight_map", {}).values()))
-    if not names:
-        raise ModelError(f"drafter {folder}: {index.name} names no file")
-    for name in names:
-        if Path(name).name != name or not (folder / name).is_file():
-            raise ModelError(f"drafter {folder}: {index.name} names {name}, which is not in the folder")
-    return [folder / name for name in names]
+    return indexed_files(index)
 
 
 def read_tensors(folder: Path) -> "dict[str, Tensor]":
@@ -38,8 +32,6 @@ def read_tensors(folder: Path) -> "dict[str, Tensor]":
 
 
 def _tensors(file: Path) -> "dict[str, Tensor]":
-    from pickle import UnpicklingError
-
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -51,7 +43,9 @@ def _tensors(file: Path) -> "dict[str, Tensor]":
             raise ModelError(f"drafter {file.parent}: {file.name} is not readable: {error}") from None
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # whatever a damaged pickle leads to
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(f"drafter {file.parent}: {file.name} holds more than plain tensors, or is damaged: {reason}") from None
     if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):

@@ -54,7 +54,7 @@ def from_hub(repository: str, folder: Path) -> None:
     """Downloads the model OWNER/NAME to ``folder``, or goes on with what is there. ModelError if it cannot be had or is not supported."""
     from httpx import HTTPError
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled, RepositoryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, RepositoryNotFoundError
 
     try:
         for patterns in (["config.json"], HUB_FILES):
@@ -62,6 +62,8 @@ def from_hub(repository: str, folder: Path) -> None:
             _checked(folder)
     except RepositoryNotFoundError:
         raise ModelError(f"the Hugging Face hub shows no model {repository}; if it is a gated one: hf auth login") from None
+    except HFValidationError as error:
+        raise ModelError(f"{repository} cannot be a model's name on the Hugging Face hub: {error}") from None
     except (HTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
         raise ModelError(
             f"{repository} cannot be had from the Hugging Face hub ({str(error).partition(chr(10))[0]}); try again, "

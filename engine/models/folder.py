@@ -23,6 +23,9 @@ SIZES = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd", "vocab_size": 
 """What a configuration must have, and what some families call it."""
 SCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 """What a model does with its head's product before the softmax, if they are not 1."""
+SECTIONS = ("rope_parameters", "rope_scaling", "transformer_layer_config", "eagle_config")
+LISTS = {"architectures": str, "eagle_aux_hidden_state_layer_ids": int, "copied_from_target": str}
+"""Parts of a model's or drafter's configuration that have parts of their own, and lists of what; any of them may be missing or null."""
 MADE = re.compile(r"small(-drafter)?-\d+x\d+-[0-9a-f]{12}")
 """What the built-in models leave among the models that have a name (see load.py)."""
 
@@ -80,18 +83,32 @@ def read_facts(folder: Path) -> ModelFacts:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json; ModelError if it is missing or not a JSON object."""
+    """config.json; ModelError if it is missing, not a JSON object, or has something else in the place of SECTIONS and LISTS."""
     file = folder / "config.json"
     if not file.is_file():
         raise ModelError(f"{folder}: no config.json, so not a Hugging Face model folder")
-    return read_json(file)
+    config = read_json(file)
+    _check_types(file, config)
+    for section in SECTIONS:
+        _check_types(file, config.get(section) or {})
+    return config
+
+
+def _check_types(file: Path, config: dict[str, Any]) -> None:
+    for key in SECTIONS:
+        if not isinstance(config.get(key) or {}, dict):
+            raise ModelError(f"{file}: {key} must be a JSON object, but it is {config[key]!r}")
+    for key, kind in LISTS.items():
+        found = config.get(key) or []
+        if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
+            raise ModelError(f"{file}: {key} must be a list of {'numbers' if kind is int else 'names'}, but it is {found!r}")
 
 
 def read_json(file: Path) -> dict[str, Any]:
     """A JSON object; ModelError if the file holds anything else."""
     try:
         data = json.loads(file.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{file}: not readable as JSON: {error}") from None
     if not isinstance(data, dict):
         raise ModelError(f"{file}: must be a JSON object")
@@ -110,10 +127,21 @@ def weight_files(folder: Path) -> list[Path]:
                 f"{folder}: the weights are pickled ({pickled[0]}), which can run code when loaded; convert them to safetensors"
             )
         raise ModelError(f"{folder}: no weights (model.safetensors)")
-    files = [folder / name for name in sorted(set(read_json(index).get("weight_map", {}).values()))]
+    return indexed_files(index)
+
+
+def indexed_files(index: Path) -> list[Path]:
+    """The files that an index of weights names, all there beside it; ModelError otherwise."""
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise ModelError(f"{index}: names no files (weight_map)")
+    for name in places.values():
+        if not isinstance(name, str) or Path(name).name != name:
+            raise ModelError(f"{index}: names {name!r}, which is no file of this folder")
+    files = [index.parent / name for name in sorted(set(places.values()))]
     for file in files:
         if not file.is_file():
-            raise ModelError(f"{folder}: weights are incomplete: {file.name} is missing")
+            raise ModelError(f"{index.parent}: weights are incomplete: {file.name} is missing")
     return files
 
 
@@ -124,8 +152,8 @@ def check_architecture(folder: Path, config: dict[str, Any]) -> None:
         got = f"model_type {config.get('model_type')!r}, architectures {config.get('architectures')}"
         raise ModelError(f"{folder}: unsupported architecture ({got}); supported are {LISTED} causal language models")
     for key in SIZES:
-        if not isinstance(_size(config, key), int):
-            raise ModelError(f"{folder}: config.json has no {key}")
+        if type(size := _size(config, key)) is not int or size < 1:
+            raise ModelError(f"{folder}: config.json has no {key} above 0, but {size!r}")
     if scaled := next((key for key in SCALED if config.get(key) not in (None, 1)), None):
         raise ModelError(f"{folder}: logits that are scaled or capped ({scaled}={config[scaled]}) are not supported")
     if "quantization_config" in config:
@@ -136,7 +164,9 @@ def check_architecture(folder: Path, config: dict[str, Any]) -> None:
 
 def architecture(config: dict[str, Any]) -> str:
     """The model's class in transformers; empty unless it is a causal language model."""
-    family = FAMILIES.get(config.get("model_type", ""))
+    if not isinstance(name := config.get("model_type"), str):
+        return ""
+    family = FAMILIES.get(name)
     usual = family.causal_lm if family else ""
     named = config.get("architectures") or [usual]
     if family:
@@ -155,7 +185,8 @@ def _context(config: dict[str, Any]) -> int:
     names = ("longrope", "su", "yarn") if config["model_type"] == "phi3" else ("longrope",)  # all one for phi3
     if rope.get("rope_type", rope.get("type")) not in names:
         return longest
-    return min(longest, rope.get("original_max_position_embeddings") or config.get("original_max_position_embeddings") or longest)
+    original = rope.get("original_max_position_embeddings") or config.get("original_max_position_embeddings")
+    return min(longest, original) if isinstance(original, int) else longest
 
 
 def _parameters(file: Path) -> int:

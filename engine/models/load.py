@@ -1,6 +1,7 @@
 """Models and tokenizers by name and from local Hugging Face folders. Nothing is downloaded here; no pickle is ever loaded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,34 +43,50 @@ def resolve_drafter(path: str | None, model: str, kind: DrafterKind = "eagle") -
 
 
 def load_model(folder: Path, dtype: torch.dtype | str) -> PreTrainedModel:
-    """The causal LM in evaluation mode on the CPU, with every weight from the folder; ModelError names those that are missing."""
+    """The causal LM in evaluation mode on the CPU, with every weight from the folder; ModelError names those that are missing or do not
+    fit."""
     read_facts(folder)
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        folder,
-        dtype=dtype,
-        attn_implementation="sdpa",
-        local_files_only=True,
-        use_safetensors=True,
-        output_loading_info=True,
-    )
+    with readable(folder):
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            local_files_only=True,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
     model: PreTrainedModel = loaded[0]
-    missing = sorted(loaded[1]["missing_keys"])
-    if missing:
+    if missing := sorted(loaded[1]["missing_keys"]):
         raise ModelError(f"{folder}: {len(missing)} weights are missing, such as {missing[0]}")
+    if other := sorted(loaded[1]["mismatched_keys"]):
+        name, found, wanted = other[0]
+        raise ModelError(f"{folder}: {len(other)} weights do not fit config.json: {name} is {list(found)}, and should be {list(wanted)}")
     return model
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The folder's tokenizer.json as it is (AutoTokenizer replaces parts of a qwen2 tokenizer by those of the published models).
 
-    ModelError if its tokens go beyond the model's vocabulary.
+    ModelError if it is not readable, or its tokens go beyond the model's vocabulary.
     """
     facts = read_facts(folder)
-    tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    with readable(folder):
+        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     largest = max(tokenizer.get_vocab().values())
     if largest >= facts.vocabulary:
         raise ModelError(f"{folder}: the tokenizer has token {largest}, but the model's vocabulary has {facts.vocabulary} tokens")
     return tokenizer
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """ModelError for whatever goes wrong: transformers and tokenizers have no errors of their own for what they cannot read."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ModelError(f"{folder}: a file in it is damaged, or of another version: {reason[:300]}") from None
 
 
 def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, Pre
 from engine.errors import ModelError
 from engine.models.families import FAMILIES
 from engine.models.folder import read_facts
+from engine.models.load import readable
 
 
 def empty_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
@@ -21,11 +22,12 @@ def empty_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     family = read_facts(folder).family
     if FAMILIES[family].experts:
         raise ModelError(f"{folder}: a {family} model cannot be trained with cluster.learner.parallel=fsdp; set it to ddp")
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    with torch.device("meta"):
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")  # type: ignore[no-untyped-call]
-    if (folder / "generation_config.json").is_file():
-        model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
+    with readable(folder):
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        with torch.device("meta"):
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")  # type: ignore[no-untyped-call]
+        if (folder / "generation_config.json").is_file():
+            model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     model.eval()  # type: ignore[no-untyped-call]
     return model
 

@@ -9,11 +9,14 @@ from typing import Any
 
 from engine.config import RunConfig, parse
 from engine.config.task import GENERATED
+from engine.drafter.out_folder import writing
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStarted
 
 RUN, CONFIG = "training", "config.json"
 """The run's folder in that of the drafter: what it goes on from, and its events; and what it is of."""
+DONE = "config.json"
+"""Of the drafter's files the last that is written: where it is, there is a drafter."""
 MOST_WORKERS = 4
 
 
@@ -44,7 +47,7 @@ def train(options: argparse.Namespace) -> None:
     """Writes the drafter's folder. ConfigError, ModelError or DataError say what does not fit."""
     if options.out.exists() and not options.out.is_dir():
         raise ConfigError(f"--out: {options.out} is a file; give a folder")
-    if (options.out / "config.json").exists():
+    if (options.out / DONE).exists():
         raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
     config, folder = _config(options), options.out / RUN
     resume = _goes_on(config, folder / CONFIG)
@@ -54,8 +57,9 @@ def train(options: argparse.Namespace) -> None:
         run(config, folder, resume, on_event=_tell)
     except KeyboardInterrupt:
         raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
-    for file in (folder / "artifacts" / "drafter").iterdir():
-        shutil.copy(file, options.out)
+    with writing(options.out):
+        for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
+            shutil.copy(file, options.out)
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
 
 
@@ -73,8 +77,9 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
                     f"--out: {file.parent} is of a training with another drafter.{name}; choose another folder, or remove that"
                 )
         return True
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(wanted), encoding="utf-8")
+    with writing(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(wanted), encoding="utf-8")
     return False
 
 
@@ -98,7 +103,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
                 "max_prompt_tokens": options.max_prompt_tokens,
             },
             "drafter": drafter,
-            "cluster": {"workers": options.workers or _workers()},
+            "cluster": {"workers": _workers() if options.workers is None else options.workers},
         }
     )
 

@@ -20,7 +20,7 @@ class Example:
         value = self._value(column)
         if not isinstance(value, str) or not value.strip():
             raise self._fault(column, "a text that is not empty", value)
-        return value
+        return self._encodable(column, value)
 
     def text_or_number(self, column: str) -> str:
         value = self._value(column)
@@ -33,7 +33,16 @@ class Example:
         value = self._value(column)
         if not isinstance(value, list) or not least <= len(value) <= most or any(isinstance(item, dict | list | None) for item in value):
             raise self._fault(column, f"a list of {least} to {most} texts", value)
-        return [str(item) for item in value]
+        return [self._encodable(column, str(item)) for item in value]
+
+    def _encodable(self, column: str, text: str) -> str:
+        """JSON can hold halves of characters, \\ud83d and the like, which no tokenizer reads."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = text[error.start : error.end]
+            raise DataError(f"{self.place}: column {column!r} has half of a character ({half!r}); remove that or the row") from None
+        return text
 
     def _value(self, column: str) -> Any:
         if column not in self.columns:

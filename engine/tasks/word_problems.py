@@ -27,7 +27,7 @@ OPERATIONS = {"+": add, "-": sub, "*": mul, "/": floordiv}
 PLACES = "abc"
 LEAST = 2
 """Of numbers, so that their nouns are plurals."""
-_NUMBER = re.compile(r"(?<![\d.])-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?", re.ASCII)
+_NUMBER = re.compile(r"(?<!\d)(?<![^.]\.)[-\u2212]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _words(rng: Random) -> dict[str, str]:
 def reward(problem: Problem, response: str) -> float:
     """1.0 if the last number of the response is the answer, else 0.0."""
     numbers = _NUMBER.findall(response)
-    return float(bool(numbers) and float(numbers[-1].replace(",", "")) == problem.answer)
+    return float(bool(numbers) and float(numbers[-1].replace(",", "").replace("\u2212", "-")) == problem.answer)
 
 
 class WordProblemsTask:

@@ -85,7 +85,9 @@ def test_the_card_gets_the_figures(random_model: Path, tmp_path: Path, capsys: p
 def test_a_card_of_others_is_left_alone(folder: Path, random_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "README.md").write_text("# Mine\n")
     assert main(["eval", str(folder), "--model", str(random_model), *QUICK, "--write-card"]) == 2
-    assert "row for the accept length" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "row for the accept length" in told.err
+    assert "top-1 agreement" in told.out, "what was measured is not lost"
     assert (folder / "README.md").read_text() == "# Mine\n"
 
 
@@ -122,6 +124,8 @@ def test_the_table_has_a_line_for_each_strategy(folder: Path, capsys: pytest.Cap
         (None, ["--model", "/nowhere/model"], "/nowhere/model: no such folder"),
         (None, ["--task", "chess"], "task chess: neither countdown nor word_problems nor a file"),
         (None, ["--max-new-tokens", "5000"], "lower --max-new-tokens"),
+        (None, ["--temperature", "nan"], "rollout.temperature"),
+        (None, ["--top-p", "0"], "rollout.top_p"),
         ("README.md", [], "name it with --model"),
         ("model.safetensors", [], "no model.safetensors in it"),
     ],
@@ -135,6 +139,13 @@ def test_what_does_not_fit_is_told_in_a_line(
     errors = capsys.readouterr().err
     assert message in errors
     assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.parametrize("card", [b"---\nbase_model: [\n---\n", b"---\nbase_model: \xff\n---\n"])
+def test_a_card_that_cannot_be_read_names_no_model(folder: Path, capsys: pytest.CaptureFixture[str], card: bytes) -> None:
+    (folder / "README.md").write_bytes(card)
+    assert main(["eval", str(folder)]) == 2
+    assert "name it with --model" in capsys.readouterr().err
 
 
 def test_no_folder_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,9 +153,10 @@ def test_a_pickle_of_anything_else_is_refused(tmp_path: Path, config: Pretrained
         with pytest.raises(ModelError, match=message):
             load_drafter_folder(tmp_path, config)
     assert not (tmp_path / "evil").exists()
-    (tmp_path / "pytorch_model.bin").write_bytes(b"nothing of the kind")
-    with pytest.raises(ModelError, match="is damaged"):
-        load_drafter_folder(tmp_path, config)
+    for damaged in (b"nothing of the kind", b"", b"\x80\x02.", b"\x80\x02}q\x00h\x07.", b"\x80\x02X\xff\xff"):
+        (tmp_path / "pytorch_model.bin").write_bytes(damaged)
+        with pytest.raises(ModelError, match="is damaged"):
+            load_drafter_folder(tmp_path, config)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +171,12 @@ def test_a_pickle_of_anything_else_is_refused(tmp_path: Path, config: Pretrained
         ({"layers__1__mlp__up_proj__weight": torch.zeros(64, HIDDEN)}, "of several layers is not supported"),
         ({"midlayer__self_attn__q_norm__weight": torch.zeros(8)}, r"q_norm\.weight does not belong"),
         ({"norm__weight": torch.full((HIDDEN,), torch.nan)}, r"norm\.weight has values that are not finite"),
+        ({"d2t": torch.tensor(3), "t2d": None}, r"d2t must be int64 numbers \[D\], but it is torch\.int64 \[\]"),
+        ({"d2t": torch.zeros(12), "t2d": None}, r"d2t must be int64 numbers \[D\], but it is torch\.float32 \[12\]"),
+        ({"d2t": torch.arange(0, -12, -1), "t2d": None}, "must rise, each only once"),
+        ({"d2t": torch.zeros(0, dtype=torch.int64), "t2d": None}, r"must be int64 numbers \[D\], but it is torch\.int64 \[0\]"),
+        ({"fc__weight": torch.zeros(HIDDEN, 96, dtype=torch.float8_e4m3fn)}, r"fc\.weight is torch\.float8_e4m3fn: quantised"),
+        ({"fc__bias": torch.zeros(HIDDEN, dtype=torch.float8_e4m3fn)}, r"fc\.bias is torch\.float8_e4m3fn: quantised"),
         ({"fc__weight": torch.zeros(HIDDEN, 96, dtype=torch.int8)}, r"fc\.weight is torch\.int8: quantised"),
     ],
 )
@@ -191,6 +198,11 @@ def test_tensors_that_do_not_fit(tmp_path: Path, config: PretrainedConfig, tenso
         ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}, r"inputs of the target's layers \[1, 2, 3\]"),
         ({"quantization_config": {"bits": 4}}, "has a quantization_config"),
         ({"speculators_model_type": "dflash"}, "a drafter of type dflash"),
+        ({"transformer_layer_config": {"rope_scaling": "linear"}}, "rope_scaling must be a JSON object, but it is 'linear'"),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": ["a"]}}, r"must be a list of numbers, but it is \['a'\]"),
+        ({"eagle_aux_hidden_state_layer_ids": 2}, "must be a list of numbers, but it is 2"),
+        ({"copied_from_target": 5}, "must be a list of names, but it is 5"),
+        ({"rms_norm_eps": "1e-6"}, "rms_norm_eps is 1e-6, and the target's is 1e-06"),
     ],
 )
 def test_configurations_that_do_not_fit(tmp_path: Path, config: PretrainedConfig, changes: dict[str, Any], message: str) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import zipfile
@@ -202,6 +203,31 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, models: Path) -> None
     assert left(models) == []
 
 
+ARRAY, UINT32 = 9, 4
+
+
+@pytest.mark.parametrize(
+    "value",
+    [struct.pack("<IIQ", ARRAY, UINT32, 2**60), struct.pack("<I", ARRAY) + struct.pack("<IQ", ARRAY, 1) * 2000],
+    ids=["endless", "nested"],
+)
+def test_a_gguf_file_whose_lists_lie_is_refused_at_once(tmp_path: Path, models: Path, value: bytes) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"x" + value)
+    with pytest.raises(ModelError, match=r"model\.gguf: damaged, or no GGUF file"):
+        add(file, say=lambda _: None)
+    assert left(models) == []
+
+
+def test_a_gguf_file_that_says_it_has_more_blocks_is_refused_at_once(random_model: Path, tmp_path: Path) -> None:
+    def more(writer: GGUFWriter) -> None:
+        writer.kv_data[0].pop("qwen2.block_count")
+        writer.add_block_count(2**31)
+
+    with pytest.raises(ModelError, match=r"damaged: it says that it has 2147483648 blocks, and holds weights of 2"):
+        add(write_gguf(random_model, tmp_path / "model.gguf", change=more), say=lambda _: None)
+
+
 def test_a_folder_is_named_and_forgotten_and_stays_where_it_is(random_model: Path, models: Path, tmp_path: Path) -> None:
     add(random_model, "mine")
     assert left(models) == ["mine"]
@@ -224,6 +250,14 @@ def test_a_folder_is_named_and_forgotten_and_stays_where_it_is(random_model: Pat
     remove("mine")
     with pytest.raises(ModelError, match="there is no model mine"):
         remove("mine")
+
+
+def test_one_unusable_model_leaves_the_others_listed(random_model: Path, tmp_path: Path) -> None:
+    for name, change in {"whole": {}, "odd": {"rope_parameters": [1]}, "typeless": {"model_type": None}}.items():
+        folder = Path(shutil.copytree(random_model, tmp_path / name))
+        add(folder)
+        (folder / "config.json").write_text(json.dumps(read_config(folder) | change))
+    assert {each.name: bool(each.fault) for each in known_models()[2:]} == {"odd": True, "typeless": True, "whole": False}
 
 
 def test_a_name_goes_before_a_folder_and_behind_a_built_in_model(
@@ -312,8 +346,33 @@ def test_what_cannot_be_had_is_said_in_a_line(models: Path, monkeypatch: pytest.
         get("owner/name", say=lambda _: None)
     assert "\n" not in str(refusal.value)
     assert left(models) == []
+    for impossible in ("../up", "a/b..c", "a/b--c"):
+        with pytest.raises(ModelError, match=f"{impossible} cannot be a model's name on the Hugging Face hub: "):
+            get(impossible, "mine", say=lambda _: None)
+    assert left(models) == []
     with pytest.raises(ModelError, match=r"there is no gpt9 to get, but smollm2-135m and any OWNER/NAME"):
         get("gpt9")
+
+
+def test_a_download_goes_on_with_what_came_of_the_same_model_only(
+    random_model: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(repository: str, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / f"of {repository.partition('/')[0]}").touch()
+        raise ModelError("the network is gone")
+
+    def whole(_: str, folder: Path) -> None:
+        shutil.copytree(random_model, folder, dirs_exist_ok=True)
+
+    for owner in ("one", "other"):
+        monkeypatch.setattr(library, "from_hub", broken)
+        with pytest.raises(ModelError, match="the network is gone"):
+            get(f"{owner}/model", say=lambda _: None)
+    assert left(models / ".model.part" / "made") == ["of other"]
+    monkeypatch.setattr(library, "from_hub", whole)
+    assert "of other" in left(get("other/model", say=lambda _: None))
+    assert left(models) == ["model"]
 
 
 def test_a_folder_that_cannot_be_trained_gets_no_name(random_model: Path, tmp_path: Path, models: Path) -> None:

@@ -2,6 +2,7 @@ import json
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,12 @@ def test_missing_file(folder: Path, file: str, message: str) -> None:
         ({"max_position_embeddings": None}, r"config\.json has no max_position_embeddings"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised weights cannot be trained"),
         ({"use_sliding_window": True}, "sliding-window attention is not supported"),
+        ({"model_type": ["qwen2"]}, r"unsupported architecture \(model_type \['qwen2'\]"),
+        ({"model_type": None}, "unsupported architecture"),
+        ({"architectures": 5}, r"config\.json: architectures must be a list of names, but it is 5"),
+        ({"rope_parameters": "default"}, r"config\.json: rope_parameters must be a JSON object, but it is 'default'"),
+        ({"num_hidden_layers": -3}, r"config\.json has no num_hidden_layers above 0, but -3"),
+        ({"hidden_size": True}, r"config\.json has no hidden_size above 0, but True"),
     ],
 )
 def test_config_that_cannot_be_used(folder: Path, change: dict[str, object], message: str) -> None:
@@ -109,7 +116,10 @@ def test_with_longrope_a_model_holds_what_it_was_first_trained_with(tmp_path: Pa
     assert load_model(folder, torch.float32).config.rope_parameters["original_max_position_embeddings"] == 128
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "not readable as JSON"), ("[]", "must be a JSON object")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "not readable as JSON"), ("[]", "must be a JSON object"), ("[" * 100_000, "not readable as JSON: maximum recursion depth")],
+)
 def test_unreadable_config(folder: Path, text: str, message: str) -> None:
     (folder / "config.json").write_text(text)
     with pytest.raises(ModelError, match=message):
@@ -126,6 +136,50 @@ def test_unreadable_weights(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(ModelError, match="not readable as safetensors"):
         read_facts(folder)
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ([], "names no files"),
+        ({}, "names no files"),
+        ({"a": 1}, "names 1, which is no file of this folder"),
+        ({"a": "../model/whole.safetensors"}, r"names '\.\./model/whole\.safetensors', which is no file of this folder"),
+        ({"model.norm.weight": "whole.safetensors"}, "a file in it is damaged, or of another version: KeyError: .metadata"),
+    ],
+)
+def test_unusable_index_of_weights(folder: Path, places: object, message: str) -> None:
+    (folder / "model.safetensors").rename(folder / "whole.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    with pytest.raises(ModelError, match=message):
+        load_model(folder, torch.float32)
+
+
+def test_weights_of_other_shapes_than_config_json_says(folder: Path) -> None:
+    edit_json(folder / "config.json", lambda config: config.update(intermediate_size=100))
+    with pytest.raises(ModelError, match=r"6 weights do not fit config.json: .*mlp\.down_proj\.weight is \[64, 192\], and .* \[64, 100\]"):
+        load_model(folder, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("tokenizer.json", ""),
+        ("tokenizer.json", "{}"),
+        ("tokenizer_config.json", "{"),
+        ("generation_config.json", "[]"),
+        ("config.json", {"num_hidden_layers": 4}),
+        ("config.json", {"rms_norm_eps": "small"}),
+        ("config.json", {"hidden_act": "nope"}),
+    ],
+)
+def test_a_damaged_file_is_told_in_a_line(folder: Path, file: str, text: str | dict[str, object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / file).write_text(text if isinstance(text, str) else json.dumps(config | text))
+    read = load_tokenizer if file.startswith("tokenizer") else partial(load_model, dtype="auto")
+    with pytest.raises(ModelError, match=r"model: a file in it is damaged, or of another version: \w+: ") as refusal:
+        read(folder)
+    assert "\n" not in str(refusal.value)
 
 
 def test_missing_weight_is_not_made_up(folder: Path) -> None:

@@ -44,6 +44,7 @@ def test_what_is_too_long_is_cut_or_left_out(tmp_path: Path) -> None:
     [
         ({"response": "2"}, "line 1: no column 'prompt'; the columns are response"),
         ({"prompt": "1", "response": 7}, "line 1: column 'response' must be a text that is not empty, got the value 7"),
+        ({"prompt": "smile \ud83d", "response": "2"}, r"line 1: column 'prompt' has half of a character \('\\ud83d'\)"),
     ],
 )
 def test_a_row_that_lacks_something_is_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:

@@ -1,0 +1,69 @@
+"""``longtail drafter train`` without its training."""
+
+import errno
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.config import RunConfig
+from engine.drafter.__main__ import main
+
+DRAFTER = ("README.md", "config.json", "model.safetensors")
+
+
+@pytest.fixture(autouse=True)
+def trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_: RunConfig, out: Path, *__: Any, **___: Any) -> None:
+        for folder in ("pretraining", "artifacts/drafter"):
+            (out / folder).mkdir(parents=True, exist_ok=True)
+        for name in DRAFTER:
+            (out / "artifacts/drafter" / name).write_text(name)
+
+    monkeypatch.setattr("engine.run.run", run)
+
+
+def train(out: Path, *more: str) -> int:
+    return main(["train", "--model", "tiny", "--task", "countdown", "--minutes", "1", "--out", str(out), *more])
+
+
+def test_a_drafter_that_was_not_all_written_is_written_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, folder: Path) -> None:
+        if source.name == "model.safetensors":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        copy(source, folder)
+
+    copy = shutil.copy
+    monkeypatch.setattr("shutil.copy", full)
+    assert train(tmp_path / "out") == 2
+    assert f"--out: {tmp_path / 'out'} cannot be written: No space left on device" in capsys.readouterr().err
+    monkeypatch.setattr("shutil.copy", copy)
+    assert train(tmp_path / "out") == 0
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {*DRAFTER, "training"}
+    assert train(tmp_path / "out") == 2
+    assert "there is a drafter in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--workers", "0"], "cluster.workers"),
+        (["--minutes", "nan"], "drafter.pretrain_minutes"),
+        (["--minutes", "inf"], "drafter.pretrain_minutes"),
+        (["--temperature", "nan"], "rollout.temperature"),
+        (["--learning-rate", "nan"], "drafter.pretrain_learning_rate"),
+        (["--seed", "-1"], "seed"),
+    ],
+)
+def test_options_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str) -> None:
+    assert train(tmp_path, *more) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert train(tmp_path / "file" / "out") == 2
+    assert "cannot be written: Not a directory" in capsys.readouterr().err
