@@ -10,7 +10,7 @@ from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
 from engine.config.task import CountdownConfig
 from engine.models.folder import TINY
 from engine.models.load import end_tokens, load_model, load_tokenizer
-from engine.rollout.interface import Request, Sampling
+from engine.rollout.interface import Request, RolloutStatistics, Sampling
 from engine.rollout.sglang.engine import SGLangEngine
 from engine.tasks.countdown import CountdownTask
 
@@ -44,6 +44,11 @@ def target_alone_changes(engine: SGLangEngine) -> None:
     assert engine.loaded_weights().target == before.target
 
 
+def accepted(statistics: RolloutStatistics) -> float:
+    """The share of all drafted tokens, which the tuner's choice of lengths hardly moves."""
+    return sum(statistics.accepted_by_position) / sum(statistics.drafted_by_position)
+
+
 def test_a_small_model_drafts_chains_that_the_tuner_chooses_or_none() -> None:
     """The best draft model there can be: the target itself, as it was."""
     rollout = ROLLOUT.model_copy(update={"sglang": SGLangConfig(draft_model=str(TINY))})
@@ -52,10 +57,10 @@ def test_a_small_model_drafts_chains_that_the_tuner_chooses_or_none() -> None:
         same_as_native(engine)
         statistics = engine.take_statistics()
         assert {arm.strategy for arm in statistics.arms} == {"off", "eagle d4 k1 v4", "eagle d2 k1 v2"}
-        assert accept_length(statistics) > 2.5
+        assert accepted(statistics) > 0.7
         target_alone_changes(engine)
         same_as_native(engine)
-        assert accept_length(engine.take_statistics()) > 2.5
+        assert accepted(engine.take_statistics()) > 0.7
         assert engine.speculator
         assert engine.speculator.state()["tuner"]
 
