@@ -1,5 +1,6 @@
 """The model card of a drafter folder, README.md: where the drafter comes from and what it brings."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,9 @@ def text(
     checksums = "".join(f"| SHA-256 of {name} | `{digest}` |\n" for name, digest in digests.items())
     drafted = "" if vocabulary is None else f"| drafts from | {vocabulary[0]:,} of {vocabulary[1]:,} tokens |\n"
     history = "".join(f"- {line}\n" for line in card.history) or "- no earlier version\n"
+    named = yaml.safe_dump({"base_model": card.base_model}, allow_unicode=True, width=math.inf).strip()
     return f"""---
-base_model: {card.base_model}
+{named}
 library_name: transformers
 tags: [speculative-decoding, {kind}]
 ---

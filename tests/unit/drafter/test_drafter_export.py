@@ -1,5 +1,6 @@
 import json
 import zipfile
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from engine.drafter.eagle3 import make_drafter
 from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_zip
 from engine.drafter.kind import DrafterKind, drafter_kind
 from engine.drafter.model import Drafter
-from engine.drafter.model_card import DrafterCard
+from engine.drafter.model_card import DrafterCard, base_model
 from engine.errors import ModelError
 
 HISTORY = ("1: held-out 0.41", "3: held-out 0.55")
@@ -93,6 +94,12 @@ def test_card_tells_where_the_drafter_comes_from(folder: Path) -> None:
         *(sha256((folder / name).read_bytes()).hexdigest() for name in ("model.safetensors", "config.json")),
     ):
         assert fact in text
+
+
+@pytest.mark.parametrize("name", ["tiny", "/models/a: b", "/models/a #1", "7", "null", "/modèles/x" + "y" * 200, "O'Neil's"])
+def test_the_card_names_any_base_model(tmp_path: Path, config: PretrainedConfig, name: str) -> None:
+    write_drafter_folder(tmp_path, Drafter(config).state_dict(), config, replace(CARD, base_model=name))
+    assert base_model(tmp_path) == name
 
 
 def test_missing_folder_or_file(tmp_path: Path, family: PretrainedConfig) -> None:
