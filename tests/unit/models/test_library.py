@@ -253,7 +253,8 @@ def test_a_folder_is_named_and_forgotten_and_stays_where_it_is(random_model: Pat
 
 
 def test_one_unusable_model_leaves_the_others_listed(random_model: Path, tmp_path: Path) -> None:
-    for name, change in {"whole": {}, "odd": {"rope_parameters": [1]}, "typeless": {"model_type": None}}.items():
+    changes: dict[str, dict[str, Any]] = {"whole": {}, "odd": {"rope_parameters": [1]}, "typeless": {"model_type": None}}
+    for name, change in changes.items():
         folder = Path(shutil.copytree(random_model, tmp_path / name))
         add(folder)
         (folder / "config.json").write_text(json.dumps(read_config(folder) | change))
