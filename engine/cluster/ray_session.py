@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from engine.config import ClusterConfig
-from engine.errors import ConfigError, WorkerLostError
+from engine.errors import AttemptError, ConfigError, WorkerLostError
 from engine.own_folders import new_folder, sweep
 
 PREFIX = "longtail-ray-"
@@ -21,7 +21,7 @@ TOKEN = secrets.token_hex(32)
 @contextmanager
 def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
     """Ray is up inside the block and gone after it, with its temporary folder. Never touches another Ray on this machine. ``ranks``:
-    processes of a worker."""
+    processes of a worker. AttemptError if it does not start."""
     folder: Path | None = None
     if cluster.ray_address is None:
         sweep(PREFIX)
@@ -32,13 +32,17 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
     if cluster.ray_address is not None:
         _attach(cluster.ray_address)
     else:
-        ray.init(
-            num_cpus=cluster.workers * ranks * cluster.threads_per_worker,
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            _temp_dir=str(folder),
-        )
+        try:
+            ray.init(
+                num_cpus=cluster.workers * ranks * cluster.threads_per_worker,
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                _temp_dir=str(folder),
+            )
+        except Exception as error:  # Ray has none of its own for this
+            reason = " ".join(str(error).split())
+            raise AttemptError(f"Ray does not start here, perhaps as the machine is too busy: {reason}; start again later") from None
     try:
         yield
     finally:

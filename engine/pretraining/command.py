@@ -1,9 +1,12 @@
 """``longtail drafter train``: a drafter for a model of one's own, by a run that only pretrains one."""
 
 import argparse
+import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +53,33 @@ def train(options: argparse.Namespace) -> None:
     if (options.out / DONE).exists():
         raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
     config, folder = _config(options), options.out / RUN
-    resume = _goes_on(config, folder / CONFIG)
-    from engine.run import run  # here, so that wrong options are told before torch is loaded
+    with _alone(folder):
+        resume = _goes_on(config, folder / CONFIG)
+        from engine.run import run  # here, so that wrong options are told before torch is loaded
 
-    try:
-        run(config, folder, resume, on_event=_tell)
-    except KeyboardInterrupt:
-        raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
+        try:
+            run(config, folder, resume, on_event=_tell)
+        except KeyboardInterrupt:
+            raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
     with writing(options.out):
         for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
             shutil.copy(file, options.out)
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """``folder``, made if it is not there, for this process alone. ConfigError if another one has it."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(f"--out: another process is training in {folder}; wait for it, or choose another folder") from None
+    finally:
+        os.close(opened)
 
 
 def _goes_on(config: RunConfig, file: Path) -> bool:
@@ -78,7 +97,6 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
                 )
         return True
     with writing(file.parent):
-        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(wanted), encoding="utf-8")
     return False
 

@@ -1,6 +1,8 @@
 """``longtail drafter train`` without its training."""
 
 import errno
+import fcntl
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,18 @@ def test_a_drafter_that_was_not_all_written_is_written_again(
 def test_options_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str) -> None:
     assert train(tmp_path, *more) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_folder_has_one_training_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "training").mkdir()
+    other = os.open(tmp_path / "training", os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert train(tmp_path) == 2
+        assert f"another process is training in {tmp_path / 'training'}; wait for it" in capsys.readouterr().err
+    finally:
+        os.close(other)
+    assert train(tmp_path) == 0
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

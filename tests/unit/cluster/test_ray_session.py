@@ -1,0 +1,19 @@
+from typing import Any
+
+import pytest
+
+from engine.cluster.ray_session import ray_session
+from engine.config import RunConfig
+from engine.errors import AttemptError
+
+
+def test_a_ray_that_does_not_start_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(**_: Any) -> None:
+        raise Exception("The current node timed out\nduring startup.")
+
+    monkeypatch.setattr("ray.init", late)
+    with (
+        pytest.raises(AttemptError, match=r"too busy: The current node timed out during startup\.; start again later"),
+        ray_session(RunConfig().cluster),
+    ):
+        pass
