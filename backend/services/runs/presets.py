@@ -17,9 +17,9 @@ DEMO: dict[str, Any] = {
 REAL: dict[str, Any] = {
     "seed": 1,
     "model": {"path": "smollm2-135m"},
-    "task": {"name": "word_problems", "examples": 0},
-    "algorithm": {"steps": 10, "prompts_per_step": 4, "group_size": 8, "learning_rate": 3e-6, "kl_coefficient": 0.0},
-    "rollout": {"temperature": 0.7, "max_prompt_tokens": 160, "max_new_tokens": 512},
+    "task": {"name": "word_problems"},
+    "algorithm": {"steps": 10, "prompts_per_step": 8, "group_size": 8, "learning_rate": 3e-6, "kl_coefficient": 0.0},
+    "rollout": {"max_prompt_tokens": 160, "max_new_tokens": 512},
     "drafter": {"path": "auto", "recipe": "hass", "pretrain_minutes": 8},
     "cluster": {"workers": 2, "learner": {"precision": "auto", "packed": True}},
 }
