@@ -10,10 +10,10 @@ SHARED = {
 """Folders and files that share what is slow to start. Every other file is a scope of its own."""
 SECONDS = {
     "browser": 470,
+    "test_engine_run": 310,
     "arena": 270,
     "sglang": 220,
     "test_backend_jobs": 180,
-    "test_engine_run": 85,
     "test_engine_kills": 75,
     "test_demo_data": 70,
     **dict.fromkeys(("test_large_artifacts", "test_contract", "test_run_listing", "test_demo_command", "test_stack"), 50),
