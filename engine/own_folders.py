@@ -1,8 +1,12 @@
-"""Temporary folders that carry the number of their process in their name, so that those of killed processes can be told."""
+"""Folders of one process: temporary ones that carry its number in their name, so that those of killed processes can be told, and
+locked ones."""
 
+import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,3 +21,19 @@ def sweep(prefix: str) -> None:
         owner = folder.name.removeprefix(prefix).split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path, taken: Exception) -> Iterator[None]:
+    """``folder``, made if it is not there, for this process alone until the end of the block or of the process. Raises ``taken`` if another
+    one has it, and OSError if it cannot be made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise taken from None
+        yield
+    finally:
+        os.close(opened)

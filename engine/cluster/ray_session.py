@@ -40,7 +40,9 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
                 log_to_driver=False,
                 _temp_dir=str(folder),
             )
-        except Exception as error:  # Ray has none of its own for this
+        except Exception as error:
+            if type(error) is not Exception:  # which is all that Ray raises where it is not up in time
+                raise
             reason = " ".join(str(error).split())
             raise AttemptError(f"Ray does not start here, perhaps as the machine is too busy: {reason}; start again later") from None
     try:

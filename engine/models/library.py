@@ -1,8 +1,6 @@
 """Models that have a name: in LONGTAIL_HOME/models a folder that was made there, or a link to one elsewhere. Light to import."""
 
 import errno
-import fcntl
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from safetensors import SafetensorError
 from engine.errors import ModelError
 from engine.models.download import Wheel, from_hub
 from engine.models.folder import BUILT_IN, MADE, NAME, TINY, home, kept, read_facts
+from engine.own_folders import locked
 
 __all__ = ["DOWNLOADS", "KnownModel", "add", "get", "kept", "known_models", "remove"]
 
@@ -163,15 +162,8 @@ def _made(name: str, download: str | None = None) -> Iterator[Path]:
 def _locked(name: str) -> Iterator[Path]:
     """The scratch folder of ``name``, for this process alone."""
     scratch = _place(f".{name}.part")
-    scratch.mkdir(parents=True, exist_ok=True)
-    folder = os.open(scratch, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with locked(scratch, ModelError(f"another process is making {name}; wait for it")):
         yield scratch
-    except BlockingIOError:
-        raise ModelError(f"another process is making {name}; wait for it") from None
-    finally:
-        os.close(folder)
 
 
 @contextmanager

@@ -81,9 +81,11 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 @contextmanager
 def readable(folder: Path) -> Iterator[None]:
-    """ModelError for whatever goes wrong: transformers and tokenizers have no errors of their own for what they cannot read."""
+    """ModelError for whatever is wrong with the files: transformers and tokenizers have no errors of their own for that."""
     try:
         yield
+    except (MemoryError, ImportError):
+        raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"{folder}: a file in it is damaged, or of another version: {reason[:300]}") from None

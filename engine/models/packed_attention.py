@@ -41,7 +41,7 @@ def attend(
     queries, keys, values = (torch.split(states, list(lengths), 2) for states in (query, key, value))
     outputs = []
     for own, parts in zip(queries, seen, strict=True):
-        seen_keys, seen_values = (torch.cat([states[part] for part in parts], 2) for states in (keys, values))
+        seen_keys, seen_values = (_joined([states[part] for part in parts]) for states in (keys, values))
         outputs.append(_causal(own, seen_keys, seen_values, options["scaling"], options.get("sliding_window")))
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
 
@@ -55,6 +55,11 @@ def _parts(segments: Segments) -> list[tuple[int, tuple[int, ...]]]:
         parts.append((prefix, (first,)))
         parts += [(length, (first, first + place)) for place, length in enumerate(continuations, 1)]
     return parts
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Without a copy where there is but one: so it is for all that share no prefix."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
 def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None) -> Tensor:

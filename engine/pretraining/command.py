@@ -1,12 +1,9 @@
 """``longtail drafter train``: a drafter for a model of one's own, by a run that only pretrains one."""
 
 import argparse
-import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ from engine.config.task import GENERATED
 from engine.drafter.out_folder import writing
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStarted
+from engine.own_folders import locked
 
 RUN, CONFIG = "training", "config.json"
 """The run's folder in that of the drafter: what it goes on from, and its events; and what it is of."""
@@ -53,7 +51,10 @@ def train(options: argparse.Namespace) -> None:
     if (options.out / DONE).exists():
         raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
     config, folder = _config(options), options.out / RUN
-    with _alone(folder):
+    taken = ConfigError(f"--out: another process is training in {folder}; wait for it, or choose another folder")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, taken):
         resume = _goes_on(config, folder / CONFIG)
         from engine.run import run  # here, so that wrong options are told before torch is loaded
 
@@ -65,21 +66,6 @@ def train(options: argparse.Namespace) -> None:
         for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
             shutil.copy(file, options.out)
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """``folder``, made if it is not there, for this process alone. ConfigError if another one has it."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        opened = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ConfigError(f"--out: another process is training in {folder}; wait for it, or choose another folder") from None
-    finally:
-        os.close(opened)
 
 
 def _goes_on(config: RunConfig, file: Path) -> bool:

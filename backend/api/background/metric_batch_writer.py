@@ -55,7 +55,7 @@ class MetricBatchWriter:
         """If one of them is refused, each is written by itself."""
         try:
             self._commit(jobs)
-        except Exception as error:
+        except Exception as error:  # whoever waits for the answer gets it
             if len(jobs) > 1 and not isinstance(error, NO_ANSWER):
                 for job in jobs:
                     self._write([job])

@@ -2,8 +2,10 @@
 
 import errno
 import json
+import lzma
 import tarfile
 import zipfile
+import zlib
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +25,19 @@ HEADER_BYTES = 8 * 2**20
 CARD = "README.md"
 CARD_BYTES = 256 * 1024
 
+UNREADABLE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    OSError,
+    ValueError,
+)
+"""What zipfile and tarfile raise where an archive is damaged, encrypted, or compressed in a way that they do not know."""
+
 
 def check_upload(name: str, file: Path, max_bytes: int) -> None:
     """UnsupportedError unless the suffix of ``name`` is one that may be kept, and the content is of that kind."""
@@ -33,7 +48,7 @@ def check_upload(name: str, file: Path, max_bytes: int) -> None:
         return
     try:
         _check_members(name, archive(file), max_bytes)
-    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except UNREADABLE as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk's fault, not the archive's
             raise
         raise UnsupportedError(f"{name} is not an archive that can be read: {error}") from None
@@ -43,7 +58,7 @@ def model_card(file: Path) -> str | None:
     """The README.md of a zip, in its top folder or the one below; None where there is none."""
     if not zipfile.is_zipfile(file):
         return None
-    with suppress(zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError), zipfile.ZipFile(file) as archive:
+    with suppress(*UNREADABLE), zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             path = PurePosixPath(member.filename)
             if path.name == CARD and len(path.parts) <= 2:

@@ -56,9 +56,9 @@ class Microbatch:
     ``segments`` and ``positions``, packed: a single line of prompts, after each of them the responses to it, kept apart by attention.
 
     ``rows`` [R]: indices of the rows; ``responses`` [R]: their response lengths, N in all; ``tokens`` [B, T]; ``places`` [R]: where the
-    tokens of each row are among the B*T positions; ``predictors`` [N]: which of these have the hidden states that predict the response
-    tokens ``labels`` [N], row after row. Packed, ``segments`` are of ``packed_attention.Segments``, and ``positions`` [1, T] are what
-    each token's would be in a row of its own.
+    tokens of each row are among the B*T positions, on the CPU; ``predictors`` [N]: which of these have the hidden states that predict
+    the response tokens ``labels`` [N], row after row. Packed, ``segments`` are of ``packed_attention.Segments``, and ``positions``
+    [1, T] are what each token's would be in a row of its own.
     """
 
     rows: tuple[int, ...]
@@ -201,7 +201,7 @@ def _microbatch(
     return Microbatch(
         rows=tuple(members),
         responses=tuple(row.response_length for row in chosen),
-        places=tuple(place.to(tokens.device) for place in places),
+        places=tuple(places),
         tokens=tokens,
         predictors=predictors.to(tokens.device),
         labels=torch.tensor(labels, dtype=torch.long, device=tokens.device),

@@ -17,3 +17,12 @@ def test_a_ray_that_does_not_start_is_told_in_a_line(monkeypatch: pytest.MonkeyP
         ray_session(RunConfig().cluster),
     ):
         pass
+
+
+def test_a_mistake_is_no_reason_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(**_: Any) -> None:
+        raise ValueError("num_cpus")
+
+    monkeypatch.setattr("ray.init", wrong)
+    with pytest.raises(ValueError, match="num_cpus"), ray_session(RunConfig().cluster):
+        pass

@@ -115,6 +115,18 @@ def test_an_archive_may_not_unpack_to_more_than_an_upload_may_be(tmp_path: Path)
         check_upload("bomb.zip", file, 1000)
 
 
+def test_a_damaged_compression_is_no_archive_and_has_no_card(tmp_path: Path) -> None:
+    file = tmp_path / "damaged.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("README.md", "hello " * 1000)
+    content = bytearray(file.read_bytes())
+    content[45:55] = b"\xff" * 10
+    file.write_bytes(content)
+    assert model_card(file) is None
+    with pytest.raises(UnsupportedError, match="not an archive"):
+        check_upload("damaged.zip", file, 10_000)
+
+
 def test_a_card_is_found_in_a_zip(tmp_path: Path) -> None:
     file = tmp_path / "a.zip"
     for content, card in (
