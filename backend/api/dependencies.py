@@ -42,6 +42,11 @@ async def _identity(request: Request) -> Identity:
     return identity
 
 
+async def _optional_identity(request: Request) -> Identity | None:
+    """None where nobody needs a token, and none came."""
+    return getattr(request.state, "identity", None)
+
+
 async def _unrestricted(identity: Annotated[Identity, Depends(_identity)]) -> Identity:
     if not identity.is_unrestricted:
         raise ForbiddenError("this token is limited to a role or a project; an account is managed by who comes with all its rights")
@@ -55,7 +60,7 @@ async def _address(request: Request) -> str:
 async def _audited(
     request: Request, database: Annotated[Database, Depends(_database)], address: Annotated[str, Depends(_address)]
 ) -> AuditedDatabase:
-    identity: Identity | None = getattr(request.state, "identity", None)
+    identity = await _optional_identity(request)
     name, token_id = (identity.user_name, identity.token_id) if identity else ("", None)
     return AuditedDatabase(database, name, token_id, request.scope["route"].name, _target(request), address)
 
@@ -84,6 +89,7 @@ SettingsDep = Annotated[Settings, Depends(_of_app("settings"))]
 UnauditedDatabase = Annotated[Database, Depends(_database)]
 DatabaseDep = Annotated[AuditedDatabase, Depends(_audited)]
 IdentityDep = Annotated[Identity, Depends(_identity)]
+OptionalIdentity = Annotated[Identity | None, Depends(_optional_identity)]
 UnrestrictedIdentity = Annotated[Identity, Depends(_unrestricted)]
 Address = Annotated[str, Depends(_address)]
 MetricBatchWriterDep = Annotated[MetricBatchWriter, Depends(_of_app("batch_writer"))]

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from backend.api.dependencies import PrometheusDep, ReadinessDep
+from backend.api.dependencies import OptionalIdentity, PrometheusDep, ReadinessDep
 from backend.api.error_responses import documented
 from backend.errors import NotReadyError
 from longtail.schemas.base import FieldError
@@ -30,6 +30,7 @@ def readyz(readiness: ReadinessDep) -> Readiness:
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=documented(403, 429))
-def prometheus_metrics(prometheus: PrometheusDep) -> PlainTextResponse:
-    """For Prometheus. With LONGTAIL_OPEN_METRICS this machine needs no token for it."""
-    return PlainTextResponse(prometheus.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+def prometheus_metrics(prometheus: PrometheusDep, identity: OptionalIdentity) -> PlainTextResponse:
+    """For Prometheus: the platform, and the runs that the token's user may see. With LONGTAIL_OPEN_METRICS this machine needs no token
+    for it, but learns of no single run then."""
+    return PlainTextResponse(prometheus.text(identity), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -5,10 +5,12 @@ from contextlib import suppress
 from typing import Any, get_args
 
 from prometheus_client.core import GaugeMetricFamily, Metric
-from sqlalchemy import func, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from backend.models import Attempt, Delivery, Run, Worker
+from backend.models import Attempt, Delivery, Project, Run, Worker
+from backend.services.identity.tokens import Identity
+from backend.services.projects.membership_check import visible_projects
 from backend.services.queue.scheduling import NOT_GENERATED, SEEN_SECONDS, slots
 from backend.services.runs.lifecycle import ACTIVE
 from backend.settings import Settings
@@ -34,10 +36,13 @@ def gauge(name: str, about: str, values: Values, *labels: str) -> Metric:
     return family
 
 
-def platform_gauges(session: Session, settings: Settings, now: float) -> Iterator[Metric]:
+def platform_gauges(session: Session, settings: Settings, identity: Identity | None, now: float) -> Iterator[Metric]:
+    """The platform's, and of each run that ``identity`` may see its own: none for somebody without a token."""
     yield from _queue(session, now)
     yield from _workers(session, now)
-    yield from _active(session, settings, now)
+    yield from _leases(session, settings, now)
+    if identity is not None:
+        yield from _visible_runs(session, visible_projects(identity))
     attempts = _counted(session, select(Attempt.state, func.count()).group_by(Attempt.state))
     yield gauge("attempts", "Attempts on record; lost: taken from a worker, or its engine was killed", attempts, "state")
     events = session.scalar(select(func.coalesce(func.sum(Run.events_seq + 1), 0)))
@@ -69,16 +74,24 @@ def _workers(session: Session, now: float) -> Iterator[Metric]:
     yield gauge("worker_slots_free", "Of these, free", free, "label")
 
 
-def _active(session: Session, settings: Settings, now: float) -> Iterator[Metric]:
-    """Of runs under way: their leases, how far their events are ingested, and what their engines say."""
-    columns = (Run.id, Run.name, Run.step, Run.steps, Run.pretraining, Run.summary, Run.events_offset, Run.lease_expires_at)
-    runs = session.execute(select(*columns).where(Run.state.in_(ACTIVE)).order_by(Run.claimed_at).limit(MOST_RUNS)).all()
-    left = [(run.lease_expires_at or now) - now for run in runs]
+def _leases(session: Session, settings: Settings, now: float) -> Iterator[Metric]:
+    """Of what workers carry: their leases, and how far events are ingested."""
+    carried = Run.state.in_(ACTIVE), Run.kind == "engine", Run.lease_expires_at.is_not(None)
+    columns = (Run.id, Run.events_offset, Run.lease_expires_at)
+    runs = session.execute(select(*columns).where(*carried).order_by(Run.claimed_at)).all()
+    left = [run.lease_expires_at - now for run in runs]
     yield gauge("leases", "Leases held by workers", {(): float(len(left))})
     least = min(left, default=settings.lease_seconds)
     yield gauge("lease_left_seconds", "Until the first of them is over; below 0: overdue", {(): least})
-    lag = sum(max(_written(settings, run.id) - run.events_offset, 0) for run in runs)
+    lag = sum(max(_written(settings, run.id) - run.events_offset, 0) for run in runs[:MOST_RUNS])
     yield gauge("ingest_lag_bytes", "Written by engines under way, but not in the database yet", {(): float(lag)})
+
+
+def _visible_runs(session: Session, projects: Select[Any]) -> Iterator[Metric]:
+    """What engines and scripts say of the runs of these projects that are under way."""
+    visible = Run.state.in_(ACTIVE), Run.deleted_at.is_(None), Run.project_id.in_(projects.with_only_columns(Project.id))
+    columns = (Run.id, Run.name, Run.step, Run.steps, Run.pretraining, Run.summary)
+    runs = session.execute(select(*columns).where(*visible).order_by(Run.claimed_at).limit(MOST_RUNS)).all()
     progress = {_key(run): run.step / run.steps for run in runs if run.steps}
     yield gauge("run_progress", "Share of the run's steps that are done", progress, "run", "name")
     rounds = {_key(run): PretrainingRound.model_validate(run.pretraining) for run in runs if run.pretraining}

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from backend.database import Database
 from backend.services.health.gauges import gauge, platform_gauges
+from backend.services.identity.tokens import Identity
 from backend.settings import Settings
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -20,28 +21,31 @@ class PrometheusMetrics:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._registry = CollectorRegistry()
+        self._database, self._settings = database, settings
         labels = ("method", "route", "status")
         about = "Seconds until the answer began"
         self.latency = Histogram("longtail_http_request_seconds", about, labels, registry=self._registry, buckets=BUCKETS)
         ProcessCollector(registry=self._registry)
-        self._registry.register(_Platform(database, settings))
 
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
+    def text(self, identity: Identity | None) -> bytes:
+        """What ``identity`` may know; None: somebody without a token."""
+        platform = CollectorRegistry()
+        platform.register(_Platform(self._database, self._settings, identity))
+        return generate_latest(self._registry) + generate_latest(platform)
 
 
 class _Platform(Collector):
-    def __init__(self, database: Database, settings: Settings) -> None:
-        self._database, self._settings = database, settings
+    def __init__(self, database: Database, settings: Settings, identity: Identity | None) -> None:
+        self._database, self._settings, self._identity = database, settings, identity
 
     def describe(self) -> list[Metric]:
-        """Nothing, so that the database is not asked before the first scrape."""
+        """Nothing, so that the database is not asked to register it."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         try:
             with self._database.read() as session:
-                found = list(platform_gauges(session, self._settings, time.time()))
+                found = list(platform_gauges(session, self._settings, self._identity, time.time()))
         except SQLAlchemyError:
             found = []
         yield gauge("database_up", "Whether the database answers; if not, it says nothing else", {(): float(bool(found))})

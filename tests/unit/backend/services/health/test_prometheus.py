@@ -7,11 +7,12 @@ import pytest
 from fastapi.testclient import TestClient
 from new_token import NewToken
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from backend.api import create_app
 from backend.database import Database
-from backend.models import Attempt, Delivery, Run, Webhook, Worker
+from backend.models import Attempt, Delivery, Membership, Project, Run, User, Webhook, Worker
+from backend.services.identity.tokens import issue
 from backend.services.runs import submission
 from backend.settings import Settings
 from engine.config import RunConfig
@@ -125,3 +126,34 @@ def test_a_database_that_is_away_is_said(tmp_path: Path) -> None:
     samples = scrape(client)
     assert value(samples, "database_up") == 0
     assert not [name for name, _ in samples if name == "longtail_runs"]
+
+
+def test_a_tracked_run_without_an_end_has_no_progress_and_no_workers_lease(api: TestClient, database: Database) -> None:
+    tracked = {"kind": "tracked", "state": "running", "steps": 0, "step": 3, "lease_expires_at": time.time() - 500}
+    run_id = submit(database, submission.SubmissionOptions(), summary={"reward_mean": 0.5}, **tracked)
+    samples = scrape(api)
+    run = {"run": run_id, "name": "counted"}
+    assert (value(samples, "leases"), value(samples, "run_reward_mean", **run)) == (0, 0.5)
+    assert value(samples, "lease_left_seconds") > 0, "the silence of a script is no worker's"
+    assert not [name for name, _ in samples if name == "longtail_run_progress"]
+
+
+def test_a_run_is_told_to_those_only_who_may_see_it(settings: Settings, database: Database, new_token: NewToken) -> None:
+    """Neither a stranger nor a token limited to another project, nor somebody without a token, learns that it exists."""
+    member, stranger, everything = new_token("viewer", "member"), new_token("editor", "stranger"), new_token("admin", "root", "viewer")
+    with database.write() as session:
+        session.add_all([secret := Project(name="secret"), other := Project(name="other")])
+        session.flush()
+        user = session.scalars(select(User).where(User.name == "member")).one()
+        session.add_all(Membership(project_id=place.id, user_id=user.id, role="viewer") for place in (secret, other))
+        limited = issue(session, user, "token", "a test's", "viewer", None, project_id=other.id)[1]
+        project_id = secret.id
+    changes = {"state": "running", "step": 1, "steps": 4, "summary": {"reward_mean": 0.5}}
+    submit(database, submission.SubmissionOptions(project_id=project_id), **changes)
+    client = TestClient(create_app(settings.model_copy(update={"open_metrics": True})), base_url="http://localhost", client=("::1", 5))
+    told = {}
+    for token in (member, everything, stranger, limited, ""):
+        client.headers["Authorization"] = f"Bearer {token}" if token else ""
+        told[token] = {name.removeprefix("longtail_run_") for name, labels in scrape(client) if ("name", "counted") in labels}
+    assert told[member] == told[everything] == {"progress", "reward_mean"}
+    assert told[stranger] == told[limited] == told[""] == set()
