@@ -42,7 +42,7 @@ def submit(
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
     """Accepts a run. From here on it reaches a terminal state, whatever fails in between."""
-    config = validated_config(body.config, settings)
+    config = validated_config(body.config, settings, identity.role)
     start_after = body.start_after.timestamp() if body.start_after else None
     source = body.source.model_dump() if body.source else None
 
@@ -58,11 +58,12 @@ def submit(
     return accepted(response, notifier, submit)
 
 
-@router.post("/validate")
-def validate(body: ConfigCheck, settings: SettingsDep) -> Validation:
+@router.post("/validate", responses=documented(403))
+def validate(body: ConfigCheck, session: ReadSession, settings: SettingsDep, identity: IdentityDep) -> Validation:
     """Checks a configuration, its model folder and its data without submitting it; of a valid one all defaults, and what it changes."""
+    management.check_may_submit(session, identity)
     try:
-        config = validated_config(body.config, settings).model_dump(mode="json")
+        config = validated_config(body.config, settings, identity.role).model_dump(mode="json")
     except InvalidError as error:
         return Validation(valid=False, errors=error.errors)
     differences = [] if body.base is None else config_diff({"base": body.base, "config": config})
@@ -125,11 +126,12 @@ def retry(
     database: DatabaseDep,
     settings: SettingsDep,
     notifier: NotifierDep,
+    identity: IdentityDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
     """A new run that goes on from the last verified checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none, -1:
     in the midst of pretraining its drafter."""
-    return accepted(response, notifier, lambda: clone_and_retry.retry(database, settings, run_id, idempotency_key))
+    return accepted(response, notifier, lambda: clone_and_retry.retry(database, settings, run_id, identity.role, idempotency_key))
 
 
 @router.post("/{run_id}/clone", status_code=201, responses=REPEATED | ACTION)
@@ -144,9 +146,7 @@ def clone(
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
     """A new run of one's own with the same configuration, but for the fields that ``config`` names, from the beginning."""
-    return accepted(
-        response, notifier, lambda: clone_and_retry.clone(database, settings, run_id, body, identity.user_name, idempotency_key)
-    )
+    return accepted(response, notifier, lambda: clone_and_retry.clone(database, settings, run_id, body, identity, idempotency_key))
 
 
 @router.delete("/{run_id}", status_code=204, responses=ACTION)

@@ -8,12 +8,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from backend.database import upsert
-from backend.errors import ConflictError, NotFoundError
+from backend.errors import ConflictError, ForbiddenError, NotFoundError
 from backend.models import Membership, Project, User
 from backend.services.identity.tokens import Identity
 from backend.services.pagination import page
-from backend.services.projects.membership_check import find_project, visible_projects
-from longtail.schemas.identity import Role
+from backend.services.projects.membership_check import find_project, role_in, visible_projects
+from longtail.schemas.identity import Role, allows
 from longtail.schemas.projects import DEFAULT_PROJECT, ProjectChange
 
 
@@ -25,6 +25,13 @@ def projects(session: Session, identity: Identity, archived: bool, limit: int, c
 def project_for_new_run(session: Session, identity: Identity, project_id: str | None) -> Project:
     """The project that a new run of the caller goes to: the one named, else the token's, else the default one."""
     return find_project(session, identity, project_id or identity.project_id or DEFAULT_PROJECT, "editor")
+
+
+def check_may_submit(session: Session, identity: Identity) -> None:
+    """ForbiddenError unless there is a project in which the caller may start a run."""
+    projects = session.scalars(visible_projects(identity, archived=False).with_only_columns(Project.id))
+    if not any((role := role_in(session, identity, project_id)) and allows(role, "editor") for project_id in projects):
+        raise ForbiddenError(f"{identity.user_name} is in no project an editor: ask the admin of one")
 
 
 def create(session: Session, identity: Identity, name: str, description: str) -> Project:

@@ -9,15 +9,17 @@ from pathlib import Path
 
 from backend.database import Database
 from backend.models import Run, new_id
+from backend.services.identity.tokens import Identity
 from backend.services.runs.attempts import add_log_line
 from backend.services.runs.control import demand
 from backend.services.runs.lookup import find
 from backend.services.runs.submission import SubmissionOptions, accept, digest_of, earlier_submission, new_run
-from backend.services.runs.validation import validated_config
+from backend.services.runs.validation import check_limits, validated_config
 from backend.settings import Settings
 from engine.checkpoint.verification import VerifiedCheckpoint, listed, newest
 from engine.config import merged, parse
 from engine.errors import CheckpointError
+from longtail.schemas.identity import Role
 from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
 from longtail.schemas.runs import Run as RunReply
 
@@ -28,15 +30,15 @@ PRETRAINING = "pretraining"
 
 
 def clone(
-    database: Database, settings: Settings, run_id: str, copy: CloneRequest, owner: str, key: str | None = None
+    database: Database, settings: Settings, run_id: str, copy: CloneRequest, owner: Identity, key: str | None = None
 ) -> tuple[RunReply, bool]:
     """A new run of ``owner`` with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new."""
     with database.read() as session:
         parent = find(session, run_id)
         demand(parent, "clone")
-        config = validated_config(merged(parent.config | {"name": parent.name}, copy.config), settings)
-        digest = digest_of({"clone": run_id, "owner": owner} | copy.model_dump(mode="json"))
-        run = new_run(config, replace(_options(parent, copy), owner=owner))
+        config = validated_config(merged(parent.config | {"name": parent.name}, copy.config), settings, owner.role)
+        digest = digest_of({"clone": run_id, "owner": owner.user_name} | copy.model_dump(mode="json"))
+        run = new_run(config, replace(_options(parent, copy), owner=owner.user_name))
     run.parent_id = run_id
     with database.write() as session:
         if key is not None and (earlier := earlier_submission(session, key, digest)):
@@ -44,7 +46,7 @@ def clone(
         return RunReply.model_validate(accept(session, run, key, digest)), True
 
 
-def retry(database: Database, settings: Settings, run_id: str, key: str | None = None) -> tuple[RunReply, bool]:
+def retry(database: Database, settings: Settings, run_id: str, role: Role, key: str | None = None) -> tuple[RunReply, bool]:
     """A new run that goes on where ``run_id`` failed or was cancelled; its log says after which step. ConflictError in other states."""
     digest = digest_of({"retry": run_id})
     with database.read() as session:
@@ -52,7 +54,9 @@ def retry(database: Database, settings: Settings, run_id: str, key: str | None =
             return RunReply.model_validate(earlier), False
         parent = find(session, run_id)
         demand(parent, "retry")
-        run = new_run(parse(parent.config | {"name": parent.name}), _options(parent, CloneRequest()))
+        config = parse(parent.config | {"name": parent.name})
+        check_limits(config, settings, role)
+        run = new_run(config, _options(parent, CloneRequest()))
     found, fault, step = _checkpoint(settings.run_folder(run_id))
     run.id, run.parent_id, run.resumed_step = new_id(), run_id, step
     run.drafter_id = parent.drafter_id if found else None

@@ -7,28 +7,34 @@ from typing import Any
 from pydantic import ValidationError
 
 from backend.errors import InvalidError
+from backend.services.runs.operator_limits import beyond_limits
 from backend.settings import Settings
-from engine.config import RunConfig, describe, own_code
+from engine.config import RunConfig, describe
 from engine.errors import LongtailError
 from engine.preflight import check_light
 from longtail.schemas.base import FieldError
+from longtail.schemas.identity import Role
 
-FORBIDDEN = "code of your own is not run here; whoever operates this installation may allow it with LONGTAIL_OWN_CODE=true"
 FIELD_OF_CODE = {"model": "model.path", "data": "task.path"}
 
 
-def validated_config(data: Mapping[str, Any], settings: Settings) -> RunConfig:
-    """The configuration that ``data`` says; InvalidError with all its faults."""
+def validated_config(data: Mapping[str, Any], settings: Settings, role: Role) -> RunConfig:
+    """The configuration that ``data`` says, of somebody with that role; InvalidError with all its faults."""
     try:
         config = RunConfig.model_validate(data)
+        check_limits(config, settings, role)  # first, as what check_light says tells of the files
         check_light(config)
     except ValidationError as error:
         raise InvalidError("the configuration is not valid", field_errors(error.errors(), data)) from None
     except LongtailError as error:
         raise InvalidError("the configuration cannot run", [_named(error)]) from None
-    if not settings.own_code and (fields := own_code(config)):
-        raise InvalidError("the configuration runs code of its own", [FieldError(field=name, message=FORBIDDEN) for name in fields])
     return config
+
+
+def check_limits(config: RunConfig, settings: Settings, role: Role) -> None:
+    """InvalidError if the configuration goes beyond what the operator allows."""
+    if faults := beyond_limits(config, settings, role):
+        raise InvalidError("the configuration names what is not allowed here", faults)
 
 
 def field_errors(faults: Iterable[Any], data: Any) -> list[FieldError]:

@@ -39,7 +39,7 @@ def no_logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def settings(tmp_path: Path, database_url: str) -> Settings:
-    return Settings(home=tmp_path / "home", database_url=database_url, least_free_bytes=0)
+    return Settings(home=tmp_path / "home", database_url=database_url, least_free_bytes=0, data_roots=(tmp_path,), model_roots=(tmp_path,))
 
 
 @pytest.fixture

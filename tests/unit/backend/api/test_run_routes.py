@@ -125,7 +125,7 @@ def test_own_code_is_run_only_where_the_operator_allows_it(
     assert "LONGTAIL_OWN_CODE=true" in reply.json()["errors"][0]["message"]
     earlier = submit(api, config).json()["id"]
     assert api.post(f"/api/v1/runs/{earlier}/clone", json={"config": change}).status_code == 422
-    assert validated_config(config | change, settings.model_copy(update={"own_code": True})).name == "first"
+    assert validated_config(config | change, settings.model_copy(update={"own_code": True}), "editor").name == "first"
 
 
 def test_programs_in_the_sandbox_need_no_leave(api: TestClient, config: dict[str, Any], tmp_path: Any) -> None:

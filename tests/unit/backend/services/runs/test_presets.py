@@ -25,7 +25,8 @@ def test_a_preset_is_accepted_once_its_folders_are_there(name: str, tmp_path: Pa
     config = preset(name).config
     folders = {"model": {"path": str(make_bare_model(tmp_path / "model"))}} if config["model"]["path"] != "tiny" else {}
     data = {"task": {"path": str(QUESTIONS)}} if "path" in config["task"] else {}
-    accepted = validated_config(merged(config, folders | data), Settings(home=tmp_path))
+    settings = Settings(home=tmp_path, ray_addresses=("first-machine:6379",))
+    accepted = validated_config(merged(config, folders | data), settings, "admin")
     assert accepted.cluster.workers <= accepted.algorithm.prompts_per_step
     if name.startswith("gpu"):
         assert (accepted.rollout.engine, accepted.cluster.device) == ("sglang", "cuda")
