@@ -13,15 +13,12 @@ from engine.models.families import FAMILIES, LISTED
 from engine.models.folder import BUILT_IN, architecture, locate, read_config, read_facts
 from engine.rollout.sglang import start_errors, supported_speculation
 from engine.rollout.sglang.model_modules import module_of
+from engine.tasks import response_rows
 from engine.tasks.registry import check_rows
-from engine.tasks.response_rows import response_rows
-
-MOST_BYTES = 64 * 2**20
-"""Of a file of responses that is read through before the job itself does so."""
 
 
 def check_light(config: RunConfig) -> None:
-    """Model folder, context length, engine, drafter folder, dataset and responses. Raises ModelError, ConfigError or DataError."""
+    """Model folder, context length, engine, drafter folder, the first rows of data. Raises ModelError, ConfigError or DataError."""
     _check_model(config)
     check_drafter(config)
     check_rows(config.task)
@@ -101,11 +98,11 @@ def _check_known(config: RunConfig) -> None:
 
 
 def _check_responses(path: Path | None) -> None:
-    """ConfigError names the field; a large file is only looked for."""
-    if path is None or (path.is_file() and path.stat().st_size > MOST_BYTES):
+    """ConfigError names the field."""
+    if path is None:
         return
     try:
-        response_rows(path)
+        response_rows.check(path)
     except DataError as error:
         raise ConfigError(f"drafter.pretrain_responses: {error}") from None
 

@@ -3,8 +3,8 @@
 import re
 
 from engine.config.task import CodeConfig
-from engine.tasks.dataset import Example
 from engine.tasks.dataset_task import Question, Score, TaskKind
+from engine.tasks.example import Example
 from engine.tasks.sandbox import Sandbox
 
 _BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)

@@ -1,7 +1,10 @@
 """A task made of a file's questions; what kind of questions they are is told by its ``TaskKind``."""
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
 from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=DatasetConfig)
 Score = Callable[[Any, str], float]
+TOGETHER = 256
+"""Rows that are tokenised at a time while all of them are checked."""
 
 
 @dataclass(frozen=True)
@@ -38,62 +43,80 @@ class TaskKind(Generic[C]):
 
 
 class DatasetTask:
-    """Passes over the questions, each in a new order; those kept for validation are the same whatever the seed."""
+    """Passes over the questions, each in a new order; those kept for validation are the same whatever the seed. All stay in their file
+    until they are asked for."""
 
     def __init__(self, config: DatasetConfig, kind: TaskKind[Any], seed: int, tokenizer: "PreTrainedTokenizerBase") -> None:
-        rows = dataset.read(config.path)
-        held_out = set(_shuffled("validation", len(rows))[: ceil(config.validation_share * len(rows))])
-        kept = [row for index, row in enumerate(rows) if index not in held_out]
-        if not kept:
+        self._rows = dataset.read(config.path)
+        size = len(self._rows)
+        held_out = sorted(_shuffled("validation", size)[: ceil(config.validation_share * size)])
+        self._kept = _others(held_out, size)
+        if not self._kept:
             raise DataError(f"{config.path}: all rows are kept for evaluation; lower task.validation_share")
-        validation = dataset.read(config.validation_path) if config.validation_path else [rows[index] for index in sorted(held_out)]
-        self._prompts = _prompts(config, kind, tokenizer, kept)
-        self._validation = _prompts(config, kind, tokenizer, validation)
-        self._places = [row.place for row in (*kept, *validation)]
+        self._validation_rows = dataset.read(config.validation_path) if config.validation_path else self._rows
+        self._validation: Sequence[int] = range(len(self._validation_rows)) if config.validation_path else held_out
+        self._config, self._kind, self._tokenizer = config, kind, tokenizer
         self._score = kind.score(config)
         self.waits = kind.waits
         self._seed = seed
+        self._order = lru_cache(maxsize=2)(lambda epoch: _shuffled(f"{seed}:{epoch}", len(self._kept)))
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
-        size = len(self._prompts)
-        positions = range(step * count, (step + 1) * count)
-        orders = {epoch: _shuffled(f"{self._seed}:{epoch}", size) for epoch in {position // size for position in positions}}
-        return [self._prompts[orders[position // size][position % size]] for position in positions]
+        turns = (divmod(position, len(self._kept)) for position in range(step * count, (step + 1) * count))
+        return self._encoded(self._rows[self._kept[self._order(epoch)[place]]] for epoch, place in turns)
 
     def validation(self, count: int) -> list[Prompt]:
-        return self._validation[:count]
+        return self._encoded(self._validation_rows[place] for place in self._validation[:count])
 
     def reward(self, prompt: Prompt, response: str) -> float:
         return self._score(prompt.data, response)
 
     def check_lengths(self, limit: int) -> None:
-        lengths = [len(prompt.tokens) for prompt in (*self._prompts, *self._validation)]
-        too_long = [index for index, length in enumerate(lengths) if length > limit]
-        if too_long:
-            first = too_long[0]
+        """Reads every row of the files, which DataError says what is wrong with, too."""
+        lengths = array("Q")
+        first = None
+        for rows in self._all_rows():
+            found = [len(prompt.tokens) for prompt in self._encoded(rows)]
+            first = first or next(((row.place, length) for row, length in zip(rows, found, strict=True) if length > limit), None)
+            lengths.extend(found)
+        if first:
+            place, length = first
+            too_long = sum(length > limit for length in lengths)
             raise DataError(
-                f"{self._places[first]}: the prompt has {lengths[first]} tokens, more than rollout.max_prompt_tokens={limit}; "
-                f"{len(too_long)} of {len(lengths)} prompts are too long, the longest has {max(lengths)} tokens: "
+                f"{place}: the prompt has {length} tokens, more than rollout.max_prompt_tokens={limit}; "
+                f"{too_long} of {len(lengths)} prompts are too long, the longest has {max(lengths)} tokens: "
                 "raise rollout.max_prompt_tokens or remove them"
             )
 
+    def _all_rows(self) -> Iterator[list[dataset.Example]]:
+        """A few at a time, in the order of the files."""
+        files = [self._rows] if self._validation_rows is self._rows else [self._rows, self._validation_rows]
+        rows = chain.from_iterable(files)
+        while some := list(islice(rows, TOGETHER)):
+            yield some
+
+    def _encoded(self, rows: Iterable[dataset.Example]) -> list[Prompt]:
+        questions = [self._kind.read(self._config, row) for row in rows]
+        texts, tokens = encode(self._tokenizer, [[self._config.prompt.format(question=question.text)] for question in questions])
+        return [Prompt(text, tuple(ids), question.data) for text, ids, question in zip(texts, tokens, questions, strict=True)]
+
 
 def check(config: DatasetConfig, kind: TaskKind[Any]) -> None:
-    """DataError names the first row, of either file, that cannot be used. Needs no tokenizer."""
+    """DataError names the first row at the beginning of either file that cannot be used. Needs no tokenizer."""
     for path in (config.path, config.validation_path):
-        for row in dataset.read(path) if path else ():
+        for row in dataset.head(path) if path else ():
             kind.read(config, row)
 
 
-def _shuffled(seed: str, size: int) -> list[int]:
-    order = list(range(size))
+def _shuffled(seed: str, size: int) -> "array[int]":
+    order = array("Q", range(size))
     Random(seed).shuffle(order)
     return order
 
 
-def _prompts(
-    config: DatasetConfig, kind: TaskKind[Any], tokenizer: "PreTrainedTokenizerBase", rows: Sequence[dataset.Example]
-) -> list[Prompt]:
-    questions = [kind.read(config, row) for row in rows]
-    texts, tokens = encode(tokenizer, [[config.prompt.format(question=question.text)] for question in questions])
-    return [Prompt(text, tuple(ids), question.data) for text, ids, question in zip(texts, tokens, questions, strict=True)]
+def _others(left_out: Sequence[int], size: int) -> Sequence[int]:
+    """The numbers below ``size`` without those, which are sorted."""
+    if not left_out:
+        return range(size)
+    gaps = zip([-1, *left_out], [*left_out, size], strict=True)
+    return array("Q", chain.from_iterable(range(before + 1, after) for before, after in gaps))

@@ -7,8 +7,8 @@ from typing import Any
 from engine.config import import_path
 from engine.config.task import FunctionConfig
 from engine.errors import DataError
-from engine.tasks.dataset import Example
 from engine.tasks.dataset_task import Question, Score, TaskKind
+from engine.tasks.example import Example
 
 
 def _read(config: FunctionConfig, row: Example) -> Question:

@@ -1,37 +1,51 @@
 """Prompts and responses from a file, to train a drafter on in place of what the model would write."""
 
+from array import array
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import DataError
 from engine.rollout.interface import PartialResponse, Request
+from engine.tasks import dataset
 from engine.tasks.conversations import encode
-from engine.tasks.response_rows import response_rows
+from engine.tasks.response_rows import pairs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+TOGETHER = 256
+"""Rows that are tokenised at a time."""
+
 
 class GivenResponses:
-    """The file's rows as requests that have been answered already; past its end it begins anew."""
+    """The file's rows as requests that have been answered already; past its end it begins anew. Nothing else of it is in memory."""
 
     def __init__(self, path: Path, tokenizer: "PreTrainedTokenizerBase", longest: int) -> None:
         """DataError if the file is not readable, or has a row without a prompt or response. Responses are cut to what ``longest`` tokens
         leave them; rows whose prompt alone is longer are left out."""
-        rows = response_rows(path)
-        _, prompts = encode(tokenizer, [[prompt] for prompt, _ in rows])
-        responses: Sequence[list[int]] = tokenizer([response for _, response in rows], add_special_tokens=False).input_ids
-        ends = [tokenizer.eos_token_id] if isinstance(tokenizer.eos_token_id, int) else []
-        pairs = [
-            (tuple(prompt), tuple([*response, *ends][: longest - len(prompt)])) for prompt, response in zip(prompts, responses, strict=True)
-        ]
-        self._pairs = [(prompt, response) for prompt, response in pairs if len(prompt) < longest and response]
-        if not self._pairs:
+        self._rows, self._tokenizer, self._longest = dataset.read(path), tokenizer, longest
+        self._usable, place, rows = array("Q"), 0, iter(self._rows)
+        while some := list(islice(rows, TOGETHER)):
+            found = self._tokens(some)
+            self._usable.extend(place + index for index, (prompt, response) in enumerate(found) if len(prompt) < longest and response)
+            place += len(some)
+        if not self._usable:
             raise DataError(f"{path}: no row has a prompt and a response within {longest} tokens, which is all that the model can hold")
 
     def requests(self, number: int, count: int) -> list[Request]:
         """``count`` rows, those of round ``number``."""
         places = range(number * count, (number + 1) * count)
-        chosen = [self._pairs[place % len(self._pairs)] for place in places]
+        chosen = self._tokens([self._rows[self._usable[place % len(self._usable)]] for place in places])
         return [Request(place, place, prompt, PartialResponse(response)) for place, (prompt, response) in zip(places, chosen, strict=True)]
+
+    def _tokens(self, rows: Sequence[dataset.Example]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        prompts, texts = zip(*pairs(rows), strict=True)
+        _, encoded = encode(self._tokenizer, [[prompt] for prompt in prompts])
+        responses: Sequence[list[int]] = self._tokenizer(list(texts), add_special_tokens=False).input_ids
+        ends = [self._tokenizer.eos_token_id] if isinstance(self._tokenizer.eos_token_id, int) else []
+        return [
+            (tuple(prompt), tuple([*response, *ends][: max(self._longest - len(prompt), 0)]))
+            for prompt, response in zip(encoded, responses, strict=True)
+        ]

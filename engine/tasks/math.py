@@ -1,8 +1,8 @@
 """Maths questions with a known answer; a response is right if math-verify finds the answer equal."""
 
 from engine.config.task import MathConfig
-from engine.tasks.dataset import Example
 from engine.tasks.dataset_task import Question, Score, TaskKind
+from engine.tasks.example import Example
 from engine.tasks.math_checker import Checker
 
 

@@ -5,8 +5,8 @@ from string import ascii_uppercase
 
 from engine.config.task import ChoiceConfig
 from engine.errors import DataError
-from engine.tasks.dataset import Example
 from engine.tasks.dataset_task import Question, Score, TaskKind
+from engine.tasks.example import Example
 
 _BOXED = re.compile(r"\\boxed\{\s*(?:\\(?:text|mathrm|mathbf)\{\s*)?\(?([A-Za-z])\)?\s*[.:]?\s*\}")
 _SAID = re.compile(r"\b(?:answer|choice|option)\b(?:\s+is)?\s*:?\s*\**\(?([A-Z])\b", re.IGNORECASE)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from engine.config.task import PromptsConfig
-from engine.tasks.dataset import Example
 from engine.tasks.dataset_task import Question, Score, TaskKind
+from engine.tasks.example import Example
 
 
 def _read(config: PromptsConfig, row: Example) -> Question:

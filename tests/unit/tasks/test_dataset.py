@@ -1,14 +1,19 @@
+import os
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from models_for_tests import byte_tokenizer
 
 from engine.config.task import MathConfig
 from engine.errors import DataError
-from engine.tasks.dataset import read
-from engine.tasks.registry import check_rows
+from engine.tasks.dataset import HEAD_ROWS, head, read
+from engine.tasks.json_lines import LONGEST_LINE
+from engine.tasks.registry import build_task, check_rows
 
 GOOD = '{"question": "1+1?", "answer": "2"}\n'
 
@@ -86,3 +91,60 @@ def test_parquet_faults(tmp_path: Path, columns: dict[str, list[Any]], message: 
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
     with pytest.raises(DataError, match=message):
         check_rows(MathConfig(path=path))
+
+
+def test_rows_are_found_in_any_order_and_threads(tmp_path: Path) -> None:
+    config = written(tmp_path, "\n".join(f'{{"question": "{index}"}}' + "\n" * (index % 3) for index in range(9)))
+    parquet = tmp_path / "data.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"question": [str(index) for index in range(9)]}), parquet, row_group_size=4)
+    for rows, last in ((read(config.path), "line 16"), (read(parquet), "row 9")):
+        texts = [row.text("question") for row in rows]
+        assert texts == [str(index) for index in range(len(rows))] == [rows[index].text("question") for index in range(9)]
+        assert [row.text("question") for row in rows[6:]] == ["6", "7", "8"]
+        assert rows[-1].text("question") == "8"
+        assert rows[-1].place == rows[8].place == list(rows)[8].place
+        assert rows[8].place.endswith(last)
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(lambda index, rows=rows: rows[index].text("question"), [*range(9)] * 9)) == texts * 9
+
+
+def test_checking_looks_at_the_beginning_only_and_the_job_at_all(tmp_path: Path) -> None:
+    config = written(tmp_path, GOOD * HEAD_ROWS + "{broken\n")
+    check_rows(config)
+    assert len(list(head(config.path))) == HEAD_ROWS
+    with pytest.raises(DataError, match=f"line {HEAD_ROWS + 1}: not readable as JSON"):
+        build_task(config, 0, byte_tokenizer()).check_lengths(1000)
+
+
+@pytest.mark.parametrize("content", [b"", b"[" * (LONGEST_LINE + 1), GOOD.encode()])
+def test_a_large_file_is_no_matter_of_memory(tmp_path: Path, content: bytes) -> None:
+    """A gigabyte without an end of line, which takes no room on the disk."""
+    config = written(tmp_path, content)
+    with config.path.open("r+b") as file:
+        file.truncate(2**30)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"line \d: longer than 4 MiB; a JSONL file has one row in each line"):
+        check_rows(config)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 16 * 2**20
+
+
+def test_rows_do_not_stay_in_memory(tmp_path: Path) -> None:
+    row = '{"question": "1+1?", "answer": "2", "rest": "%s"}\n' % ("x" * 10_000)
+    config = written(tmp_path, row * 1000)
+    task = build_task(config, 0, byte_tokenizer())
+    tracemalloc.start()
+    rows = read(config.path)
+    assert len(rows) == 1000
+    assert task.prompts(0, 1000)[0].text.startswith("1+1?")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < len(row) * 1000
+
+
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = written(tmp_path, GOOD)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # the tests may run as root, who may read all
+    with pytest.raises(DataError, match="may not be read by the user that this runs as"):
+        check_rows(config)

@@ -1,0 +1,73 @@
+"""Rows of a parquet file."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from engine.errors import DataError
+from engine.tasks.example import Example
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
+ROWS = 256
+"""Read from the file at a time."""
+
+
+class ParquetRows(Sequence[Example]):
+    """All rows. They are unpacked into a temporary file (TMPDIR), as parquet gives whole groups of rows only; memory holds what is looked
+    at. The file has no name any more, so that nothing is left of it when the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet  # here, so that those who read no parquet do not wait for it
+
+        self._path = path
+        with _opened(path) as file, tempfile.NamedTemporaryFile(prefix="longtail-rows-") as unpacked:
+            with pyarrow.ipc.new_file(unpacked, file.schema_arrow) as writer:
+                for batch in file.iter_batches(ROWS * 16):
+                    writer.write_batch(batch)
+            unpacked.flush()
+            self._table: Any = pyarrow.ipc.open_file(pyarrow.memory_map(unpacked.name)).read_all()
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        place = range(len(self))[index]
+        return _example(self._path, place, self._table.slice(place, 1).to_pylist()[0])
+
+
+def parquet_head(path: Path, rows: int) -> Iterator[Example]:
+    """The first ``rows`` rows."""
+    with _opened(path) as file:
+        place = 0
+        for batch in file.iter_batches(ROWS):
+            for record in batch.to_pylist():
+                if place == rows:
+                    return
+                yield _example(path, place, record)
+                place += 1
+
+
+@contextmanager
+def _opened(path: Path) -> "Iterator[pyarrow.parquet.ParquetFile]":
+    """DataError if it is not readable, which may turn out later only."""
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+            yield file
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path}: not readable as parquet: {error}") from None
+
+
+def _example(path: Path, place: int, record: dict[str, Any]) -> Example:
+    return Example(f"{path}: row {place + 1}", record)
