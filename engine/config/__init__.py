@@ -2,6 +2,7 @@
 
 from engine.config.cluster import ClusterConfig
 from engine.config.drafter import DrafterConfig, SpotConfig, TriggerConfig
+from engine.config.host_paths import data_paths, model_paths
 from engine.config.parsing import describe, load, merged, parse
 from engine.config.rollout import RolloutConfig, SGLangConfig
 from engine.config.run import CheckpointConfig, RunConfig, own_code
@@ -31,9 +32,11 @@ __all__ = [
     "StrategyConfig",
     "SuffixConfig",
     "TriggerConfig",
+    "data_paths",
     "describe",
     "load",
     "merged",
+    "model_paths",
     "own_code",
     "parse",
 ]

@@ -15,7 +15,7 @@ from engine.models.download import Wheel, from_hub
 from engine.models.folder import BUILT_IN, MADE, NAME, TINY, home, kept, read_facts
 from engine.own_folders import locked
 
-__all__ = ["DOWNLOADS", "KnownModel", "add", "get", "kept", "known_models", "remove"]
+__all__ = ["BUILT_IN", "DOWNLOADS", "KnownModel", "add", "get", "kept", "known_models", "remove"]
 
 DOWNLOADS = {
     "smollm2-135m": Wheel(

@@ -1,13 +1,12 @@
 """What a run may name only where whoever operates this installation allows it: files of the host, code of its users, clusters to join."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from backend.settings import Settings
-from engine.config import RunConfig, own_code
-from engine.config.task import DatasetConfig
-from engine.models.folder import BUILT_IN, kept
+from engine.config import RunConfig, data_paths, model_paths, own_code
+from engine.models.library import BUILT_IN, kept
 from longtail.schemas.base import FieldError
 from longtail.schemas.identity import Role
 
@@ -23,9 +22,10 @@ def beyond_limits(config: RunConfig, settings: Settings, role: Role) -> list[Fie
     if config.cluster.ray_address not in (None, *settings.ray_addresses):
         fields["cluster.ray_address"] = CLUSTER
     data_roots = _roots(settings.data_roots, settings.home / "data", role)
-    fields |= {field: _data(data_roots) for field, path in _data_paths(config) if not _lies_in(path, data_roots)}
+    fields |= {field: _data(data_roots) for field, path in data_paths(config).items() if not _lies_in(path, data_roots)}
     model_roots = _roots(settings.model_roots, settings.home / "models", role)
-    fields |= {field: _models(model_roots) for field, path in _model_paths(config) if not _lies_in(path, model_roots)}
+    folders = {field: Path(path) for field, path in model_paths(config).items() if field != "model.path" or not _has_name(path)}
+    fields |= {field: _models(model_roots) for field, path in folders.items() if not _lies_in(path, model_roots)}
     return [FieldError(field=field, message=message) for field, message in fields.items()]
 
 
@@ -34,22 +34,9 @@ def _roots(allowed: Sequence[Path], default: Path, role: Role) -> Sequence[Path]
     return allowed or ((Path("/"),) if role == "admin" else (default,))
 
 
-def _data_paths(config: RunConfig) -> Iterator[tuple[str, Path]]:
-    if isinstance(config.task, DatasetConfig):
-        yield "task.path", config.task.path
-        if config.task.validation_path:
-            yield "task.validation_path", config.task.validation_path
-    if config.drafter.pretrain_responses:
-        yield "drafter.pretrain_responses", config.drafter.pretrain_responses
-
-
-def _model_paths(config: RunConfig) -> Iterator[tuple[str, Path]]:
-    if config.model.path not in BUILT_IN and not kept(config.model.path):
-        yield "model.path", Path(config.model.path)
-    if config.drafter.path not in (None, "builtin", "auto"):
-        yield "drafter.path", Path(config.drafter.path)
-    if config.rollout.sglang.draft_model:
-        yield "rollout.sglang.draft_model", Path(config.rollout.sglang.draft_model)
+def _has_name(model: str) -> bool:
+    """Whether it is one of those that ``longtail models`` lists, which the operator has put there."""
+    return model in BUILT_IN or kept(model) is not None
 
 
 def _lies_in(path: Path, roots: Sequence[Path]) -> bool:

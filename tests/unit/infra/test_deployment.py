@@ -17,6 +17,8 @@ from fastapi.testclient import TestClient
 from backend.api import create_app
 from backend.database import Database
 from backend.migrate import upgrade
+from backend.services.identity import users
+from backend.services.identity.tokens import issue
 from backend.settings import Settings
 from backend.stack.local_stack import DASHBOARD_PORT
 
@@ -238,12 +240,14 @@ def test_the_proxy_leads_every_route_to_the_api_and_keeps_measures_inside() -> N
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The names of what /metrics says."""
-    settings = Settings(home=tmp_path_factory.mktemp("home"), open_metrics=True)
+    settings = Settings(home=tmp_path_factory.mktemp("home"))
     database = Database(settings.database)
     upgrade(database)
-    client = TestClient(create_app(settings), base_url="http://localhost", client=("127.0.0.1", 1))
+    with database.write() as session:
+        token = issue(session, users.create(session, "prometheus", "viewer"), "token", "its own", "viewer", None)[1]
+    client = TestClient(create_app(settings), base_url="http://localhost")
     client.get("/healthz")
-    text = client.get("/metrics").text
+    text = client.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text
     database.close()
     kinds = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
     parts = {f"{name}_{part}" for name, kind in kinds if kind == "histogram" for part in ("bucket", "count", "sum")}
@@ -306,8 +310,14 @@ def test_kubernetes_starts_what_there_is() -> None:
     assert json.loads(settings["LONGTAIL_ALLOWED_HOSTS"])[-1] in services
 
 
+def ray_manifests() -> tuple[Any, Any]:
+    """The cluster, and who may speak to it."""
+    cluster, policy = yaml.safe_load_all((INFRA / "kubernetes" / "raycluster.yaml").read_text())
+    return cluster, policy
+
+
 def test_a_ray_cluster_runs_the_same_ray() -> None:
-    cluster = yaml.safe_load((INFRA / "kubernetes" / "raycluster.yaml").read_text())
+    cluster, _ = ray_manifests()
     assert cluster["kind"] == "RayCluster"
     low, high = re.findall(r'"ray>=(\d+)\.\d+,<(\d+)"', (ROOT / "pyproject.toml").read_text())[0]
     assert int(low) <= int(cluster["spec"]["rayVersion"].split(".")[0]) < int(high)
@@ -315,7 +325,7 @@ def test_a_ray_cluster_runs_the_same_ray() -> None:
 
 def test_the_worker_of_a_ray_cluster_is_on_its_head() -> None:
     """With all that the head has of Ray; its settings are those of the other workers."""
-    (cluster,) = yaml.safe_load_all((INFRA / "kubernetes" / "raycluster.yaml").read_text())
+    cluster, _ = ray_manifests()
     pod = cluster["spec"]["headGroupSpec"]["template"]["spec"]
     head, worker = pod["containers"]
     assert runnable(worker["command"][2])
@@ -327,3 +337,23 @@ def test_the_worker_of_a_ray_cluster_is_on_its_head() -> None:
     assert pod["terminationGracePeriodSeconds"] == other["pod"]["terminationGracePeriodSeconds"]
     (labels,) = [json.loads(each["value"]) for each in worker["env"] if each["name"] == "LONGTAIL_LABELS"]
     assert Settings(labels=labels).labels == ("ray",)
+
+
+def test_only_who_has_its_token_and_is_of_it_speaks_to_a_ray_cluster() -> None:
+    """Whoever can, runs code: also the platform sends runs to this cluster only."""
+    cluster, policy = ray_manifests()
+    name = cluster["metadata"]["name"]
+    assert cluster["spec"]["authOptions"] == {"mode": "token"}
+    worker = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][1]
+    env = {each["name"]: each for each in worker["env"]}
+    assert env["RAY_AUTH_MODE"]["value"] == "token"
+    assert env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": name, "key": "auth_token"}
+    ours = {"matchLabels": {"ray.io/cluster": name}}
+    assert (policy["spec"]["podSelector"], policy["spec"]["policyTypes"]) == (ours, ["Ingress"])
+    (allowed,) = policy["spec"]["ingress"]
+    assert allowed["from"][0] == {"podSelector": ours}
+    assert [each["podSelector"]["matchLabels"] for each in allowed["from"][1:]] == [{"app.kubernetes.io/name": "kuberay-operator"}]
+    (settings,) = [
+        item for item in yaml.safe_load((INFRA / "kubernetes" / "longtail.yaml").read_text())["items"] if item["kind"] == "ConfigMap"
+    ]
+    assert json.loads(settings["data"]["LONGTAIL_RAY_ADDRESSES"]) == [f"{name}-head-svc:6379"]
