@@ -13,6 +13,7 @@ from engine.config.task import DatasetConfig
 from engine.errors import DataError
 from engine.tasks import dataset
 from engine.tasks.conversations import encode
+from engine.tasks.example import Example
 from engine.tasks.task import Prompt
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class TaskKind(Generic[C]):
     """``read`` makes a question of a row, DataError if it cannot; ``score`` makes the function from data and response to reward;
     for ``waits`` see ``Task``."""
 
-    read: Callable[[C, dataset.Example], Question]
+    read: Callable[[C, Example], Question]
     score: Callable[[C], Score]
     waits: bool = False
 
@@ -88,14 +89,14 @@ class DatasetTask:
                 "raise rollout.max_prompt_tokens or remove them"
             )
 
-    def _all_rows(self) -> Iterator[list[dataset.Example]]:
+    def _all_rows(self) -> Iterator[list[Example]]:
         """A few at a time, in the order of the files."""
         files = [self._rows] if self._validation_rows is self._rows else [self._rows, self._validation_rows]
         rows = chain.from_iterable(files)
         while some := list(islice(rows, TOGETHER)):
             yield some
 
-    def _encoded(self, rows: Iterable[dataset.Example]) -> list[Prompt]:
+    def _encoded(self, rows: Iterable[Example]) -> list[Prompt]:
         questions = [self._kind.read(self._config, row) for row in rows]
         texts, tokens = encode(self._tokenizer, [[self._config.prompt.format(question=question.text)] for question in questions])
         return [Prompt(text, tuple(ids), question.data) for text, ids, question in zip(texts, tokens, questions, strict=True)]

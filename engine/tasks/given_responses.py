@@ -10,6 +10,7 @@ from engine.errors import DataError
 from engine.rollout.interface import PartialResponse, Request
 from engine.tasks import dataset
 from engine.tasks.conversations import encode
+from engine.tasks.example import Example
 from engine.tasks.response_rows import pairs
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class GivenResponses:
         chosen = self._tokens([self._rows[self._usable[place % len(self._usable)]] for place in places])
         return [Request(place, place, prompt, PartialResponse(response)) for place, (prompt, response) in zip(places, chosen, strict=True)]
 
-    def _tokens(self, rows: Sequence[dataset.Example]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    def _tokens(self, rows: Sequence[Example]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         prompts, texts = zip(*pairs(rows), strict=True)
         _, encoded = encode(self._tokenizer, [[prompt] for prompt in prompts])
         responses: Sequence[list[int]] = self._tokenizer(list(texts), add_special_tokens=False).input_ids

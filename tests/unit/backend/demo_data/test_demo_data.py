@@ -172,7 +172,7 @@ def test_their_workers_show_as_living_ones_but_nobody_counts_on_them(
     assert {(item["reason"], item["place"]) for item in queue["items"]} == {("generated", None)}
     assert "no job worker was seen" in str(Readiness(database, make_celery(settings), settings).faults()["worker"])
     with database.read() as session:
-        counted = {family.name: family.samples for family in platform_gauges(session, settings, time.time())}
+        counted = {family.name: family.samples for family in platform_gauges(session, settings, None, time.time())}
     assert [sample.value for sample in counted["longtail_workers"]] == [0]
 
 
