@@ -128,5 +128,6 @@ def page() -> None:
 st.header("New run", anchor=False)
 if not me().may_write:
     st.info("Your account may look at runs, but not start any. Ask an admin for the role editor.")
-with answered():
-    page()
+else:
+    with answered():
+        page()

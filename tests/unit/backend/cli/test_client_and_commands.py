@@ -206,7 +206,7 @@ def test_upload_by_the_command_line(client: Longtail, config: dict[str, Any], tm
     [
         ("colour: red", "colour: unknown key"),
         ("{", "not readable as YAML"),
-        ("model: {path: /nowhere}", "model.path: /nowhere: no such folder"),
+        ("model: {path: /nowhere}", "model.path: use a name that `longtail models` lists"),
         ("cluster: {workers: 0}", "cluster.workers"),
         ("rollout: {min_p: 1}", "rollout.min_p: Input should be less than 1"),
         ('rollout: {stop: [""]}', "rollout.stop.0: String should have at least 1 character"),
