@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from engine.checkpoint import learner_state
 from engine.cluster.devices import device_of, join, show_gpus
+from engine.cluster.free_memory import give_back
 from engine.cluster.rendezvous import use_network
 from engine.cluster.spot_training.weight_drift import drift, sketch
 from engine.config import RunConfig
@@ -95,6 +96,7 @@ class LearnerRank(ABC):
             self._read()
         began = time.perf_counter()
         metrics = self.learner.update(rows, inferred, step)
+        give_back()
         updated = time.perf_counter()
         self._load_target(step + 1)
         loaded_weights = self._loaded_weights()

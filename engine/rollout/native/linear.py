@@ -67,10 +67,9 @@ def _onednn(weight: Tensor, bias: Tensor | None) -> Product:
     multiply = torch.ops.mkldnn._linear_pointwise.default
 
     def product(x: Tensor) -> Tensor:
-        if len(x) == 1:  # would be added up in another order
-            return product(x.expand(2, -1))[:1]
-        result: Tensor = multiply(x, packed, bias, "none", [], "")
-        return result
+        rows = len(x)
+        result: Tensor = multiply(x.expand(2, -1) if rows == 1 else x, packed, bias, "none", [], "")
+        return result[:rows]  # a single row alone would be added up in another order
 
     return product
 
