@@ -37,9 +37,9 @@ def log_in(body: Login, database: DatabaseDep, settings: SettingsDep, limits: Lo
 
 @router.delete("/sessions/current", status_code=204, responses=documented(409))
 def log_out(identity: IdentityDep, database: DatabaseDep) -> None:
-    """Ends the session, or revokes the token, that this request comes with."""
+    """Ends the session, or revokes the token, that this request comes with. Tokens that were made in a session stay."""
     with database.write() as session, users.keeping_a_way_in(session):
-        tokens.revoke(session, tokens.find(session, identity.token_id))
+        tokens.log_out(session, tokens.find(session, identity.token_id))
 
 
 @router.post("/tickets", status_code=201)
@@ -63,7 +63,7 @@ def me(identity: IdentityDep, session: ReadSession) -> Me:
 def set_password(
     body: PasswordChange, identity: UnrestrictedIdentity, database: DatabaseDep, limits: LoginLimitsDep, address: Address
 ) -> None:
-    """Sets one's password and ends one's other sessions."""
+    """Sets one's password and ends one's other sessions, and the other tokens that one has made; those from an admin stay."""
     with limits.attempt(address, identity.user_name), database.write() as session:
         user = users.find(session, identity.user_id)
         users.change_password(session, user, body.current.get_secret_value(), body.new.get_secret_value(), identity.token_id)

@@ -35,14 +35,15 @@ def list_tokens(
 
 @router.post("", status_code=201, responses=documented(404))
 def create_token(body: TokenRequest, identity: UnrestrictedIdentity, database: DatabaseDep) -> NewToken:
-    """Its secret is shown this once. It allows what its scope says, and never more than its user may."""
+    """Its secret is shown this once. It allows what its scope says, and never more than its user may. It ends with the token that it is
+    made with."""
     with database.write() as session:
         return issued(session, identity, users.find(session, identity.user_id), body)
 
 
 @router.delete("/{token_id}", status_code=204, responses=documented(404, 409))
 def revoke_token(token_id: str, identity: UnrestrictedIdentity, database: DatabaseDep) -> None:
-    """Ends a token or session of one's own (an admin: of anybody), and the sessions that come from it."""
+    """Ends a token or session of one's own (an admin: of anybody), and all that comes from it: sessions and tokens."""
     with database.write() as session, users.keeping_a_way_in(session):
         token = tokens.find(session, token_id)
         if token.user_id != identity.user_id and not allows(identity.role, "admin"):
@@ -57,5 +58,6 @@ def issued(session: Session, identity: Identity, user: User, body: TokenRequest)
     seconds = None if body.days is None else body.days * DAY_SECONDS
     if body.project_id is not None:
         membership_check.find_project(session, identity, body.project_id)
-    token, secret = tokens.issue(session, user, "token", body.name, body.scope, seconds, project_id=body.project_id)
+    root_id = identity.token_id if user.id == identity.user_id else None
+    token, secret = tokens.issue(session, user, "token", body.name, body.scope, seconds, root_id, body.project_id)
     return NewToken(token=secret, **Token.model_validate(token).model_dump())

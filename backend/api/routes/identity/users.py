@@ -26,7 +26,8 @@ def add_user(body: UserRequest, _: UnrestrictedIdentity, database: DatabaseDep) 
 
 @router.patch("/{user_id}", responses=documented(404, 409))
 def change_user(user_id: str, body: UserChange, _: UnrestrictedIdentity, database: DatabaseDep) -> User:
-    """Refused with 409 if nobody could administer any more. A disabled user's tokens stop at once; a new password ends the sessions."""
+    """Refused with 409 if nobody could administer any more. A disabled user's tokens stop at once; a new password ends the sessions,
+    and the tokens that the user has made."""
     with database.write() as session:
         user = users.find(session, user_id)
         users.change(session, user, body.role, body.disabled, _text(body.password))
