@@ -7,7 +7,17 @@ from fastapi import APIRouter, Header, Response
 from sqlalchemy.exc import IntegrityError
 
 from backend.api.background.worker_notifier import WorkerNotifier
-from backend.api.dependencies import DatabaseDep, IdentityDep, Limit, LongCursor, NotifierDep, ReadSession, RunDep, SettingsDep
+from backend.api.dependencies import (
+    DatabaseDep,
+    IdentityDep,
+    Limit,
+    LongCursor,
+    NotifierDep,
+    ReadSession,
+    RunDep,
+    SettingsDep,
+    SubmissionKeyDep,
+)
 from backend.api.error_responses import Responses, documented
 from backend.api.run_filter import RunFilterDep
 from backend.errors import InvalidError
@@ -23,7 +33,6 @@ from longtail.schemas.validation import ConfigCheck, Validation
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
-IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200, description="Makes a repeated submission give the first run")]
 IfMatch = Annotated[str | None, Header(max_length=200, description="The ETag of the run that the caller has seen")]
 
 
@@ -39,7 +48,7 @@ def submit(
     settings: SettingsDep,
     notifier: NotifierDep,
     identity: IdentityDep,
-    idempotency_key: IdempotencyKey = None,
+    key: SubmissionKeyDep,
 ) -> Run:
     """Accepts a run. From here on it reaches a terminal state, whatever fails in between."""
     config = validated_config(body.config, settings, identity.role)
@@ -52,7 +61,7 @@ def submit(
             options = submission.SubmissionOptions(
                 tuple(body.tags), body.priority, body.needs or "", start_after, identity.user_name, project.id, body.notes, source
             )
-            run, is_new = submission.submit(session, config, options, idempotency_key)
+            run, is_new = submission.submit(session, config, options, key)
             return Run.model_validate(run), is_new
 
     return accepted(response, notifier, submit)
@@ -127,11 +136,11 @@ def retry(
     settings: SettingsDep,
     notifier: NotifierDep,
     identity: IdentityDep,
-    idempotency_key: IdempotencyKey = None,
+    key: SubmissionKeyDep,
 ) -> Run:
     """A new run that goes on from the last verified checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none, -1:
     in the midst of pretraining its drafter."""
-    return accepted(response, notifier, lambda: clone_and_retry.retry(database, settings, run_id, identity.role, idempotency_key))
+    return accepted(response, notifier, lambda: clone_and_retry.retry(database, settings, run_id, identity.role, key))
 
 
 @router.post("/{run_id}/clone", status_code=201, responses=REPEATED | ACTION)
@@ -143,10 +152,10 @@ def clone(
     settings: SettingsDep,
     notifier: NotifierDep,
     identity: IdentityDep,
-    idempotency_key: IdempotencyKey = None,
+    key: SubmissionKeyDep,
 ) -> Run:
     """A new run of one's own with the same configuration, but for the fields that ``config`` names, from the beginning."""
-    return accepted(response, notifier, lambda: clone_and_retry.clone(database, settings, run_id, body, identity, idempotency_key))
+    return accepted(response, notifier, lambda: clone_and_retry.clone(database, settings, run_id, body, identity, key))
 
 
 @router.delete("/{run_id}", status_code=204, responses=ACTION)

@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Response
 
-from backend.api.dependencies import DatabaseDep, IdentityDep, MetricBatchWriterDep, NotifierDep, SettingsDep
-from backend.api.routes.runs import ACTION, REPEATED, IdempotencyKey, accepted
+from backend.api.dependencies import DatabaseDep, IdentityDep, MetricBatchWriterDep, NotifierDep, SettingsDep, SubmissionKeyDep
+from backend.api.routes.runs import ACTION, REPEATED, accepted
 from backend.services.projects import management
 from backend.services.runs import tracking
 from longtail.schemas.runs import Run
@@ -20,14 +20,14 @@ def track(
     settings: SettingsDep,
     identity: IdentityDep,
     notifier: NotifierDep,
-    idempotency_key: IdempotencyKey = None,
+    key: SubmissionKeyDep,
 ) -> Run:
     """Begins a run that no worker carries: the caller tells what happens in it, and when it is over."""
 
     def begin() -> tuple[Run, bool]:
         with database.write() as session:
             project = management.project_for_new_run(session, identity, body.project_id)
-            run, is_new = tracking.begin(session, body, project, identity.user_name, idempotency_key, settings.silence_seconds)
+            run, is_new = tracking.begin(session, body, project, identity.user_name, key, settings.silence_seconds)
             return Run.model_validate(run), is_new
 
     return accepted(response, notifier, begin)
