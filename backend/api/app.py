@@ -1,5 +1,6 @@
 """The application factory."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -61,7 +62,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.webhook_sender, app.state.prometheus, app.state.readiness = webhook_sender, prometheus, Readiness(database, celery, settings)
     app.state.store = open_store(settings)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
-    app.state.streams = 0
+    app.state.streams = Counter[str]()
     app.add_middleware(AuthenticationMiddleware, database=database, settings=settings)
     app.add_middleware(HostOriginAndBodySizeMiddleware, settings=settings)
     app.add_middleware(RequestLogMiddleware, prometheus=prometheus)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
@@ -33,18 +34,22 @@ def _known(run_id: str, database: UnauditedDatabase) -> str:
         return lookup.find(session, run_id).id
 
 
-async def _seat(request: Request, settings: SettingsDep) -> AsyncIterator[None]:
+async def _seat(request: Request, settings: SettingsDep, identity: IdentityDep) -> AsyncIterator[None]:
     """One of the few streams that may be open."""
-    state = request.app.state
-    if state.streams >= settings.event_streams:
-        raise TooManyRequestsError(
-            f"{state.streams} streams of events are open, which is the most; poll instead, or come later", FULL_SECONDS
-        )
-    state.streams += 1
+    streams: Counter[str] = request.app.state.streams  # by the user's id
+    for open_ones, most, whose in (
+        (streams[identity.user_id], settings.event_streams_per_user, "of yours "),
+        (streams.total(), settings.event_streams, ""),
+    ):
+        if open_ones >= most:
+            message = f"{open_ones} streams of events {whose}are open, which is the most; poll instead, or come later"
+            raise TooManyRequestsError(message, FULL_SECONDS)
+    streams[identity.user_id] += 1
     try:
         yield
     finally:
-        state.streams -= 1
+        streams[identity.user_id] -= 1
+        streams += Counter()  # forgets whoever has none
 
 
 @router.get("/events", response_class=EventSourceResponse, dependencies=[Depends(_seat)])

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, exists, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from backend.database import affected
-from backend.errors import NotFoundError, UnauthorizedError
+from backend.errors import ConflictError, NotFoundError, UnauthorizedError
 from backend.models import Token, User, is_id, new_id
 from backend.services.pagination import page
 from longtail.schemas.credentials import Link, Secret
@@ -74,12 +74,25 @@ def issue(
     expires = min((end for end in (_end_of_root(session, kind, root_id), seconds and now + seconds) if end is not None), default=None)
     token = Token(id=secret.id, user=user, kind=kind, name=name, digest=secret.digest, scope=scope, created_at=now, expires_at=expires)
     token.root_id, token.project_id = root_id, project_id
-    heir = aliased(Token)
-    forgotten = delete(Token).where(Token.kind != "token", Token.expires_at < now - KEEP_SECONDS)
-    affected(session, forgotten.where(~exists().where(heir.root_id == Token.id)))  # a token ends with what its session came from
+    affected(session, delete(Token).where(Token.kind != "token", Token.expires_at < now - KEEP_SECONDS, ~_has_heirs()))
     session.add(token)
     session.flush()
     return token, secret.text
+
+
+def make_room(session: Session, user: User, kind: str, most: int) -> None:
+    """For one more of the user's tokens, sessions or tickets. Who has so many tokens has to revoke one, ConflictError; the oldest session
+    or ticket gives way."""
+    session.execute(select(User.id).where(User.id == user.id).with_for_update(key_share=True))  # else many at the same moment pass
+    own = and_(Token.user_id == user.id, Token.kind == kind)
+    if kind == "token":
+        lasting = or_(Token.expires_at.is_(None), Token.expires_at > time.time())
+        if (session.scalar(select(func.count()).where(own, Token.revoked_at.is_(None), lasting)) or 0) >= most:
+            raise ConflictError(f"{user.name} has {most} tokens, which is the most: revoke one that is not needed any more")
+        return
+    oldest = Token.id.in_(select(Token.id).where(own).order_by(Token.created_at.desc(), Token.id.desc()).offset(most - 1))
+    _end(session, oldest)
+    affected(session, delete(Token).where(oldest, ~_has_heirs()))
 
 
 def identify(session: Session, text: str, kinds: Sequence[str] = USABLE) -> Identity | None:
@@ -141,6 +154,12 @@ def revoke_for_new_password(session: Session, user_id: str, spared: str | None =
 
 def _end(session: Session, which: ColumnElement[bool]) -> None:
     affected(session, update(Token).where(which, Token.revoked_at.is_(None)).values(revoked_at=time.time()))
+
+
+def _has_heirs() -> ColumnElement[bool]:
+    """Whether something comes from a token, and has to end with what that one comes from."""
+    heir = aliased(Token)
+    return exists().where(heir.root_id == Token.id)
 
 
 def _end_of_root(session: Session, kind: str, root_id: str | None) -> float | None:

@@ -30,6 +30,7 @@ def log_in(body: Login, database: DatabaseDep, settings: SettingsDep, limits: Lo
             if proof is not None and proof.kind == "ticket" and not tokens.spend(session, proof):
                 raise UnauthorizedError("this ticket has been used")
             owner = users.find(session, user.id)
+            tokens.make_room(session, owner, "session", settings.tokens_per_user)
             opened, secret = tokens.open_session(session, owner, settings.session_hours * 3600, proof)
             database.user_name, database.token_id = owner.name, opened.id
             return NewSession.model_validate({"token": secret, "expires_at": opened.expires_at})
@@ -43,10 +44,11 @@ def log_out(identity: IdentityDep, database: DatabaseDep) -> None:
 
 
 @router.post("/tickets", status_code=201)
-def create_ticket(identity: IdentityDep, database: DatabaseDep) -> NewTicket:
+def create_ticket(identity: IdentityDep, settings: SettingsDep, database: DatabaseDep) -> NewTicket:
     """Something that logs a browser in as the caller, once and soon, and may be seen in an address."""
     with database.write() as session:
         user = users.find(session, identity.user_id)
+        tokens.make_room(session, user, "ticket", settings.tokens_per_user)
         stem = identity.root_id, identity.project_id
         ticket, secret = tokens.issue(session, user, "ticket", "ticket", identity.role, TICKET_SECONDS, *stem)
         return NewTicket.model_validate({"ticket": secret, "expires_at": ticket.expires_at})

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from pydantic import SecretStr
 
-from backend.api.dependencies import Cursor, DatabaseDep, Limit, ReadSession, UnrestrictedIdentity
+from backend.api.dependencies import Cursor, DatabaseDep, Limit, ReadSession, SettingsDep, UnrestrictedIdentity
 from backend.api.error_responses import documented
 from backend.api.routes.identity.tokens import issued
 from backend.services.identity import users
@@ -34,11 +34,13 @@ def change_user(user_id: str, body: UserChange, _: UnrestrictedIdentity, databas
         return User.model_validate(user)
 
 
-@router.post("/{user_id}/tokens", status_code=201, responses=documented(404))
-def create_user_token(user_id: str, body: TokenRequest, identity: UnrestrictedIdentity, database: DatabaseDep) -> NewToken:
+@router.post("/{user_id}/tokens", status_code=201, responses=documented(404, 409))
+def create_user_token(
+    user_id: str, body: TokenRequest, identity: UnrestrictedIdentity, settings: SettingsDep, database: DatabaseDep
+) -> NewToken:
     """A token to hand to the user. Its secret is shown this once."""
     with database.write() as session:
-        return issued(session, identity, users.find(session, user_id), body)
+        return issued(session, identity, users.find(session, user_id), body, settings.tokens_per_user)
 
 
 def _text(password: SecretStr | None) -> str | None:

@@ -109,6 +109,25 @@ def test_one_token_is_limited_and_others_are_not(settings: Settings, new_token: 
     assert me(client, other) == 200
 
 
+@pytest.mark.parametrize("kind", ["token", "session"])
+def test_more_tokens_are_no_more_requests(
+    settings: Settings, anonymous: TestClient, new_token: NewToken, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    first, other = new_token("viewer"), new_token("editor")
+    made = [made_with(anonymous, first, kind) for _ in range(4)]
+    monkeypatch.setattr("backend.api.middleware.authentication.RateLimit", partial(RateLimit, clock=lambda: 0.0))
+    client = TestClient(create_app(settings.model_copy(update={"requests_per_second": 1.0})), base_url="http://localhost")
+    assert [me(client, token) for token in made for _ in range(2)] == [200] * 4 + [429] * 4
+    assert me(client, other) == 200
+
+
+def made_with(client: TestClient, token: str, kind: str) -> str:
+    if kind == "session":
+        return open_by(client, token=token)
+    made = client.post("/api/v1/tokens", json={"name": "more", "scope": "viewer"}, headers={"Authorization": f"Bearer {token}"})
+    return str(made.json()["token"])
+
+
 def test_every_write_says_who_did_what_to_what_from_where(api: TestClient, database: Database, config: dict[str, object]) -> None:
     run_id = api.post("/api/v1/runs", json={"config": config}).json()["id"]
     api.post(f"/api/v1/runs/{run_id}/cancel")
