@@ -28,7 +28,9 @@ class Settings(BaseSettings):
     requests_per_second: float = Field(
         500.0, gt=0, description="That one token may make, and one user twice as many; at once twice as many again"
     )
-    failed_logins_per_minute: float = Field(10.0, gt=0, description="For one user name; from one address three times as many")
+    failed_logins_per_minute: float = Field(
+        10.0, gt=0, description="For one name from one address; thrice for one address, tenfold for one name"
+    )
     silence_seconds: float = Field(900.0, gt=0, description="A tracked run whose script says nothing for so long is closed as failed")
     event_streams: int = Field(64, ge=1, description="That the API keeps open at a time")
     event_streams_per_user: int = Field(16, ge=1, description="Of these, that one user may have open")

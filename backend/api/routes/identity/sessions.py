@@ -20,7 +20,7 @@ router = APIRouter(tags=["account"])
 def log_in(body: Login, database: DatabaseDep, settings: SettingsDep, limits: LoginLimitsDep, address: Address) -> NewSession:
     """A session for user and password, for a token, or once for a ticket."""
     database.user_name = body.user if isinstance(body, PasswordLogin) else ""
-    with limits.attempt(address, database.user_name):
+    with limits.by_password(address, body.user) if isinstance(body, PasswordLogin) else limits.by_secret(address):
         with database.read() as session:
             proven = _proven(session, body)
         if proven is None:
@@ -62,11 +62,9 @@ def me(identity: IdentityDep, session: ReadSession) -> Me:
 
 
 @router.put("/me/password", status_code=204)
-def set_password(
-    body: PasswordChange, identity: UnrestrictedIdentity, database: DatabaseDep, limits: LoginLimitsDep, address: Address
-) -> None:
+def set_password(body: PasswordChange, identity: UnrestrictedIdentity, database: DatabaseDep, limits: LoginLimitsDep) -> None:
     """Sets one's password and ends one's other sessions, and the other tokens that one has made; those from an admin stay."""
-    with limits.attempt(address, identity.user_name), database.write() as session:
+    with limits.by_session(identity.token_id), database.write() as session:
         user = users.find(session, identity.user_id)
         users.change_password(session, user, body.current.get_secret_value(), body.new.get_secret_value(), identity.token_id)
 
