@@ -14,10 +14,12 @@ from backend.api.background.metric_batch_writer import MetricBatchWriter
 from backend.api.background.periodic_thread import PeriodicThread
 from backend.api.background.webhook_sender import WebhookSender
 from backend.api.background.worker_notifier import WorkerNotifier
+from backend.api.content_type import refuse_other_content_types
 from backend.api.middleware.authentication import AuthenticationMiddleware
+from backend.api.middleware.head import HeadMiddleware
 from backend.api.middleware.host_origin_and_body_size import HostOriginAndBodySizeMiddleware
 from backend.api.middleware.request_log import RequestLogMiddleware
-from backend.api.rate_limits import LoginLimits
+from backend.api.rate_limits import LoginLimits, RateLimit
 from backend.api.routes import health
 from backend.api.unknown_parameters import refuse_unknown_parameters
 from backend.api.v1 import v1
@@ -30,6 +32,8 @@ from backend.services.health.readiness import Readiness
 from backend.services.identity.first_admin import ensure_admin
 from backend.settings import Settings
 from backend.storage.open_store import open_store
+
+BATCH_AUDIT_SECONDS = 600.0
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -56,14 +60,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         batch_writer.close()
         database.close()
 
-    everywhere = [Depends(authorise), Depends(refuse_unknown_parameters)]
+    everywhere = [Depends(authorise), Depends(refuse_unknown_parameters), Depends(refuse_other_content_types)]
     app = _Api(title="Longtail", version=version("longtail"), lifespan=lifespan, dependencies=everywhere, docs_url=None, redoc_url=None)
     app.state.settings, app.state.database, app.state.notifier, app.state.batch_writer = settings, database, notifier, batch_writer
     app.state.webhook_sender, app.state.prometheus, app.state.readiness = webhook_sender, prometheus, Readiness(database, celery, settings)
     app.state.store = open_store(settings)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
+    app.state.batch_audit_turns = RateLimit(1 / BATCH_AUDIT_SECONDS, 1)
     app.state.streams = Counter[str]()
     app.add_middleware(AuthenticationMiddleware, database=database, settings=settings)
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(HostOriginAndBodySizeMiddleware, settings=settings)
     app.add_middleware(RequestLogMiddleware, prometheus=prometheus)
     error_responses.install(app)

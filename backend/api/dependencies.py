@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.api.background.metric_batch_writer import MetricBatchWriter
 from backend.api.background.webhook_sender import WebhookSender
 from backend.api.background.worker_notifier import WorkerNotifier
-from backend.api.rate_limits import LoginLimits
+from backend.api.rate_limits import LoginLimits, RateLimit
 from backend.database import Database
 from backend.errors import ForbiddenError
 from backend.models import Run
@@ -105,6 +105,7 @@ UnrestrictedIdentity = Annotated[Identity, Depends(_unrestricted)]
 SubmissionKeyDep = Annotated[SubmissionKey | None, Depends(_submission_key)]
 Address = Annotated[str, Depends(_address)]
 MetricBatchWriterDep = Annotated[MetricBatchWriter, Depends(_of_app("batch_writer"))]
+BatchAuditTurnsDep = Annotated[RateLimit, Depends(_of_app("batch_audit_turns"))]
 LoginLimitsDep = Annotated[LoginLimits, Depends(_of_app("login_limits"))]
 NotifierDep = Annotated[WorkerNotifier, Depends(_of_app("notifier"))]
 WebhookSenderDep = Annotated[WebhookSender, Depends(_of_app("webhook_sender"))]

@@ -74,4 +74,5 @@ def _methods(app: FastAPI, path: str) -> Sequence[str]:
     paths = app.openapi()["paths"]
     patterns = {template: re.sub(r"\{[^}]+\}", "[^/]+", template) for template in paths}
     fitting = [path] if path in paths else [template for template, pattern in patterns.items() if re.fullmatch(pattern, path)]
-    return [method.upper() for template in fitting for method in paths[template]]
+    methods = [method.upper() for template in fitting for method in paths[template]]
+    return [*methods, "HEAD"] if "GET" in methods else methods

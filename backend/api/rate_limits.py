@@ -23,6 +23,11 @@ class RateLimit:
         self._levels: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
 
+    def is_free(self, key: str) -> bool:
+        """Whether it may be done now; counts nothing."""
+        with self._lock:
+            return self._level(key) + 1 <= self._burst
+
     def take(self, key: str) -> float:
         """Counts one time and gives 0, or gives the seconds to wait and counts nothing."""
         with self._lock:

@@ -18,7 +18,9 @@ from backend.api.dependencies import (
     SettingsDep,
     SubmissionKeyDep,
 )
+from backend.api.entity_tags import UNCHANGED, IfNoneMatch, is_named, unchanged
 from backend.api.error_responses import Responses, documented
+from backend.api.location import point_to
 from backend.api.run_filter import RunFilterDep
 from backend.errors import InvalidError
 from backend.services.projects import management
@@ -85,10 +87,12 @@ def list_runs(session: ReadSession, run_filter: RunFilterDep, limit: Limit = 50,
     return RunPage.from_rows(page_of_runs(session, run_filter, limit, cursor))
 
 
-@router.get("/{run_id}", responses=documented(404))
-def get_run(run: RunDep, response: Response) -> Run:
-    """Its ETag stands for what a PATCH changes."""
-    return _tagged(response, Run.model_validate(run))
+@router.get("/{run_id}", response_model=Run, responses=documented(404) | UNCHANGED)
+def get_run(run: RunDep, response: Response, if_none_match: IfNoneMatch = "") -> Run | Response:
+    """Its ETag begins with the revision, which a PATCH may name by If-Match; all of it, by If-None-Match, stands for the whole run."""
+    reply = _tagged(response, Run.model_validate(run))
+    tag = response.headers["etag"]
+    return unchanged(tag) if is_named(if_none_match, tag) else reply
 
 
 @router.patch("/{run_id}", responses=documented(404, 412))
@@ -173,7 +177,7 @@ def restore(run_id: str, database: DatabaseDep) -> Run:
 
 
 def _tagged(response: Response, run: Run) -> Run:
-    response.headers["etag"] = editing.entity_tag(run.revision)
+    response.headers["etag"] = editing.entity_tag(run)
     return run
 
 
@@ -183,5 +187,7 @@ def accepted(response: Response, notifier: WorkerNotifier, accept: Callable[[], 
     except IntegrityError:  # the same Idempotency-Key was accepted meanwhile: now it is found
         run, is_new = accept()
     notifier.notify(run)
+    if is_new:
+        point_to(response, "runs", run.id)
     response.status_code = 201 if is_new else 200
     return run

@@ -1,8 +1,17 @@
 """Runs that scripts track by themselves."""
 
 from fastapi import APIRouter, Response
+from sqlalchemy.orm import Session
 
-from backend.api.dependencies import DatabaseDep, IdentityDep, MetricBatchWriterDep, NotifierDep, SettingsDep, SubmissionKeyDep
+from backend.api.dependencies import (
+    BatchAuditTurnsDep,
+    DatabaseDep,
+    IdentityDep,
+    MetricBatchWriterDep,
+    NotifierDep,
+    SettingsDep,
+    SubmissionKeyDep,
+)
 from backend.api.routes.runs import ACTION, REPEATED, accepted
 from backend.services.projects import management
 from backend.services.runs import tracking
@@ -34,9 +43,24 @@ def track(
 
 
 @router.post("/{run_id}/batches", responses=ACTION)
-async def ingest(run_id: str, body: NewBatch, batch_writer: MetricBatchWriterDep, settings: SettingsDep) -> Receipt:
-    """Adds points and log lines to a tracked run, all or none. Sent again, the same batch changes nothing."""
-    return await batch_writer.write(run_id, lambda session: tracking.ingest(session, run_id, body, settings.silence_seconds))
+async def ingest(
+    run_id: str, body: NewBatch, batch_writer: MetricBatchWriterDep, settings: SettingsDep, database: DatabaseDep, turns: BatchAuditTurnsDep
+) -> Receipt:
+    """Adds points and log lines to a tracked run, all or none. Sent again, the same batch changes nothing. The audit log has
+    the first batch of a token for a run, and then one in ten minutes."""
+    turn = f"{run_id} {database.token_id}"
+    is_audited = turns.is_free(turn)
+
+    def write(session: Session) -> Receipt:
+        receipt = tracking.ingest(session, run_id, body, settings.silence_seconds)
+        if is_audited and not receipt.repeated:
+            database.note(session)
+        return receipt
+
+    receipt = await batch_writer.write(run_id, write)
+    if is_audited and not receipt.repeated:
+        turns.take(turn)
+    return receipt
 
 
 @router.post("/{run_id}/finish", responses=ACTION)

@@ -1,10 +1,11 @@
 """Logging in and out, and one's own account."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
 from backend.api.dependencies import Address, DatabaseDep, IdentityDep, LoginLimitsDep, ReadSession, SettingsDep, UnrestrictedIdentity
 from backend.api.error_responses import documented
+from backend.api.location import point_to
 from backend.errors import UnauthorizedError
 from backend.models import Token, User
 from backend.services.identity import tokens, users
@@ -17,7 +18,9 @@ router = APIRouter(tags=["account"])
 
 
 @router.post("/sessions", status_code=201, responses=documented(401))
-def log_in(body: Login, database: DatabaseDep, settings: SettingsDep, limits: LoginLimitsDep, address: Address) -> NewSession:
+def log_in(
+    body: Login, response: Response, database: DatabaseDep, settings: SettingsDep, limits: LoginLimitsDep, address: Address
+) -> NewSession:
     """A session for user and password, for a token, or once for a ticket."""
     database.user_name = body.user if isinstance(body, PasswordLogin) else ""
     with limits.by_password(address, body.user) if isinstance(body, PasswordLogin) else limits.by_secret(address):
@@ -33,6 +36,7 @@ def log_in(body: Login, database: DatabaseDep, settings: SettingsDep, limits: Lo
             tokens.make_room(session, owner, "session", settings.tokens_per_user)
             opened, secret = tokens.open_session(session, owner, settings.session_hours * 3600, proof)
             database.user_name, database.token_id = owner.name, opened.id
+            point_to(response, "tokens", opened.id)
             return NewSession.model_validate({"token": secret, "expires_at": opened.expires_at})
 
 

@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from backend.api.dependencies import Cursor, DatabaseDep, IdentityDep, Limit, ReadSession, SettingsDep, UnrestrictedIdentity
 from backend.api.error_responses import documented
+from backend.api.location import point_to
 from backend.errors import ForbiddenError, NotFoundError
 from backend.models import User
 from backend.services.identity import tokens, users
@@ -34,11 +35,15 @@ def list_tokens(
 
 
 @router.post("", status_code=201, responses=documented(404, 409))
-def create_token(body: TokenRequest, identity: UnrestrictedIdentity, settings: SettingsDep, database: DatabaseDep) -> NewToken:
+def create_token(
+    body: TokenRequest, response: Response, identity: UnrestrictedIdentity, settings: SettingsDep, database: DatabaseDep
+) -> NewToken:
     """Its secret is shown this once. It allows what its scope says, and never more than its user may. It ends with the token that it is
     made with."""
     with database.write() as session:
-        return issued(session, identity, users.find(session, identity.user_id), body, settings.tokens_per_user)
+        token = issued(session, identity, users.find(session, identity.user_id), body, settings.tokens_per_user)
+        point_to(response, "tokens", token.id)
+        return token
 
 
 @router.delete("/{token_id}", status_code=204, responses=documented(404, 409))

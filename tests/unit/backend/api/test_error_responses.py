@@ -48,7 +48,7 @@ RUN = "/api/v1/runs/0123456789abcdef"
         ("POST", "/api/v1/projects", {"json": {"name": "default"}}, 409),
         ("GET", "/api/v1/runs?cursor=%C3%BC", {}, 422),
         ("POST", "/api/v1/runs", {"content": b"{broken", "headers": {"content-type": "application/json"}}, 400),
-        ("POST", "/api/v1/runs", {"content": b"text"}, 422),
+        ("POST", "/api/v1/runs", {"content": b"text"}, 415),
         ("POST", "/api/v1/runs", {"json": []}, 422),
         ("POST", "/api/v1/runs", {"json": {}}, 422),
         ("POST", "/api/v1/runs", {"json": {"config": []}}, 422),

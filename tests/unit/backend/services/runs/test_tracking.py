@@ -249,4 +249,6 @@ def test_begin_and_end_are_audited(api: TestClient, tracked: str, anonymous: Tes
     send(api, tracked, "1", (0, 1.0))
     api.post(f"{RUNS}/{tracked}/finish", json={"state": "succeeded"})
     entries = anonymous.get("/api/v1/audit", headers={"Authorization": f"Bearer {new_token('admin')}"}).json()["items"]
-    assert [(entry["action"], entry["object"]) for entry in entries] == [("finish", f"runs/{tracked}"), ("track", f"runs/{tracked}")]
+    assert [(entry["action"], entry["object"]) for entry in entries] == [
+        (action, f"runs/{tracked}") for action in ("finish", "ingest", "track")
+    ]
