@@ -1,3 +1,6 @@
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
 import pytest
 from sqlalchemy import inspect, select, text
 
@@ -6,6 +9,7 @@ from backend.migrate import at_head, check, downgrade, upgrade
 from backend.models import Artifact, Base, Delivery, IdempotencyKey, Membership, MetricBlock, Project, Run, RunValue, Sample, Webhook
 from backend.models.baseline import likeness
 from backend.services.telemetry.metric_series import metric_keys
+from backend.settings import Settings
 from longtail.schemas.projects import DEFAULT_PROJECT
 
 INSERT_RUN = """
@@ -48,6 +52,20 @@ def test_up_check_down_up(bare_database: Database) -> None:
     assert tables(database) & set(Base.metadata.tables) == set()
     upgrade(database)
     check(database)
+
+
+def migrate(url: str) -> bool:
+    database = Database(url)
+    upgrade(database)
+    done = at_head(database)
+    database.close()
+    return done
+
+
+def test_several_processes_may_migrate_at_once(settings: Settings, bare_database: Database) -> None:  # noqa: ARG001 - it has to be there
+    """As the replicas of an API do that start together."""
+    with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as pool:
+        assert list(pool.map(migrate, [settings.database] * 3)) == [True] * 3
 
 
 def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> None:

@@ -106,6 +106,7 @@ def test_the_summary_has_the_latest_step(api: TestClient, tracked: str) -> None:
         ({"id": "1", "series": [{"key": "a", "points": [[-1, 0.0]]}]}, "series.0.points.0.0"),
         ({"id": "1", "series": [{"key": "a", "points": [[1, "2"]]}]}, "series.0.points.0.1"),
         ({"id": "1", "series": [{"key": "a", "points": [[2**31, 0.0]]}]}, "series.0.points.0.0"),
+        ({"id": "1", "series": [{"key": "a", "points": [[2**31 - 1, 0.0]]}]}, "series.0.points.0.0"),
         ({"id": "1", "series": [{"key": key, "points": [[n, 0] for n in range(BATCH_POINTS // 2 + 1)]} for key in "ab"]}, "series"),
         ({"id": "1", "lines": [{"message": ""}]}, "lines.0.message"),
         ({"id": "1", "colour": 1}, "colour"),
