@@ -25,10 +25,16 @@ class Settings(BaseSettings):
     max_artifact_bytes: int = Field(64 * 2**30, ge=1024, description="Of an upload")
     orphan_hours: float = Field(24.0, gt=0, description="That content which no artifact refers to is kept")
     body_seconds: float = Field(30.0, gt=0, description="A request whose body takes longer to arrive is refused")
-    requests_per_second: float = Field(500.0, gt=0, description="That one token may make; twice as many at once")
-    failed_logins_per_minute: float = Field(10.0, gt=0, description="For one user name; from one address three times as many")
+    requests_per_second: float = Field(
+        500.0, gt=0, description="That one token may make, and one user twice as many; at once twice as many again"
+    )
+    failed_logins_per_minute: float = Field(
+        10.0, gt=0, description="For one name from one address; thrice for one address, tenfold for one name"
+    )
     silence_seconds: float = Field(900.0, gt=0, description="A tracked run whose script says nothing for so long is closed as failed")
     event_streams: int = Field(64, ge=1, description="That the API keeps open at a time")
+    event_streams_per_user: int = Field(16, ge=1, description="Of these, that one user may have open")
+    tokens_per_user: int = Field(100, ge=1, description="Of each kind: tokens, sessions, tickets; those that are over do not count")
     session_hours: float = Field(7 * 24.0, gt=0, description="After a login in the dashboard")
     open_metrics: bool = Field(False, description="GET /metrics needs no token from this machine itself")
     log_format: Literal["auto", "json", "text"] = Field("auto", description="auto: text on a terminal, else JSON lines")

@@ -1,5 +1,6 @@
 """The application factory."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -13,12 +14,16 @@ from backend.api.background.metric_batch_writer import MetricBatchWriter
 from backend.api.background.periodic_thread import PeriodicThread
 from backend.api.background.webhook_sender import WebhookSender
 from backend.api.background.worker_notifier import WorkerNotifier
+from backend.api.content_type import refuse_other_content_types
 from backend.api.middleware.authentication import AuthenticationMiddleware
+from backend.api.middleware.faults import FaultsMiddleware
+from backend.api.middleware.head import HeadMiddleware
 from backend.api.middleware.host_origin_and_body_size import HostOriginAndBodySizeMiddleware
 from backend.api.middleware.request_log import RequestLogMiddleware
-from backend.api.rate_limits import LoginLimits
+from backend.api.rate_limits import LoginLimits, RateLimit
 from backend.api.routes import health
 from backend.api.unknown_parameters import refuse_unknown_parameters
+from backend.api.unstorable_body import refuse_unstorable_bodies
 from backend.api.v1 import v1
 from backend.database import Database
 from backend.jobs.celery import make_celery
@@ -29,6 +34,8 @@ from backend.services.health.readiness import Readiness
 from backend.services.identity.first_admin import ensure_admin
 from backend.settings import Settings
 from backend.storage.open_store import open_store
+
+BATCH_AUDIT_SECONDS = 600.0
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -55,14 +62,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         batch_writer.close()
         database.close()
 
-    everywhere = [Depends(authorise), Depends(refuse_unknown_parameters)]
+    checks = (authorise, refuse_unknown_parameters, refuse_other_content_types, refuse_unstorable_bodies)
+    everywhere = [Depends(check) for check in checks]
     app = _Api(title="Longtail", version=version("longtail"), lifespan=lifespan, dependencies=everywhere, docs_url=None, redoc_url=None)
     app.state.settings, app.state.database, app.state.notifier, app.state.batch_writer = settings, database, notifier, batch_writer
     app.state.webhook_sender, app.state.prometheus, app.state.readiness = webhook_sender, prometheus, Readiness(database, celery, settings)
     app.state.store = open_store(settings)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
-    app.state.streams = 0
+    app.state.batch_audit_turns = RateLimit(1 / BATCH_AUDIT_SECONDS, 1)
+    app.state.streams = Counter[str]()
     app.add_middleware(AuthenticationMiddleware, database=database, settings=settings)
+    app.add_middleware(HeadMiddleware)
+    app.add_middleware(FaultsMiddleware)
     app.add_middleware(HostOriginAndBodySizeMiddleware, settings=settings)
     app.add_middleware(RequestLogMiddleware, prometheus=prometheus)
     error_responses.install(app)

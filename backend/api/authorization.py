@@ -18,6 +18,7 @@ from longtail.schemas.identity import Role, allows, lesser
 
 PUBLIC = frozenset({("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/v1/sessions")})
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
+FORWARDING = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 METRICS = ("GET", "/metrics")
 ROLE_OF_ROUTE: Mapping[str, Role] = {
     "log_out": "viewer",
@@ -69,6 +70,6 @@ def _check(database: Database, identity: Identity, named: Mapping[str, Any], nee
 
 
 def _is_local(scope: Scope) -> bool:
-    """Whether it comes from this machine. A proxy on this machine says for whom it asks (X-Forwarded-For), and uvicorn believes it."""
+    """Whether it comes from this machine, and not through a proxy, whatever that says for whom it asks."""
     client = scope.get("client")
-    return client is not None and client[0] in LOOPBACK
+    return client is not None and client[0] in LOOPBACK and FORWARDING.isdisjoint(Headers(scope=scope).keys())

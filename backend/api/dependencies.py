@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Header, Query, Request
 from sqlalchemy.orm import Session
 
 from backend.api.background.metric_batch_writer import MetricBatchWriter
 from backend.api.background.webhook_sender import WebhookSender
 from backend.api.background.worker_notifier import WorkerNotifier
-from backend.api.rate_limits import LoginLimits
+from backend.api.rate_limits import LoginLimits, RateLimit
 from backend.database import Database
 from backend.errors import ForbiddenError
 from backend.models import Run
@@ -18,6 +18,7 @@ from backend.services.health.readiness import Readiness
 from backend.services.identity.audit import AuditedDatabase
 from backend.services.identity.tokens import Identity
 from backend.services.runs import lookup
+from backend.services.runs.submission import SubmissionKey
 from backend.services.telemetry.step_rows import LAST_STEP, StepRange
 from backend.settings import Settings
 from backend.storage.store import Store
@@ -51,6 +52,16 @@ async def _unrestricted(identity: Annotated[Identity, Depends(_identity)]) -> Id
     if not identity.is_unrestricted:
         raise ForbiddenError("this token is limited to a role or a project; an account is managed by who comes with all its rights")
     return identity
+
+
+KeyText = Annotated[
+    str | None,
+    Header(min_length=1, max_length=200, pattern=r"^[^\x00]*$", description="Makes a repeated submission of one's own give the first run"),
+]
+
+
+async def _submission_key(identity: Annotated[Identity, Depends(_identity)], idempotency_key: KeyText = None) -> SubmissionKey | None:
+    return SubmissionKey(identity.user_id, idempotency_key) if idempotency_key else None
 
 
 async def _address(request: Request) -> str:
@@ -91,8 +102,10 @@ DatabaseDep = Annotated[AuditedDatabase, Depends(_audited)]
 IdentityDep = Annotated[Identity, Depends(_identity)]
 OptionalIdentity = Annotated[Identity | None, Depends(_optional_identity)]
 UnrestrictedIdentity = Annotated[Identity, Depends(_unrestricted)]
+SubmissionKeyDep = Annotated[SubmissionKey | None, Depends(_submission_key)]
 Address = Annotated[str, Depends(_address)]
 MetricBatchWriterDep = Annotated[MetricBatchWriter, Depends(_of_app("batch_writer"))]
+BatchAuditTurnsDep = Annotated[RateLimit, Depends(_of_app("batch_audit_turns"))]
 LoginLimitsDep = Annotated[LoginLimits, Depends(_of_app("login_limits"))]
 NotifierDep = Annotated[WorkerNotifier, Depends(_of_app("notifier"))]
 WebhookSenderDep = Annotated[WebhookSender, Depends(_of_app("webhook_sender"))]

@@ -1,6 +1,5 @@
 """Every error leaves as RFC 9457 problem+json of one shape."""
 
-import logging
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -16,8 +15,6 @@ from backend.services.runs.validation import field_errors
 from longtail.schemas.base import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
-
-logger = logging.getLogger(__name__)
 
 
 def problem(status: int, detail: str, title: str = "", errors: Sequence[FieldError] = (), headers: Any = None) -> JSONResponse:
@@ -37,7 +34,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unexpected)
 
 
 def refusal(error: RequestError) -> JSONResponse:
@@ -63,15 +59,10 @@ def _http(request: Request, error: Any) -> JSONResponse:
     return problem(error.status_code, str(error.detail), headers=headers)
 
 
-def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    request_id = request.state.request_id
-    return problem(500, f"the server made a mistake; its log says more (request {request_id})", headers={"x-request-id": request_id})
-
-
 def _methods(app: FastAPI, path: str) -> Sequence[str]:
     """What ``path`` can be asked, also where several routes share it."""
     paths = app.openapi()["paths"]
     patterns = {template: re.sub(r"\{[^}]+\}", "[^/]+", template) for template in paths}
     fitting = [path] if path in paths else [template for template, pattern in patterns.items() if re.fullmatch(pattern, path)]
-    return [method.upper() for template in fitting for method in paths[template]]
+    methods = [method.upper() for template in fitting for method in paths[template]]
+    return [*methods, "HEAD"] if "GET" in methods else methods

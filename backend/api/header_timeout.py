@@ -1,4 +1,5 @@
-"""uvicorn's HTTP protocol with a deadline for headers: a client that dribbles them must not hold a connection for ever."""
+"""uvicorn's HTTP protocol with a deadline for headers, and with room for the next client: who dribbles, or only connects, must not hold a
+connection that others need."""
 
 import asyncio
 
@@ -11,18 +12,38 @@ HEADER_SECONDS = 10.0
 class HeaderTimeoutProtocol(H11Protocol):
     header_seconds = HEADER_SECONDS
     _deadline: asyncio.TimerHandle | None = None
+    _heard = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._heard = self.loop.time()
+        self._make_room()
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
         super().data_received(data)
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def _make_room(self) -> None:
+        """uvicorn refuses every request while there are too many connections. So the one that waits for its client goes first, and of those
+        the one that has been silent for longest."""
+        if self.limit_concurrency is None or len(self.connections) < self.limit_concurrency:
+            return
+        waiting = [each for each in self.connections if isinstance(each, HeaderTimeoutProtocol) and each is not self and each.is_waiting]
+        if waiting:
+            longest = min(waiting, key=lambda each: each._heard)
+            self.connections.discard(longest)
+            longest.transport.abort()
+
+    @property
+    def is_waiting(self) -> bool:
+        """For the client: for a request, or for the rest of one."""
+        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     def _expect_headers(self) -> None:
         """From a request's first byte (or the connection) on. Between requests uvicorn's keep-alive timeout watches."""

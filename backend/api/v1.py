@@ -26,7 +26,7 @@ ADMINISTRATION = (sessions, tokens, users, audit, webhooks)
 
 def v1() -> APIRouter:
     """All of them, with the errors that any of them may answer."""
-    router = APIRouter(responses=error_responses.documented(400, 403, 408, 413, 422, 429, 500))
+    router = APIRouter(responses=error_responses.documented(400, 403, 408, 413, 415, 422, 429, 500))
     for routes in (*RUNS, *RESULTS, *ADMINISTRATION):
         router.include_router(routes.router)
     return router

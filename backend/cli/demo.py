@@ -50,7 +50,7 @@ def main(exit_after: bool = False, seed: int | None = None, real: bool = False) 
 def _server(console: Console) -> Iterator[Server]:
     """The stack that serves this home already, or one of our own."""
     facts = read_server_file(Settings())
-    if facts is not None and answers(facts["url"] + "/healthz")():
+    if facts is not None and facts["parts"] and answers(facts["url"] + "/healthz")():
         console.print(f"Using the Longtail that runs at {facts['url']}")
         yield Server(facts["url"], facts["dashboard_url"], lambda: None)
         return

@@ -29,8 +29,8 @@ class Token(Base):
     """What stands for a user. ``kind``: "token" (for programs), "session" (of a browser) or "ticket" (turns into a session, once).
 
     ``digest`` is the SHA-256 of the secret, which only its holder has. ``scope`` is a role: the most that it allows. ``root_id`` is the
-    token or session from which a ticket or session comes, and with which it ends. With a ``project_id`` it opens nothing outside that
-    project.
+    token or session from which it comes, and with which it ends; null where an admin, a password or the first start has made it. With a
+    ``project_id`` it opens nothing outside that project.
     """
 
     __tablename__ = "tokens"

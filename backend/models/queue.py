@@ -9,8 +9,11 @@ from backend.models.base import Base, BigInt, Id, RunReference, new_id
 
 
 class IdempotencyKey(Base):
+    """A user's own: others may choose the same. ``user_id`` is empty for keys of before users had their own."""
+
     __tablename__ = "idempotency_keys"
 
+    user_id: Mapped[Id] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(String(200), primary_key=True)
     body_sha256: Mapped[str] = mapped_column(String(64))
     run_id: Mapped[RunReference]

@@ -43,7 +43,7 @@ def decode(cursor: str, fits: Callable[[list[Any]], bool]) -> list[Any]:
         values = json.loads(base64.urlsafe_b64decode(cursor))
         if isinstance(values, list) and fits(values):
             return values
-    except (binascii.Error, ValueError, TypeError):
+    except (binascii.Error, ValueError, TypeError, RecursionError):
         pass
     raise InvalidError("the cursor is not one that this server gave", [FieldError(field="cursor", message="unknown cursor")])
 

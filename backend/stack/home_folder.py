@@ -11,6 +11,7 @@ from typing import Any
 from backend.jobs.engine.processes import start_time
 from backend.settings import Settings
 from backend.stack.child_process import ChildProcess, StackError, kill_sessions, sessions_below
+from longtail.schemas.credentials import write_private
 
 LOCK = "stack.lock"
 SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 107 bytes that their paths may have
@@ -40,13 +41,29 @@ def write_server_file(settings: Settings, url: str, dashboard_url: str | None, c
     """Tells clients on this machine where the stack is, and a later stack what this one leaves behind if it is killed."""
     processes = [[child.pid, start_time(child.pid)] for child in children]
     facts = {"url": url, "dashboard_url": dashboard_url, "pid": os.getpid(), "parts": processes}
-    aside = settings.server_file.with_suffix(".tmp")
-    aside.write_text(json.dumps(facts), encoding="utf-8")
-    aside.replace(settings.server_file)
+    write_private(settings.server_file, json.dumps(facts))
+
+
+def announce_api(settings: Settings, url: str) -> None:
+    """Tells clients on this machine where the API is that this process serves, unless it is part of a stack, which tells itself."""
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (settings.home / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        write_server_file(settings, url, None, [])
+
+
+def withdraw_api(settings: Settings) -> None:
+    """Takes back what this process has announced, if it has."""
+    facts = read_server_file(settings)
+    if facts is not None and (facts["pid"], facts["parts"]) == (os.getpid(), []):
+        settings.server_file.unlink(missing_ok=True)
 
 
 def read_server_file(settings: Settings) -> dict[str, Any] | None:
-    """What the stack of this home has announced; None if there is none, or it is still starting."""
+    """What the stack of this home, or an API alone, has announced; None if there is none, or it is still starting."""
     if not settings.server_file.is_file():
         return None
     facts: dict[str, Any] = json.loads(settings.server_file.read_text(encoding="utf-8"))

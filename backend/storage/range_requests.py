@@ -12,7 +12,7 @@ from longtail.schemas.artifacts import file_name
 
 def download(request: Request, content: DownloadContent) -> StreamingResponse:
     """RangeError if the range asked for is not there. Several ranges at once get the whole, as RFC 9110 allows."""
-    etag = f'"{content.sha256}"'
+    etag = entity_tag(content)
     asked = request.headers.get("range", "") if request.headers.get("if-range", etag) == etag else ""
     found = parse_range(asked, content.size)
     start, end = found or (0, content.size)
@@ -27,6 +27,10 @@ def download(request: Request, content: DownloadContent) -> StreamingResponse:
         headers["content-range"] = f"bytes {start}-{end - 1}/{content.size}"
     chunks = content.read(start, end)
     return StreamingResponse(chunks, 206 if found else 200, headers, media_type="application/octet-stream")
+
+
+def entity_tag(content: DownloadContent) -> str:
+    return f'"{content.sha256}"'
 
 
 def parse_range(asked: str, size: int) -> tuple[int, int] | None:

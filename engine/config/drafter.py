@@ -1,11 +1,10 @@
 """What can be set of the learned drafter and of its training in idle time."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from engine.config.section import Section
+from engine.config.section import HostPath, HostPathText, Section
 
 
 class TriggerConfig(Section):
@@ -53,7 +52,7 @@ class DrafterConfig(Section):
         description="eagle: two steps on its own features; hass: three of them; eagle3: reads three layers of the target, seven such steps",
     )
     reverse_kl: float = Field(0.0, ge=0, le=100, description="Weight of a reverse KL term (online speculative decoding) in the loss")
-    path: str | None = Field(
+    path: HostPathText | None = Field(
         "builtin",
         description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, 'auto' (the newest one of this platform that "
         "fits, else builtin, else as null), or null: start from the target's last layer",
@@ -65,7 +64,7 @@ class DrafterConfig(Section):
         description="Longest training of the drafter before the first step, but at least twice as long as the model writes its first "
         "responses; with 'auto' only if none was found",
     )
-    pretrain_responses: Path | None = Field(
+    pretrain_responses: HostPath | None = Field(
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"
     )
     pretrain_learning_rate: float = Field(3e-3, gt=0, le=1, description="Of the drafter while it is pretrained, at its largest")

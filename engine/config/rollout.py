@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from engine.config.scheduling import SchedulingConfig
-from engine.config.section import Section
+from engine.config.section import HostPathText, Section
 
 
 class SGLangConfig(Section):
@@ -15,7 +15,7 @@ class SGLangConfig(Section):
     mem_fraction: float = Field(
         0.5, gt=0, lt=1, description="Share of a GPU's memory for SGLang's weights and cache; training has the rest"
     )
-    draft_model: str | None = Field(
+    draft_model: HostPathText | None = Field(
         None, min_length=1, description="Local folder of a small model with the same tokens, to draft in place of the learned drafter"
     )
     release_memory: bool = Field(False, description="Between rollouts training has the memory of SGLang's cache, too (its memory saver)")

@@ -8,14 +8,14 @@ from engine.config.algorithm import AlgorithmConfig
 from engine.config.cluster import ClusterConfig
 from engine.config.drafter import DrafterConfig
 from engine.config.rollout import RolloutConfig
-from engine.config.section import Section
+from engine.config.section import HostPathText, Section
 from engine.config.speculation import SpeculationConfig
 from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, PromptsConfig, TaskConfig
 from engine.models.families import LISTED
 
 
 class ModelConfig(Section):
-    path: str = Field(
+    path: HostPathText = Field(
         "tiny",
         min_length=1,
         description=f"Built-in model (tiny, small), a name that longtail models lists, or a local Hugging Face folder ({LISTED})",

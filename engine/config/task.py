@@ -1,12 +1,11 @@
 """What can be set of a task."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from engine.config.import_path import ImportPath
-from engine.config.section import Section
+from engine.config.section import HostPath, Section
 
 PROMPT = "Prompt template; {question} is replaced. A chat template of the tokenizer is applied if it has one"
 
@@ -30,9 +29,9 @@ class WordProblemsConfig(Section):
 class DatasetConfig(Section):
     """Questions from a JSONL or parquet file."""
 
-    path: Path = Field(description="JSONL or parquet file on the machine that runs the job")
+    path: HostPath = Field(description="JSONL or parquet file on the machine that runs the job")
     question: str = Field("question", description="Column that holds the question")
-    validation_path: Path | None = Field(None, description="Another such file, for evaluation only")
+    validation_path: HostPath | None = Field(None, description="Another such file, for evaluation only")
     validation_share: float = Field(0.0, ge=0, lt=1, description="Or: share of the rows kept for evaluation, the same ones in every run")
     prompt: str = Field("{question}\n", description=PROMPT)
 

@@ -18,12 +18,14 @@ from backend.services.identity.tokens import Identity
 from backend.settings import Settings
 
 NOTE_USE_SECONDS = 60.0
+USER_FACTOR = 2
 
 
 class AuthenticationMiddleware:
     def __init__(self, app: ASGIApp, database: Database, settings: Settings) -> None:
         self._app, self._database, self._settings = app, database, settings
-        self._limit = RateLimit(settings.requests_per_second, 2 * settings.requests_per_second)
+        rate = settings.requests_per_second
+        self._tokens, self._users = RateLimit(rate, 2 * rate), RateLimit(USER_FACTOR * rate, 2 * USER_FACTOR * rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -46,8 +48,10 @@ class AuthenticationMiddleware:
         identity = self._identify(scope)
         if identity is None:
             raise UnauthorizedError("this needs a valid token, sent as Authorization: Bearer TOKEN")
-        if seconds := self._limit.take(identity.token_id):
+        if seconds := self._tokens.take(identity.token_id):
             raise TooManyRequestsError("this token makes too many requests", seconds)
+        if seconds := self._users.take(identity.user_id):
+            raise TooManyRequestsError(f"the tokens of {identity.user_name} make too many requests together", seconds)
         return identity
 
     def _identify(self, scope: Scope) -> Identity | None:

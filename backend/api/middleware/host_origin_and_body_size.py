@@ -51,8 +51,8 @@ class HostOriginAndBodySizeMiddleware:
         if method not in SAFE_METHODS and "origin" in headers and not headers["origin"].endswith(f"://{headers['host']}"):
             return 403, "requests from pages of another origin are refused"
         length = headers.get("content-length", "0")
-        if not length.isdecimal():
-            return 400, "Content-Length is not a number"
+        if re.fullmatch("[0-9]{1,20}", length) is None:
+            return 400, "Content-Length is no number of bytes"
         return (413, _too_large(most)) if int(length) > most else None
 
     def _bounded(self, receive: Receive, most: int) -> Receive:

@@ -10,7 +10,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from backend.api.dependencies import Cursor, DatabaseDep, IdentityDep, Limit, ReadSession, SettingsDep, StoreDep, UnauditedDatabase
+from backend.api.entity_tags import UNCHANGED, IfNoneMatch, is_named, unchanged
 from backend.api.error_responses import Responses, documented
+from backend.api.location import point_to
 from backend.api.run_filter import RunId, Text
 from backend.errors import RequestError, StorageFullError
 from backend.services.artifacts import registry
@@ -56,12 +58,15 @@ def get_artifact(artifact_id: str, session: ReadSession) -> ArtifactCard:
     return ArtifactCard.model_validate(registry.find(session, artifact_id))
 
 
-@router.get("/artifacts/{artifact_id}/download", response_class=StreamingResponse, responses=FILE | documented(404, 416))
-def download(artifact_id: str, request: Request, database: UnauditedDatabase, settings: SettingsDep, store: StoreDep) -> StreamingResponse:
+@router.get("/artifacts/{artifact_id}/download", response_class=StreamingResponse, responses=FILE | UNCHANGED | documented(404, 416))
+def download(
+    artifact_id: str, request: Request, database: UnauditedDatabase, settings: SettingsDep, store: StoreDep, if_none_match: IfNoneMatch = ""
+) -> Response:
     """The file, whole or by Range (If-Range with the ETag, which is its SHA-256 in quotes); x-sha256 is the checksum of the whole."""
     with database.read() as session:  # which ends before the download, however long that takes
         content = registry.content(session, settings, store, artifact_id)
-    return range_requests.download(request, content)
+    tag = range_requests.entity_tag(content)
+    return unchanged(tag) if is_named(if_none_match, tag) else range_requests.download(request, content)
 
 
 @router.post("/runs/{run_id}/artifacts", status_code=201, responses=KNOWN | documented(404, 409, 415, 507), openapi_extra=BODY)
@@ -82,6 +87,8 @@ async def upload_artifact(
         await _receive(request, staged)
         registry.check_checksum(staged, x_sha256)
         artifact, is_new = await run_in_threadpool(registry.store_upload, database, settings, store, run_id, staged, name, type)
+    if is_new:
+        point_to(response, "artifacts", artifact.id)
     response.status_code = 201 if is_new else 200
     return artifact
 

@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 
 from backend.api.dependencies import Cursor, DatabaseDep, IdentityDep, Limit, ReadSession, UnrestrictedIdentity
 from backend.api.error_responses import documented
+from backend.api.location import point_to
 from backend.models import Project as Row
 from backend.services.projects import management, membership_check
 from longtail.schemas.base import Items
@@ -32,10 +33,12 @@ def list_projects(
 
 
 @router.post("", status_code=201, responses=documented(409))
-def create_project(body: ProjectRequest, identity: UnrestrictedIdentity, database: DatabaseDep) -> Project:
+def create_project(body: ProjectRequest, response: Response, identity: UnrestrictedIdentity, database: DatabaseDep) -> Project:
     """Who makes it administers it, and is its first member."""
     with database.write() as session:
-        return _shown(management.create(session, identity, body.name, body.description), "admin")
+        project = management.create(session, identity, body.name, body.description)
+        point_to(response, "projects", project.id)
+        return _shown(project, "admin")
 
 
 @router.get("/{project_id}", responses=documented(404))

@@ -7,8 +7,20 @@ from fastapi import APIRouter, Header, Response
 from sqlalchemy.exc import IntegrityError
 
 from backend.api.background.worker_notifier import WorkerNotifier
-from backend.api.dependencies import DatabaseDep, IdentityDep, Limit, LongCursor, NotifierDep, ReadSession, RunDep, SettingsDep
+from backend.api.dependencies import (
+    DatabaseDep,
+    IdentityDep,
+    Limit,
+    LongCursor,
+    NotifierDep,
+    ReadSession,
+    RunDep,
+    SettingsDep,
+    SubmissionKeyDep,
+)
+from backend.api.entity_tags import UNCHANGED, IfNoneMatch, is_named, unchanged
 from backend.api.error_responses import Responses, documented
+from backend.api.location import point_to
 from backend.api.run_filter import RunFilterDep
 from backend.errors import InvalidError
 from backend.services.projects import management
@@ -23,7 +35,6 @@ from longtail.schemas.validation import ConfigCheck, Validation
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
-IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200, description="Makes a repeated submission give the first run")]
 IfMatch = Annotated[str | None, Header(max_length=200, description="The ETag of the run that the caller has seen")]
 
 
@@ -39,7 +50,7 @@ def submit(
     settings: SettingsDep,
     notifier: NotifierDep,
     identity: IdentityDep,
-    idempotency_key: IdempotencyKey = None,
+    key: SubmissionKeyDep,
 ) -> Run:
     """Accepts a run. From here on it reaches a terminal state, whatever fails in between."""
     config = validated_config(body.config, settings, identity.role)
@@ -52,7 +63,7 @@ def submit(
             options = submission.SubmissionOptions(
                 tuple(body.tags), body.priority, body.needs or "", start_after, identity.user_name, project.id, body.notes, source
             )
-            run, is_new = submission.submit(session, config, options, idempotency_key)
+            run, is_new = submission.submit(session, config, options, key)
             return Run.model_validate(run), is_new
 
     return accepted(response, notifier, submit)
@@ -76,10 +87,12 @@ def list_runs(session: ReadSession, run_filter: RunFilterDep, limit: Limit = 50,
     return RunPage.from_rows(page_of_runs(session, run_filter, limit, cursor))
 
 
-@router.get("/{run_id}", responses=documented(404))
-def get_run(run: RunDep, response: Response) -> Run:
-    """Its ETag stands for what a PATCH changes."""
-    return _tagged(response, Run.model_validate(run))
+@router.get("/{run_id}", response_model=Run, responses=documented(404) | UNCHANGED)
+def get_run(run: RunDep, response: Response, if_none_match: IfNoneMatch = "") -> Run | Response:
+    """Its ETag begins with the revision, which a PATCH may name by If-Match; all of it, by If-None-Match, stands for the whole run."""
+    reply = _tagged(response, Run.model_validate(run))
+    tag = response.headers["etag"]
+    return unchanged(tag) if is_named(if_none_match, tag) else reply
 
 
 @router.patch("/{run_id}", responses=documented(404, 412))
@@ -127,11 +140,11 @@ def retry(
     settings: SettingsDep,
     notifier: NotifierDep,
     identity: IdentityDep,
-    idempotency_key: IdempotencyKey = None,
+    key: SubmissionKeyDep,
 ) -> Run:
     """A new run that goes on from the last verified checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none, -1:
     in the midst of pretraining its drafter."""
-    return accepted(response, notifier, lambda: clone_and_retry.retry(database, settings, run_id, identity.role, idempotency_key))
+    return accepted(response, notifier, lambda: clone_and_retry.retry(database, settings, run_id, identity.role, key))
 
 
 @router.post("/{run_id}/clone", status_code=201, responses=REPEATED | ACTION)
@@ -143,10 +156,10 @@ def clone(
     settings: SettingsDep,
     notifier: NotifierDep,
     identity: IdentityDep,
-    idempotency_key: IdempotencyKey = None,
+    key: SubmissionKeyDep,
 ) -> Run:
     """A new run of one's own with the same configuration, but for the fields that ``config`` names, from the beginning."""
-    return accepted(response, notifier, lambda: clone_and_retry.clone(database, settings, run_id, body, identity, idempotency_key))
+    return accepted(response, notifier, lambda: clone_and_retry.clone(database, settings, run_id, body, identity, key))
 
 
 @router.delete("/{run_id}", status_code=204, responses=ACTION)
@@ -164,7 +177,7 @@ def restore(run_id: str, database: DatabaseDep) -> Run:
 
 
 def _tagged(response: Response, run: Run) -> Run:
-    response.headers["etag"] = editing.entity_tag(run.revision)
+    response.headers["etag"] = editing.entity_tag(run)
     return run
 
 
@@ -174,5 +187,7 @@ def accepted(response: Response, notifier: WorkerNotifier, accept: Callable[[], 
     except IntegrityError:  # the same Idempotency-Key was accepted meanwhile: now it is found
         run, is_new = accept()
     notifier.notify(run)
+    if is_new:
+        point_to(response, "runs", run.id)
     response.status_code = 201 if is_new else 200
     return run

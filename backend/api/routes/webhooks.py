@@ -1,9 +1,10 @@
 """Webhooks, for admins: who is told of what happens to runs."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from backend.api.dependencies import Cursor, DatabaseDep, Limit, ReadSession, WebhookSenderDep
 from backend.api.error_responses import documented
+from backend.api.location import point_to
 from backend.services.webhooks import deliveries, subscriptions
 from longtail.schemas.webhooks import Delivery, DeliveryPage, NewWebhook, WebhookPage, WebhookRequest
 
@@ -17,10 +18,12 @@ def list_webhooks(session: ReadSession, limit: Limit = 50, cursor: Cursor = None
 
 
 @router.post("", status_code=201, responses=documented(409))
-def add_webhook(body: WebhookRequest, database: DatabaseDep) -> NewWebhook:
+def add_webhook(body: WebhookRequest, response: Response, database: DatabaseDep) -> NewWebhook:
     """From now on ``url`` gets a message, signed with the secret that is shown this once, for every event of these kinds."""
     with database.write() as session:
-        return NewWebhook.model_validate(subscriptions.add(session, body.url, body.events))
+        webhook = subscriptions.add(session, body.url, body.events)
+        point_to(response, "webhooks", webhook.id)
+        return NewWebhook.model_validate(webhook)
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=documented(404))

@@ -36,8 +36,15 @@ class AuditedDatabase(Database):
             event.listen(session, "after_flush", note)
             yield session
             session.flush()
-            about = {"action": self.action, "object": " ".join(named), "address": self._address}
-            session.add(AuditEntry(user_name=self.user_name, token_id=self.token_id, **about))
+            self._add(session, named)
+
+    def note(self, session: Session) -> None:
+        """Adds the entry to a transaction that others share."""
+        self._add(session, [self._target])
+
+    def _add(self, session: Session, named: Sequence[str]) -> None:
+        about = {"action": self.action, "object": " ".join(named), "address": self._address}
+        session.add(AuditEntry(user_name=self.user_name, token_id=self.token_id, **about))
 
 
 def entries(session: Session, user: str | None, limit: int, cursor: str | None) -> tuple[Sequence[AuditEntry], str | None]:

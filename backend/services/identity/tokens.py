@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from backend.database import affected
-from backend.errors import NotFoundError
+from backend.errors import ConflictError, NotFoundError, UnauthorizedError
 from backend.models import Token, User, is_id, new_id
 from backend.services.pagination import page
 from longtail.schemas.credentials import Link, Secret
@@ -45,8 +45,8 @@ class Identity:
         role = lesser(token.scope, token.user_role)
         if token.project_id is not None:
             role = lesser(role, "editor")  # an admin rules over more than one project
-        stem = token.root_id or token.id, token.last_used_at, token.project_id
-        return cls(token.user_id, token.user_name, role, token.user_role, token.id, *stem)
+        root_id = token.id if token.kind == "token" else token.root_id or token.id
+        return cls(token.user_id, token.user_name, role, token.user_role, token.id, root_id, token.last_used_at, token.project_id)
 
 
 OF_TOKEN = (
@@ -67,17 +67,32 @@ def issue(
     root_id: str | None = None,
     project_id: str | None = None,
 ) -> tuple[Token, str]:
-    """A new token and its secret, which is not kept; ``seconds`` until it expires, None: never."""
+    """A new token and its secret, which is not kept; ``seconds`` until it expires, None: never. It lasts no longer than the token from
+    which it comes."""
     now = time.time()
     secret = Secret.new(new_id())
-    expires = None if seconds is None else now + seconds
+    expires = min((end for end in (_end_of_root(session, kind, root_id), seconds and now + seconds) if end is not None), default=None)
     token = Token(id=secret.id, user=user, kind=kind, name=name, digest=secret.digest, scope=scope, created_at=now, expires_at=expires)
     token.root_id, token.project_id = root_id, project_id
-    forgotten = delete(Token).where(Token.kind != "token", Token.expires_at < now - KEEP_SECONDS)
-    affected(session, forgotten)
+    affected(session, delete(Token).where(Token.kind != "token", Token.expires_at < now - KEEP_SECONDS, ~_has_heirs()))
     session.add(token)
     session.flush()
     return token, secret.text
+
+
+def make_room(session: Session, user: User, kind: str, most: int) -> None:
+    """For one more of the user's tokens, sessions or tickets. Who has so many tokens has to revoke one, ConflictError; the oldest session
+    or ticket gives way."""
+    session.execute(select(User.id).where(User.id == user.id).with_for_update(key_share=True))  # else many at the same moment pass
+    own = and_(Token.user_id == user.id, Token.kind == kind)
+    if kind == "token":
+        lasting = or_(Token.expires_at.is_(None), Token.expires_at > time.time())
+        if (session.scalar(select(func.count()).where(own, Token.revoked_at.is_(None), lasting)) or 0) >= most:
+            raise ConflictError(f"{user.name} has {most} tokens, which is the most: revoke one that is not needed any more")
+        return
+    oldest = Token.id.in_(select(Token.id).where(own).order_by(Token.created_at.desc(), Token.id.desc()).offset(most - 1))
+    _end(session, oldest)
+    affected(session, delete(Token).where(oldest, ~_has_heirs()))
 
 
 def identify(session: Session, text: str, kinds: Sequence[str] = USABLE) -> Identity | None:
@@ -85,6 +100,14 @@ def identify(session: Session, text: str, kinds: Sequence[str] = USABLE) -> Iden
     secret = Secret.parse(text)
     token = _valid(session, secret.id, kinds) if secret else None
     return Identity.of(token) if secret and token and hmac.compare_digest(token.digest, secret.digest) else None
+
+
+def still_valid(session: Session, token_id: str) -> Identity:
+    """Who has come by this token, as of now; UnauthorizedError if it has ended meanwhile."""
+    token = _valid(session, token_id, USABLE)
+    if token is None:
+        raise UnauthorizedError("the token has ended meanwhile")
+    return Identity.of(token)
 
 
 def identify_link(session: Session, text: str, path: str) -> Identity | None:
@@ -96,12 +119,10 @@ def identify_link(session: Session, text: str, path: str) -> Identity | None:
 
 def open_session(session: Session, user: User, seconds: float, proof: Token | None = None) -> tuple[Token, str]:
     """A browser's session. It may, sees and lasts no more than the token that ``proof`` is or stems from (None: a password)."""
-    root = session.get(Token, proof.root_id) if proof and proof.root_id else proof
-    left = root.expires_at - time.time() if root and root.expires_at else seconds
-    scope = proof.scope if proof else "admin"
-    return issue(
-        session, user, "session", "browser", scope, min(seconds, left), root.id if root else None, proof.project_id if proof else None
-    )
+    if proof is None:
+        return issue(session, user, "session", "browser", "admin", seconds)
+    root_id = proof.id if proof.kind == "token" else proof.root_id
+    return issue(session, user, "session", "browser", proof.scope, seconds, root_id, proof.project_id)
 
 
 def spend(session: Session, token: Token) -> bool:
@@ -110,16 +131,43 @@ def spend(session: Session, token: Token) -> bool:
 
 
 def revoke(session: Session, token: Token) -> None:
-    """Ends it, and what came of it."""
-    ended = update(Token).where(or_(Token.id == token.id, Token.root_id == token.id), Token.revoked_at.is_(None))
-    affected(session, ended.values(revoked_at=time.time()))
+    """Ends it, and all that came of it, however far down."""
+    ended = select(Token.id).where(Token.id == token.id).cte(recursive=True)
+    ended = ended.union(select(Token.id).where(Token.root_id == ended.c.id))
+    _end(session, Token.id.in_(select(ended.c.id)))
     session.refresh(token)
 
 
-def revoke_sessions(session: Session, user_id: str, spared: str | None = None) -> None:
-    """Ends a user's sessions and tickets, but for the session ``spared``."""
-    ended = update(Token).where(Token.user_id == user_id, Token.kind != "token", Token.revoked_at.is_(None), Token.id != (spared or ""))
-    affected(session, ended.values(revoked_at=time.time()))
+def log_out(session: Session, token: Token) -> None:
+    """Ends it as its holder wishes: of a session the tokens stay that were made in it."""
+    if token.kind == "token":
+        revoke(session, token)
+    else:
+        _end(session, or_(Token.id == token.id, and_(Token.root_id == token.id, Token.kind != "token")))
+
+
+def revoke_for_new_password(session: Session, user_id: str, spared: str | None = None) -> None:
+    """Ends a user's sessions and tickets, and the tokens that the user has made, but for ``spared``: who knew the old password may have
+    made them. Those from an admin and the first start's stay."""
+    _end(session, and_(Token.user_id == user_id, or_(Token.kind != "token", Token.root_id.is_not(None)), Token.id != (spared or "")))
+
+
+def _end(session: Session, which: ColumnElement[bool]) -> None:
+    affected(session, update(Token).where(which, Token.revoked_at.is_(None)).values(revoked_at=time.time()))
+
+
+def _has_heirs() -> ColumnElement[bool]:
+    """Whether something comes from a token, and has to end with what that one comes from."""
+    heir = aliased(Token)
+    return exists().where(heir.root_id == Token.id)
+
+
+def _end_of_root(session: Session, kind: str, root_id: str | None) -> float | None:
+    """When what comes from ``root_id`` has to expire; None: never. A token outlasts its session, not that one's token."""
+    root = session.get(Token, root_id) if root_id else None
+    while root is not None and root.kind != "token" == kind:
+        root = session.get(Token, root.root_id) if root.root_id else None
+    return root.expires_at if root else None
 
 
 def find(session: Session, token_id: str) -> Token:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from backend.errors import ConflictError, ForbiddenError, NotFoundError
 from backend.models import Membership, Token, User, is_id
 from backend.services.identity.passwords import hash_password, verify
-from backend.services.identity.tokens import revoke_sessions
+from backend.services.identity.tokens import revoke_for_new_password
 from backend.services.pagination import page
 from longtail.schemas.identity import Role
 from longtail.schemas.projects import DEFAULT_PROJECT
@@ -49,21 +49,21 @@ def by_password(session: Session, name: str, password: str) -> User | None:
 
 
 def change(session: Session, user: User, role: Role | None = None, disabled: bool | None = None, password: str | None = None) -> None:
-    """ConflictError if nobody could administer any more. A new password ends the sessions."""
+    """ConflictError if nobody could administer any more. A new password ends the sessions, and the tokens that the user has made."""
     with keeping_a_way_in(session):
         user.role = role or user.role
         user.disabled = user.disabled if disabled is None else disabled
         if password is not None:
             user.password_hash = hash_password(password)
-            revoke_sessions(session, user.id)
+            revoke_for_new_password(session, user.id)
 
 
-def change_password(session: Session, user: User, current: str, new: str, session_id: str) -> None:
-    """By the user. ForbiddenError if ``current`` is not the password; ends all sessions but ``session_id``."""
+def change_password(session: Session, user: User, current: str, new: str, token_id: str) -> None:
+    """By the user. ForbiddenError if ``current`` is not the password; ends what else revoke_for_new_password ends."""
     if user.password_hash is not None and not verify(user.password_hash, current):
         raise ForbiddenError("the current password is wrong")
     user.password_hash = hash_password(new)
-    revoke_sessions(session, user.id, spared=session_id)
+    revoke_for_new_password(session, user.id, spared=token_id)
 
 
 def lock_admins(session: Session) -> None:

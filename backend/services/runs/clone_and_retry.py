@@ -13,7 +13,7 @@ from backend.services.identity.tokens import Identity
 from backend.services.runs.attempts import add_log_line
 from backend.services.runs.control import demand
 from backend.services.runs.lookup import find
-from backend.services.runs.submission import SubmissionOptions, accept, digest_of, earlier_submission, new_run
+from backend.services.runs.submission import SubmissionKey, SubmissionOptions, accept, digest_of, earlier_submission, new_run
 from backend.services.runs.validation import check_limits, validated_config
 from backend.settings import Settings
 from engine.checkpoint.verification import VerifiedCheckpoint, listed, newest
@@ -30,7 +30,7 @@ PRETRAINING = "pretraining"
 
 
 def clone(
-    database: Database, settings: Settings, run_id: str, copy: CloneRequest, owner: Identity, key: str | None = None
+    database: Database, settings: Settings, run_id: str, copy: CloneRequest, owner: Identity, key: SubmissionKey | None = None
 ) -> tuple[RunReply, bool]:
     """A new run of ``owner`` with the configuration of ``run_id`` and the changes of ``copy``, and whether it is new."""
     with database.read() as session:
@@ -46,7 +46,7 @@ def clone(
         return RunReply.model_validate(accept(session, run, key, digest)), True
 
 
-def retry(database: Database, settings: Settings, run_id: str, role: Role, key: str | None = None) -> tuple[RunReply, bool]:
+def retry(database: Database, settings: Settings, run_id: str, role: Role, key: SubmissionKey | None = None) -> tuple[RunReply, bool]:
     """A new run that goes on where ``run_id`` failed or was cancelled; its log says after which step. ConflictError in other states."""
     digest = digest_of({"retry": run_id})
     with database.read() as session:

@@ -1,11 +1,15 @@
 """What users change of a run that is there: name, notes, tags and priority."""
 
+import re
+
 from sqlalchemy.orm import Session
 
 from backend.errors import StaleError
 from backend.models import Run
 from backend.services.runs import search_index
 from backend.services.runs.lookup import find
+from backend.services.runs.state_digest import state_digest
+from longtail.schemas.runs import Run as RunReply
 from longtail.schemas.runs import RunChange
 
 
@@ -24,10 +28,12 @@ def change(session: Session, run_id: str, wanted: RunChange, seen: str | None) -
     return run
 
 
-def entity_tag(revision: int) -> str:
-    return f'"{revision}"'
+def entity_tag(run: RunReply) -> str:
+    """The revision, for If-Match, and what else may change of the run, for If-None-Match."""
+    return f'"{run.revision}.{state_digest(run)}"'
 
 
 def _names(seen: str, run: Run) -> bool:
-    tags = {tag.strip() for tag in seen.split(",")}
-    return "*" in tags or entity_tag(run.revision) in tags
+    """Whether it names the run's revision, alone or as the beginning of an entity tag: that the run went on meanwhile does no harm."""
+    tags = {re.sub(r'\.[0-9a-f]{16}"$', '"', tag.strip()) for tag in seen.split(",")}
+    return "*" in tags or f'"{run.revision}"' in tags

@@ -31,7 +31,7 @@ def index_summary(session: Session, run_id: str, summary: Mapping[str, float | N
 
 
 def _write(session: Session, run_id: str, pairs: Iterable[tuple[str, Any]]) -> None:
-    told = dict(pairs).items()
+    told = {storable_text(name): value for name, value in pairs}.items()
     upsert(session, RunValue, [{"field": name, "run_id": run_id, "text": _text(value), "number": _number(value)} for name, value in told])
 
 

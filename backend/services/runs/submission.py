@@ -18,6 +18,14 @@ from longtail.schemas.projects import DEFAULT_PROJECT
 
 
 @dataclass(frozen=True)
+class SubmissionKey:
+    """An Idempotency-Key and whose it is."""
+
+    user_id: str
+    text: str
+
+
+@dataclass(frozen=True)
 class SubmissionOptions:
     """What a submission says beside its configuration. ``start_after`` is in seconds since the epoch; ``source`` is the git state
     where it was made, which does not make it another submission."""
@@ -32,7 +40,7 @@ class SubmissionOptions:
     source: Mapping[str, Any] | None = None
 
 
-def submit(session: Session, config: RunConfig, options: SubmissionOptions, key: str | None = None) -> tuple[Run, bool]:
+def submit(session: Session, config: RunConfig, options: SubmissionOptions, key: SubmissionKey | None = None) -> tuple[Run, bool]:
     """The accepted run, and whether it is new: a repeated idempotency key gives the run of its first use."""
     asked = {name: value for name, value in asdict(options).items() if name != "source"}
     digest = digest_of({"config": config.model_dump(mode="json")} | asked)
@@ -48,7 +56,7 @@ def new_run(config: RunConfig, options: SubmissionOptions) -> Run:
     return Run(name=config.name, config=body, seed=config.seed, tags=list(options.tags), steps=config.algorithm.steps, **own)
 
 
-def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
+def accept(session: Session, run: Run, key: SubmissionKey | None, digest: str) -> Run:
     """Run, idempotency key, what it is found by and what webhooks are told in one transaction; ConflictError if its project is
     archived."""
     refuse_archived(session.get_one(Project, run.project_id))
@@ -56,8 +64,7 @@ def accept(session: Session, run: Run, key: str | None, digest: str) -> Run:
     session.flush()
     search_index.index_run(session, run)
     if key is not None:
-        session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
-    session.flush()
+        keep_key(session, key, digest, run)
     queue_deliveries(session, run.id, "run.queued")
     return run
 
@@ -68,11 +75,16 @@ def refuse_archived(project: Project) -> None:
         raise ConflictError(f"project {project.name} is archived: it takes no more runs")
 
 
-def earlier_submission(session: Session, key: str, digest: str) -> Run | None:
+def keep_key(session: Session, key: SubmissionKey, digest: str, run: Run) -> None:
+    session.add(IdempotencyKey(user_id=key.user_id, key=key.text, body_sha256=digest, run_id=run.id))
+    session.flush()
+
+
+def earlier_submission(session: Session, key: SubmissionKey, digest: str) -> Run | None:
     """The run that was accepted under ``key``; ConflictError if that was for something else."""
-    earlier = session.get(IdempotencyKey, key)
+    earlier = session.get(IdempotencyKey, (key.user_id, key.text))
     if earlier is not None and earlier.body_sha256 != digest:
-        raise ConflictError(f"Idempotency-Key {key} was used for another submission")
+        raise ConflictError(f"Idempotency-Key {key.text} was used for another submission")
     return find(session, earlier.run_id, deleted=True) if earlier else None
 
 

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 
 from backend.database import affected, storable_number, storable_text
 from backend.errors import ConflictError, InvalidError, NotFoundError
-from backend.models import Batch, IdempotencyKey, LogLine, MetricKey, Project, Run, is_id
+from backend.models import Batch, LogLine, MetricKey, Project, Run, is_id
 from backend.services.runs import search_index
 from backend.services.runs.lifecycle import transition
 from backend.services.runs.lookup import find
-from backend.services.runs.submission import digest_of, earlier_submission, refuse_archived
+from backend.services.runs.submission import SubmissionKey, digest_of, earlier_submission, keep_key, refuse_archived
 from backend.services.telemetry import metric_storage
 from backend.services.telemetry.metric_storage import SeriesExtent
 from backend.services.webhooks.notifications import queue_deliveries
@@ -34,10 +34,10 @@ SENT = select(Batch.sha256).where(Batch.run_id == bindparam("run_id"), Batch.id 
 PROGRESS = update(Run).where(Run.id == bindparam("of_run"))
 
 
-def begin(session: Session, body: Tracked, project: Project, owner: str, key: str | None, silence: float) -> tuple[Run, bool]:
+def begin(session: Session, body: Tracked, project: Project, owner: str, key: SubmissionKey | None, silence: float) -> tuple[Run, bool]:
     """The run, which is running at once, and whether it is new: a repeated idempotency key gives the run of its first use. ConflictError
     if its project is archived."""
-    digest = digest_of({"track": body.model_dump(mode="json"), "owner": owner})
+    digest = digest_of({"track": body.model_dump(mode="json"), "owner": owner, "project": project.id})
     if key is not None and (earlier := earlier_submission(session, key, digest)):
         return earlier, False
     refuse_archived(project)
@@ -49,8 +49,7 @@ def begin(session: Session, body: Tracked, project: Project, owner: str, key: st
     search_index.index_run(session, run)
     queue_deliveries(session, run.id, "run.running")
     if key is not None:
-        session.add(IdempotencyKey(key=key, body_sha256=digest, run_id=run.id))
-        session.flush()
+        keep_key(session, key, digest, run)
     return run, True
 
 

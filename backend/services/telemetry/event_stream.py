@@ -1,11 +1,11 @@
 """A run's events as they come: its lines, each once, and the run itself whenever something of it has changed."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Self
 
 from backend.database import Database
 from backend.services.runs.lookup import find
+from backend.services.runs.state_digest import state_digest
 from backend.services.telemetry.log_lines import LOG_LINES, log_lines
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import LogLine
@@ -50,7 +50,7 @@ def new_items(database: Database, run_id: str, position: StreamPosition) -> tupl
         happened = [StreamItem(LogLine.model_validate(line), position := StreamPosition(line.id, position.run)) for line in lines]
     if len(happened) == LOG_LINES:
         return happened, False
-    digest = hashlib.sha256(run.model_dump_json().encode()).hexdigest()[:16]
+    digest = state_digest(run)
     if digest != position.run:
         happened.append(StreamItem(run, StreamPosition(position.line, digest)))
     return happened, run.finished

@@ -1,20 +1,20 @@
 import socket
 import threading
 import time
-from typing import Self
-
-import uvicorn
+from typing import Any, Self
 
 from backend.api import create_app
-from backend.api.header_timeout import HeaderTimeoutProtocol
+from backend.api.server import ApiServer
 from backend.settings import Settings
+
+OPTIONS: dict[str, Any] = {"host": "127.0.0.1", "log_level": "warning", "timeout_graceful_shutdown": 1}
 
 
 class Running:
     """A real server that can be stopped, and started again at the same address."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, **options: Any) -> None:
+        self._settings, self._options = settings, OPTIONS | options
         self._port = 0
         self.start()
 
@@ -23,12 +23,12 @@ class Running:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        listener = socket.socket()
+        host = str(self._options["host"])
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self._port))
+        listener.bind((host, self._port))
         self._port = listener.getsockname()[1]
-        config = uvicorn.Config(create_app(self._settings), log_level="warning", http=HeaderTimeoutProtocol, timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(config)
+        self._server = ApiServer(create_app(self._settings), self._settings, **self._options)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()
         while not self._server.started:

@@ -1,10 +1,15 @@
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
 from sqlalchemy import inspect, select, text
 
 from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
-from backend.models import Artifact, Base, Delivery, Membership, MetricBlock, Project, Run, RunValue, Sample, Webhook
+from backend.models import Artifact, Base, Delivery, IdempotencyKey, Membership, MetricBlock, Project, Run, RunValue, Sample, Webhook
 from backend.models.baseline import likeness
 from backend.services.telemetry.metric_series import metric_keys
+from backend.settings import Settings
 from longtail.schemas.projects import DEFAULT_PROJECT
 
 INSERT_RUN = """
@@ -21,6 +26,9 @@ INSERT INTO attempts (run_id, number, worker_id, state, started_at) VALUES ('aaa
 """
 INSERT_SAMPLE = """
 INSERT INTO samples (run_id, seq, step, prompt, response, reward) VALUES ('aaaaaaaaaaaaaaaa', 7, 3, '1 + 1', '2', 1.0)
+"""
+INSERT_KEY = """
+INSERT INTO idempotency_keys (key, body_sha256, run_id, created_at) VALUES ('k', 'x', 'aaaaaaaaaaaaaaaa', 5.0)
 """
 INSERT_USER = "INSERT INTO users (id, name, role, disabled, created_at) VALUES ('cccccccccccccccc', 'anna', 'editor', false, 7.0)"
 INSERT_ARTIFACT = """
@@ -44,6 +52,20 @@ def test_up_check_down_up(bare_database: Database) -> None:
     assert tables(database) & set(Base.metadata.tables) == set()
     upgrade(database)
     check(database)
+
+
+def migrate(url: str) -> bool:
+    database = Database(url)
+    upgrade(database)
+    done = at_head(database)
+    database.close()
+    return done
+
+
+def test_several_processes_may_migrate_at_once(settings: Settings, bare_database: Database) -> None:  # noqa: ARG001 - it has to be there
+    """As the replicas of an API do that start together."""
+    with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as pool:
+        assert list(pool.map(migrate, [settings.database] * 3)) == [True] * 3
 
 
 def test_rows_live_through_every_step_down_and_up(bare_database: Database) -> None:
@@ -126,3 +148,22 @@ def test_who_goes_back_closes_the_runs_that_it_would_not_understand(bare_databas
     downgrade(bare_database, "0005")
     with bare_database.read() as session:
         assert session.execute(text("SELECT state, steps FROM runs")).all() == [("failed", 5)]
+
+
+@pytest.mark.parametrize(("owner", "user_id"), [("anna", "c" * 16), ("somebody", ""), (None, "")])
+def test_keys_become_those_of_their_runs_owners(bare_database: Database, owner: str | None, user_id: str) -> None:
+    upgrade(bare_database, "0001")
+    with bare_database.write() as session:
+        session.execute(text(INSERT_RUN))
+        session.execute(text(INSERT_KEY))
+    upgrade(bare_database, "0016")
+    with bare_database.write() as session:
+        session.execute(text(INSERT_USER))
+        session.execute(text("UPDATE runs SET owner = :owner"), {"owner": owner})
+    upgrade(bare_database)
+    with bare_database.write() as session:
+        assert [(key.user_id, key.key) for key in session.query(IdempotencyKey)] == [(user_id, "k")]
+        session.add(IdempotencyKey(user_id="d" * 16, key="k", body_sha256="later", run_id="a" * 16))
+    downgrade(bare_database, "0016")
+    with bare_database.read() as session:
+        assert session.execute(text("SELECT body_sha256 FROM idempotency_keys")).all() == [("x",)], "the first one's stays"

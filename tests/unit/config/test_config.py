@@ -1,5 +1,6 @@
 """Every rule of the sections about sampling and speculation: what is refused, in which words, and what just passes."""
 
+import math
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,10 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
         (speculation(hysteresis=11), "speculation.hysteresis: Input should be less than or equal to 10 (got 11)"),
         (speculation(tail_requests=-1), "speculation.tail_requests: Input should be greater than or equal to 0 (got -1)"),
         (speculation(threshold=0), "speculation.threshold: Input should be greater than or equal to 1 (got 0)"),
+        ({"algorithm": {"learning_rate": math.inf}}, "algorithm.learning_rate: Input should be a finite number (got inf)"),
+        ({"drafter": {"spot": {"trigger": {"drift": math.nan}}}}, "drafter.spot.trigger.drift: Input should be"),
+        ({"model": {"path": "x" * 256}}, "model.path: no path: one has at most"),
+        ({"drafter": {"pretrain_responses": "/x" * 1025}}, "drafter.pretrain_responses: no path: one has at most"),
         ({"rollout": {"min_p": 1}}, "rollout.min_p: Input should be less than 1 (got 1)"),
         ({"rollout": {"min_p": -0.1}}, "rollout.min_p: Input should be greater than or equal to 0 (got -0.1)"),
         ({"rollout": {"stop": ["end", ""]}}, "rollout.stop.1: String should have at least 1 character (got '')"),

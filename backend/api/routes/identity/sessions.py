@@ -1,10 +1,11 @@
 """Logging in and out, and one's own account."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
 from backend.api.dependencies import Address, DatabaseDep, IdentityDep, LoginLimitsDep, ReadSession, SettingsDep, UnrestrictedIdentity
 from backend.api.error_responses import documented
+from backend.api.location import point_to
 from backend.errors import UnauthorizedError
 from backend.models import Token, User
 from backend.services.identity import tokens, users
@@ -17,10 +18,12 @@ router = APIRouter(tags=["account"])
 
 
 @router.post("/sessions", status_code=201, responses=documented(401))
-def log_in(body: Login, database: DatabaseDep, settings: SettingsDep, limits: LoginLimitsDep, address: Address) -> NewSession:
+def log_in(
+    body: Login, response: Response, database: DatabaseDep, settings: SettingsDep, limits: LoginLimitsDep, address: Address
+) -> NewSession:
     """A session for user and password, for a token, or once for a ticket."""
     database.user_name = body.user if isinstance(body, PasswordLogin) else ""
-    with limits.attempt(address, database.user_name):
+    with limits.by_password(address, body.user) if isinstance(body, PasswordLogin) else limits.by_secret(address):
         with database.read() as session:
             proven = _proven(session, body)
         if proven is None:
@@ -30,23 +33,26 @@ def log_in(body: Login, database: DatabaseDep, settings: SettingsDep, limits: Lo
             if proof is not None and proof.kind == "ticket" and not tokens.spend(session, proof):
                 raise UnauthorizedError("this ticket has been used")
             owner = users.find(session, user.id)
+            tokens.make_room(session, owner, "session", settings.tokens_per_user)
             opened, secret = tokens.open_session(session, owner, settings.session_hours * 3600, proof)
             database.user_name, database.token_id = owner.name, opened.id
+            point_to(response, "tokens", opened.id)
             return NewSession.model_validate({"token": secret, "expires_at": opened.expires_at})
 
 
 @router.delete("/sessions/current", status_code=204, responses=documented(409))
 def log_out(identity: IdentityDep, database: DatabaseDep) -> None:
-    """Ends the session, or revokes the token, that this request comes with."""
+    """Ends the session, or revokes the token, that this request comes with. Tokens that were made in a session stay."""
     with database.write() as session, users.keeping_a_way_in(session):
-        tokens.revoke(session, tokens.find(session, identity.token_id))
+        tokens.log_out(session, tokens.find(session, identity.token_id))
 
 
 @router.post("/tickets", status_code=201)
-def create_ticket(identity: IdentityDep, database: DatabaseDep) -> NewTicket:
+def create_ticket(identity: IdentityDep, settings: SettingsDep, database: DatabaseDep) -> NewTicket:
     """Something that logs a browser in as the caller, once and soon, and may be seen in an address."""
     with database.write() as session:
         user = users.find(session, identity.user_id)
+        tokens.make_room(session, user, "ticket", settings.tokens_per_user)
         stem = identity.root_id, identity.project_id
         ticket, secret = tokens.issue(session, user, "ticket", "ticket", identity.role, TICKET_SECONDS, *stem)
         return NewTicket.model_validate({"ticket": secret, "expires_at": ticket.expires_at})
@@ -60,11 +66,9 @@ def me(identity: IdentityDep, session: ReadSession) -> Me:
 
 
 @router.put("/me/password", status_code=204)
-def set_password(
-    body: PasswordChange, identity: UnrestrictedIdentity, database: DatabaseDep, limits: LoginLimitsDep, address: Address
-) -> None:
-    """Sets one's password and ends one's other sessions."""
-    with limits.attempt(address, identity.user_name), database.write() as session:
+def set_password(body: PasswordChange, identity: UnrestrictedIdentity, database: DatabaseDep, limits: LoginLimitsDep) -> None:
+    """Sets one's password and ends one's other sessions, and the other tokens that one has made; those from an admin stay."""
+    with limits.by_session(identity.token_id), database.write() as session:
         user = users.find(session, identity.user_id)
         users.change_password(session, user, body.current.get_secret_value(), body.new.get_secret_value(), identity.token_id)
 

@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
-from backend.api.dependencies import Cursor, DatabaseDep, IdentityDep, Limit, ReadSession, UnrestrictedIdentity
+from backend.api.dependencies import Cursor, DatabaseDep, IdentityDep, Limit, ReadSession, SettingsDep, UnrestrictedIdentity
 from backend.api.error_responses import documented
+from backend.api.location import point_to
 from backend.errors import ForbiddenError, NotFoundError
 from backend.models import User
 from backend.services.identity import tokens, users
@@ -33,16 +34,21 @@ def list_tokens(
     return TokenPage.from_rows(tokens.tokens(session, None if everyone else identity.user_id, limit, cursor))
 
 
-@router.post("", status_code=201, responses=documented(404))
-def create_token(body: TokenRequest, identity: UnrestrictedIdentity, database: DatabaseDep) -> NewToken:
-    """Its secret is shown this once. It allows what its scope says, and never more than its user may."""
+@router.post("", status_code=201, responses=documented(404, 409))
+def create_token(
+    body: TokenRequest, response: Response, identity: UnrestrictedIdentity, settings: SettingsDep, database: DatabaseDep
+) -> NewToken:
+    """Its secret is shown this once. It allows what its scope says, and never more than its user may. It ends with the token that it is
+    made with."""
     with database.write() as session:
-        return issued(session, identity, users.find(session, identity.user_id), body)
+        token = issued(session, identity, users.find(session, identity.user_id), body, settings.tokens_per_user)
+        point_to(response, "tokens", token.id)
+        return token
 
 
 @router.delete("/{token_id}", status_code=204, responses=documented(404, 409))
 def revoke_token(token_id: str, identity: UnrestrictedIdentity, database: DatabaseDep) -> None:
-    """Ends a token or session of one's own (an admin: of anybody), and the sessions that come from it."""
+    """Ends a token or session of one's own (an admin: of anybody), and all that comes from it: sessions and tokens."""
     with database.write() as session, users.keeping_a_way_in(session):
         token = tokens.find(session, token_id)
         if token.user_id != identity.user_id and not allows(identity.role, "admin"):
@@ -50,12 +56,15 @@ def revoke_token(token_id: str, identity: UnrestrictedIdentity, database: Databa
         tokens.revoke(session, token)
 
 
-def issued(session: Session, identity: Identity, user: User, body: TokenRequest) -> NewToken:
-    """A new token of ``user``; ForbiddenError if its scope is beyond them, NotFoundError if its project is out of the maker's sight."""
+def issued(session: Session, identity: Identity, user: User, body: TokenRequest, most: int) -> NewToken:
+    """A new token of ``user``; ForbiddenError if its scope is beyond them, NotFoundError if its project is out of the maker's sight,
+    ConflictError if the user has ``most`` of them."""
     if not allows(user.role, body.scope):
         raise ForbiddenError(f"a token of {user.name} can be for the role {user.role} at most")
     seconds = None if body.days is None else body.days * DAY_SECONDS
     if body.project_id is not None:
         membership_check.find_project(session, identity, body.project_id)
-    token, secret = tokens.issue(session, user, "token", body.name, body.scope, seconds, project_id=body.project_id)
+    tokens.make_room(session, user, "token", most)
+    root_id = identity.token_id if user.id == identity.user_id else None
+    token, secret = tokens.issue(session, user, "token", body.name, body.scope, seconds, root_id, body.project_id)
     return NewToken(token=secret, **Token.model_validate(token).model_dump())

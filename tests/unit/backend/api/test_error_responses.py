@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from backend.api import create_app
+from backend.api.middleware.host_origin_and_body_size import HEADERS
 from backend.settings import Settings
 
 RUN = "/api/v1/runs/0123456789abcdef"
@@ -48,7 +49,7 @@ RUN = "/api/v1/runs/0123456789abcdef"
         ("POST", "/api/v1/projects", {"json": {"name": "default"}}, 409),
         ("GET", "/api/v1/runs?cursor=%C3%BC", {}, 422),
         ("POST", "/api/v1/runs", {"content": b"{broken", "headers": {"content-type": "application/json"}}, 400),
-        ("POST", "/api/v1/runs", {"content": b"text"}, 422),
+        ("POST", "/api/v1/runs", {"content": b"text"}, 415),
         ("POST", "/api/v1/runs", {"json": []}, 422),
         ("POST", "/api/v1/runs", {"json": {}}, 422),
         ("POST", "/api/v1/runs", {"json": {"config": []}}, 422),
@@ -86,9 +87,12 @@ def test_a_fault_of_the_server_is_a_problem_too(api: TestClient) -> None:
     app = api.app
     assert isinstance(app, FastAPI)
     app.add_api_route("/broken", lambda: 1 / 0)
-    reply = api.get("/broken")
-    assert (reply.status_code, reply.headers["content-type"]) == (500, "application/problem+json")
-    assert "division" not in reply.text, "details stay in the log"
+    strict = TestClient(app, base_url="http://localhost", headers=api.headers)  # raises what would have the server cut the connection
+    for reply in (strict.get("/broken"), strict.head("/broken")):
+        assert (reply.status_code, reply.headers["content-type"]) == (500, "application/problem+json")
+        assert "division" not in reply.text, "details stay in the log"
+        assert HEADERS.items() <= dict(reply.headers).items()
+        assert reply.headers["x-request-id"] in strict.get("/broken", headers={"x-request-id": reply.headers["x-request-id"]}).text
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST"])

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from new_token import NewToken
 from sqlalchemy import func, select
 
 from backend.database import Database
@@ -39,6 +40,36 @@ def test_a_repeated_key_gives_the_first_run(api: TestClient, database: Database,
     other = submit(api, config | {"seed": 1}, "k")
     assert (other.status_code, other.json()["title"]) == (409, "Conflict")
     assert count(database, Run) == 1
+
+
+@pytest.mark.parametrize("key", ["k", "1", "a key/with?signs", "x" * 200])
+@pytest.mark.parametrize("way", ["submit", "track"])
+def test_another_users_key_is_nobody_elses(api: TestClient, new_token: NewToken, config: dict[str, Any], way: str, key: str) -> None:
+    path, body = {"submit": ("/api/v1/runs", {"config": config}), "track": ("/api/v1/runs/tracked", {"name": "mine"})}[way]
+    tokens = (new_token("editor", "anna"), new_token("editor", "bert"))
+    replies = [
+        api.post(path, json=body, headers={"Idempotency-Key": key, "Authorization": f"Bearer {token}"})
+        for token in tokens
+        for _ in range(2)
+    ]
+    assert [reply.status_code for reply in replies] == [201, 200, 201, 200]
+    assert [reply.json()["owner"] for reply in replies] == ["anna", "anna", "bert", "bert"]
+
+
+@pytest.mark.parametrize("way", ["submit", "track"])
+def test_a_key_gives_no_run_of_another_project(api: TestClient, config: dict[str, Any], way: str) -> None:
+    """Not even to its own user, who comes with a token for one project only."""
+    path, body = {"submit": ("/api/v1/runs", {"config": config}), "track": ("/api/v1/runs/tracked", {"name": "mine"})}[way]
+    assert api.post(path, json=body, headers={"Idempotency-Key": "k"}).status_code == 201
+    project = api.post("/api/v1/projects", json={"name": "other"}).json()["id"]
+    token = api.post("/api/v1/tokens", json={"name": "ci", "project_id": project}).json()["token"]
+    reply = api.post(path, json=body, headers={"Idempotency-Key": "k", "Authorization": f"Bearer {token}"})
+    assert reply.status_code == 409
+
+
+@pytest.mark.parametrize(("key", "status"), [("", 422), ("x" * 201, 422), ("a\0b", 422)])
+def test_impossible_keys(api: TestClient, config: dict[str, Any], key: str, status: int) -> None:
+    assert api.post("/api/v1/runs", json={"config": config}, headers={"Idempotency-Key": key}).status_code == status
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,15 @@ def test_who_may_scrape(settings: Settings, database: Database, new_token: NewTo
     assert client.get("/metrics", headers={"Authorization": f"Bearer {new_token('viewer')}"}).status_code == 200
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "x-forwarded-for", "Forwarded", "X-Real-IP", "X-Forwarded-Host"])
+@pytest.mark.parametrize("said", ["10.0.0.7", "127.0.0.1", ""])
+def test_what_a_proxy_hands_on_is_not_from_this_machine(tmp_path: Path, header: str, said: str) -> None:
+    settings = Settings(home=tmp_path, open_metrics=True)
+    client = TestClient(create_app(settings), base_url="http://localhost", client=("127.0.0.1", 5))
+    assert client.get("/metrics").status_code == 200
+    assert client.get("/metrics", headers={header: said}).status_code == 401
+
+
 def test_a_database_that_is_away_is_said(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, open_metrics=True, database_url=f"sqlite:///{tmp_path}")
     client = TestClient(create_app(settings), base_url="http://localhost", client=("127.0.0.1", 5))

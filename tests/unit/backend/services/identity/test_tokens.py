@@ -2,16 +2,19 @@
 
 import hmac
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from new_token import NewToken
 
+from backend.api import create_app
 from backend.database import Database
 from backend.models import Token
 from backend.services.identity import tokens
 from backend.services.identity.tokens import identify, identify_link
+from backend.settings import Settings
 from longtail.schemas import credentials
 from longtail.schemas.credentials import Link, Secret, write_private
 
@@ -99,6 +102,45 @@ def test_the_tokens_of_others_are_not_there(api: TestClient, new_token: NewToken
     as_user(api, new_token("admin"))
     assert other.id in [token["id"] for token in api.get("/api/v1/tokens?everyone=true").json()["items"]]
     assert api.delete(f"/api/v1/tokens/{other.id}").status_code == 204
+
+
+FEW = 3
+
+
+@pytest.fixture
+def few(settings: Settings, database: Database) -> TestClient:  # noqa: ARG001 - the tables have to be there
+    """An API where each user has few tokens."""
+    return TestClient(create_app(settings.model_copy(update={"tokens_per_user": FEW})), base_url="http://localhost")
+
+
+@pytest.mark.parametrize("way", ["one by one", "at once"])
+def test_a_user_has_so_many_tokens(few: TestClient, new_token: NewToken, way: str) -> None:
+    as_user(few, new_token("viewer"))
+    with ThreadPoolExecutor(8 if way == "at once" else 1) as pool:
+        replies = list(pool.map(lambda _: few.post("/api/v1/tokens", json={"name": "more", "scope": "viewer"}), range(8)))
+    assert sorted(reply.status_code for reply in replies) == [201] * (FEW - 1) + [409] * (9 - FEW)
+    made = next(reply.json()["id"] for reply in replies if reply.status_code == 201)
+    assert few.delete(f"/api/v1/tokens/{made}").status_code == 204
+    assert few.post("/api/v1/tokens", json={"name": "more", "scope": "viewer"}).status_code == 201
+    as_user(few, new_token("admin"))
+    user_id = next(user["id"] for user in few.get("/api/v1/users").json()["items"] if user["name"] == "viewer")
+    assert few.post(f"/api/v1/users/{user_id}/tokens", json={"name": "more", "scope": "viewer"}).status_code == 409
+    assert few.post("/api/v1/tokens", json={"name": "more"}).status_code == 201, "others have their own"
+
+
+@pytest.mark.parametrize("kind", ["session", "ticket"])
+def test_the_oldest_session_or_ticket_gives_way(few: TestClient, database: Database, new_token: NewToken, kind: str) -> None:
+    token = new_token("viewer")
+    as_user(few, token)
+    made = [
+        few.post("/api/v1/tickets").json()["ticket"]
+        if kind == "ticket"
+        else few.post("/api/v1/sessions", json={"token": token}).json()["token"]
+        for _ in range(FEW + 2)
+    ]
+    with database.read() as session:
+        assert [identify(session, each, [kind]) is not None for each in made] == [False] * 2 + [True] * FEW
+        assert session.query(Token).filter_by(kind=kind).count() == FEW
 
 
 def test_a_use_is_noted_now_and_then(api: TestClient) -> None:

@@ -106,6 +106,7 @@ def test_the_summary_has_the_latest_step(api: TestClient, tracked: str) -> None:
         ({"id": "1", "series": [{"key": "a", "points": [[-1, 0.0]]}]}, "series.0.points.0.0"),
         ({"id": "1", "series": [{"key": "a", "points": [[1, "2"]]}]}, "series.0.points.0.1"),
         ({"id": "1", "series": [{"key": "a", "points": [[2**31, 0.0]]}]}, "series.0.points.0.0"),
+        ({"id": "1", "series": [{"key": "a", "points": [[2**31 - 1, 0.0]]}]}, "series.0.points.0.0"),
         ({"id": "1", "series": [{"key": key, "points": [[n, 0] for n in range(BATCH_POINTS // 2 + 1)]} for key in "ab"]}, "series"),
         ({"id": "1", "lines": [{"message": ""}]}, "lines.0.message"),
         ({"id": "1", "colour": 1}, "colour"),
@@ -249,4 +250,6 @@ def test_begin_and_end_are_audited(api: TestClient, tracked: str, anonymous: Tes
     send(api, tracked, "1", (0, 1.0))
     api.post(f"{RUNS}/{tracked}/finish", json={"state": "succeeded"})
     entries = anonymous.get("/api/v1/audit", headers={"Authorization": f"Bearer {new_token('admin')}"}).json()["items"]
-    assert [(entry["action"], entry["object"]) for entry in entries] == [("finish", f"runs/{tracked}"), ("track", f"runs/{tracked}")]
+    assert [(entry["action"], entry["object"]) for entry in entries] == [
+        (action, f"runs/{tracked}") for action in ("finish", "ingest", "track")
+    ]

@@ -5,6 +5,7 @@ from itertools import islice
 
 import httpx
 import pytest
+from new_token import NewToken
 from running_server import Running
 
 from backend.api.routes import events
@@ -20,8 +21,9 @@ UNFINISHED = 20
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"event_streams": 2})
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    own = 1 if request.node.originalname == "test_one_user_leaves_streams_for_others" else 2
+    return settings.model_copy(update={"event_streams": 2, "event_streams_per_user": own})
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +150,23 @@ def test_only_so_many_streams_are_open(client: Longtail, run_id: str) -> None:
     assert again.status_code == 200, "who hangs up makes room"
     second.close()
     again.close()
+
+
+def test_one_user_leaves_streams_for_others(client: Longtail, run_id: str, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many tokens one has: another user is let in at once."""
+    greedy = [new_token("viewer", "greedy")]
+    greedy.append(Longtail(client.base_url, greedy[0]).create_token("more", "viewer").token)
+    monkeypatch.setattr(client, "token", greedy[0])
+    first = opened(client, run_id)
+    monkeypatch.setattr(client, "token", greedy[1])
+    refused = opened(client, run_id)
+    assert (first.status_code, refused.status_code) == (200, 429)
+    assert "of yours" in refused.read().decode()
+    monkeypatch.setattr(client, "token", new_token("viewer", "modest"))
+    other = opened(client, run_id)
+    assert other.status_code == 200
+    first.close()
+    other.close()
 
 
 @pytest.mark.parametrize(("path", "place", "status"), [("0" * 16, "", 404), ("", "nonsense", 422), ("", "99999999999.", 422)])
