@@ -16,7 +16,7 @@ def opened(log: Path) -> IO[bytes]:
 
 def cut(log: Path, most: int = LOG_BYTES) -> None:
     """Leaves the end of a log of more than ``most`` bytes."""
-    if log.stat().st_size <= most:
+    if not log.exists() or log.stat().st_size <= most:
         return
     kept = _end(log)
     os.truncate(log, 0)
