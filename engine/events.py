@@ -4,6 +4,7 @@ Times are seconds since the epoch; ``step`` counts RL steps from 0. ``seq`` rise
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -279,13 +280,14 @@ _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 
 
 class EventWriter:
-    """Appends events to a JSONL file, a whole line at a time; a later writer on the same file goes on with its ``seq``."""
+    """Appends events to a JSONL file, a whole line at a time; a later writer on the same file goes on with its ``seq``, and what the one
+    before still writes, which may wake up from a pause, goes nowhere."""
 
     def __init__(self, path: Path, on_event: Callable[[AnyEvent], None] | None = None) -> None:
         """``on_event`` sees each event, too."""
         self._on_event = on_event
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._next = _mend(path) if path.exists() else 0
+        self._next = _take_over(path) if path.exists() else 0
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, event: AnyEvent) -> None:
@@ -300,14 +302,17 @@ class EventWriter:
         self._file.close()
 
 
-def _mend(path: Path) -> int:
-    """Cuts off a last line that a killed writer left without its newline; the number of lines that stay."""
-    lines = length = 0
-    with path.open("rb+") as file:
+def _take_over(path: Path) -> int:
+    """Puts a copy in the place of the file, without a last line that a killed writer left without its newline; its number of lines."""
+    aside, lines = path.with_name(f".{path.name}.copy"), 0
+    with path.open("rb") as file, aside.open("wb") as copy:
         for line in file:
             if line.endswith(b"\n"):
-                lines, length = lines + 1, length + len(line)
-        file.truncate(length)
+                copy.write(line)
+                lines += 1
+        copy.flush()
+        os.fsync(copy.fileno())
+    aside.replace(path)
     return lines
 
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
+from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI
 
 from backend.api import error_responses
@@ -29,6 +30,7 @@ from backend.database import Database
 from backend.jobs.celery import make_celery
 from backend.jobs.maintenance.silent_runs import SilentRunCloser
 from backend.migrate import at_head
+from backend.services.artifacts.upload_validation import CHECKS_AT_A_TIME
 from backend.services.health.prometheus import PrometheusMetrics
 from backend.services.health.readiness import Readiness
 from backend.services.identity.first_admin import ensure_admin
@@ -68,6 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings, app.state.database, app.state.notifier, app.state.batch_writer = settings, database, notifier, batch_writer
     app.state.webhook_sender, app.state.prometheus, app.state.readiness = webhook_sender, prometheus, Readiness(database, celery, settings)
     app.state.store = open_store(settings)
+    app.state.upload_checks = CapacityLimiter(CHECKS_AT_A_TIME)
     app.state.login_limits = LoginLimits(settings.failed_logins_per_minute)
     app.state.batch_audit_turns = RateLimit(1 / BATCH_AUDIT_SECONDS, 1)
     app.state.streams = Counter[str]()

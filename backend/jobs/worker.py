@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 from celery import Celery, signals
@@ -21,6 +20,7 @@ from backend.jobs.engine.environment_record import environment_record
 from backend.jobs.engine.processes import machine, start_time
 from backend.jobs.engine.supervisor import Supervisor
 from backend.jobs.maintenance.artifact_importer import ArtifactImporter
+from backend.jobs.maintenance.home_chores import keep_doing
 from backend.jobs.maintenance.lost_attempts import Reaper
 from backend.jobs.maintenance.retention import apply_retention
 from backend.models import Worker, new_id
@@ -132,10 +132,9 @@ class JobWorker:
         with self._database.write() as session:
             upsert(session, Worker, [row])
 
-    def _housekeep(self) -> None:
-        tidy = partial(apply_retention, self._database, self._settings)
+    def _keep_house(self, *tasks: Callable[[], object]) -> None:
         while not self._stopping.is_set():
-            for task in (self._show_life, self._forget, self._reaper.reap, self._wake.set, tidy):
+            for task in tasks:
                 self._attempt(task)
             self._stopping.wait(self._settings.sweep_seconds)
 
@@ -159,8 +158,14 @@ class JobWorker:
         """Takes runs only now, when Celery listens to signals: one that was taken before would not be handed over."""
         signals.worker_ready.disconnect(self._begin)
         self._looking.start()
-        threading.Thread(target=self._housekeep, name="housekeeping", daemon=True).start()
-        threading.Thread(target=self._artifact_importer.main, name="artifact importer", daemon=True).start()
+        for name, tasks in {"signs of life": (self._show_life, self._forget), "reaper": (self._reaper.reap, self._wake.set)}.items():
+            threading.Thread(target=self._keep_house, args=tasks, name=name, daemon=True).start()
+        for name, work in {"artifacts": self._artifact_importer.look, "retention": self._tidy}.items():
+            arguments = (name, work, self._settings, self._stopping)
+            threading.Thread(target=keep_doing, args=arguments, name=name, daemon=True).start()
+
+    def _tidy(self) -> None:
+        apply_retention(self._database, self._settings)
 
     def _keep_logging(self, **_: Any) -> None:
         """Celery leaves logging as it is if somebody listens to this signal."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 
+from backend.jobs.engine.attempt_log import last_lines
 from backend.jobs.engine.processes import kill_until_gone, living
 from engine.errors import LongtailError
 
@@ -93,8 +94,7 @@ class ChildProcess:
         self.process.wait()
 
     def tail(self, lines: int = 15) -> str:
-        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
-        return f"the end of {self.log}:\n" + "\n".join(text.splitlines()[-lines:])
+        return f"the end of {self.log}:\n" + "\n".join(last_lines(self.log, lines))
 
 
 def answers(url: str) -> Callable[[], bool]:

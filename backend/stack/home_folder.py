@@ -1,6 +1,5 @@
 """The data folder of a stack: one stack at a time, and a home for all that its processes write."""
 
-import fcntl
 import json
 import os
 import tempfile
@@ -11,6 +10,7 @@ from typing import Any
 from backend.jobs.engine.processes import start_time
 from backend.settings import Settings
 from backend.stack.child_process import ChildProcess, StackError, kill_sessions, sessions_below
+from backend.storage.file_lock import file_lock
 from longtail.schemas.credentials import write_private
 
 LOCK = "stack.lock"
@@ -20,14 +20,11 @@ SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 
 @contextmanager
 def lock_home(settings: Settings) -> Iterator[None]:
     """Holds a lock on the home that ends with this process, however that ends; StackError names the stack that has it."""
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (settings.home / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with file_lock(settings.home / LOCK) as ours:
+        if not ours:
             facts = read_server_file(settings)
             other = f"(process {facts['pid']}) serves {facts['url']}" if facts else "is just starting"
-            raise StackError(f"another stack {other} from {settings.home}; stop it, or set LONGTAIL_HOME to another folder") from None
+            raise StackError(f"another stack {other} from {settings.home}; stop it, or set LONGTAIL_HOME to another folder")
         for pid, started in (read_server_file(settings) or {"parts": []})["parts"]:  # what a killed stack has left
             if start_time(pid) == started:
                 kill_sessions(sessions_below(pid))
@@ -46,13 +43,9 @@ def write_server_file(settings: Settings, url: str, dashboard_url: str | None, c
 
 def announce_api(settings: Settings, url: str) -> None:
     """Tells clients on this machine where the API is that this process serves, unless it is part of a stack, which tells itself."""
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (settings.home / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        write_server_file(settings, url, None, [])
+    with file_lock(settings.home / LOCK, shared=True) as free:
+        if free:
+            write_server_file(settings, url, None, [])
 
 
 def withdraw_api(settings: Settings) -> None:

@@ -26,6 +26,7 @@ START_SECONDS = 120.0
 POLL_SECONDS = 0.25
 RESTARTS = 5
 STEADY_SECONDS = 60.0
+NO_WAIT_FOR_STEPS = {"LONGTAIL_HANDOVER_STEPS": "0"}  # who presses Ctrl-C does not want to wait for a step
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 logger = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ class Stack:
             child("api", f"{self.url}/healthz", "backend.api"),
             child("worker", f"{self.url}/readyz", "backend.jobs.worker"),
         ]
+        children[1].environment = variables | NO_WAIT_FOR_STEPS
         children[1].grace += self.settings.handover_seconds + self.settings.grace_seconds
         if self.dashboard_url is not None:
             host, _, port = self.dashboard_url.removeprefix("http://").rpartition(":")

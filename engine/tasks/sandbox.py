@@ -1,11 +1,12 @@
 """Runs a Python program that nobody has read, by bubblewrap (``bwrap``; Linux, no root needed).
 
-Inside there is no network, no other process and no new one, no environment, nothing of this machine's files but Python and its packages,
-which cannot be written, and a /tmp of 16 MiB that goes with the program; and limits on time, memory and files.
+Inside there is no network, no socket that leads out, no other process and no new one, no environment, nothing of this machine's files but
+Python and its packages, which cannot be written, and a /tmp of 16 MiB that goes with the program; and limits on time, memory and files.
 """
 
 import os
 import platform
+import socket
 import struct
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, NamedTuple
 
 from engine.errors import ConfigError
 from engine.tasks.remote_calls import PASSED
@@ -24,10 +25,27 @@ PLACE = "/remote_calls.py"
 SCRATCH_BYTES = 16 * 2**20
 START_SECONDS = 5.0
 """What sandbox and interpreter may take on top of a program's own time, on a busy machine."""
-SYSCALLS = {"x86_64": (0xC000003E, 56, (57, 58, 29, 319)), "aarch64": (0xC00000B7, 220, (194, 279))}
-"""By machine: its audit number, clone, and what is refused: other calls that make a process, shmget and memfd_create, whose memory has no
-limit."""
 CLONE3, CLONE_THREAD = 435, 0x10000
+IO_URING_SETUP = 425
+SOCKET_TYPE = 0xF
+"""Without its flags."""
+
+
+class Calls(NamedTuple):
+    """Numbers of a machine's system calls. ``refused`` are those that make a process, those whose memory has no limit (shmget, msgget,
+    memfd_create), and those of the kernel's keyring, which programs share with whoever started them."""
+
+    audit: int
+    clone: int
+    socket: int
+    socketpair: int
+    refused: tuple[int, ...]
+
+
+CALLS = {
+    "x86_64": Calls(0xC000003E, 56, 41, 53, (57, 58, 29, 68, 319, 248, 249, 250)),
+    "aarch64": Calls(0xC00000B7, 220, 198, 199, (194, 186, 279, 217, 218, 219)),
+}
 
 
 @dataclass(frozen=True)
@@ -74,7 +92,7 @@ class Sandbox:
 
     def _start(self, role: str, text: str, reads: int, writes: int, errors: int) -> "subprocess.Popen[bytes]":
         walled = self.isolation == "namespaces"
-        with _file(text.encode("utf-8", "replace")) as source, _file(_no_processes()) as rules:
+        with _file(text.encode("utf-8", "replace")) as source, _file(_call_filter()) as rules:
             walls, script = ([*_walls(), "--seccomp", str(rules.fileno())], PLACE) if walled else ([], str(PROCESS))
             arguments = (role, str(self.seconds), str(self.megabytes), str(source.fileno()), os.pathsep.join(_packages()))
             return subprocess.Popen(
@@ -92,7 +110,8 @@ class Sandbox:
 @cache
 def _walls() -> tuple[str, ...]:
     libraries = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
-    python = (sys.base_prefix, sys.base_exec_prefix, os.path.realpath(sys.base_prefix), *_packages())
+    prefixes = (sys.base_prefix, sys.base_exec_prefix, os.path.realpath(sys.base_prefix))
+    python = (os.path.realpath(sys.executable), *(f"{prefix}/{sub}" for prefix in prefixes for sub in ("lib", "lib64")), *_packages())
     return (
         *("bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"),
         *("--die-with-parent", "--clearenv", "--dev", "/dev", "--remount-ro", "/dev"),
@@ -109,29 +128,32 @@ def _packages() -> tuple[str, ...]:
 
 
 @cache
-def _no_processes() -> bytes:
-    """A seccomp filter: threads only, and no memory beside the process's own. A limit on processes would not hold for root."""
-    audit, clone, others = SYSCALLS[platform.machine()]
+def _call_filter() -> bytes:
+    """A seccomp filter: threads only (a limit on processes would not hold for root), and no memory beside the process's own. Sockets are of
+    the sandbox's own network only: a folder that cannot be written still leads to the unix sockets in it, those of pairs without a
+    connection included, a vsock out of a virtual machine, and a ring makes sockets that no filter sees."""
+    calls = CALLS[platform.machine()]
     allow, refuse, unknown = (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | 1), (0x06, 0, 0, 0x00050000 | 38)
-    load, equal, at_least, has = 0x20, 0x15, 0x35, 0x45
+    load, equal, at_least, has, mask = 0x20, 0x15, 0x35, 0x45, 0x54
+    number, machine, first, second = 0, 4, 16, 24
     steps = [
-        (load, 0, 0, 4),
-        (equal, 1, 0, audit),
+        (load, 0, 0, machine),
+        (equal, 1, 0, calls.audit),
         refuse,
-        (load, 0, 0, 0),
+        (load, 0, 0, number),
         (at_least, 0, 1, 0x40000000),  # the x32 calls, under other numbers
         refuse,
-        (equal, 0, 1, CLONE3),
-        unknown,  # then libc uses clone, whose flags can be seen here
-        *(step for call in others for step in ((equal, 0, 1, call), refuse)),
-        (equal, 1, 0, clone),
-        allow,
-        (load, 0, 0, 16),
-        (has, 0, 1, CLONE_THREAD),
-        allow,
-        refuse,
     ]
-    return b"".join(struct.pack("HBBI", *step) for step in steps)
+    cases = {
+        CLONE3: [unknown],  # then libc uses clone, whose flags can be seen here
+        **{call: [refuse] for call in (IO_URING_SETUP, *calls.refused)},
+        calls.socket: [(load, 0, 0, first), (equal, 1, 0, socket.AF_INET), (equal, 0, 1, socket.AF_INET6), allow, refuse],
+        calls.socketpair: [(load, 0, 0, second), (mask, 0, 0, SOCKET_TYPE), (equal, 0, 1, socket.SOCK_STREAM), allow, refuse],
+        calls.clone: [(load, 0, 0, first), (has, 0, 1, CLONE_THREAD), allow, refuse],
+    }
+    for call, then in cases.items():
+        steps += [(equal, 0, len(then), call), *then]
+    return b"".join(struct.pack("HBBI", *step) for step in (*steps, allow))
 
 
 def _file(content: bytes) -> IO[bytes]:

@@ -16,3 +16,16 @@ def test_a_writer_goes_on_after_one_that_was_killed_within_a_line(tmp_path: Path
     second.close()
     events = [event for event in read(path) if isinstance(event, Log)]
     assert [(event.seq, event.message) for event in events] == [(0, "one"), (1, "two"), (2, "three")]
+
+
+def test_what_a_writer_says_after_its_successor_has_begun_goes_nowhere(tmp_path: Path) -> None:
+    """As an engine may that wakes up from a pause."""
+    path = tmp_path / "events.jsonl"
+    paused = EventWriter(path)
+    paused.write(Log(level="info", message="one"))
+    second = EventWriter(path)
+    paused.write(Log(level="info", message="late"))
+    second.write(Log(level="info", message="two"))
+    paused.write(Log(level="info", message="later"))
+    assert [(event.seq, event.message) for event in read(path) if isinstance(event, Log)] == [(0, "one"), (1, "two")]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

@@ -2,8 +2,10 @@
 
 import shutil
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -17,6 +19,7 @@ from backend.api.run_filter import RunId, Text
 from backend.errors import RequestError, StorageFullError
 from backend.services.artifacts import registry
 from backend.services.artifacts.listing import ArtifactFilter, page_of_artifacts
+from backend.services.artifacts.upload_validation import check_upload
 from backend.services.projects import membership_check
 from backend.services.runs import lookup
 from backend.settings import Settings
@@ -86,7 +89,9 @@ async def upload_artifact(
     with staging(store.incoming) as staged:
         await _receive(request, staged)
         registry.check_checksum(staged, x_sha256)
-        artifact, is_new = await run_in_threadpool(registry.store_upload, database, settings, store, run_id, staged, name, type)
+        check = partial(check_upload, name, staged.path, settings.max_artifact_bytes)
+        card = await run_sync(check, limiter=request.app.state.upload_checks)
+        artifact, is_new = await run_in_threadpool(registry.store_upload, database, store, run_id, staged, name, type, card)
     if is_new:
         point_to(response, "artifacts", artifact.id)
     response.status_code = 201 if is_new else 200
@@ -113,6 +118,7 @@ async def _receive(request: Request, staged: Staged) -> None:
     try:
         async for chunk in _joined(request.stream()):
             await run_in_threadpool(staged.write, chunk)
+        await run_in_threadpool(staged.seal)
     except ClientDisconnect:
         raise RequestError("the upload broke off") from None
     except OSError as error:

@@ -142,7 +142,7 @@ def retry(
     identity: IdentityDep,
     key: SubmissionKeyDep,
 ) -> Run:
-    """A new run that goes on from the last verified checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none, -1:
+    """A new run that goes on from the last checkpoint of a failed or cancelled one: after ``resumed_step``, null: it had none, -1:
     in the midst of pretraining its drafter."""
     return accepted(response, notifier, lambda: clone_and_retry.retry(database, settings, run_id, identity.role, key))
 

@@ -1,9 +1,11 @@
 """The client: its methods about runs, and those of the other files of this folder."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+import httpx
 from pydantic import BaseModel
 
 from longtail.files import Files
@@ -28,6 +30,7 @@ from longtail.schemas.telemetry import (
     WorkerSpan,
 )
 from longtail.schemas.validation import Validation
+from longtail.transport import ApiError
 from longtail.webhooks import Webhooks
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -182,5 +185,12 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         return self._reply(Run, self._request("POST", f"/api/v1/runs/{run_id}/{action}"))
 
     def _accept(self, path: str, body: Any, idempotency_key: str | None) -> Run:
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._reply(Run, self._request("POST", path, json=body, headers=headers))
+        """If the answer gets lost it is asked for once more, which the key makes harmless."""
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        try:
+            response = self._request("POST", path, json=body, headers=headers)
+        except ApiError as error:
+            if error.status or isinstance(error.__cause__, httpx.ConnectError):
+                raise
+            response = self._request("POST", path, json=body, headers=headers)
+        return self._reply(Run, response)

@@ -13,6 +13,7 @@ from sqlalchemy import update
 from backend.database import Database, affected
 from backend.errors import NotFoundError
 from backend.models import Artifact, Run
+from backend.services.artifacts.file_inspection import UNREADABLE
 from backend.services.artifacts.fitting_drafters import fitting_drafters, wants_one
 from backend.services.artifacts.registry import content
 from backend.services.runs.attempts import Claim, LeaseLostError, add_log_line
@@ -91,7 +92,7 @@ class GivenDrafter:
             self._extract(archive, aside)
             check_drafter(parse(merged(self._claim.config, {"drafter": {"path": str(aside)}})))
             aside.replace(self._folder)
-        except (NotFoundError, FileNotFoundError, KeyError, zipfile.BadZipFile) as error:
+        except (NotFoundError, FileNotFoundError, KeyError, *UNREADABLE) as error:
             raise ModelError(
                 f"drafter.path auto: the drafter in artifact {artifact_id} cannot be used: {error}; name another one"
             ) from None

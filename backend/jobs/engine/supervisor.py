@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
 from sqlalchemy import select
 
 from backend.database import NO_ANSWER, Database
+from backend.jobs.engine import attempt_log
 from backend.jobs.engine.environment_record import engine_variables, environment_record
 from backend.jobs.engine.given_drafter import GivenDrafter
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
@@ -76,7 +76,7 @@ class Supervisor:
         command = [*self._settings.engine_command, "run", str(config), "--out", str(self._folder), *resume]
         guarded = [sys.executable, "-m", "backend.jobs.engine.kill_on_worker_loss", str(self._lease_end), *command]
         environment = engine_variables(os.environ) | attempt_variables(self._claim.run_id, self._claim.attempt)
-        with self._log.open("wb") as log:
+        with attempt_log.opened(self._log) as log:
             engine = subprocess.Popen(
                 guarded, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
             )
@@ -100,12 +100,18 @@ class Supervisor:
             if wish == "cancel":
                 return "cancelled"
             if self._stopping.is_set():
-                patience = min(patience, time.monotonic() + self._settings.handover_seconds)
+                patience = time.monotonic() + self._patiently(self._handover_seconds) if patience == inf else patience
                 if time.monotonic() >= patience:
                     return "handed_over"
             self._ask_to_stop(wish == "pause" or self._stopping.is_set())
             (time.sleep if self._stopping.is_set() else self._stopping.wait)(self._settings.poll_seconds)
         return None
+
+    def _handover_seconds(self) -> float:
+        """What a step of this run takes, as the last one did, and some seconds more for its checkpoint."""
+        with self._database.read() as session:
+            summary = session.scalars(select(Run.summary).where(Run.id == self._claim.run_id)).one()
+        return self._settings.handover_seconds + self._settings.handover_steps * (summary.get("step_seconds") or 0.0)
 
     def _ask_to_stop(self, wanted: bool) -> None:
         """At the next step boundary, with a checkpoint; of a pretraining after its round."""
@@ -116,12 +122,13 @@ class Supervisor:
         self._asked = wanted
 
     def _tend(self, engine: subprocess.Popen[bytes]) -> Literal["cancel", "pause"] | None:
-        """One round: lease, events; what the user wants of the run."""
+        """One round: lease, log, events; what the user wants of the run."""
         if self._keep_lease():
             assert engine.stdin is not None
             with suppress(BrokenPipeError):
                 engine.stdin.write(f"{self._lease_end}\n".encode())
                 engine.stdin.flush()
+        attempt_log.cut(self._log)
         self._ingestor.drain()
         with self._database.read() as session:
             run = select(Run.cancel_requested, Run.pause_requested).where(Run.id == self._claim.run_id)
@@ -166,17 +173,13 @@ class Supervisor:
             )
         if exit_code == RESUMABLE and (said := self._ingestor.last_error):
             return Outcome("lost", exit_code, said.message, said.code)
-        last = (_tail(self._log) or ["it printed nothing"])[-1]
+        last = (attempt_log.last_lines(self._log, 1) or ["it printed nothing"])[-1]
         return Outcome("failed", exit_code, f"the engine broke off with exit code {exit_code}: {last}", "crash")
 
     def _settle(self, outcome: Outcome) -> RunState | None:
         with self._database.write() as session:
             state = settle(session, self._claim.run_id, self._claim.attempt, outcome, self._settings.max_retries)
             if outcome.error_code == "crash":
-                add_log_line(session, self._claim.run_id, "error", "crash", "\n".join(_tail(self._log)))
+                printed = attempt_log.last_lines(self._log, LOG_TAIL_LINES)
+                add_log_line(session, self._claim.run_id, "error", "crash", "\n".join(printed))
             return state
-
-
-def _tail(log: Path) -> list[str]:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [line for line in lines if line.strip()][-LOG_TAIL_LINES:]

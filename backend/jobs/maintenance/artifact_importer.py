@@ -31,22 +31,17 @@ logger = logging.getLogger(__name__)
 
 
 class ArtifactImporter:
-    """Works in a thread of its own, as copies take time."""
-
     def __init__(self, database: Database, settings: Settings, stopping: threading.Event) -> None:
         self._database, self._settings, self._stopping = database, settings, stopping
         self._store = open_store(settings)
         self._collected = time.monotonic()  # not at the start, when runs may be on their way back
 
-    def main(self) -> None:
-        while not self._stopping.wait(self._settings.sweep_seconds):
-            try:
-                import_artifacts(self._database, self._settings, self._store, self._stopping)
-                if time.monotonic() > self._collected + COLLECT_SECONDS:
-                    self._collected = time.monotonic()
-                    collect_garbage(self._database, self._settings, self._store)
-            except Exception:  # what could not be stored or freed now is found again
-                logger.exception("keeping artifacts failed; it goes on")
+    def look(self) -> None:
+        """Once."""
+        import_artifacts(self._database, self._settings, self._store, self._stopping)
+        if time.monotonic() > self._collected + COLLECT_SECONDS:
+            self._collected = time.monotonic()
+            collect_garbage(self._database, self._settings, self._store)
 
 
 def import_artifacts(database: Database, settings: Settings, store: Store, stopping: threading.Event | None = None) -> None:

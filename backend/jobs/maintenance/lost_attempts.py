@@ -8,6 +8,7 @@ engine first.
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -23,6 +24,15 @@ from longtail.schemas.runs import RunState
 MARGIN = 1.5
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An attempt that counts as lost; ``session`` is that of its processes on this machine."""
+
+    attempt: int
+    reason: str
+    session: int | None
 
 
 class Reaper:
@@ -43,15 +53,24 @@ class Reaper:
         return {run_id: self._take(run_id) for run_id in suspects}
 
     def _take(self, run_id: str) -> RunState | None:
-        """Looks again under the lock, so that a worker that has just renewed its lease keeps its run."""
+        """Nobody else gets the run before what the attempt left on this machine has ended. No lock is held while that takes time."""
+        lost = self._fence_off(run_id)
+        if lost is None:
+            return None
+        logger.warning("run %s: attempt %d lost: %s", run_id, lost.attempt, lost.reason)
+        kill_all(run_id, lost.attempt, lost.session)
+        with self._database.write() as session:
+            return settle(session, run_id, lost.attempt, Outcome("lost", error=lost.reason), self._settings.max_retries)
+
+    def _fence_off(self, run_id: str) -> Lost | None:
+        """Looks again under the lock, so that a worker that has just renewed its lease keeps its run; from now on it cannot renew it."""
         with self._database.write() as session:
             run = session.get_one(Run, run_id, with_for_update=True)
             reason = self._loss(session, run) if run.state in ACTIVE else None
             if reason is None:
                 return None
-            logger.warning("run %s: attempt %d lost: %s", run.id, run.attempt, reason)
-            self._kill_leftovers(session, run)
-            return settle(session, run.id, run.attempt, Outcome("lost", error=reason), self._settings.max_retries)
+            run.lease_expires_at = None
+            return Lost(run.attempt, reason, self._session_here(session, run))
 
     def _loss(self, session: Session, run: Run) -> str | None:
         """Why the current attempt counts as lost; None while it does not."""
@@ -64,13 +83,13 @@ class Reaper:
             return f"its worker has been silent for {silent:.0f} s"
         return None
 
-    def _kill_leftovers(self, session: Session, run: Run) -> None:
-        """Ends what the attempt left on this machine. Its session id counts only while no other process can have taken that number."""
+    def _session_here(self, session: Session, run: Run) -> int | None:
+        """The attempt's session id, if it is of this machine, and no other process can have taken that number."""
         attempt = session.get_one(Attempt, (run.id, run.attempt))
         worker = _worker(session, run)
         here = worker is not None and worker.machine == self._machine
         ours = here and attempt.pid is not None and start_time(attempt.pid) in (None, attempt.pid_started)
-        kill_all(run.id, run.attempt, attempt.pid if ours else None)
+        return attempt.pid if ours else None
 
 
 def _lease(run: Run) -> tuple[str, int, float | None]:

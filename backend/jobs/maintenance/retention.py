@@ -44,9 +44,11 @@ def apply_retention(database: Database, settings: Settings) -> None:
 
 
 def shrink(checkpoints: Path, keep_last: bool) -> None:
-    """All of it, or all steps but the newest that verifies; nothing where none does: somebody may mend it."""
+    """All of it, or all steps but the newest that verifies; nothing where none does: somebody may mend it. To look at a single one would
+    take reading it for nothing."""
     if not keep_last:
         shutil.rmtree(checkpoints, ignore_errors=True)
+    if len(listed(checkpoints)) < 2:
         return
     try:
         last = newest(checkpoints)

@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 from backend.database import Database, affected, storable_text
 from backend.errors import ConflictError, InvalidError, NotFoundError
 from backend.models import Artifact, is_id
-from backend.services.artifacts.upload_validation import check_upload, model_card
 from backend.services.runs import lookup
 from backend.settings import Settings
 from backend.storage.staging import Staged
@@ -52,15 +51,10 @@ def record_saved(session: Session, run_id: str, event: ArtifactSaved) -> None:
 
 
 def store_upload(
-    database: Database, settings: Settings, store: Store, run_id: str, staged: Staged, name: str, kind: ArtifactType
+    database: Database, store: Store, run_id: str, staged: Staged, name: str, kind: ArtifactType, card: str | None
 ) -> tuple[ArtifactReply, bool]:
-    """Makes an uploaded file an artifact, and says whether it is a new one: the same content under the same name is the same artifact.
-
-    UnsupportedError if it is not of a type that may be kept.
-    """
-    staged.seal()
-    check_upload(name, staged.path, settings.max_artifact_bytes)
-    card = model_card(staged.path)
+    """Makes an uploaded file, which has been sealed and checked, an artifact. Says whether it is a new one: the same content under the
+    same name is the same artifact."""
     store.commit(staged.path, staged.sha256)
     with database.write() as session:
         lock_content(session)

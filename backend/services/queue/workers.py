@@ -30,7 +30,7 @@ def workers(session: Session, projects: Collection[str], limit: int, cursor: str
         *(Run.state, Run.attempt, Run.step, Run.steps, Run.pretraining, Run.claimed_at),
         Run.lease_expires_at.label("expires_at"),
     )
-    engines = and_(Run.state.in_(ACTIVE), Run.kind == "engine")
+    engines = and_(Run.state.in_(ACTIVE), Run.kind == "engine", Run.lease_expires_at.is_not(None))
     for row in session.execute(held.join(Attempt, current).where(engines, Attempt.worker_id.in_(leases)).order_by(Run.claimed_at)):
         if row.project_id in projects:
             leases[row.worker_id].append(_lease(row, now))

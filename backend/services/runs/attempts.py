@@ -60,7 +60,9 @@ def claim(session: Session, run_id: str, worker_id: str, lease_seconds: float) -
 
 
 def renew(session: Session, claim: Claim, lease_seconds: float) -> None:
-    statement = update(Run).where(Run.id == claim.run_id, Run.attempt == claim.attempt, Run.state.in_(ACTIVE))
+    """LeaseLostError also while the run is just being taken away, and has no lease."""
+    held = (Run.attempt == claim.attempt, Run.state.in_(ACTIVE), Run.lease_expires_at.is_not(None))
+    statement = update(Run).where(Run.id == claim.run_id, *held)
     if not affected(session, statement.values(lease_expires_at=time.time() + lease_seconds)):
         raise LeaseLostError
 

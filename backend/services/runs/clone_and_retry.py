@@ -1,4 +1,8 @@
-"""Runs made from another one: a clone begins anew, a retry goes on from the last checkpoint that verifies. The old one stays as it is."""
+"""Runs made from another one: a clone begins anew, a retry goes on from the last checkpoint. The old one stays as it is.
+
+A request does not read checkpoints, which may have many gigabytes. So a retry gets all that the old run has kept, and its engine begins
+with the newest that verifies.
+"""
 
 import json
 import os
@@ -19,6 +23,7 @@ from backend.settings import Settings
 from engine.checkpoint.verification import VerifiedCheckpoint, listed, newest
 from engine.config import merged, parse
 from engine.errors import CheckpointError
+from longtail.file_chunks import chunks
 from longtail.schemas.identity import Role
 from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
 from longtail.schemas.runs import Run as RunReply
@@ -66,7 +71,7 @@ def retry(database: Database, settings: Settings, run_id: str, role: Role, key: 
             _hand_down(settings.run_folder(run_id), folder, found, step)
         with database.write() as session:
             accept(session, run, key, digest)
-            origin = f"after step {step}, its last checkpoint that verifies" if found else f"at the beginning: {fault}"
+            origin = f"after step {step}, its last checkpoint" if found else f"at the beginning: {fault}"
             if step == BEFORE_STEPS:
                 origin = "with pretraining its drafter"
             add_log_line(session, run.id, "info", "retry", f"goes on from run {run_id} {origin}")
@@ -86,34 +91,40 @@ def _options(parent: Run, copy: CloneRequest) -> SubmissionOptions:
 def _checkpoint(folder: Path) -> tuple[VerifiedCheckpoint | None, str, int | None]:
     """What to go on from, or why from nothing, and the step that was the last."""
     try:
-        if found := newest(folder / CHECKPOINTS):
+        if found := newest(folder / CHECKPOINTS, contents=False):
             return found, "", found.step
-        pretrained = newest(folder / PRETRAINING)
+        pretrained = newest(folder / PRETRAINING, contents=False)
     except CheckpointError as error:
         return None, str(error), None
     return pretrained, "it has no checkpoint", BEFORE_STEPS if pretrained else None
 
 
 def _hand_down(parent: Path, child: Path, found: VerifiedCheckpoint, step: int | None) -> None:
-    """Gives ``child`` the checkpoint, and what it is of, such as the drafter's buffer, as hard links (no file is ever written again), and
-    the events up to it."""
+    """Gives ``child`` the checkpoint and older ones, and what they are of, such as the drafter's buffer, as hard links (no file is ever
+    written again), and the events up to it."""
 
     def others(folder: str, names: list[str]) -> set[str]:
-        place, steps = Path(folder), {path.name for path in listed(Path(folder))}
-        return {name for name in names if name.startswith(".") or (name in steps and place / name != found.path)}
+        steps = listed(Path(folder))
+        damaged = steps[steps.index(found.path) + 1 :] if found.path in steps else []
+        return {name for name in names if name.startswith(".")} | {path.name for path in damaged}
 
     for saved in {CHECKPOINTS, found.path.parent.name}:  # a pretraining's buffer is where that of steps is
         if (parent / saved).is_dir():
             shutil.copytree(parent / saved, child / saved, copy_function=hard_link, ignore=others)
-    with (parent / EVENTS).open("rb") as lines, (child / EVENTS).open("wb") as kept:
-        kept.writelines(_up_to(lines.readlines(), step))
+    with (child / EVENTS).open("wb") as kept:
+        kept.writelines(chunks(parent / EVENTS, 0, _length_up_to(parent / EVENTS, step)))
 
 
-def _up_to(lines: list[bytes], step: int | None) -> list[bytes]:
-    """Lines up to the last that tells of the checkpoint of ``step``; all whole ones where none does: what is done again replaces them."""
-    saved = [number for number, line in enumerate(lines) if b'"checkpoint"' in line and _saves(line, step)]
-    whole = list(takewhile(lambda line: line.endswith(b"\n"), lines))
-    return lines[: saved[-1] + 1] if saved else whole
+def _length_up_to(events: Path, step: int | None) -> int:
+    """Bytes up to the last line that tells of the checkpoint of ``step``; of all whole ones where none does: what is done again replaces
+    them."""
+    length = saved = 0
+    with events.open("rb") as lines:
+        for line in takewhile(lambda line: line.endswith(b"\n"), lines):
+            length += len(line)
+            if b'"checkpoint"' in line and _saves(line, step):
+                saved = length
+    return saved or length
 
 
 def _saves(line: bytes, step: int | None) -> bool:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -54,6 +55,7 @@ def runs(sandbox: Sandbox, program: str) -> bool:
         ("import tempfile; tempfile.TemporaryFile().write(bytes(64 * 2**20))", False),
         ("import ctypes; ctypes.string_at(0)", False),
         ("import numpy; numpy.zeros(3)", True),
+        ("import asyncio; asyncio.run(asyncio.sleep(0))", True),
     ],
 )
 def test_which_programs_run(sandbox: Sandbox, program: str, ends: bool) -> None:
@@ -161,16 +163,52 @@ def test_no_network() -> None:
         assert not runs(WALLED, program)
 
 
+ADDRESSES = {
+    "abstract": lambda folder: "\0longtail-" + Path(folder).name,
+    "in a folder that is not there": lambda folder: f"{folder}/socket",
+    "in a folder that is": lambda folder: f"{folder}/socket",
+}
+CONNECT = {
+    "stream": "import socket; socket.socket(socket.AF_UNIX).connect({!r})",
+    "datagram": "import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).connect({!r})",
+    "pair": "import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].connect({!r})",
+}
+
+
 @needs_bubblewrap
-@pytest.mark.parametrize("abstract", [False, True])
-def test_no_unix_socket(abstract: bool) -> None:
-    with TemporaryDirectory(prefix="lt-", dir=Path.home()) as folder, socket.socket(socket.AF_UNIX) as server:
-        address = f"\0{folder}" if abstract else f"{folder}/socket"
+@pytest.mark.parametrize("way", CONNECT)
+@pytest.mark.parametrize("where", ADDRESSES)
+def test_no_unix_socket(where: str, way: str) -> None:
+    parent = sysconfig.get_path("purelib") if where == "in a folder that is" else Path.home()
+    kind = socket.SOCK_STREAM if way == "stream" else socket.SOCK_DGRAM
+    with TemporaryDirectory(prefix="lt-", dir=parent) as folder, socket.socket(socket.AF_UNIX, kind) as server:
+        address = ADDRESSES[where](folder)
         server.bind(address)
-        server.listen()
-        program = f"import socket; socket.socket(socket.AF_UNIX).connect({address!r})"
+        if way == "stream":
+            server.listen()
+        program = CONNECT[way].format(address)
         assert runs(LIMITED, program)
         assert not runs(WALLED, program)
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "call",
+    [
+        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+        "socket.socket(40, socket.SOCK_STREAM)",  # a vsock
+        "libc.syscall(425, 4, ctypes.create_string_buffer(256))",  # io_uring_setup
+        "libc.msgget(0, 0o1600)",
+    ],
+)
+def test_which_calls_are_refused(call: str) -> None:
+    prepared = "import ctypes, errno, socket; libc = ctypes.CDLL(None, use_errno=True)"
+    assert runs(WALLED, f"{prepared}\ntry: {call}\nexcept PermissionError: pass\nelse: assert ctypes.get_errno() == errno.EPERM")
+
+
+@needs_bubblewrap
+def test_of_an_installation_only_its_library_is_seen() -> None:
+    assert runs(WALLED, f"import os; assert set(os.listdir({sys.base_prefix!r})) <= {{'bin', 'lib', 'lib64'}}")
 
 
 @needs_bubblewrap

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -45,6 +46,31 @@ def add_artifact(database: Database, settings: Settings, run_id: str, content: b
     (folder / "drafter.zip").write_bytes(content)
     with database.write() as session:
         session.add(Artifact(run_id=run_id, name="drafter.zip", type="drafter", path="drafter.zip", bytes=len(content), sha256=sha256))
+
+
+class Lossy(Longtail):
+    """The first answer to a POST gets lost on its way back."""
+
+    lost = False
+
+    def _request(self, method: str, path: str, **options: Any) -> Any:
+        reply = super()._request(method, path, **options)
+        if method == "POST" and not self.lost:
+            self.lost = True
+            raise self._unreachable(httpx.ReadError("reset")) from httpx.ReadError("reset")
+        return reply
+
+
+@pytest.mark.parametrize("action", ["submit", "retry", "clone"])
+def test_a_lost_answer_makes_no_second_run(client: Longtail, database: Database, config: dict[str, Any], action: str) -> None:
+    runs = []
+    if action != "submit":
+        runs.append(client.submit(config).id)
+        finish(database, runs[0], "failed")
+    with Lossy(client.base_url, client.token) as lossy:
+        made = lossy.submit(config) if action == "submit" else getattr(lossy, action)(runs[0])
+        assert lossy.lost
+    assert sorted(run.id for run in client.runs().items) == sorted([*runs, made.id])
 
 
 def test_every_answer_has_its_type(client: Longtail, config: dict[str, Any]) -> None:

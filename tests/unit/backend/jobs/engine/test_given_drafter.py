@@ -1,5 +1,7 @@
 """drafter.path: auto, with the archive that an engine makes of a drafter."""
 
+import hashlib
+import io
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -37,7 +39,7 @@ def database_url(tmp_path: Path) -> str:
 def make(database: Database, settings: Settings, tmp_path: Path) -> Make:
     """A run that succeeded and left the built-in drafter; the artifact's id."""
 
-    def make(at: float, state: str = "succeeded", project_id: str = DEFAULT_PROJECT, damaged: bool = False, **facts: str) -> str:
+    def make(at: float, state: str = "succeeded", project_id: str = DEFAULT_PROJECT, damaged: str = "", **facts: str) -> str:
         with database.write() as session:
             run = submission.submit(session, parse({"name": f"of {at}"}), submission.SubmissionOptions(project_id=project_id))[0]
             run_id, run.state = run.id, state
@@ -46,8 +48,11 @@ def make(database: Database, settings: Settings, tmp_path: Path) -> Make:
         folder.mkdir(parents=True)
         path = folder / "drafter.zip"
         digest, size = write_zip(tmp_path / run_id / "drafter", path), path.stat().st_size
-        if damaged:
+        if damaged == "later":
             path.write_bytes(path.read_bytes()[::-1])
+        if damaged == "from the beginning":
+            path.write_bytes(badly_packed())
+            digest, size = hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size
         about = {"base_model": "tiny", "recipe": "hass", "drafter_version": "4"} | facts
         event = ArtifactSaved(
             time=at, name="drafter.zip", type="drafter", path="artifacts/drafter.zip", bytes=size, sha256=digest, metadata=about
@@ -57,6 +62,16 @@ def make(database: Database, settings: Settings, tmp_path: Path) -> Make:
             return session.scalars(select(Artifact.id).where(Artifact.run_id == run_id)).one()
 
     return make
+
+
+def badly_packed() -> bytes:
+    """A zip that can be listed but not unpacked."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("drafter/README.md", "hello " * 1000)
+    content = bytearray(buffer.getvalue())
+    content[47:57] = b"\xff" * 10
+    return bytes(content)
 
 
 @pytest.fixture
@@ -93,7 +108,8 @@ def test_the_newest_that_fits_is_taken_and_kept_by_every_attempt(
     make(4.0, base_model=str(tmp_path / "another"))
     make(5.0, state="failed")
     make(6.0, project_id=other_id)
-    make(7.0, damaged=True)
+    make(7.0, damaged="later")
+    make(8.0, damaged="from the beginning")
     claimed = submit()
     drafter = given(database, settings, claimed)
     folder = settings.run_folder(claimed.run_id) / "given_drafter"
@@ -106,7 +122,7 @@ def test_the_newest_that_fits_is_taken_and_kept_by_every_attempt(
             f"takes drafter version 4 of run {session.get_one(Artifact, fits).run_id} (of 2.0)"
             in session.scalars(select(LogLine.message).where(LogLine.run_id == claimed.run_id, LogLine.code == "drafter")).one()
         )
-    make(8.0)
+    make(9.0)
     shutil.rmtree(folder)
     with database.write() as session:
         settle(session, claimed.run_id, 1, Outcome("lost", error="gone"), 3)

@@ -6,10 +6,11 @@ import time
 import pytest
 
 from backend.database import Database
-from backend.jobs.engine.processes import machine, start_time
+from backend.jobs.engine.processes import kill_all, machine, start_time
+from backend.jobs.maintenance import lost_attempts
 from backend.jobs.maintenance.lost_attempts import Reaper
 from backend.models import Run, Worker
-from backend.services.runs.attempts import Claim, claim, renew
+from backend.services.runs.attempts import Claim, LeaseLostError, claim, renew
 from backend.settings import Settings
 
 LEASE = Settings().lease_seconds
@@ -86,6 +87,25 @@ def test_a_jump_of_the_clock_kills_no_live_run(
     moved = time.time() + jump
     monkeypatch.setattr(time, "time", lambda: moved)
     assert reaper.reap() == {}
+
+
+def test_while_processes_are_killed_nobody_waits_and_nobody_has_the_run(
+    database: Database, settings: Settings, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = hold(database, run_id, machine(), me() - 1)
+    killed = []
+
+    def kill(run_id: str, attempt: int, session: int | None) -> None:
+        kill_all(run_id, attempt, session)
+        with Database(settings.database).write() as other:
+            assert claim(other, run_id, "another", LEASE) is None
+            with pytest.raises(LeaseLostError):
+                renew(other, held, LEASE)
+        killed.append(attempt)
+
+    monkeypatch.setattr(lost_attempts, "kill_all", kill)
+    assert Reaper(database, settings).reap() == {run_id: "queued"}
+    assert killed == [1]
 
 
 def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(database: Database, settings: Settings, run_id: str) -> None:

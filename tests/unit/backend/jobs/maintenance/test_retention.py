@@ -11,6 +11,7 @@ from backend.jobs.maintenance.retention import apply_retention
 from backend.models import Run
 from backend.settings import Settings
 from engine.checkpoint import storage
+from engine.checkpoint.verification import listed
 from longtail.schemas.runs import RunState
 
 DAY = 86400.0
@@ -56,6 +57,17 @@ def test_a_finished_run_keeps_what_somebody_can_still_use(
     apply_retention(database, settings)
     assert left(folder) == kept
     assert (folder / "artifacts").is_dir()
+
+
+def test_a_checkpoint_that_is_alone_is_not_read(
+    database: Database, settings: Settings, run_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = settings.run_folder(run_id) / "checkpoints"
+    storage.save(checkpoints, 1, {"state.json": 1})
+    (checkpoints / "step_000001/state.json").write_text("damaged")
+    put(database, run_id, "failed")
+    apply_retention(database, settings)
+    assert (len(listed(checkpoints)), caplog.messages) == (1, [])
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "paused"])

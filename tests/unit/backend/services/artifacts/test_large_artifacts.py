@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Iterator
@@ -93,6 +95,19 @@ def test_large_files_pass_in_little_memory(server: Server, client: Longtail, run
         client.download(artifact.id, tmp_path / "copy")
     assert server.peak_mib() - idle < 10
     assert hashlib.sha256((tmp_path / "copy").read_bytes()).hexdigest() == artifact.sha256
+    with pytest.raises(ApiError, match="not an archive"):
+        client.upload(run_id, with_long_header(large, tmp_path / "hostile.tar"))
+    assert server.peak_mib() - idle < 10
+
+
+def with_long_header(large: Path, archive: Path) -> Path:
+    """A tar of one header, which has all that is in ``large``."""
+    header = tarfile.TarInfo("a")
+    header.type, header.size = tarfile.XHDTYPE, large.stat().st_size
+    with archive.open("wb") as out, large.open("rb") as content:
+        out.write(header.tobuf())
+        shutil.copyfileobj(content, out)
+    return archive
 
 
 class Cutter:

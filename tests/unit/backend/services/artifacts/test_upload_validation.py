@@ -3,7 +3,11 @@
 import errno
 import io
 import json
+import os
 import pickle
+import resource
+import stat
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -12,12 +16,15 @@ from pathlib import Path
 import pytest
 
 from backend.errors import UnsupportedError
+from backend.services.artifacts import upload_validation
+from backend.services.artifacts.file_inspection import MEMBERS, Inspection, RefusedError, card
 from backend.services.artifacts.upload_validation import check_upload, model_card
 
 PICKLE = pickle.dumps({"a": [1, 2, 3]})
 HEADER = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
 SAFETENSORS = len(HEADER).to_bytes(8, "little") + HEADER + b"\0" * 4
 MANY = 10**9
+MIB = 2**20
 
 
 def zipped(**members: bytes) -> bytes:
@@ -25,6 +32,20 @@ def zipped(**members: bytes) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in members.items():
             archive.writestr(name.replace("__", "/").replace("_dot_", "."), content)
+    return buffer.getvalue()
+
+
+def wide(length: int) -> bytes:
+    """Safetensors with a header of so many bytes."""
+    return length.to_bytes(8, "little") + b"{}".ljust(length)
+
+
+def one_zipped(name: str, mode: int = stat.S_IFREG, packing: int = zipfile.ZIP_STORED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", packing) as archive:
+        member = zipfile.ZipInfo(name)
+        member.external_attr, member.compress_type = mode << 16, packing
+        archive.writestr(member, b"" if name.endswith("/") else b"/etc/passwd")
     return buffer.getvalue()
 
 
@@ -45,9 +66,9 @@ def refused(tmp_path: Path) -> Callable[[str, bytes], str | None]:
         file = tmp_path / "upload"
         file.write_bytes(content)
         try:
-            check_upload(name, file, MANY)
-        except UnsupportedError as error:
-            return error.detail
+            Inspection(name, MANY).check(file)
+        except RefusedError as error:
+            return str(error)
         return None
 
     return ask
@@ -67,6 +88,9 @@ def refused(tmp_path: Path) -> Callable[[str, bytes], str | None]:
         ("drafter.zip", zipped(drafter__model_dot_safetensors=SAFETENSORS, drafter__README_dot_md=b"# card")),
         ("drafter.tar", tarred("drafter/config.json", b"{}")),
         ("folder.tar", tarred("drafter", b"", tarfile.DIRTYPE)),
+        ("folder.zip", one_zipped("drafter/", stat.S_IFDIR)),
+        ("regular.zip", one_zipped("drafter/a.txt")),
+        ("no-mode.zip", one_zipped("drafter/a.txt", 0, zipfile.ZIP_DEFLATED)),
     ],
 )
 def test_what_is_kept(refused: Callable[[str, bytes], str | None], name: str, content: bytes) -> None:
@@ -95,6 +119,15 @@ def test_what_is_kept(refused: Callable[[str, bytes], str | None], name: str, co
         ("up.tar", tarred("../a.txt", b"a"), "outside"),
         ("absolute.tar", tarred("/a.txt", b"a"), "outside"),
         ("backslash.tar", tarred("..\\a.txt", b"a"), "outside"),
+        ("up.zip", one_zipped("../a.txt"), "outside"),
+        ("up-folder.tar", tarred("a/../../b", b"", tarfile.DIRTYPE), "outside"),
+        ("up-folder.zip", one_zipped("a/../../b/", stat.S_IFDIR), "outside"),
+        ("absolute.zip", one_zipped("/a.txt"), "outside"),
+        ("symlink.zip", one_zipped("a.txt", stat.S_IFLNK), "link"),
+        ("device.zip", one_zipped("a.txt", stat.S_IFCHR), "link"),
+        ("bzip2.zip", one_zipped("a.txt", packing=zipfile.ZIP_BZIP2), "nor deflated"),
+        ("lzma.zip", one_zipped("a.txt", packing=zipfile.ZIP_LZMA), "nor deflated"),
+        ("headers.zip", zipped(**{f"{number}_dot_safetensors": wide(5 * MIB) for number in range(2)}), "headers"),
         ("symlink.tar", tarred("a.txt", b"", tarfile.SYMTYPE), "link"),
         ("hardlink.tar", tarred("a.txt", b"", tarfile.LNKTYPE), "link"),
         ("device.tar", tarred("a.txt", b"", tarfile.CHRTYPE), "link"),
@@ -111,8 +144,54 @@ def test_an_archive_may_not_unpack_to_more_than_an_upload_may_be(tmp_path: Path)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.txt", b"a" * 10_000)
     assert file.stat().st_size < 1000
-    with pytest.raises(UnsupportedError, match="more than"):
-        check_upload("bomb.zip", file, 1000)
+    with pytest.raises(RefusedError, match="more than"):
+        Inspection("bomb.zip", 1000).check(file)
+
+
+def directory_alone(members: int) -> bytes:
+    """A zip whose directory names one empty file again and again."""
+    small = zipped(a_dot_txt=b"")
+    start, end = small.index(b"PK\1\2"), small.index(b"PK\5\6")
+    entries = small[start:end] * members
+    return small[:start] + entries + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, members, members, len(entries), start, 0)
+
+
+def test_an_archive_may_not_have_too_many_files(refused: Callable[[str, bytes], str | None]) -> None:
+    assert refused("few.zip", directory_alone(100)) is None
+    assert "more than" in (refused("many.zip", directory_alone(MEMBERS + 1)) or "")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_looking_into_a_file_takes_little_memory_and_is_done_elsewhere(tmp_path: Path, kind: bytes) -> None:
+    file, header = tmp_path / "upload.tar", tarfile.TarInfo("a")
+    header.type, header.size = kind, 300 * MIB
+    file.write_bytes(header.tobuf())
+    os.truncate(file, header.size + 2 * tarfile.BLOCKSIZE)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UnsupportedError, match="256 MiB of memory"):
+        check_upload("upload.tar", file, MANY)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10 * 1024
+
+
+def test_what_takes_too_long_is_refused_and_has_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload_validation, "WAIT_SECONDS", 0.001)
+    file = tmp_path / "a.zip"
+    file.write_bytes(zipped(README_dot_md=b"# Card"))
+    with pytest.raises(UnsupportedError, match="too long"):
+        check_upload("a.zip", file, MANY)
+    assert model_card(file) is None
+
+
+def test_an_upload_is_judged_with_its_card(tmp_path: Path) -> None:
+    file = tmp_path / "upload"
+    file.write_bytes(zipped(README_dot_md=b"# Card"))
+    assert check_upload("a.zip", file, MANY) == "# Card"
+    file.write_bytes(zipped(README_dot_md=b"# Card\0"))
+    assert model_card(file) == "# Card\N{SYMBOL FOR NULL}"
+    file.write_bytes(tarred("\udcff.pkl", b""))
+    with pytest.raises(UnsupportedError, match="pickle") as caught:
+        check_upload("a.tar", file, MANY)
+    assert caught.value.detail.encode(), "an answer can be made of it"
 
 
 def test_a_damaged_compression_is_no_archive_and_has_no_card(tmp_path: Path) -> None:
@@ -122,22 +201,25 @@ def test_a_damaged_compression_is_no_archive_and_has_no_card(tmp_path: Path) -> 
     content = bytearray(file.read_bytes())
     content[45:55] = b"\xff" * 10
     file.write_bytes(content)
-    assert model_card(file) is None
-    with pytest.raises(UnsupportedError, match="not an archive"):
-        check_upload("damaged.zip", file, 10_000)
+    assert card(file) is None
+    with pytest.raises(RefusedError, match="not an archive"):
+        Inspection("damaged.zip", 10_000).check(file)
 
 
-def test_a_card_is_found_in_a_zip(tmp_path: Path) -> None:
-    file = tmp_path / "a.zip"
-    for content, card in (
-        (zipped(drafter__README_dot_md=b"# Card\0"), "# Card\N{SYMBOL FOR NULL}"),
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (zipped(drafter__README_dot_md=b"# Card"), "# Card"),
         (zipped(README_dot_md=b"# Top"), "# Top"),
         (zipped(a__b__README_dot_md=b"# Deep"), None),
         (b"no zip", None),
         (zipped(README_dot_md=b"# Cut" * 100)[:-30], None),
-    ):
-        file.write_bytes(content)
-        assert model_card(file) == card
+    ],
+)
+def test_a_card_is_found_in_a_zip(tmp_path: Path, content: bytes, found: str | None) -> None:
+    file = tmp_path / "a.zip"
+    file.write_bytes(content)
+    assert card(file) == found
 
 
 def test_a_disk_that_fails_is_not_the_archives_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,4 +231,4 @@ def test_a_disk_that_fails_is_not_the_archives_fault(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(zipfile.ZipFile, "infolist", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        check_upload("upload.zip", file, MANY)
+        Inspection("upload.zip", MANY).check(file)

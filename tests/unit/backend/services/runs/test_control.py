@@ -14,6 +14,7 @@ from sqlalchemy import select, update
 from backend.database import Database
 from backend.models import Artifact, LogLine, Run
 from backend.settings import Settings
+from engine.checkpoint.verification import newest
 from engine.events import CheckpointSaved, EventWriter, RunStarted, StepFinished, read
 from longtail.schemas.runs import POSSIBLE_IN, TERMINAL_STATES, RunState
 
@@ -94,22 +95,34 @@ def test_a_paused_run_is_cancelled_at_once(api: TestClient, submit: Submit) -> N
     assert api.post(f"/api/v1/runs/{run_id}/cancel").json()["state"] == "cancelled"
 
 
-def test_retry_goes_on_from_the_last_checkpoint_that_verifies(
-    api: TestClient, database: Database, settings: Settings, submit: Submit
-) -> None:
+def test_retry_goes_on_from_the_last_checkpoint(api: TestClient, database: Database, settings: Settings, submit: Submit) -> None:
     old = submit(tags=["x"], priority=3)
     put(database, old, state="failed")
-    checkpoints(settings.run_folder(old), 1, 3, 5, damaged=5)
+    checkpoints(settings.run_folder(old), 1, 3, 5)
+    (settings.run_folder(old) / "checkpoints/step_000005/state.json").unlink()
     run = api.post(f"/api/v1/runs/{old}/retry").json()
     assert (run["parent_id"], run["resumed_step"], run["state"], run["tags"], run["priority"]) == (old, 3, "queued", ["x"], 3)
     folder = settings.run_folder(run["id"])
-    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step_000003"]
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == ["step_000001", "step_000003"]
     last = list(read(folder / "events.jsonl"))[-1]
     assert (last.kind, last.step) == ("checkpoint", 3)  # type: ignore[union-attr]
     with database.read() as session:
         said = session.scalars(select(LogLine.message).where(LogLine.run_id == run["id"])).one()
-    assert said == f"goes on from run {old} after step 3, its last checkpoint that verifies"
+    assert said == f"goes on from run {old} after step 3, its last checkpoint"
     assert api.get(f"/api/v1/runs/{old}").json()["state"] == "failed", "a terminal state is final"
+
+
+def test_retry_reads_no_checkpoint_so_that_its_engine_may_go_on_from_an_older_one(
+    api: TestClient, database: Database, settings: Settings, submit: Submit
+) -> None:
+    old = submit()
+    put(database, old, state="failed")
+    checkpoints(settings.run_folder(old), 1, 3, 5, damaged=5)
+    run = api.post(f"/api/v1/runs/{old}/retry").json()
+    assert run["resumed_step"] == 5
+    found = newest(settings.run_folder(run["id"]) / "checkpoints")
+    assert found is not None
+    assert found.step == 3
 
 
 def test_retry_without_a_checkpoint_says_that_it_begins_anew(
