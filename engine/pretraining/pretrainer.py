@@ -62,7 +62,7 @@ class Pretrainer:
     def judge(self) -> Judged:
         """On held-out responses, the same ones in every round, also when the buffer has dropped them: what it gains is less than they
         differ."""
-        if sum(len(entry.tokens) for entry in self._held_out) < EVALUATED_TOKENS:
+        if sum(entry.read for entry in self._held_out) < EVALUATED_TOKENS:
             self._held_out = self._trainer.buffer.first_held_out(EVALUATED_TOKENS)
         return self._trainer.evaluate(self._held_out).judged
 
