@@ -86,6 +86,7 @@ class WorkerGroup:
         self._cooldown = Cooldown()
         self.schedule = SchedulingState(config)
         self._set_up = self._spot.first_set_up
+        self._failing: set[tuple[int, str]] = set()
         self._staged: dict[str, dict[str, Any]] = {}
         facts: list[dict[str, str]] = self._all("facts")
         self.facts = facts[0]
@@ -112,7 +113,7 @@ class WorkerGroup:
         decision = self._decision(step)
         shares = assign_requests(requests, len(self._actors), expected)
         watch = not self._cooldown.at(step)
-        rollout = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch).run(shares, sampling, on_share)
+        rollout = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing).run(shares, sampling, on_share)
         if not decision.train:
             rollout = replace(rollout, untrained=decision.reason)
         statistics = rollout.statistics
