@@ -11,13 +11,14 @@ from engine.drafter.data_buffer import Entry
 from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.spot_trainer import Judged, SpotTrainer
 from engine.pretraining.schedule import PretrainingSchedule
+from engine.rollout.interface import Alarm
 
 EVALUATED_TOKENS = 4096
 
 
 @dataclass(frozen=True)
 class PretrainingRound:
-    """One worker's: what it wrote in ``writing`` seconds, and what it trained on; ``loss`` is the mean."""
+    """One worker's: what it wrote in ``writing`` seconds, with which ``alarms``, and what it trained on; ``loss`` is the mean."""
 
     responses: int
     response_tokens: int
@@ -25,6 +26,7 @@ class PretrainingRound:
     microsteps: int = 0
     tokens: int = 0
     loss: float = 0.0
+    alarms: tuple[Alarm, ...] = ()
 
     def plus(self, more: "PretrainingRound") -> "PretrainingRound":
         """With what was trained on after it."""
