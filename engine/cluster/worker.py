@@ -30,7 +30,7 @@ from engine.policy.training.microbatches import TrainingRow
 from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.factory import build_engine
-from engine.rollout.interface import Completion, LoadedWeights, Request, RolloutStatistics, Sampling
+from engine.rollout.interface import Alarm, Answers, Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
 from engine.rollout.sglang.supported_speculation import trains_drafter
@@ -103,12 +103,11 @@ class Worker(LearnerRank):
         statistics.moments = {self.rank: statistics.moments[0]}
         return RolloutShare(completions, statistics, time.time())
 
-    def answer(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
-        """Generates outside of training: neither the drafter nor the statistics learn of it."""
+    def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:
+        """Generates outside of training: neither speculation nor the drafter learns of it, nor do the statistics."""
+        self.engine.watch(True, learn=False)
         completions = self._generate(requests, sampling)
-        self.engine.take_features()
-        self.engine.take_statistics()
-        return completions
+        return Answers(completions, self.engine.take_statistics().alarms)
 
     def _generate(
         self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
@@ -150,6 +149,7 @@ class Worker(LearnerRank):
         ``seconds`` after it began."""
         began, spot = time.monotonic(), self._require_spot()
         given = [(request.prompt, request.begun.tokens) for request in requests if request.begun.tokens]
+        alarms: list[Alarm] = []
         if not requests:
             assert schedule is not None
             return spot.pretrain(PretrainingRound(0, 0, 0.0), schedule, began, seconds)
@@ -158,12 +158,13 @@ class Worker(LearnerRank):
         else:
             completions = self._generate(requests, sampling)
             spot.remember(number + BEFORE_STEPS, completions, self.engine.take_features())
-            self.engine.take_statistics()
+            alarms = self.engine.take_statistics().alarms
             if not isinstance(self.engine, SGLangEngine):
                 self.engine.release()  # training has the memory of the cache, which is made anew for the next responses
             given = [(completion.request.prompt, completion.tokens) for completion in completions]
         writing = time.monotonic() - began
-        written = PretrainingRound(len(given), sum(len(response) for _, response in given), writing)
+        tokens = sum(len(response) for _, response in given)
+        written = PretrainingRound(len(given), tokens, writing, alarms=tuple(alarms))
         return written if schedule is None else spot.pretrain(written, schedule, began, seconds)
 
     def token_counts(self) -> Counter[int]:

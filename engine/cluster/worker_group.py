@@ -30,7 +30,7 @@ from engine.policy.training.microbatches import Inferred, TrainingRow, balance
 from engine.pretraining.frequent_tokens import frequent_tokens
 from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
-from engine.rollout.interface import Completion, Request, Sampling
+from engine.rollout.interface import Answers, Completion, Request, Sampling
 from engine.rollout.sglang import untried_families
 from engine.speculation.cooldown import Cooldown, watched
 
@@ -86,6 +86,7 @@ class WorkerGroup:
         self._cooldown = Cooldown()
         self.schedule = SchedulingState(config)
         self._set_up = self._spot.first_set_up
+        self._failing: set[tuple[int, str]] = set()
         self._staged: dict[str, dict[str, Any]] = {}
         facts: list[dict[str, str]] = self._all("facts")
         self.facts = facts[0]
@@ -112,7 +113,7 @@ class WorkerGroup:
         decision = self._decision(step)
         shares = assign_requests(requests, len(self._actors), expected)
         watch = not self._cooldown.at(step)
-        rollout = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch).run(shares, sampling, on_share)
+        rollout = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing).run(shares, sampling, on_share)
         if not decision.train:
             rollout = replace(rollout, untrained=decision.reason)
         statistics = rollout.statistics
@@ -127,11 +128,15 @@ class WorkerGroup:
         self._set_up = max((session.set_up for session in rollout.sessions.values()), default=guess)
         return rollout
 
-    def answer(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
-        """Responses in the order of ``requests``, each group on one worker, outside of training: nothing of them is kept."""
+    def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:
+        """Responses in the order of ``requests``, each group on one worker, outside of training: nothing of them is kept. Should the
+        drafter be found to be broken, the next ``publish`` heeds it."""
         parts = zip(self._actors, assign_requests(requests, len(self._actors)), strict=True)
-        found = self._get([actor.answer.remote(part, sampling) for actor, part in parts])
-        return sorted((completion for share in found for completion in share), key=lambda completion: completion.request.id)
+        found: list[Answers] = self._get([actor.answer.remote(part, sampling) for actor, part in parts])
+        alarms = [alarm for share in found for alarm in share.alarms]
+        self._versions.alarmed(alarms)
+        completions = (completion for share in found for completion in share.completions)
+        return Answers(sorted(completions, key=lambda completion: completion.request.id), alarms)
 
     def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
         """What ``Learner.infer`` says of all rows, in their order; None if nobody needs it."""

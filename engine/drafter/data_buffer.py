@@ -11,6 +11,8 @@ from torch import Tensor
 from engine.rollout.interface import Completion
 
 HELD_OUT_EVERY = 8
+CONTEXT = 1024
+"""Tokens of a prompt that count, at most: training leaves out windows with nothing of the response (see ``packing.cut``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,11 @@ class Entry:
     @property
     def response(self) -> int:
         return len(self.tokens) - self.prompt
+
+    @property
+    def read(self) -> int:
+        """Tokens that training reads of it, about."""
+        return self.response + min(self.prompt, CONTEXT)
 
     @property
     def held_out(self) -> bool:
@@ -97,21 +104,21 @@ class DataBuffer:
         """One-step-offset sampling: the newest step's entries, and those of the step before that are longer than all of them.
 
         While a step is only partly here its responses are the short ones, and the long ones of the step before complete the
-        distribution of lengths; once it is whole, hardly any are taken. If these have fewer than ``least_tokens``, the youngest
-        others follow until they have: on a few responses alone, passed again and again, the drafter would overfit.
+        distribution of lengths; once it is whole, hardly any are taken. If fewer than ``least_tokens`` are read of these, the youngest
+        others follow until so many are: on a few responses alone, passed again and again, the drafter would overfit.
         """
         steps = sorted({entry.step for entry in self._entries})[-2:]
         newest = [entry for entry in self._entries if entry.step in steps[-1:]]
         longest = max((entry.response for entry in newest), default=0)
         before = [entry for entry in self._entries if entry.step in steps[:-1] and entry.response > longest]
         chosen = {entry.id: entry for entry in (*newest, *before) if not entry.held_out}
-        tokens = sum(len(entry.tokens) for entry in chosen.values())
+        tokens = sum(entry.read for entry in chosen.values())
         for entry in reversed(self._entries):
             if tokens >= self.least_tokens:
                 break
             if entry.id not in chosen and not entry.held_out:
                 chosen[entry.id] = entry
-                tokens += len(entry.tokens)
+                tokens += entry.read
         return list(chosen.values())
 
     def mix_distance(self) -> float:
@@ -124,25 +131,25 @@ class DataBuffer:
         return [entry for entry in self._entries if not entry.held_out]
 
     def first_held_out(self, tokens: int) -> list[Entry]:
-        """The oldest held-out entries, up to ``tokens`` tokens of them: the same ones as long as none is dropped."""
+        """The oldest held-out entries, until ``tokens`` are read of them: the same ones as long as none is dropped."""
         found: list[Entry] = []
         for entry in self._entries:
             if tokens <= 0:
                 break
             if entry.held_out:
                 found.append(entry)
-                tokens -= len(entry.tokens)
+                tokens -= entry.read
         return found
 
     def held_out(self, tokens: int) -> list[Entry]:
-        """The newest held-out entries, at most ``tokens`` tokens of them but at least one entry if there is any."""
+        """The newest held-out entries, of which at most ``tokens`` are read, but at least one entry if there is any."""
         chosen: list[Entry] = []
         for entry in reversed(self._entries):
             if entry.held_out:
-                if chosen and len(entry.tokens) > tokens:
+                if chosen and entry.read > tokens:
                     break
                 chosen.append(entry)
-                tokens -= len(entry.tokens)
+                tokens -= entry.read
         return chosen
 
     def since(self, number: int) -> list[Entry]:

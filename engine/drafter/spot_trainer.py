@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
-from engine.drafter.packing import MicroBatch, aligned, cut, pack, rows
+from engine.drafter.packing import MicroBatch, Segment, aligned, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
 from engine.models.weights import host_copy
@@ -245,14 +245,18 @@ class SpotTrainer:
 
     def _fresh(self, passes: int) -> list[Entry]:
         """The buffer's mix, without what has been trained on ``passes`` times."""
-        return [entry for entry in self.buffer.mix() if self._uses[entry.id] <= (passes - 1) * entry.positions]
+        return [entry for entry in self.buffer.mix() if self._uses[entry.id] <= (passes - 1) * sum(map(len, self._segments(entry)))]
+
+    def _segments(self, entry: Entry) -> list[Segment]:
+        """What is trained on of it."""
+        return cut(entry, self.config.tokens_per_microbatch)
 
     def one_pass(self, passes: int | None = None) -> Iterator[MicroBatch]:
         """Micro-batches of the buffer's current mix, each entry once, in random order, without those that have been trained on ``passes``
         times (by default ``config.passes``)."""
         bound = self.config.tokens_per_microbatch
         self._uses = Counter({number: used for number, used in self._uses.items() if number >= self.buffer.oldest})
-        segments = [segment for entry in self._fresh(passes or self.config.passes) for segment in cut(entry, bound)]
+        segments = [segment for entry in self._fresh(passes or self.config.passes) for segment in self._segments(entry)]
         self._random.shuffle(segments)
         for row in rows(segments, bound):
             for segment in row:

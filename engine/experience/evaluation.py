@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.experience.collection import requests_for, sampling, text_of
+from engine.rollout.interface import Alarm
 from engine.tasks.rewards import rewards_of
 from engine.tasks.task import Task
 
@@ -22,10 +23,11 @@ RIGHT = 1.0
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``metrics`` by name; ``began`` in seconds since the epoch."""
+    """``metrics`` by name; ``began`` in seconds since the epoch; ``alarms`` that there were."""
 
     metrics: dict[str, float]
     began: float
+    alarms: Sequence[Alarm] = ()
 
 
 def evaluate(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase") -> Evaluation:
@@ -37,7 +39,8 @@ def evaluate(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "Pr
     size = config.evaluation.samples
     prompts = task.validation(config.evaluation.prompts)
     drawn = replace(sampling(config), seed=config.seed ^ 2**30)  # not the noise of the training's first prompts
-    completions = workers.answer(requests_for(0, 0, prompts, size), drawn)
+    answers = workers.answer(requests_for(0, 0, prompts, size), drawn)
+    completions = answers.completions
     texts = [text_of(tokenizer, completion.tokens) for completion in completions]
     rewards = rewards_of(task, [prompts[completion.request.group] for completion in completions], texts)
     right = [sum(reward >= RIGHT for reward in rewards[first : first + size]) for first in range(0, len(rewards), size)]
@@ -48,7 +51,7 @@ def evaluate(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "Pr
         "response_tokens": fmean(len(completion.tokens) for completion in completions),
         "truncated_share": fmean(completion.finish == "length" for completion in completions),
     }
-    return Evaluation({f"eval/{name}": value for name, value in metrics.items()}, began)
+    return Evaluation({f"eval/{name}": value for name, value in metrics.items()}, began, answers.alarms)
 
 
 def pass_at(k: int, samples: int, right: Sequence[int]) -> float:

@@ -11,13 +11,14 @@ from engine.drafter.data_buffer import Entry
 from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.spot_trainer import Judged, SpotTrainer
 from engine.pretraining.schedule import PretrainingSchedule
+from engine.rollout.interface import Alarm
 
 EVALUATED_TOKENS = 4096
 
 
 @dataclass(frozen=True)
 class PretrainingRound:
-    """One worker's: what it wrote in ``writing`` seconds, and what it trained on; ``loss`` is the mean."""
+    """One worker's: what it wrote in ``writing`` seconds, with which ``alarms``, and what it trained on; ``loss`` is the mean."""
 
     responses: int
     response_tokens: int
@@ -25,6 +26,7 @@ class PretrainingRound:
     microsteps: int = 0
     tokens: int = 0
     loss: float = 0.0
+    alarms: tuple[Alarm, ...] = ()
 
     def plus(self, more: "PretrainingRound") -> "PretrainingRound":
         """With what was trained on after it."""
@@ -62,7 +64,7 @@ class Pretrainer:
     def judge(self) -> Judged:
         """On held-out responses, the same ones in every round, also when the buffer has dropped them: what it gains is less than they
         differ."""
-        if sum(len(entry.tokens) for entry in self._held_out) < EVALUATED_TOKENS:
+        if sum(entry.read for entry in self._held_out) < EVALUATED_TOKENS:
             self._held_out = self._trainer.buffer.first_held_out(EVALUATED_TOKENS)
         return self._trainer.evaluate(self._held_out).judged
 

@@ -72,10 +72,12 @@ class Pretraining:
     def run(self, stop: Path, resume: bool) -> Iterator[AnyEvent]:
         """Rounds until the time is over or held-out responses gain no more. StoppedError, after a round, if the file ``stop`` appears."""
         if not (resume and self._resumed()):
-            self._begin()
+            yield from self._alarms(self._begin())
             yield self._begun()
         while not (self._state.schedule.done and self._state.drafter_version):  # one round at least
-            yield self._round()
+            shares, judged = self._round()
+            yield from self._alarms(shares)
+            yield self._event(shares, judged)
             self._save()
             if stop.exists() and not self._state.schedule.done:
                 yield RunStopped(step=-1)
@@ -83,7 +85,7 @@ class Pretraining:
                 raise StoppedError("stopped while the drafter was being pretrained, as asked; --resume goes on from there")
         self._workers.end_pretraining()
 
-    def _begin(self) -> None:
+    def _begin(self) -> list[PretrainingRound]:
         """The first responses, and prompts, decide on the vocabulary."""
         began = time.monotonic()
         written = self._workers.pretrain(0, self._requests(0), sampling(self._config), None, 0.0)
@@ -91,6 +93,7 @@ class Pretraining:
         spent = time.monotonic() - began
         schedule = PretrainingSchedule(self._limit(spent), spent=spent)
         self._state = replace(self._written(written), round=1, schedule=schedule, first=spent, vocabulary=vocabulary)
+        return written
 
     def _limit(self, first: float) -> float:
         """Seconds, of which at least as many are for training as the ``first`` responses took: at the end of its time it learns nothing."""
@@ -101,7 +104,12 @@ class Pretraining:
         chosen = f"{len(state.vocabulary):,} of {self._workers.vocabulary:,} tokens" if state.vocabulary else "all tokens"
         return Log(level="info", message=f"{state.responses} responses after {state.schedule.spent:.0f} s; drafts are of {chosen}")
 
-    def _round(self) -> DrafterPretrained:
+    def _alarms(self, shares: Sequence[PretrainingRound]) -> Iterator[Log]:
+        """What workers noticed while they wrote, each once; there is no step yet for an alarm to be of."""
+        for _, message in dict.fromkeys(alarm for share in shares for alarm in share.alarms):
+            yield Log(level="warning", message=message)
+
+    def _round(self) -> tuple[list[PretrainingRound], Judged]:
         """Workers write, and train. In the first round, before which they have written, and in the last one they only train."""
         state, began = self._state, time.monotonic()
         left = max(state.schedule.end - state.schedule.spent, LEAST_SECONDS)
@@ -119,7 +127,7 @@ class Pretraining:
         version, judged = self._workers.publish_pretrained([share.microsteps for share in shares])
         schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
         self._state = replace(self._written(shares), round=state.round + 1, schedule=schedule, drafter_version=version)
-        return self._event(shares, judged)
+        return shares, judged
 
     def _trained(self, shares: list[PretrainingRound], began: float, seconds: float) -> list[PretrainingRound]:
         """``shares`` with what is trained on until ``seconds`` after ``began``. Every now and then the copies are averaged: the longer they

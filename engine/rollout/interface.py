@@ -94,11 +94,15 @@ class SchedulingMark(NamedTuple):
     number: int
 
 
+Alarm = tuple[str, str]
+"""Code and message."""
+
+
 @dataclass
 class RolloutStatistics:
     """Totals since the last ``take_statistics``. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted;
-    ``alarms`` are (code, message); ``moments`` are by worker, and an engine takes itself for worker 0. ``marks``, by worker, are not the
-    engine's: who shares the requests out makes them."""
+    ``moments`` are by worker, and an engine takes itself for worker 0. ``marks``, by worker, are not the engine's: who shares the requests
+    out makes them."""
 
     seconds: float = 0.0
     decode_steps: int = 0
@@ -110,7 +114,7 @@ class RolloutStatistics:
     ngram_drafted_by_position: list[int] = field(default_factory=list)
     ngram_accepted_by_position: list[int] = field(default_factory=list)
     arms: list[ArmStatistics] = field(default_factory=list)
-    alarms: list[tuple[str, str]] = field(default_factory=list)
+    alarms: list[Alarm] = field(default_factory=list)
     moments: dict[int, list[Moment]] = field(default_factory=dict)
     marks: dict[int, list[SchedulingMark]] = field(default_factory=dict)
 
@@ -128,6 +132,14 @@ class RolloutStatistics:
             mine = arms.get((arm.bucket, arm.strategy))
             arms[arm.bucket, arm.strategy] = arm if mine is None else mine.plus(arm)
         self.arms = [arms[key] for key in sorted(arms)]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Responses outside of training, and the alarms that there were meanwhile."""
+
+    completions: list[Completion]
+    alarms: list[Alarm]
 
 
 @dataclass(frozen=True)
@@ -190,8 +202,9 @@ class RolloutEngine(Protocol):
         any, then the hidden state after the final norm."""
         ...
 
-    def watch(self, on: bool) -> None:
-        """False: later generations may decode plainly, keep no features and learn nothing, until True. Between generations only."""
+    def watch(self, on: bool, learn: bool = True) -> None:
+        """False: later generations may decode plainly, keep no features and learn nothing, until True. Without ``learn`` they draft by what
+        is known, keep no features, and forget what they learn, but for alarms. Between generations only."""
         ...
 
     def release(self) -> None:

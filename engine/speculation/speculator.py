@@ -1,6 +1,7 @@
 """Decides every decode step: whether to speculate, who drafts for which request, and in what shape."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -81,10 +82,15 @@ class Speculator:
 
     def begin(self, limit: int) -> None:
         """A rollout starts; responses have at most ``limit`` tokens."""
-        for request in list(self._wait):
-            self._forget(request)
+        self._forget_all()
         self._lengths.new_step()
         self._limit, self._fresh = limit, 0
+
+    def forgetful(self) -> "Speculator":
+        """One that decides by what was learnt here, and learns for itself only. Alarms, and texts to draft from, are of both."""
+        self._forget_all()
+        shared = self._watchdog, self._store
+        return deepcopy(self, {id(each): each for each in shared})
 
     def admit(self, request: int, prompt: Sequence[int], written: Sequence[int]) -> None:
         """``written`` grows as the request's tokens are generated."""
@@ -248,6 +254,10 @@ class Speculator:
             mean, weight = sum(accepted) / len(accepted), min(1.0, len(accepted) / MEMORY)
             before = self._learned.get(str(shape), mean)
             self._learned[str(shape)] = (1 - weight) * before + weight * mean
+
+    def _forget_all(self) -> None:
+        for request in list(self._wait):
+            self._forget(request)
 
     def _forget(self, request: int) -> None:
         del self._wait[request], self._patience[request]

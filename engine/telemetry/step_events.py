@@ -92,7 +92,8 @@ def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
         )
     if rollout.notice:
         yield Log(level="info", message=f"step {step.index}: {rollout.notice}")
-    for code, message in dict.fromkeys(statistics.alarms):  # workers notice the same
+    alarms = [*statistics.alarms, *(step.evaluation.alarms if step.evaluation else ())]
+    for code, message in dict.fromkeys(alarms):  # workers notice the same
         yield Alarm(step=step.index, code=code, message=message)
     if step.published:
         yield _drafter(step, step.published)

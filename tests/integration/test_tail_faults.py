@@ -23,6 +23,8 @@ from engine.rollout.interface import Completion, Request, Sampling
 SAMPLING = Sampling(max_new_tokens=48)
 SLOW = 3.0
 """Seconds."""
+SPEECHLESS = (6, 7)
+"""Steps."""
 PROMPT, SLACK = (1.0, 0.0) if ALL else (30.0, 1.0)
 """Seconds: what the end of a training may take that has work for minutes, and what a machine that does much else may take from a tail."""
 LEAST = 0.9 * SLOW if ALL else 0.0
@@ -30,7 +32,8 @@ LEAST = 0.9 * SLOW if ALL else 0.0
 
 
 class Fragile(Worker):
-    """A worker whose step numbers say what befalls it: in 1 training fails, in 2 rank 1 dies generating, else all is well.
+    """A worker whose step numbers say what befalls it: in 1 training fails, in 2 rank 1 dies generating, in 6 and 7 it cannot say how far
+    it is, else all is well.
 
     Rank 1 takes its time, so that the others wait for it.
     """
@@ -38,10 +41,20 @@ class Fragile(Worker):
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
         share = super().rollout(step, requests, sampling, watch)
         if self.rank == 1:
-            time.sleep(SLOW)
+            time.sleep(SLOW if step not in SPEECHLESS else SLOW / 6)
             if step == 2:
                 os._exit(9)
         return share
+
+    def forecast(self) -> float | None:
+        if self._step in SPEECHLESS:
+            raise IndexError("of a table that grows just now")
+        return super().forecast()
+
+    def complete_groups(self, step: int) -> int:
+        if step in SPEECHLESS:
+            raise KeyError("no such group")
+        return super().complete_groups(step)
 
     def train_drafter(self, step: int) -> TrainedSession | None:
         if step == 1:
@@ -54,10 +67,12 @@ class Cluster:
     actors: list[Any]
     scored: list[float] = field(default_factory=list)
 
+    failing: set[tuple[int, str]] = field(default_factory=set)
+
     def run(self, step: int, state: RolloutState, sampling: Sampling = SAMPLING, count: int = 4, quota: int | None = None) -> Any:
         self.scored.clear()
         shares = [[request(step, rank * count + index) for index in range(count)] for rank in range(2)]
-        return RolloutDriver(step, self.actors, state, quota).run(shares, sampling, self.score)
+        return RolloutDriver(step, self.actors, state, quota, told=self.failing).run(shares, sampling, self.score)
 
     def score(self, completions: Sequence[Completion]) -> None:
         time.sleep(0.5)  # such as a checker that thinks: nobody may wait for it
@@ -131,7 +146,20 @@ def test_a_rollout_ends_once_its_quota_of_groups_is_complete(cluster: Cluster) -
     assert len(finishes) == 60
     assert 10 <= 60 - finishes.count("abort") < 60
     assert len(cluster.scored) == 60
-    assert "abort" not in {completion.finish for completion in cluster.run(6, RolloutState()).completions}
+
+
+def test_a_worker_that_cannot_say_how_far_it_is_costs_the_rollout_nothing_and_is_told_of_once(cluster: Cluster) -> None:
+    told = []
+    for step in SPEECHLESS:
+        rollout = cluster.run(step, RolloutState(least_remaining=0.1), quota=8)
+        assert [completion.finish for completion in rollout.completions].count("abort") == 0, "nor is it stopped as the one before was"
+        assert rollout.sessions == {}
+        assert rollout.untrained == "nobody could say how long the tail would last"
+        told += rollout.statistics.alarms
+    assert {code for code, _ in told} == {"progress_unknown"}
+    assert sum("worker 1 cannot say how far it is (forecast)" in message for _, message in told) == 1
+    assert "of a table that grows just now" in "".join(message for _, message in told)
+    assert len(told) == len(set(told)) == len(cluster.failing)
 
 
 def test_a_worker_that_dies_ends_the_attempt_in_a_way_that_can_be_resumed(cluster: Cluster) -> None:

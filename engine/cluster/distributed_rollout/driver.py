@@ -65,13 +65,22 @@ def joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
 
 class RolloutDriver:
     """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``. It is cut short once ``quota`` groups are
-    complete. ``watch``: see ``Worker.rollout``."""
+    complete. ``watch``: see ``Worker.rollout``; ``told``: questions that a worker was said to fail at, which alarms need not repeat."""
 
-    def __init__(self, step: int, actors: Sequence[Any], state: RolloutState, quota: int | None = None, watch: bool = True) -> None:
+    def __init__(
+        self,
+        step: int,
+        actors: Sequence[Any],
+        state: RolloutState,
+        quota: int | None = None,
+        watch: bool = True,
+        told: set[tuple[int, str]] | None = None,
+    ) -> None:
         self._step = step
         self._actors = actors
         self._state = state
         self._watch = watch
+        self._failing = set() if told is None else told
         self._generating: dict[Any, int] = {}
         self._training: dict[Any, int] = {}
         self._asked: dict[Any, int] = {}
@@ -86,8 +95,8 @@ class RolloutDriver:
     def run(self, shares: Sequence[Sequence[Request]], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]) -> Rollout:
         """Generates ``shares``, one a worker; returns once all are done and nobody trains any more. ``on_share`` runs in a thread.
 
-        A training that fails costs the rollout nothing: an alarm tells of it. WorkerLostError if a worker dies: the update needs all
-        of them, so that the step could not go on without it.
+        A training that fails costs the rollout nothing, nor does a worker's answer to how far it is: an alarm tells of it.
+        WorkerLostError if a worker dies: the update needs all of them, so that the step could not go on without it.
         """
         self._post(coordinator.RolloutStarted(self._step, tuple(range(len(self._actors)))))
         for worker, (actor, share) in enumerate(zip(self._actors, shares, strict=True)):
@@ -119,10 +128,10 @@ class RolloutDriver:
             if reference in self._training:
                 self._trained(self._training.pop(reference), reference)
             elif self._stop and reference in counted:
-                self._stop.answered(reference, self._get(counted[reference], reference))
+                self._stop.answered(reference, self._answer("complete groups", counted[reference], reference) or 0)
             else:
                 worker = self._asked.pop(reference)
-                if (seconds := self._get(worker, reference)) is not None:
+                if (seconds := self._answer("forecast", worker, reference)) is not None:
                     self._post(coordinator.Forecast(self._step, worker, seconds))
         return ()
 
@@ -151,6 +160,19 @@ class RolloutDriver:
             self._statistics.alarms.append(("drafter_training_failed", message))
             self._refusals.append("failed")
         self._post(coordinator.TrainingStopped(self._step, worker))
+
+    def _answer(self, question: str, worker: int, reference: Any) -> Any:
+        """What the worker says of how far it is; None if it fails at that. It is asked again, but told of once."""
+        from ray.exceptions import RayTaskError
+
+        try:
+            return self._get(worker, reference)
+        except RayTaskError as error:
+            if (worker, question) not in self._failing:
+                message = f"worker {worker} cannot say how far it is ({question}), so that less is made of tails: {error.cause!r}"
+                self._statistics.alarms.append(("progress_unknown", message))
+            self._failing.add((worker, question))
+            return None
 
     def _get(self, worker: int, reference: Any) -> Any:
         import ray

@@ -7,7 +7,7 @@ for the slowest, with a process group to be made anew at every change. With plai
 large-batch step; with more steps, or AdamW, it is an approximation, which the held-out comparison here judges before it is used.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from engine.cluster.spot_training.worker_side import TrainedSession, Weights
 from engine.drafter.spot_trainer import Judged, TrainingReport, merge
 from engine.errors import SyncError
-from engine.rollout.interface import LoadedWeights, RolloutStatistics
+from engine.rollout.interface import Alarm, LoadedWeights, RolloutStatistics
 
 COLLAPSED = "acceptance_collapsed"
 
@@ -44,18 +44,24 @@ class DrafterVersions:
         self._call = call
         self.version = 0
         self.good = 0
+        self._collapsed = False
 
     def resumed(self, version: int) -> None:
         """Every worker has loaded ``version`` from a checkpoint."""
         self.version = self.good = version
 
+    def alarmed(self, alarms: Iterable[Alarm]) -> None:
+        """``alarms`` outside of a rollout: the next ``publish`` heeds them."""
+        self._collapsed |= any(code == COLLAPSED for code, _ in alarms)
+
     def publish(self, sessions: Mapping[int, TrainedSession], statistics: RolloutStatistics) -> Published | None:
         """Loads what the workers trained in a rollout's tail into every engine if it is better on held-out responses.
 
-        None if nothing was trained. If the watchdog gave the alarm in that rollout, the last good version comes back instead, as a
-        new one: versions never fall. SyncError if the engines do not hold the same afterwards.
+        None if nothing was trained. If the watchdog gave the alarm in that rollout, or since the one before, the last good
+        version comes back instead, as a new one: versions never fall. SyncError if the engines do not hold the same afterwards.
         """
-        collapsed = any(code == COLLAPSED for code, _ in statistics.alarms)
+        self.alarmed(statistics.alarms)
+        collapsed, self._collapsed = self._collapsed, False
         if collapsed and self.good != self.version:
             return self._roll_back()
         reports = {worker: session.report for worker, session in sessions.items() if session.report.microsteps}

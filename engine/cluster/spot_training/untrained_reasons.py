@@ -1,6 +1,7 @@
 """Why a step's idle workers did not train the drafter, for users. Pure."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Literal
 
 from engine.cluster.distributed_rollout.coordinator import Phase, RolloutState
@@ -26,4 +27,6 @@ def untrained_reason(state: RolloutState, refusals: Sequence[Refusal]) -> str:
         return f"{len(waited)} of {state.min_idle_workers} workers that must be idle were so"
     if any(worker.phase is Phase.STOPPED for worker in state.workers.values()):
         return WORDS["too late"]
+    if all(worker.ends == -inf for worker in state.workers.values()):
+        return "nobody could say how long the tail would last"
     return "the tail was predicted too short to set training up"

@@ -82,7 +82,8 @@ class NativeEngine:
         self._scratch = max((scratch(strategy, device) for strategy in strategies), default=0)
         self.speculator: Speculator | None = None
         self._keep_features = keep_features
-        self._watches = True
+        self._watches = self._learns = True
+        self._forgetful: Speculator | None = None
         self._features: dict[int, Tensor] = {}
         self._drafter_loaded = False
         self._drafter_version = 0
@@ -105,7 +106,7 @@ class NativeEngine:
 
     @property
     def _active(self) -> Speculator | None:
-        return self.speculator if self._watches else None
+        return (self._forgetful or self.speculator) if self._watches else None
 
     @torch.inference_mode()
     def generate(
@@ -191,8 +192,9 @@ class NativeEngine:
         taken, self._features = self._features, {}
         return taken
 
-    def watch(self, on: bool) -> None:
-        self._watches = on
+    def watch(self, on: bool, learn: bool = True) -> None:
+        self._watches, self._learns = on, on and learn
+        self._forgetful = self.speculator.forgetful() if self.speculator and not learn else None
 
     def release(self) -> None:
         self._runner.release()
@@ -247,7 +249,7 @@ class NativeEngine:
             response.made(tokens, min(new.accepted, tokens), plan.drafter(place))
         self._count(plan, drawn, kept)
         finished = [(slot, response) for slot, response in enumerate(batch) if response.finish]
-        if self._keep_features and self._watches:
+        if self._keep_features and self._learns:
             self._features |= {
                 response.request.id: self._runner.cache.features_of(slot, response.length - 1) for slot, response in finished
             }

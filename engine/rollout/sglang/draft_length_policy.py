@@ -53,7 +53,7 @@ class DraftLengthPolicy:
         agree: Agree = lambda steps: steps,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.speculator = Speculator(config, seed)
+        self.speculator = self._active = Speculator(config, seed)
         self.candidate_steps = chain_steps(config)
         self._busiest = int(config.threshold * (1 + config.hysteresis))
         self._agree, self._clock = agree, clock
@@ -75,18 +75,19 @@ class DraftLengthPolicy:
         fitting = [size for size in sizes if size <= self._busiest]
         return sizes[: len(fitting) + 1]
 
-    def begin(self, limit: int = UNLIMITED) -> None:
-        """A rollout starts."""
-        self.speculator.begin(limit)
+    def begin(self, limit: int = UNLIMITED, learn: bool = True) -> None:
+        """A rollout starts. Without ``learn`` nothing but alarms is kept of it."""
+        self._active = self.speculator if learn else self.speculator.forgetful()
+        self._active.begin(limit)
         self._begun.clear()
         self._admitted = 0
 
     def get_steps_for_batch(self, batch_size: int) -> int:
         """How many tokens to draft in the step that begins now."""
         for slot in self._slots[self._admitted : batch_size]:
-            self.speculator.admit(slot.id, (), ())
+            self._active.admit(slot.id, (), ())
         self._admitted = max(self._admitted, batch_size)
-        plan = self.speculator.plan(self._slots[:batch_size], learned=True)
+        plan = self._active.plan(self._slots[:batch_size], learned=True)
         shape = plan.shape or OFF
         steps = self._agree(shape.depth)
         self._begun.append(StartedStep(plan, steps, batch_size, self._clock()))
@@ -104,7 +105,7 @@ class DraftLengthPolicy:
         self._counts.add(step.steps, num_correct_drafts_per_req)
         if step.steps == (step.plan.shape or OFF).depth:
             kept = [drafts + 1 for drafts in num_correct_drafts_per_req]
-            self.speculator.record(step.plan, num_correct_drafts_per_req, kept, elapsed)
+            self._active.record(step.plan, num_correct_drafts_per_req, kept, elapsed)
 
     def take_statistics(self) -> dict[str, Any]:
         """See ``DraftCounts.take``, with arms, alarms and moments, since the last call; plain JSON values."""

@@ -80,7 +80,7 @@ class SGLangEngine:
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
         self._features, self._finished = features, list[Completion]()
-        self._watches = True
+        self._watches = self._learns = True
         self._target: tuple[Weights, int] = (target_weights, 0)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
         if drafter_weights is not None and self._drafting == "eagle":
@@ -109,7 +109,8 @@ class SGLangEngine:
         began = time.perf_counter()
         longest_prompt(requests, self._rollout.max_prompt_tokens)
         ends = StopCondition(self._end_tokens, sampling.stop, self._decode_tokens)
-        self._lengths.new_step()
+        if self._learns:
+            self._lengths.new_step()
         done: dict[int, Completion] = {}
 
         def ended(response: Response) -> None:
@@ -117,7 +118,8 @@ class SGLangEngine:
             self._count(len(requests) - len(done))
             if completion.finish == "abort":
                 return
-            self._lengths.finished(response.group, response.generated)
+            if self._learns:
+                self._lengths.finished(response.group, response.generated)
             if on_finish:
                 on_finish(completion)
 
@@ -129,7 +131,7 @@ class SGLangEngine:
             generation = self._generation = Generation(left, sampling, ends, self._end_tokens, ended)
             try:
                 if self._speculation:
-                    self.host.plugin("begin", limit=sampling.max_new_tokens)
+                    self.host.plugin("begin", limit=sampling.max_new_tokens, learn=self._learns)
                 generation.run(self.host)
             except HostLostError as error:
                 generation.give_up()
@@ -141,7 +143,7 @@ class SGLangEngine:
         tokens = sum(completion.fresh for completion in completions)
         self._statistics.tokens += tokens
         self._decoded += tokens - sum(completion.fresh > 0 for completion in completions)
-        if self._features and self._watches:
+        if self._features and self._watches and self._learns:
             self._finished += [completion for completion in completions if completion.finish != "abort"]
         return completions
 
@@ -201,9 +203,9 @@ class SGLangEngine:
         finished, self._finished = self._finished, []
         return self._features(finished) if self._features and finished else {}
 
-    def watch(self, on: bool) -> None:
-        """See RolloutEngine. SGLang's drafts go on as the tuner says."""
-        self._watches = on
+    def watch(self, on: bool, learn: bool = True) -> None:
+        """See RolloutEngine. SGLang's drafts go on as the tuner says, which learns if ``learn`` says so."""
+        self._watches, self._learns = on, learn
 
     def release(self) -> None:
         """See RolloutEngine. On a GPU with ``rollout.sglang.release_memory`` only: else SGLang keeps it."""

@@ -26,7 +26,7 @@ class NgramStatistics:
         """Where a controller has its policy."""
         return self
 
-    def begin(self, limit: int) -> None:  # noqa: ARG002
+    def begin(self, limit: int, learn: bool = True) -> None:  # noqa: ARG002
         """A rollout starts."""
         self._ended = self._clock()
 

@@ -171,7 +171,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "load_drafter": _load_drafter,
     "follow_head": _follow_head,
     "loaded": lambda scheduler, what, version: _speculator(scheduler).loaded(what, version),
-    "begin": lambda scheduler, limit: _policy(scheduler).begin(limit),
+    "begin": lambda scheduler, limit, learn: _policy(scheduler).begin(limit, learn),
     "statistics": lambda scheduler: _policy(scheduler).take_statistics(),
     "state": lambda scheduler: _speculator(scheduler).state(),
     "load_state": lambda scheduler, state: _speculator(scheduler).load_state(state),

@@ -55,6 +55,13 @@ def test_small_steps_are_made_up_for_by_the_youngest_other_responses() -> None:
     assert mixed(buffer) == [(3, 99)]
 
 
+def test_of_long_prompts_counts_what_training_reads() -> None:
+    buffer = DataBuffer(10**7, least_tokens=2500)
+    for index in range(33):
+        buffer.add(index, [index, *range(9009)], 9000, torch.zeros(9009, WIDTH))
+    assert [len(chosen) for chosen in (buffer.mix(), buffer.held_out(2500), buffer.first_held_out(2500))] == [3, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "distance"),
     [

@@ -152,6 +152,19 @@ def test_a_response_is_used_a_few_times_and_more_often_only_if_that_helps(
     assert not trainer.has_data
 
 
+def test_a_response_to_a_long_prompt_is_used_no_more_often(target: Qwen2ForCausalLM) -> None:
+    """Of 1,020 tokens only those of the last two windows are trained on."""
+    buffer, config = DataBuffer(2**20), SpotConfig(tokens_per_microbatch=64, passes=3)
+    for first in range(3):
+        buffer.add(0, [first, *range(1, 20)] * 51, 1000, torch.zeros(1019, 32))
+    trainer = SpotTrainer(Drafter(target.config), buffer, config)
+    passes = 0
+    while trainer.has_data:
+        assert len(list(trainer.one_pass())) > 0
+        passes += 1
+    assert passes == 3
+
+
 def test_evaluation_of_a_perfect_drafter(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     def perfect(_: SpotTrainer, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
         for step in range(unroll):

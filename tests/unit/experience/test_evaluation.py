@@ -10,7 +10,7 @@ from models_for_tests import byte_tokenizer
 from engine.config import RunConfig, parse
 from engine.errors import ConfigError
 from engine.experience.evaluation import evaluate, pass_at
-from engine.rollout.interface import Completion
+from engine.rollout.interface import Answers, Completion
 from engine.tasks.task import Prompt
 
 
@@ -21,18 +21,22 @@ def test_pass_at_k_is_the_mean_over_all_choices_of_k(drawn: tuple[int, int, list
     assert pass_at(k, samples, right) == pytest.approx(fmean(each))
 
 
+ALARM = ("acceptance_collapsed", "hardly a draft is accepted")
+
+
 class Engines:
     """Answers the first request of each prompt with its prompt's text, and the others with nothing but a cut."""
 
     def __init__(self) -> None:
         self.seeds: list[int] = []
 
-    def answer(self, requests: Any, sampling: Any) -> list[Completion]:
+    def answer(self, requests: Any, sampling: Any) -> Answers:
         self.seeds.append(sampling.seed)
-        return [
+        completions = [
             Completion(request, request.prompt if request.id % 2 == 0 else (), (), "stop" if request.id % 2 == 0 else "length", 0, 0)
             for request in requests
         ]
+        return Answers(completions, [ALARM])
 
 
 class Echo:
@@ -59,6 +63,7 @@ def test_evaluation_counts_right_responses() -> None:
         "eval/response_tokens": 1.0,
         "eval/truncated_share": 0.5,
     }
+    assert found.alarms == [ALARM]
     assert engines.seeds != [7]
     assert evaluate(config, engines, task, byte_tokenizer()).metrics == found.metrics
     assert engines.seeds[0] == engines.seeds[1]

@@ -12,7 +12,7 @@ from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig, parse
 from engine.drafter.spot_trainer import Judged
 from engine.errors import StoppedError
-from engine.events import AnyEvent, DrafterPretrained
+from engine.events import AnyEvent, DrafterPretrained, Log
 from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.rounds import APART, Pretraining
 from engine.pretraining.schedule import PretrainingSchedule
@@ -45,7 +45,8 @@ class Group:
         if schedule:
             self.rates.append(schedule.rate(schedule.spent + writing + 0.01))
         self._clock.now += max(writing, seconds)
-        return [PretrainingRound(len(requests), 9, writing, microsteps=int(schedule is not None), tokens=9, loss=1.0)] * self._workers
+        alarms = (("engine_restarted", "SGLang died"),) if requests else ()
+        return [PretrainingRound(len(requests), 9, writing, int(schedule is not None), 9, 1.0, alarms)] * self._workers
 
     def average_pretrained(self, microsteps: Sequence[int]) -> None:
         assert microsteps == [1] * self._workers
@@ -89,7 +90,9 @@ def rounds(minutes: float, group: Group, out: Path, resume: bool = False) -> lis
 def test_what_writes_slowly_has_time_to_train_all_the_same(clock: Clock, tmp_path: Path) -> None:
     """The first responses take longer than all that was given: at the end of its time the learning rate is 0."""
     group = Group(clock, writing=90.0)
-    last = rounds(1, group, tmp_path)[-1]
+    first, *_, last = rounds(1, group, tmp_path)
+    assert isinstance(first, Log)
+    assert (first.level, first.message) == ("warning", "SGLang died")
     assert isinstance(last, DrafterPretrained)
     assert last.done
     assert last.limit == 180.0

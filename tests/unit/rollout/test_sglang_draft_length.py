@@ -185,6 +185,20 @@ def test_ranks_do_what_rank_0_decides() -> None:
     assert taken["drafted_by_position"] == [2]
 
 
+def test_what_is_not_to_be_learnt_from_is_drafted_for_and_forgotten() -> None:
+    clock = Clock()
+    made = policy(chains(3), clock)
+    made.begin(64, learn=False)
+    learnt = made.speculator.state()["learned"]
+    assert [step(made, clock, [3, 3]) for _ in range(4)] == [3] * 4
+    taken = made.take_statistics()
+    assert (taken["arms"], taken["drafted_by_position"][0]) == ([], 8)
+    assert made.speculator.state()["learned"] == learnt == {}
+    made.begin(64)
+    step(made, clock, [3, 3])
+    assert made.speculator.state()["learned"] != {}
+
+
 def test_ngram_drafts_are_counted() -> None:
     clock = Clock()
     config = SpeculationConfig.model_validate({"strategies": [{"drafter": "ngram", "depth": 3, "verify": 3}]})

@@ -157,6 +157,30 @@ def test_a_broken_drafter_is_off_within_twenty_steps_and_back_with_a_good_one(ba
     assert [notice.code for notice in speculator.take_alarms()] == ["acceptance_recovered"]
 
 
+def test_what_is_to_be_forgotten_is_but_an_alarm_is_not() -> None:
+    """A drafter breaks in an evaluation, which decides by what rollouts have taught."""
+    speculator, rng = make(CHAIN, NGRAM, tuner="goodput"), random.Random(1)
+    batch = admitted(speculator, 4)
+    for _ in range(400):
+        step(speculator, batch, 0.9, rng)
+    learnt = {name: part for name, part in speculator.state().items() if name != "watchdog"}
+    speculator.tuner.take_arms()
+    speculator.loaded("drafter", 5)
+    learnt["proving"] = speculator.state()["proving"]
+    evaluating = speculator.forgetful()
+    evaluating.begin(LIMIT)
+    requests = admitted(evaluating, 4)
+    drafted = sum(step(evaluating, requests, 0.0, rng).shape is not None for _ in range(100))
+    assert 0 < drafted <= 20, "until the watchdog has noticed"
+    for request in requests:
+        evaluating.finish(request)
+    assert {name: part for name, part in speculator.state().items() if name != "watchdog"} == learnt
+    assert speculator.tuner.take_arms() == []
+    assert [notice.code for notice in speculator.take_alarms()] == ["acceptance_collapsed"]
+    speculator.begin(LIMIT)
+    assert "eagle" not in speculator.plan(admitted(speculator, 4), learned=True).context.drafters
+
+
 def test_speculation_goes_by_the_number_of_requests_with_hysteresis() -> None:
     """On at 8 or fewer, off above 10."""
     speculator = make(CHAIN, threshold=8, hysteresis=0.25)

@@ -7,6 +7,7 @@ from engine.cluster.worker_group import Learning
 from engine.drafter.spot_trainer import Judged, TrainingReport
 from engine.events import Alarm, AnyEvent, ArmStatistics, Decoding, DrafterTrained, Sample, StepFinished
 from engine.experience.collection import Experience
+from engine.experience.evaluation import Evaluation
 from engine.rollout.decoding_timeline import Moment
 from engine.rollout.interface import SOURCES, Completion, Request, RolloutStatistics, SchedulingMark
 from engine.tasks.task import Prompt
@@ -21,11 +22,11 @@ def completion(index: int) -> Completion:
     return Completion(Request(index, 0, (1,)), (5,) * (index + 1), (-1.0,) * (index + 1), "stop", 4, 2, sources)
 
 
-def events(statistics: RolloutStatistics, published: Published | None = None) -> list[AnyEvent]:
+def events(statistics: RolloutStatistics, published: Published | None = None, evaluation: Evaluation | None = None) -> list[AnyEvent]:
     """Of step 7: one prompt with two responses, one worker."""
     rollout = Rollout([completion(0), completion(1)], statistics, (ActivitySpan(0, "BUSY", 10.0, 12.0),), {}, 12.0, 12.0)
     experience = Experience([Prompt("2 3 -> 5 =", (1,), None)], rollout, ["a", "bb"], [1.0, 0.0], [0, 1], 12.5)
-    step = step_events.StepRecord(7, 10.0, 14.0, experience, 13.0, Learning({"loss": 0.5}, 0.5), published)
+    step = step_events.StepRecord(7, 10.0, 14.0, experience, 13.0, Learning({"loss": 0.5}, 0.5), published, evaluation)
     return list(step_events.events(step, lambda tokens: "b" * len(tokens)))
 
 
@@ -45,9 +46,11 @@ def test_alarms_of_all_workers_become_events_of_the_step_each_once() -> None:
     statistics = worker(COLLAPSED, RECOVERED)
     statistics.add(worker(COLLAPSED))
     statistics.add(worker(same_code, same_message))
-    alarms = [event for event in events(statistics) if isinstance(event, Alarm)]
+    in_evaluation = ("engine_restarted", "SGLang died")
+    told = events(statistics, evaluation=Evaluation({}, 13.5, [RECOVERED, in_evaluation]))
+    alarms = [event for event in told if isinstance(event, Alarm)]
     assert [(alarm.step, alarm.code, alarm.message) for alarm in alarms] == [
-        (7, *alarm) for alarm in (COLLAPSED, RECOVERED, same_code, same_message)
+        (7, *alarm) for alarm in (COLLAPSED, RECOVERED, same_code, same_message, in_evaluation)
     ]
 
 

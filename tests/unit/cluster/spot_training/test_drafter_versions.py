@@ -93,6 +93,7 @@ def test_nothing_trained_is_nothing_published(crew: Crew) -> None:
 
 
 def test_an_alarm_brings_the_last_good_version_back_under_a_new_number(crew: Crew) -> None:
+    """An alarm in the evaluation between two rollouts, in which the watchdog then says no more."""
     versions = DrafterVersions(crew.call)
     for step, after in ((0, 0.6), (1, 0.7)):
         statistics = crew.rollout(step)
@@ -101,9 +102,9 @@ def test_an_alarm_brings_the_last_good_version_back_under_a_new_number(crew: Cre
         versions.publish({0: claimed(crew.train([0])[0], 0.5, after)}, statistics)
     assert (versions.version, versions.good) == (2, 1), "version 1 drafted well in the rollout of step 1; version 2 is unproven"
     bad = weights(crew)
+    versions.alarmed(ALARM.alarms)
     statistics = crew.rollout(2)
     sessions = crew.train([1])
-    statistics.add(ALARM)
     published = versions.publish(sessions, statistics)
     assert published
     assert (published.version, published.accepted, published.reason) == (3, True, "acceptance collapsed: version 1 again")

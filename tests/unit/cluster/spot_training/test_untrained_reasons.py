@@ -38,6 +38,11 @@ def test_the_tail_was_predicted_too_short() -> None:
     assert untrained_reason(after(RolloutState(least_remaining=0.5), *events), []) == "the tail was predicted too short to set training up"
 
 
+def test_nobody_had_a_forecast() -> None:
+    events = (5.0, WorkerDone(0, 0)), (9.0, WorkerDone(0, 1))
+    assert untrained_reason(after(RolloutState(least_remaining=0.5), *events), []) == "nobody could say how long the tail would last"
+
+
 @pytest.mark.parametrize(
     ("refusal", "reason"), [("no data", "no data left: every response"), ("too late", "the tail was over"), ("failed", "training failed")]
 )
