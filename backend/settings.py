@@ -42,7 +42,11 @@ class Settings(BaseSettings):
     webhook_networks: tuple[IPvAnyNetwork, ...] = Field((), description="Private networks that webhooks may be sent to, also by http://")
     engine_command: tuple[str, ...] = Field((sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR")
     concurrency: int = Field(1, ge=1, le=64, description="Runs that one worker process carries at a time")
+    gpus: tuple[str, ...] | Literal["auto"] = Field(
+        "auto", description="Those that the runs of this worker share, as CUDA_VISIBLE_DEVICES names them; auto: that variable's, or all"
+    )
     labels: tuple[Label, ...] = Field(("cpu",), description="What this worker offers to runs that need it, such as cpu or gpu:h200")
+    alive_file: str = Field("", description="A worker touches it at each look for runs, so that others see it work; empty: none")
     own_code: bool = Field(False, description="Runs may name functions of their users' own, and test programs without a sandbox")
     data_roots: tuple[Path, ...] = Field((), description="Folders that runs may take data from; empty: data in home, for an admin any")
     model_roots: tuple[Path, ...] = Field((), description="The same for models and drafters; empty: models in home, for an admin any")

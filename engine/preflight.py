@@ -40,7 +40,7 @@ def check(config: RunConfig) -> None:
     if config.rollout.engine == "sglang":
         _check_sglang(config, torch.cuda.device_count())
         _check_known(config)
-    if config.cluster.device == "cuda" and not torch.cuda.is_available():
+    if config.cluster.device == "cuda" and config.cluster.ray_address is None and not torch.cuda.is_available():
         raise ConfigError("cluster.device: cuda was asked for, but this machine has no usable CUDA device; use auto or cpu")
     registry.advantage(config.algorithm)
     registry.policy_loss(config.algorithm)

@@ -136,11 +136,12 @@ def _gone_on_after(step: int | None) -> str:
 
 
 def attempts(found: Sequence[Attempt]) -> Table:
-    shown = listing("Attempt", "State", "Worker", "Started", "Seconds", "Exit code", "Error")
+    shown = listing("Attempt", "State", "Worker", "GPUs", "Started", "Seconds", "Exit code", "Error")
     for each in found:
         seconds = f"{(each.finished_at - each.started_at).total_seconds():.1f}" if each.finished_at else ""
         exit_code = "" if each.exit_code is None else str(each.exit_code)
-        shown.add_row(str(each.number), each.state, each.worker_id, _time(each.started_at), seconds, exit_code, plain(each.error or ""))
+        where = each.worker_id, ",".join(each.gpus)
+        shown.add_row(str(each.number), each.state, *where, _time(each.started_at), seconds, exit_code, plain(each.error or ""))
     return shown
 
 

@@ -114,6 +114,8 @@ def _accept(session: Session, plan: PlannedRun, config: dict[str, Any], start: f
         claimed_at=start if has_started else None,
         owner=plan.owner,
         parent_id=plan.parent_id,
+        gpus=plan.config.gpus,
+        gpu_only=plan.config.gpu_only,
         steps=plan.config.algorithm.steps,
         attempt=int(has_started),
         lease_expires_at=NEVER if plan.state in ACTIVE else None,

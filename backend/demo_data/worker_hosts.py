@@ -1,9 +1,10 @@
 """The machines that such runs are with. Their workers never were: by the end of their ids everybody knows not to count on them."""
 
 import hashlib
+from collections import Counter
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from backend.database import Database
 from backend.models import Attempt, Run, Worker
@@ -19,6 +20,7 @@ GONE = "old-laptop"
 LABELS = {name: ["gpu", "gpu:h200"] for name in GPU_HOSTS} | {LAPTOP: ["cpu"], GONE: ["cpu"]}
 """What each host offers."""
 LEAST_SLOTS = 2
+LEAST_GPUS = 8
 UP_SECONDS, SILENT_SECONDS = 31 * 3600.0, 5 * 3600.0
 
 
@@ -30,16 +32,30 @@ def worker_id(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:8] + GENERATED
 
 
+ON_GPUS = frozenset(map(worker_id, GPU_HOSTS))
+
+
 def fill(database: Database, now: float) -> None:
     """Adds a worker for each host, with room for the runs that it has; one of them was not seen for hours."""
-    held = select(Attempt.worker_id, func.count()).join(Run, Run.id == Attempt.run_id).where(Run.state.in_(ACTIVE))
+    held = select(Attempt, Run.gpus).join(Run, Run.id == Attempt.run_id).where(Run.state.in_(ACTIVE))
     with database.write() as session:
-        carried = dict(session.execute(held.group_by(Attempt.worker_id)).all())
+        carried: Counter[str] = Counter()
+        given: Counter[str] = Counter()
+        for attempt, gpus in session.execute(held.order_by(Attempt.started_at)):
+            attempt.gpus = _numbers(gpus, after=given[attempt.worker_id]) if attempt.worker_id in ON_GPUS else []
+            carried[attempt.worker_id] += 1
+            given[attempt.worker_id] += len(attempt.gpus)
         for number, (name, labels) in enumerate(LABELS.items()):
-            slots = max(LEAST_SLOTS, carried.get(worker_id(name), 0))
+            slots = max(LEAST_SLOTS, carried[worker_id(name)])
+            gpus = {each: f"GPU-{name}-{each}" for each in _numbers(max(LEAST_GPUS, given[worker_id(name)]))} if name in GPU_HOSTS else {}
             seen_at = now - SILENT_SECONDS if name == GONE else NEVER
             times = {"started_at": now - UP_SECONDS - 60 * number, "seen_at": seen_at}
-            session.merge(Worker(id=worker_id(name), host=name, pid=1000 + number, pid_started=0, labels=labels, slots=slots, **times))
+            offer = {"labels": labels, "slots": slots, "gpus": gpus}
+            session.merge(Worker(id=worker_id(name), host=name, pid=1000 + number, pid_started=0, **offer, **times))
+
+
+def _numbers(count: int, after: int = 0) -> list[str]:
+    return [str(number) for number in range(after, after + count)]
 
 
 def environment(config: RunConfig) -> dict[str, Any]:

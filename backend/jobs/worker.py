@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 from celery import Celery, signals
@@ -17,6 +18,7 @@ from backend import logs
 from backend.database import Database, affected, upsert
 from backend.jobs.celery import TASK, make_celery, make_folders, queue
 from backend.jobs.engine.environment_record import environment_record
+from backend.jobs.engine.gpu_names import offered_gpus
 from backend.jobs.engine.processes import machine, start_time
 from backend.jobs.engine.supervisor import Supervisor
 from backend.jobs.maintenance.artifact_importer import ArtifactImporter
@@ -24,7 +26,7 @@ from backend.jobs.maintenance.home_chores import keep_doing
 from backend.jobs.maintenance.lost_attempts import Reaper
 from backend.jobs.maintenance.retention import apply_retention
 from backend.models import Worker, new_id
-from backend.services.queue.scheduling import QueueLimits, next_run
+from backend.services.queue.scheduling import QueueLimits, next_fitting
 from backend.services.runs.attempts import Claim, Outcome, claim_next, settle
 from backend.settings import Settings
 
@@ -47,6 +49,7 @@ class JobWorker:
         self._looking = threading.Thread(target=self._look_again_and_again, name="looking for runs")
         self._threads: list[threading.Thread] = []
         self._unfit_until = 0.0
+        self._gpus = offered_gpus(settings.gpus, os.environ)
         self._id = new_id()
         self._started = time.time()
 
@@ -84,14 +87,14 @@ class JobWorker:
 
     def _claim(self) -> tuple[Claim, float] | None:
         """With the time at which its lease began. Only reads where there is none to take."""
-        mine = self._settings.labels, QueueLimits.of(self._settings)
+        limits = QueueLimits.of(self._settings)
         with self._database.read() as session:
-            waiting = session.scalar(next_run(*mine, time.time()))
+            waiting = next_fitting(session, self._settings.labels, self._gpus, limits, time.time())
         if not waiting or self._stopping.is_set() or not self._is_fit():
             return None
         began = time.monotonic()
         with self._database.write() as session:
-            claimed = claim_next(session, self._id, *mine, self._settings.lease_seconds)
+            claimed = claim_next(session, self._id, self._settings.labels, limits, self._settings.lease_seconds, self._gpus)
         return (claimed, began) if claimed else None
 
     def _carry(self, claimed: Claim, began: float) -> None:
@@ -127,7 +130,8 @@ class JobWorker:
     def _show_life(self) -> None:
         """Also after a jump of the clock for which the others have forgotten this worker."""
         mine = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": start_time(os.getpid()), "machine": machine()}
-        offer = {"labels": list(self._settings.labels), "slots": self._settings.concurrency if self._is_fit() else 0}
+        slots = self._settings.concurrency if self._is_fit() else 0
+        offer = {"labels": list(self._settings.labels), "slots": slots, "gpus": dict(self._gpus)}
         row = {"id": self._id, "started_at": self._started, "seen_at": time.time()} | mine | offer
         with self._database.write() as session:
             upsert(session, Worker, [row])
@@ -149,8 +153,11 @@ class JobWorker:
             affected(session, delete(Worker).where(Worker.seen_at < time.time() - FORGET_SECONDS))
 
     def _look_again_and_again(self) -> None:
+        alive = self._settings.alive_file
         while not self._stopping.is_set():
             self._attempt(self._look)
+            if alive:
+                self._attempt(Path(alive).touch)
             self._wake.wait(self._settings.sweep_seconds)
             self._wake.clear()
 

@@ -24,7 +24,8 @@ class Worker(Base):
     """A job worker process; ``pid_started`` (clock ticks since boot) tells it from a later process with the same id.
 
     ``machine`` is where that id means something (see jobs.engine.processes). It carries ``slots`` runs at a time, those without needs and
-    those that need one of its ``labels``.
+    those that need one of its ``labels``. The ``gpus`` that they share are names by which CUDA takes them, and which one each is: several
+    workers of a host may offer the same one.
     """
 
     __tablename__ = "workers"
@@ -36,6 +37,7 @@ class Worker(Base):
     pid_started: Mapped[BigInt]
     machine: Mapped[str] = mapped_column(String(128), default="")
     labels: Mapped[list[str]] = mapped_column(default=list)
+    gpus: Mapped[dict[str, str]] = mapped_column(default=dict)
     slots: Mapped[int] = mapped_column(default=1)
     started_at: Mapped[float] = mapped_column(default=time.time)
     seen_at: Mapped[float] = mapped_column(default=time.time)

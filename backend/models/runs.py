@@ -26,7 +26,8 @@ class Run(Base):
     ``kind``: "engine" for runs that a worker carries, "tracked" for those of a script elsewhere, which only tells of them; the lease of
     such a one is renewed whenever its script says something.
 
-    ``needs`` names a worker label. ``owner`` is null where nobody has a name. ``queued_at`` and ``claimed_at`` are of the latest attempt.
+    ``needs`` names a worker label. It takes so many ``gpus`` of its worker, or none where that offers fewer, unless it is ``gpu_only``.
+    ``owner`` is null where nobody has a name. ``queued_at`` and ``claimed_at`` are of the latest attempt.
     ``parent_id`` is the run that this one was copied from, ``resumed_step`` the checkpoint of it that it goes on from.
     ``revision`` counts what users have changed of name, notes, tags and priority. ``source`` is the git state where it was submitted.
     ``tidied_at``: when a finished run's folder was cleared of what nobody can use any more.
@@ -74,6 +75,8 @@ class Run(Base):
     owner: Mapped[str | None] = mapped_column(String(64))
     priority: Mapped[int] = mapped_column(default=0)
     needs: Mapped[str] = mapped_column(String(64), default="")
+    gpus: Mapped[int] = mapped_column(default=0)
+    gpu_only: Mapped[bool] = mapped_column(default=False)
     start_after: Mapped[float | None]
     queued_at: Mapped[float] = mapped_column(default=time.time)
     claimed_at: Mapped[float | None]
@@ -114,6 +117,7 @@ class RunValue(Base):
 class Attempt(Base):
     """One engine process. ``pid_started`` (clock ticks since boot) tells it from a later process with the same id.
 
+    ``gpus`` are those that it has to itself, by the names that its worker offers them by.
     ``environment`` is what it ran in (schemas.attempts.Environment), null until the worker has told.
     """
 
@@ -122,6 +126,7 @@ class Attempt(Base):
     run_id: Mapped[RunKey]
     number: Mapped[int] = mapped_column(primary_key=True)
     worker_id: Mapped[Id]
+    gpus: Mapped[list[str]] = mapped_column(default=list)
     state: Mapped[str] = mapped_column(String(16), default="running")
     started_at: Mapped[float] = mapped_column(default=time.time)
     finished_at: Mapped[float | None]

@@ -57,6 +57,18 @@ class RunConfig(Section):
     cluster: ClusterConfig = Field(default_factory=ClusterConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
 
+    @property
+    def gpus(self) -> int:
+        """GPUs of its machine that the run takes where there are so many: one for each rank. Those of a Ray cluster are Ray's to give."""
+        if self.cluster.device == "cpu" or self.cluster.ray_address is not None:
+            return 0
+        return self.cluster.workers * self.rollout.gpus
+
+    @property
+    def gpu_only(self) -> bool:
+        """Whether it cannot do without these."""
+        return self.gpus > 0 and (self.cluster.device == "cuda" or self.rollout.engine == "sglang")
+
     def with_workers(self, workers: int) -> "RunConfig":
         """The same run on so many workers."""
         return self.model_copy(update={"cluster": self.cluster.model_copy(update={"workers": workers})})

@@ -91,6 +91,7 @@ def test_too_long_prompt_needs_the_tokenizer(random_model: Path) -> None:
 def test_cuda_that_is_not_there(random_model: Path) -> None:
     with pytest.raises(ConfigError, match=r"cluster\.device: cuda was asked for, but this machine has no usable CUDA device"):
         check(config(random_model, cluster={"device": "cuda"}))
+    check(config(random_model, cluster={"device": "cuda", "ray_address": "head:6379"}))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")

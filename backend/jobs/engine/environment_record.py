@@ -4,17 +4,15 @@ import os
 import platform
 import re
 import socket
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
+from backend.jobs.engine.gpu_names import VISIBLE, gpus_here
 from backend.services.runs.git_state import git_state
-from longtail.schemas.attempts import Environment, Gpu
+from longtail.schemas.attempts import Environment
 
-SECONDS = 5.0
-MIB = 2**20
 STARS = "***"
 RELEVANT = re.compile(
     r"(LONGTAIL|CUDA|NVIDIA|NCCL|RAY|SGLANG|TORCH|PYTORCH|TRITON|OMP|MKL|OPENBLAS|HF|TRANSFORMERS|SLURM|PYTHON|TOKENIZERS)(_\w+)?"
@@ -31,7 +29,7 @@ LIKE_A_TOKEN = re.compile(r"\b(lt|hf|gh[pousr]|sk|pk|xox[abp])[_-][\w-]{16,}|\bA
 
 @cache
 def environment_record() -> Environment:
-    """Of this process; an engine that it starts has the same."""
+    """Of this process; an engine that it starts has the same, but for its GPUs."""
     return Environment(
         python=platform.python_version(),
         platform=platform.platform(),
@@ -39,11 +37,18 @@ def environment_record() -> Environment:
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        gpus=gpus(),
+        gpus=[each.facts for each in gpus_here()],
         longtail=git_state(root) if (root := Path(__file__).parents[3]).joinpath(".git").exists() else None,
         packages=dict(sorted((each.name, str(each.version)) for each in distributions() if each.name)),
         variables=variables(os.environ),
     )
+
+
+def attempt_record(gpus: Collection[str]) -> Environment:
+    """Of an engine that has these GPUs of its worker's."""
+    record = environment_record()
+    own = [each.facts for each in gpus_here() if {each.index, each.uuid} & set(gpus)]
+    return record.model_copy(update={"gpus": own, "variables": dict(sorted((record.variables | {VISIBLE: ",".join(gpus)}).items()))})
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -56,17 +61,6 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 def engine_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """What an engine gets of its worker's: a user's reward function runs in it, so not what opens database, broker and artifact store."""
     return {name: value for name, value in environment.items() if not OURS.fullmatch(name)}
-
-
-def gpus() -> list[Gpu]:
-    """What nvidia-smi tells of; none where there is none."""
-    command = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
-    try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    lines = re.findall(r"^(.+), (\S+), (\S+)$", told, re.MULTILINE)
-    return [Gpu(name=name, memory_bytes=int(memory) * MIB if memory.isdecimal() else 0, driver=driver) for name, memory, driver in lines]
 
 
 def _cpu() -> str:

@@ -33,8 +33,12 @@ def attempt_here() -> tuple[str, int]:
 
 def machine() -> str:
     """Names what process ids refer to: this boot of this kernel, and the namespace (containers of one host may share its name)."""
-    boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{boot}/{(PROC / 'self/ns/pid').readlink()}"
+    return f"{boot()}/{(PROC / 'self/ns/pid').readlink()}"
+
+
+def boot() -> str:
+    """Names this boot of this host, also inside of its containers."""
+    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def processes_of_attempt(run_id: str, attempt: int, session: int | None) -> set[int]:

@@ -16,8 +16,9 @@ from sqlalchemy import select
 
 from backend.database import NO_ANSWER, Database
 from backend.jobs.engine import attempt_log
-from backend.jobs.engine.environment_record import engine_variables, environment_record
+from backend.jobs.engine.environment_record import attempt_record, engine_variables
 from backend.jobs.engine.given_drafter import GivenDrafter
+from backend.jobs.engine.gpu_names import gpu_variables
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
 from backend.models import Run
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
@@ -76,6 +77,7 @@ class Supervisor:
         command = [*self._settings.engine_command, "run", str(config), "--out", str(self._folder), *resume]
         guarded = [sys.executable, "-m", "backend.jobs.engine.kill_on_worker_loss", str(self._lease_end), *command]
         environment = engine_variables(os.environ) | attempt_variables(self._claim.run_id, self._claim.attempt)
+        environment |= gpu_variables(self._claim.gpus)
         with attempt_log.opened(self._log) as log:
             engine = subprocess.Popen(
                 guarded, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
@@ -88,7 +90,7 @@ class Supervisor:
             engine.stdin.close()
 
     def _introduce(self, pid: int) -> None:
-        environment = environment_record().model_dump(mode="json")
+        environment = attempt_record(self._claim.gpus).model_dump(mode="json")
         with self._database.write() as session:
             record_process(session, self._claim, pid, start_time(pid), environment)
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from backend.models import Attempt, Delivery, Project, Run, Worker
 from backend.services.identity.tokens import Identity
 from backend.services.projects.membership_check import visible_projects
-from backend.services.queue.scheduling import NOT_GENERATED, SEEN_SECONDS, slots
+from backend.services.queue.scheduling import NOT_GENERATED, SEEN_SECONDS, rooms, slots
 from backend.services.runs.lifecycle import ACTIVE
 from backend.settings import Settings
 from longtail.schemas.runs import RunState
@@ -66,7 +66,7 @@ def _queue(session: Session, now: float) -> Iterator[Metric]:
 def _workers(session: Session, now: float) -> Iterator[Metric]:
     seen = now - SEEN_SECONDS
     workers = session.scalar(select(func.count()).select_from(Worker).where(Worker.seen_at >= seen, NOT_GENERATED)) or 0
-    known = slots(session, seen)
+    known = slots(rooms(session, seen))
     total: Values = {(label,): float(each.total) for label, each in known.items()}
     free: Values = {(label,): float(each.free) for label, each in known.items()}
     yield gauge("workers", "Workers seen in the last minute", {(): float(workers)})

@@ -1,7 +1,7 @@
 """The queue as people see it: in which order runs are taken, and why each of them still waits."""
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import floor
 from typing import NamedTuple
@@ -11,7 +11,9 @@ from sqlalchemy.orm import Session
 
 from backend.models import Run
 from backend.models.runs import GENERATED
-from backend.services.queue.scheduling import SEEN_SECONDS, QueueLimits, Slots, slots
+from backend.services.queue.free_room import FreeRoom, Wish
+from backend.services.queue.gpus import taken_gpus
+from backend.services.queue.scheduling import SEEN_SECONDS, QueueLimits, Room, Slots, rooms, slots
 from backend.services.runs.lifecycle import CARRIED
 from longtail.schemas.queue import Queue, QueuedRun, Reason
 
@@ -29,6 +31,12 @@ class Queued(NamedTuple):
     needs: str
     queued_at: float
     start_after: float | None
+    gpus: int
+    gpu_only: bool
+
+    @property
+    def wish(self) -> Wish:
+        return Wish(self.needs, self.gpus, self.gpu_only)
 
 
 @dataclass
@@ -41,11 +49,12 @@ class OwnerUsage:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What there is for queued runs: slots by label, and who has how many runs under way."""
+    """What there is for queued runs: workers, GPUs that are taken, and who has how many runs under way."""
 
-    slots: Mapping[str, Slots] = field(default_factory=dict)
+    rooms: Sequence[Room] = ()
     turns: Mapping[str, OwnerUsage] = field(default_factory=dict)
     limits: QueueLimits = field(default_factory=QueueLimits)
+    taken: Set[str] = frozenset()
 
     @property
     def active(self) -> int:
@@ -54,11 +63,12 @@ class Capacity:
 
 def waiting_runs(session: Session, projects: Collection[str], limits: QueueLimits, limit: int, now: float) -> Queue:
     """The first ``limit`` queued runs of ``projects``. The places are those among the runs of all projects."""
-    columns = (Run.id, Run.name, Run.project_id, func.coalesce(Run.owner, ""), Run.priority, Run.needs, Run.queued_at, Run.start_after)
+    wishes = (Run.priority, Run.needs, Run.queued_at, Run.start_after, Run.gpus, Run.gpu_only)
+    columns = (Run.id, Run.name, Run.project_id, func.coalesce(Run.owner, ""), *wishes)
     runs = [Queued(*row) for row in session.execute(select(*columns).where(Run.state == "queued"))]
-    room = Capacity(slots(session, now - SEEN_SECONDS), _turns(session), limits)
+    room = Capacity(rooms(session, now - SEEN_SECONDS), _turns(session), limits, taken_gpus(session))
     shown = [each for each in positions(runs, room, now) if each[0].project_id in projects]
-    everywhere = room.slots.get("", Slots(0, 0))
+    everywhere = slots(room.rooms).get("", Slots(0, 0))
     return Queue(
         items=[_reply(*each) for each in shown[:limit]],
         total=len(runs),
@@ -73,6 +83,7 @@ def waiting_runs(session: Session, projects: Collection[str], limits: QueueLimit
 
 def positions(runs: Iterable[Queued], room: Capacity, now: float) -> list[tuple[Queued, int | None, Reason]]:
     """Each run with its place and why it waits; those that no worker could take now come last, without a place."""
+    free = FreeRoom(room.rooms, room.taken)
     barred: list[tuple[Queued, int | None, Reason]] = []
     able: list[Queued] = []
     for run in sorted(runs, key=lambda run: (run.queued_at, run.run_id)):
@@ -80,12 +91,12 @@ def positions(runs: Iterable[Queued], room: Capacity, now: float) -> list[tuple[
             barred.append((run, None, "generated"))
         elif run.start_after is not None and run.start_after > now:
             barred.append((run, None, "time"))
-        elif not room.slots.get(run.needs, Slots(0, 0)).total:
+        elif not free.able(run.wish):
             barred.append((run, None, "no_worker"))
         else:
             able.append(run)
     order = ordered(able, room.turns, room.limits.aging_seconds, now)
-    return [*zip(order, range(1, len(order) + 1), _reasons(order, room), strict=True), *barred]
+    return [*zip(order, range(1, len(order) + 1), _reasons(order, room, free), strict=True), *barred]
 
 
 def ordered(runs: Iterable[Queued], turns: Mapping[str, OwnerUsage], aging_seconds: float, now: float) -> list[Queued]:
@@ -114,22 +125,18 @@ def ordered(runs: Iterable[Queued], turns: Mapping[str, OwnerUsage], aging_secon
     return order
 
 
-def _reasons(order: Sequence[Queued], room: Capacity) -> Iterator[Reason]:
-    """Fills the free slots in this order."""
-    left = {label: known.free for label, known in room.slots.items()}
+def _reasons(order: Sequence[Queued], room: Capacity, free: FreeRoom) -> Iterator[Reason]:
+    """Fills the free room in this order."""
     active, mine = room.active, Counter({owner: turn.under_way for owner, turn in room.turns.items()})
     for run in order:
         if room.limits.active and active >= room.limits.active:
             yield "limit"
         elif room.limits.active_per_owner and mine[run.owner] >= room.limits.active_per_owner:
             yield "owner_limit"
-        elif not left[run.needs]:
-            yield "behind" if room.slots[run.needs].free else "busy"
         else:
-            active, mine[run.owner] = active + 1, mine[run.owner] + 1
-            for label in {"", run.needs}:
-                left[label] = max(left[label] - 1, 0)
-            yield "next"
+            reason = free.take(run.wish)
+            active, mine[run.owner] = active + (reason == "next"), mine[run.owner] + (reason == "next")
+            yield reason
 
 
 def _turns(session: Session) -> dict[str, OwnerUsage]:

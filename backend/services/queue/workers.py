@@ -24,6 +24,7 @@ def workers(session: Session, projects: Collection[str], limit: int, cursor: str
     current = and_(Attempt.run_id == Run.id, Attempt.number == Run.attempt)
     held = select(
         Attempt.worker_id,
+        Attempt.gpus,
         Run.project_id,
         Run.id.label("run_id"),
         Run.name.label("run_name"),
@@ -49,4 +50,5 @@ def _lease(row: Any, now: float) -> Lease:
 def _reply(worker: Worker, leases: list[Lease], hidden: int, now: float) -> Reply:
     facts = {name: getattr(worker, name) for name in ("id", "host", "labels", "slots", "started_at")}
     facts |= {"seen_at": min(worker.seen_at, now), "generated": worker.id.endswith(GENERATED)}
+    facts["gpus"] = list(worker.gpus)
     return Reply.model_validate(facts | {"alive": worker.seen_at >= now - SEEN_SECONDS, "leases": leases, "hidden": hidden})

@@ -1,7 +1,7 @@
 """An attempt's life in SQL: claim, renew, settle. Every write is fenced by the attempt's number."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,11 +10,12 @@ from sqlalchemy.orm import Session
 
 from backend.database import affected
 from backend.models import Attempt, LogLine, Run
-from backend.services.queue.scheduling import QueueLimits, next_run
+from backend.services.queue.scheduling import QueueLimits, next_fitting
 from backend.services.runs.lifecycle import ACTIVE, transition
 from longtail.schemas.runs import RunState
 
 CLAIM_LOCK = 0x4C54  # any number that no other advisory lock of the database has
+NO_GPUS: Mapping[str, str] = {}
 
 
 class LeaseLostError(Exception):
@@ -27,6 +28,7 @@ class Claim:
     attempt: int
     config: dict[str, Any]
     resumes: bool = False
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,36 @@ class Outcome:
     error_code: str | None = None
 
 
-def claim_next(session: Session, worker_id: str, labels: Collection[str], limits: QueueLimits, lease_seconds: float) -> Claim | None:
-    """Takes the run whose turn it is for this worker; None if there is none that it may carry now."""
-    if session.get_bind().dialect.name == "postgresql":  # claims go one by one, or two could both take a limit's last place
+def claim_next(
+    session: Session,
+    worker_id: str,
+    labels: Collection[str],
+    limits: QueueLimits,
+    lease_seconds: float,
+    gpus: Mapping[str, str] = NO_GPUS,
+) -> Claim | None:
+    """Takes the run whose turn it is for this worker, which offers ``gpus``; None if there is none that it may carry now."""
+    if session.get_bind().dialect.name == "postgresql":  # claims go one by one, or two could take a limit's last place, or one GPU
         session.execute(select(func.pg_advisory_xact_lock(CLAIM_LOCK)))
-    run_id = session.scalar(next_run(labels, limits, time.time()))
-    return claim(session, run_id, worker_id, lease_seconds) if run_id else None
+    found = next_fitting(session, labels, gpus, limits, time.time())
+    if found is None or (claimed := claim(session, found[0], worker_id, lease_seconds, found[1])) is None:
+        return None
+    wanted = session.get_one(Run, claimed.run_id).gpus
+    if gpus and not claimed.gpus and wanted:
+        message = f"its worker offers fewer GPUs ({len(gpus)}) than the run takes ({wanted}): it computes on the CPU; lower cluster.workers"
+        add_log_line(session, claimed.run_id, "warning", "gpus", f"{message}, or set cluster.device to cuda to wait for another worker")
+    return claimed
 
 
-def claim(session: Session, run_id: str, worker_id: str, lease_seconds: float) -> Claim | None:
-    """Takes a queued run for this worker; None if it is not to be had any more."""
+def claim(session: Session, run_id: str, worker_id: str, lease_seconds: float, gpus: Sequence[str] = ()) -> Claim | None:
+    """Takes a queued run for this worker, with these of its GPUs; None if it is not to be had any more."""
     now = time.time()
     changes: dict[str, Any] = {"attempt": Run.attempt + 1, "started_at": func.coalesce(Run.started_at, now), "claimed_at": now}
     if not transition(session, run_id, "starting", lease_expires_at=now + lease_seconds, **changes):
         return None
     run = session.get_one(Run, run_id)
-    session.add(Attempt(run_id=run_id, number=run.attempt, worker_id=worker_id))
-    return Claim(run_id, run.attempt, run.config, run.attempt > 1 or run.resumed_step is not None)
+    session.add(Attempt(run_id=run_id, number=run.attempt, worker_id=worker_id, gpus=list(gpus)))
+    return Claim(run_id, run.attempt, run.config, run.attempt > 1 or run.resumed_step is not None, tuple(gpus))
 
 
 def renew(session: Session, claim: Claim, lease_seconds: float) -> None:

@@ -53,7 +53,8 @@ def new_run(config: RunConfig, options: SubmissionOptions) -> Run:
     """The row of a run that is yet to be accepted."""
     own = {name: value for name, value in asdict(options).items() if name != "tags"}
     body = config.model_dump(mode="json")
-    return Run(name=config.name, config=body, seed=config.seed, tags=list(options.tags), steps=config.algorithm.steps, **own)
+    asked = {"gpus": config.gpus, "gpu_only": config.gpu_only, "steps": config.algorithm.steps}
+    return Run(name=config.name, config=body, seed=config.seed, tags=list(options.tags), **asked, **own)
 
 
 def accept(session: Session, run: Run, key: SubmissionKey | None, digest: str) -> Run:

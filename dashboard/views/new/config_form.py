@@ -33,6 +33,7 @@ LABELS: Mapping[str, str] = {
     "algorithm.name": "Algorithm",
     "algorithm.prompts_per_step": "Prompts a step",
     "algorithm.group_size": "Responses for each prompt",
+    "cluster.device": "Computes on",
     "cluster.threads_per_worker": "CPU threads a worker",
     "speculation.enabled": "Speculative rollout",
     "drafter.path": "Drafter to begin with",
@@ -85,7 +86,7 @@ GROUPS: Mapping[str, Entries] = {
         "speculation.tail_requests",
     ),
     "Task": ("task.name",),
-    "Machine": ("cluster.workers", "cluster.threads_per_worker", "rollout.engine"),
+    "Machine": ("cluster.workers", "cluster.device", "cluster.threads_per_worker", "rollout.engine"),
     "Rollout": ("rollout.max_new_tokens", "rollout.temperature", "rollout.min_p", "rollout.max_batch"),
 }
 
@@ -98,7 +99,7 @@ DRAFTER_GROUPS: Mapping[str, Entries] = {
         "drafter.draft_vocabulary",
         "drafter.pretrain_learning_rate",
     ),
-    "Machine": ("cluster.workers", "cluster.threads_per_worker", "rollout.engine"),
+    "Machine": ("cluster.workers", "cluster.device", "cluster.threads_per_worker", "rollout.engine"),
     "Task": ("task.name",),
     "Rollout": ("rollout.max_new_tokens", "rollout.max_prompt_tokens", "rollout.temperature", "rollout.top_p", "rollout.max_batch"),
     "After it": ("algorithm.steps",),

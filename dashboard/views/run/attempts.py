@@ -33,11 +33,13 @@ def _attempt(attempt: Attempt) -> None:
     if attempt.environment is None:
         st.caption("What it ran in was not recorded.")
         return
-    _environment(attempt.environment)
+    _environment(attempt.environment, attempt.gpus)
 
 
-def _environment(found: Environment) -> None:
+def _environment(found: Environment, own: Sequence[str]) -> None:
     gpus = ", ".join(f"{gpu.name} ({size(gpu.memory_bytes)}, driver {gpu.driver})" for gpu in found.gpus)
+    if own:
+        gpus = f"{', '.join(own)} of its machine, for itself: {gpus or 'nvidia-smi tells nothing of them'}"
     facts = {
         "Longtail": _git(found.longtail) if found.longtail else "installed, not from a git checkout",
         "Python": escaped(found.python),

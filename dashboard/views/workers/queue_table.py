@@ -35,12 +35,14 @@ def queue_table(found: Queue) -> None:
 def waiting_reason(item: QueuedRun, found: Queue) -> str:
     """In words."""
     needed = f"offers {item.needs}" if item.needs else "is alive"
+    gpus = count(item.gpus, "GPU")
     start = f"{item.start_after:%Y-%m-%d %H:%M} UTC" if item.start_after else MISSING
     return {
         "next": "a free slot takes it any moment",
         "behind": "the free slots go to runs before it",
         "busy": f"every slot that {needed} is taken" if item.needs else "every slot is taken",
-        "no_worker": f"no worker with space for runs {needed}",
+        "gpus": f"{gpus} of one worker are not free yet" if item.gpus > 1 else "no GPU is free yet",
+        "no_worker": f"no worker with space for runs {needed}" + (f", or none has {gpus}" if item.gpus else ""),
         "time": f"starts after {start}",
         "limit": f"{count(found.max_active, 'run')} at a time, no more",
         "owner_limit": f"{count(found.max_active_per_owner, 'run')} of an owner at a time, no more",

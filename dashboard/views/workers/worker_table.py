@@ -11,14 +11,14 @@ from dashboard.text.formats import MISSING, ago, duration, percent
 from dashboard.widgets.panel import STATE_COLORS, panel
 from longtail.schemas.queue import Lease, Worker
 
-WIDTHS = (3, 2.4, 1.2, 1.6, 1.6, 1)
-HEADINGS = ("Host", "Offers", "Runs", "Last seen", "Started", "")
+WIDTHS = (3, 2.4, 1.2, 1.2, 1.6, 1.6, 1)
+HEADINGS = ("Host", "Offers", "Runs", "GPUs", "Last seen", "Started", "")
 
 
 def worker_table(items: Sequence[Worker]) -> None:
     """Those that are gone are put away."""
     alive, gone = ([worker for worker in items if worker.alive is living] for living in (True, False))
-    with panel("Workers", "Each process carries so many runs at a time; its labels say which."):
+    with panel("Workers", "Each process carries so many runs at a time; its labels say which. A GPU goes to one at a time."):
         if all(worker.generated for worker in alive):
             st.warning("No worker is alive: queued runs wait. Start one with: python -m backend.jobs.worker", icon="⚠️")
         if alive:
@@ -41,12 +41,13 @@ def _table(items: Sequence[Worker]) -> None:
 
 
 def _row(worker: Worker, now: datetime) -> None:
-    host, labels, runs, seen, started, state = st.columns(WIDTHS, vertical_alignment="center")
+    host, labels, runs, gpus, seen, started, state = st.columns(WIDTHS, vertical_alignment="center")
     host.text(f"{worker.host} ({worker.id[:6]})")
     with labels, st.container(horizontal=True, gap="xsmall"):
         for label in worker.labels:
             st.badge(escaped(label), color="gray")
     runs.text(f"{len(worker.leases) + worker.hidden} of {worker.slots}")
+    gpus.text(f"{sum(len(lease.gpus) for lease in worker.leases)} of {len(worker.gpus)}" if worker.gpus else "none")
     seen.text(f"{max(0, (now - worker.seen_at).total_seconds()):.0f} s ago" if worker.alive else ago(worker.seen_at, now))
     started.text(ago(worker.started_at, now))
     said = "gone" if not worker.alive else "demo data" if worker.generated else "alive"
@@ -60,8 +61,9 @@ def _lease(lease: Lease, now: datetime) -> None:
         progress = f"{lease.step} of {lease.steps} steps" if lease.steps else "trains a drafter"
         if lease.pretraining and not lease.pretraining.done:
             progress = f"drafter: {percent(lease.pretraining.share_done)}"
+        on = f", on GPU {', '.join(lease.gpus)}" if lease.gpus else ""
         held = ago(lease.claimed_at, now) if lease.claimed_at else MISSING
-        st.caption(f"{progress}, attempt {lease.attempt}, held since {held}, {_until(lease, now)}")
+        st.caption(f"{progress}, attempt {lease.attempt}{on}, held since {held}, {_until(lease, now)}")
 
 
 def _until(lease: Lease, now: datetime) -> str:

@@ -80,8 +80,8 @@ class Platform:
         with self.database.read() as session:
             return list(session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)))
 
-    def submit(self, name: str = "good", steps: int = 5, needs: str | None = None) -> Run:
-        config = {"name": name, "model": {"path": str(self.model)}, "drafter": {"path": None}, "algorithm": {"steps": steps}}
+    def submit(self, name: str = "good", steps: int = 5, needs: str | None = None, **more: object) -> Run:
+        config = {"name": name, "model": {"path": str(self.model)}, "drafter": {"path": None}, "algorithm": {"steps": steps}, **more}
         return self.client.submit(config, needs=needs)
 
     def until_state(self, run_id: str, *states: str) -> Run:

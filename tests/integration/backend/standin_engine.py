@@ -1,10 +1,11 @@
 """Stands in for the engine where a test is about the job side: same command line, real events, no model.
 
 The run's name says how it behaves: "user-error", "crash", "silent", "deaf" (ignores SIGTERM and has detached children),
-"worker-lost" (once, after its first checkpoint), else it works.
+"worker-lost" (once, after its first checkpoint), "own-gpu" (fails if it shares its GPU), else it works.
 """
 
 import argparse
+import fcntl
 import os
 import signal
 import subprocess
@@ -47,6 +48,8 @@ def main() -> int:
         return 0
     if config.name == "deaf":
         become_hard_to_kill(given.out)
+    if "own-gpu" in config.name:
+        hold_gpu(given.out.parent)
     steps = config.algorithm.steps
     events.write(RunStarted(first_step=first, steps=steps, workers=2, model_parameters=1, device="cpu", packages={}))
     if config.name == "crash":
@@ -69,6 +72,12 @@ def main() -> int:
     save_artifact(given.out, events)
     events.write(RunFinished(steps=steps))
     return 0
+
+
+def hold_gpu(runs: Path) -> None:
+    """Until this process ends the GPU, of which it must see one, is locked: two at once cannot have it."""
+    lock = os.open(runs / f"gpu-{int(os.environ['CUDA_VISIBLE_DEVICES'])}", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def save(checkpoint: Path, step: int) -> None:

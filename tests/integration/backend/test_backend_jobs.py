@@ -56,6 +56,32 @@ def test_failures_say_why(platform: Platform) -> None:
     assert [endings(platform, run_id) for run_id in (said, crashed, silent)] == [["failed"]] * 3, "nothing is tried again"
 
 
+def test_runs_at_the_same_time_have_a_gpu_each(platform: Platform) -> None:
+    """Of the two that both workers of this host offer, each for two runs at a time."""
+    for _ in range(2):
+        platform.worker(0.1, LONGTAIL_GPUS='["0", "1"]', LONGTAIL_CONCURRENCY="2")
+    runs = [platform.submit(f"own-gpu {number}", steps=4, cluster={"workers": 1, "device": "cuda"}).id for number in range(6)]
+    assert [platform.until_state(run_id, "succeeded", "failed").error for run_id in runs] == [None] * 6
+    attempts = [attempt for run_id in runs for attempt in platform.attempts(run_id)]
+    assert {attempt.gpus[0] for attempt in attempts} == {"0", "1"}
+    seen = [(attempt.environment or {})["variables"]["CUDA_VISIBLE_DEVICES"] for attempt in attempts]
+    assert seen == [",".join(attempt.gpus) for attempt in attempts]
+
+
+def test_a_worker_is_seen_to_work_as_long_as_it_looks_for_runs(platform: Platform, tmp_path: Path) -> None:
+    """By whoever may look at a file only, such as a probe of its container."""
+    alive = tmp_path / "alive"
+    worker = platform.worker(LONGTAIL_ALIVE_FILE=str(alive))
+    platform.until(alive.exists)
+    alive.unlink()
+    platform.until(alive.exists)
+    os.kill(pid_of(worker), signal.SIGSTOP)
+    time.sleep(0.2)
+    alive.unlink(missing_ok=True)
+    time.sleep(1.5)
+    assert not alive.exists(), "three times as long as between two looks"
+
+
 def test_needless_messages_make_one_attempt(platform: Platform) -> None:
     app = make_celery(platform.settings)
     run = platform.submit(steps=10)

@@ -1,6 +1,7 @@
 """Runs in the queue, and workers that take them."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from backend.database import Database
@@ -11,11 +12,13 @@ from backend.services.runs.attempts import claim_next
 from engine.config import RunConfig
 
 NO_LIMITS = QueueLimits()
+NOTHING: Mapping[str, Any] = {}
 
 
-def queue(database: Database, name: str, queued_ago: float = 0.0, **wishes: Any) -> str:
+def queue(database: Database, name: str, queued_ago: float = 0.0, config: Mapping[str, Any] = NOTHING, **wishes: Any) -> str:
     with database.write() as session:
-        run, _ = submission.submit(session, RunConfig(name=name), submission.SubmissionOptions(**wishes))
+        asked = RunConfig.model_validate({"name": name, **config})
+        run, _ = submission.submit(session, asked, submission.SubmissionOptions(**wishes))
         run.queued_at = time.time() - queued_ago
         return run.id
 

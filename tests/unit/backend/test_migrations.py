@@ -127,6 +127,22 @@ def test_what_was_there_joins_the_default_project_and_can_be_found(bare_database
     }
 
 
+def test_runs_that_wait_take_the_gpus_that_their_configuration_says(bare_database: Database) -> None:
+    upgrade(bare_database, "0016")
+    sglang = '{"cluster": {"workers": 2}, "rollout": {"engine": "sglang", "sglang": {"tensor_parallel": 4}}}'
+    cases = {"{}": (2, False), sglang: (8, True), '{"cluster": {"device": "cpu"}}': (0, False)}
+    cases['{"cluster": {"workers": 3, "device": "cuda", "ray_address": null}}'] = (3, True)
+    with bare_database.write() as session:
+        for number, config in enumerate(cases):
+            session.execute(
+                text(INSERT_RUN.replace("aaaaaaaaaaaaaaaa", f"{number:016d}").replace("'{}', 0", f"'{config}', 0", 1).replace(":", r"\:"))
+            )
+    upgrade(bare_database)
+    with bare_database.read() as session:
+        found = [(run.gpus, run.gpu_only) for run in session.scalars(select(Run).order_by(Run.id))]
+    assert found == list(cases.values())
+
+
 def test_messages_do_not_keep_the_schema_from_going_down(bare_database: Database) -> None:
     database = bare_database
     upgrade(database)

@@ -44,11 +44,12 @@ class Environment(Schema):
 
 
 class Attempt(Schema):
-    """One engine process. ``exit_code`` is below 0 after a signal."""
+    """One engine process. ``exit_code`` is below 0 after a signal. ``gpus``: those that it has to itself, as CUDA names them."""
 
     number: int
     state: Literal["running", "succeeded", "failed", "cancelled", "lost", "handed_over"]
     worker_id: str
+    gpus: list[str]
     started_at: datetime
     finished_at: datetime | None
     exit_code: int | None

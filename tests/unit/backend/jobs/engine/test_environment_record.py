@@ -8,14 +8,16 @@ import pytest
 from fastapi.testclient import TestClient
 
 from backend.database import Database
-from backend.jobs.engine.environment_record import engine_variables, environment_record, gpus, variables
+from backend.jobs.engine.environment_record import attempt_record, engine_variables, environment_record, variables
+from backend.jobs.engine.gpu_names import gpu_variables, gpus_here, offered_gpus
+from backend.jobs.engine.processes import boot
 from backend.services.runs.attempts import Outcome, claim, record_process, settle
 from backend.services.runs.git_state import git_state
 from longtail.schemas.attempts import Environment, GitState, Gpu
 
 SMI = """#!/bin/sh
-echo "NVIDIA H200, 143771, 550.90.07"
-echo "NVIDIA GB10, [N/A], 580.1"
+echo "0, GPU-aaaa, NVIDIA H200, 143771, 550.90.07"
+echo "1, GPU-bbbb, NVIDIA GB10, [N/A], 580.1"
 """
 
 
@@ -89,13 +91,25 @@ def test_an_engine_opens_neither_database_nor_broker_nor_store() -> None:
     assert engine_variables(kept | dict.fromkeys(ours, "secret")) == kept
 
 
-def test_gpus_are_those_that_the_driver_tells_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_those_that_the_driver_tells_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpus() == []
+    gpus_here.cache_clear()
+    request.addfinalizer(gpus_here.cache_clear)
+    assert gpus_here() == []
+    assert offered_gpus("auto", {}) == {}
+    assert offered_gpus(("0", "MIG-x"), {}) == {"0": f"{boot()}/0", "MIG-x": "MIG-x"}
+    gpus_here.cache_clear()
     (tmp_path / "nvidia-smi").write_text(SMI)
     (tmp_path / "nvidia-smi").chmod(0o755)
     known = Gpu(name="NVIDIA H200", memory_bytes=143771 * 2**20, driver="550.90.07")
-    assert gpus() == [known, Gpu(name="NVIDIA GB10", memory_bytes=0, driver="580.1")]
+    other = Gpu(name="NVIDIA GB10", memory_bytes=0, driver="580.1")
+    assert [each.facts for each in gpus_here()] == [known, other]
+    assert offered_gpus("auto", {}) == {"0": "GPU-aaaa", "1": "GPU-bbbb"}
+    assert offered_gpus("auto", {"CUDA_VISIBLE_DEVICES": "1"}) == {"1": "GPU-bbbb"}
+    assert [offered_gpus("auto", {"CUDA_VISIBLE_DEVICES": hidden}) for hidden in ("", "-1")] == [{}, {}]
+    assert offered_gpus(("GPU-bbbb",), {}) == {"GPU-bbbb": "GPU-bbbb"}, "the same one by another name"
+    assert [attempt_record(own).gpus for own in (["1"], ["GPU-aaaa"], [])] == [[other], [known], []]
+    assert attempt_record(["1", "0"]).variables["CUDA_VISIBLE_DEVICES"] == gpu_variables(["1", "0"])["CUDA_VISIBLE_DEVICES"] == "1,0"
 
 
 def test_this_machine_is_described() -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from backend.database import Database
 from backend.models import Attempt, Run, Worker
-from backend.services.queue.scheduling import QueueLimits, slots
+from backend.services.queue.scheduling import QueueLimits, rooms, slots
 from backend.services.runs import submission
 from backend.services.runs.attempts import Outcome, settle
 from engine.config import RunConfig
@@ -104,4 +104,4 @@ def test_slots_are_those_of_living_workers(database: Database) -> None:
         run, _ = submission.submit(session, RunConfig(), submission.SubmissionOptions())
         session.add(Attempt(run_id=run.id, number=1, worker_id=busy.id))
     with database.read() as session:
-        assert slots(session, time.time() - 50) == {"": (3, 2), "cpu": (3, 2), "gpu:h200": (1, 1)}
+        assert slots(rooms(session, time.time() - 50)) == {"": (3, 2), "cpu": (3, 2), "gpu:h200": (1, 1)}

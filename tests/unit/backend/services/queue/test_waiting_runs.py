@@ -12,7 +12,7 @@ from queue_cases import queue, take, take_all
 
 from backend.database import Database
 from backend.models import Worker
-from backend.services.queue.scheduling import QueueLimits, Slots
+from backend.services.queue.scheduling import QueueLimits, Room, Slots
 from backend.services.queue.waiting_runs import Capacity, OwnerUsage, Queued, ordered, positions
 from longtail import Longtail
 
@@ -22,7 +22,12 @@ NOW = 1_000_000.0
 
 def waiting(name: str, ago: float = 0.0, **changes: Any) -> Queued:
     usual: dict[str, Any] = {"owner": "", "priority": 0, "needs": "", "queued_at": NOW - ago, "start_after": None}
+    usual |= {"gpus": 0, "gpu_only": False}
     return Queued(name, name, "p", **usual | changes)
+
+
+def room(*labels: str, total: int = 1, free: int = 1, gpus: int = 0) -> Room:
+    return Room(frozenset({"", *labels}), Slots(total, free), tuple(f"host/{number}" for number in range(gpus)))
 
 
 def reasons(runs: list[Queued], room: Capacity) -> dict[str, tuple[int | None, str]]:
@@ -63,28 +68,39 @@ def test_each_stands_once_and_an_owner_s_own_go_by_priority_and_age(wishes: list
 
 
 def test_a_run_that_no_worker_could_take_has_no_place() -> None:
-    room = Capacity({"": Slots(1, 1), "cpu": Slots(1, 1), "full": Slots(0, 0)})
+    capacity = Capacity([room("cpu"), room("full", total=0, free=0)])
     runs = [waiting("later", start_after=NOW + 1), waiting("big", needs="gpu"), waiting("unfit", needs="full"), waiting("a", needs="cpu")]
-    assert reasons(runs, room) == {"a": (1, "next"), "later": (None, "time"), "big": (None, "no_worker"), "unfit": (None, "no_worker")}
+    assert reasons(runs, capacity) == {"a": (1, "next"), "later": (None, "time"), "big": (None, "no_worker"), "unfit": (None, "no_worker")}
     assert reasons([waiting("a")], Capacity()) == {"a": (None, "no_worker")}
 
 
 def test_free_slots_go_to_the_first_in_the_order() -> None:
     runs = [waiting(name, ago) for name, ago in (("third", 1), ("first", 3), ("second", 2))]
-    assert reasons(runs, Capacity({"": Slots(4, 2)})) == {"first": (1, "next"), "second": (2, "next"), "third": (3, "behind")}
-    assert {reason for _, reason in reasons(runs, Capacity({"": Slots(4, 0)})).values()} == {"busy"}
+    assert reasons(runs, Capacity([room(total=4, free=2)])) == {"first": (1, "next"), "second": (2, "next"), "third": (3, "behind")}
+    assert {reason for _, reason in reasons(runs, Capacity([room(total=4, free=0)])).values()} == {"busy"}
+
+
+def test_gpus_say_that_they_are_the_reason() -> None:
+    """One worker with three GPUs, of which another run has one, and one without any."""
+    wishes = {"two": (2, True), "one": (1, True), "cpu": (0, False), "many": (8, True), "rather": (8, False)}
+    runs = [waiting(name, 9 - ago, gpus=gpus, gpu_only=only) for ago, (name, (gpus, only)) in enumerate(wishes.items())]
+    capacity = Capacity([room(total=4, free=4, gpus=3), room()], taken={"host/2"})
+    found = {name: reason for name, (_, reason) in reasons(runs, capacity).items()}
+    assert found == {"two": "next", "one": "gpus", "cpu": "next", "many": "no_worker", "rather": "next"}
+    held = Capacity([room(total=4, free=4, gpus=3)], taken={"host/1", "host/2"})
+    assert {name: reason for name, (_, reason) in reasons(runs[:3], held).items()} == {"two": "gpus", "one": "gpus", "cpu": "next"}
 
 
 def test_limits_say_that_they_are_the_reason() -> None:
     runs = [waiting("anna's", 2, owner="anna"), waiting("bert's", 1, owner="bert"), waiting("bert's second", owner="bert")]
-    room = Capacity({"": Slots(9, 8)}, {"anna": OwnerUsage(NOW - 5, 1)}, QueueLimits(active_per_owner=1))
-    found = reasons(runs, room)
+    capacity = Capacity([room(total=9, free=8)], {"anna": OwnerUsage(NOW - 5, 1)}, QueueLimits(active_per_owner=1))
+    found = reasons(runs, capacity)
     assert {name: reason for name, (_, reason) in found.items()} == {
         "anna's": "owner_limit",
         "bert's": "next",
         "bert's second": "owner_limit",
     }
-    assert {reason for _, reason in reasons(runs, Capacity(room.slots, room.turns, QueueLimits(active=1))).values()} == {"limit"}
+    assert {reason for _, reason in reasons(runs, Capacity(capacity.rooms, capacity.turns, QueueLimits(active=1))).values()} == {"limit"}
 
 
 def test_places_count_the_runs_of_others_without_telling_of_them(

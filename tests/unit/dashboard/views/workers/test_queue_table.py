@@ -11,6 +11,7 @@ START = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
 
 def waiting(reason: Reason, needs: str = "gpu:h200") -> QueuedRun:
     facts = {"run_id": "a", "run_name": "a", "owner": None, "priority": 0, "needs": needs, "queued_at": START, "start_after": START}
+    facts["gpus"] = 2
     return QueuedRun.model_validate(facts | {"place": None, "reason": reason})
 
 
@@ -21,4 +22,5 @@ def test_every_reason_has_words_of_its_own() -> None:
     assert "2030-01-02 03:04" in texts["time"]
     assert ("7 runs" in texts["limit"], "3 runs" in texts["owner_limit"]) == (True, True)
     assert all("gpu:h200" in texts[reason] for reason in ("busy", "no_worker"))
-    assert waiting_reason(waiting("no_worker", ""), found) == "no worker with space for runs is alive"
+    assert all("2 GPUs" in texts[reason] for reason in ("gpus", "no_worker"))
+    assert waiting_reason(waiting("no_worker", ""), found) == "no worker with space for runs is alive, or none has 2 GPUs"
