@@ -1,6 +1,10 @@
 """How large the tests are: small ones by default, and all of them, at their full size, with ``make test-all`` (LONGTAIL_TESTS=all)."""
 
 import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+Variant = TypeVar("Variant")
 
 ALL = os.environ.get("LONGTAIL_TESTS") == "all"
 """Whether every test runs at its full size, however long that takes."""
@@ -9,3 +13,8 @@ ALL = os.environ.get("LONGTAIL_TESTS") == "all"
 def examples(most: int) -> int:
     """Of a property: ``most`` of them at the full size, else a third."""
     return most if ALL else -(-most // 3)
+
+
+def first(count: int, variants: Sequence[Variant]) -> Sequence[Variant]:
+    """Of variants of a test that takes long: all at the full size, else the first, which are those that say most."""
+    return variants if ALL else variants[:count]

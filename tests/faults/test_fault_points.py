@@ -9,13 +9,13 @@ from contextlib import suppress
 import history
 import pytest
 from arena import LEASE, Arena, in_background
-from sizes import ALL
+from sizes import ALL, first
 from sqlalchemy import select
 
 from backend.jobs.engine.processes import start_time
 from backend.models import LogLine, Run, Worker
 
-BOTH = pytest.mark.parametrize("arena", ["sqlite", "postgresql"], indirect=True)
+BOTH = pytest.mark.parametrize("arena", first(1, ["postgresql", "sqlite"]), indirect=True)
 WORKER_POINTS = {
     "after-claim": ["lost", "succeeded"],
     "before-the-engine-is-known": ["lost", "succeeded"],

@@ -9,7 +9,7 @@ from schedules import play
 from sizes import ALL
 
 FIRST = int(os.environ.get("LONGTAIL_FAULT_SEED", "0"))
-SEEDS = range(FIRST, FIRST + 200) if ALL else (0, 3, 5, 7, 13, 17)
+SEEDS = range(FIRST, FIRST + 200) if ALL else (3, 7, 13)
 
 
 def kind(seed: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from sglang_cases import TESTS, accept_length, chains, native_engine, needs_sglang, trained_eagle3
-from sizes import ALL
+from sizes import ALL, first
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -54,7 +54,7 @@ def drafted(folder: Path, requests: list[Request], algorithm: str = "EAGLE", mod
     return serve(model, [(prompts, GREEDY)], dtype="float32", **drafting(folder, 4, algorithm=algorithm), **more)[0]
 
 
-@pytest.mark.parametrize("shipped", [True, False], ids=["built-in", "exported"])
+@pytest.mark.parametrize("shipped", first(1, [False, True]), ids=lambda shipped: "built-in" if shipped else "exported")
 def test_a_drafter_folder_drafts_in_a_bare_sglang(
     tmp_path: Path, model: PreTrainedModel, requests: list[Request], expected: list[Completion], shipped: bool
 ) -> None:
@@ -90,7 +90,7 @@ def native_length(
     return accept_length(engine.take_statistics())
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", first(2, [*LAYOUTS]))
 def test_an_eagle3_export_drafts_in_a_bare_sglang_as_in_our_engine(
     tmp_path: Path, model: PreTrainedModel, requests: list[Request], expected: list[Completion], name: str
 ) -> None:

@@ -17,6 +17,7 @@ from native_cases import (
     with_mkl,
     with_random_tuner,
 )
+from sizes import first
 from test_native_model import logits_of, runner_of
 from torch.nn import functional as F
 from transformers import PreTrainedModel
@@ -33,6 +34,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen3": {"num_attention_heads": 14, "num_key_value_heads": 2, "head_dim": 32},
     "llama": {"hidden": 80, "num_attention_heads": 5, "num_key_value_heads": 5, "vocabulary": 1001},
 }
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+CASES = [
+    (family, DTYPES[(place + turn) % 3], 1 + (place + turn // 3 + turn % 3) % 2) for turn in range(6) for place, family in enumerate(MODELS)
+]
+"""Every family with every data type and number of threads; the first six have each family with two types, and with both numbers."""
 Bits = tuple[tuple[int, ...], tuple[float, ...]]
 
 
@@ -45,8 +51,7 @@ def bits(completions: list[Completion]) -> dict[int, Bits]:
     return {completion.request.id: (completion.tokens, completion.logprobs) for completion in completions}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.parametrize(("family", "dtype", "threads"), first(6, CASES), indirect=["threads"], ids=str)
 @pytest.mark.usefixtures("threads")
 def test_a_response_has_the_bits_it_has_alone(family: str, dtype: torch.dtype) -> None:
     model, drafter = make_model(family)
