@@ -27,6 +27,7 @@ from engine.bench import (
     spot,
     timelines,
     tuner,
+    word_problems,
 )
 from engine.bench.provenance import save
 from engine.bench.report import README, write
@@ -52,6 +53,7 @@ OF_RUNS = {
     "learning": (learning.run, "tiny"),
     "scheduling": (scheduling.run, "tiny"),
     "timelines": (timelines.run, "tiny"),
+    "word_problems": (word_problems.run, PRETRAINED),
 }
 """Those whose runs a folder can keep."""
 
