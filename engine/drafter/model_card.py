@@ -1,6 +1,5 @@
 """The model card of a drafter folder, README.md: where the drafter comes from and what it brings."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ import yaml
 
 from engine.drafter.kind import DrafterKind
 from engine.errors import ModelError
+from engine.models.front_matter import front_matter
 
 README = "README.md"
 READS = {"eagle": "EAGLE: last hidden state and next token in", "eagle3": "EAGLE-3: three layers' hidden states and next token in"}
@@ -47,13 +47,8 @@ def text(
     checksums = "".join(f"| SHA-256 of {name} | `{digest}` |\n" for name, digest in digests.items())
     drafted = "" if vocabulary is None else f"| drafts from | {vocabulary[0]:,} of {vocabulary[1]:,} tokens |\n"
     history = "".join(f"- {line}\n" for line in card.history) or "- no earlier version\n"
-    named = yaml.safe_dump({"base_model": card.base_model}, allow_unicode=True, width=math.inf).strip()
-    return f"""---
-{named}
-library_name: transformers
-tags: [speculative-decoding, {kind}]
----
-# Drafter for {card.base_model}
+    front = front_matter(base_model=card.base_model, library_name="transformers", tags=["speculative-decoding", kind])
+    return f"""{front}# Drafter for {card.base_model}
 
 One decoder layer that drafts tokens for `{card.base_model}` ({READS[kind]}, next hidden state out).
 {sentence}

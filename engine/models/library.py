@@ -84,7 +84,7 @@ def get(source: str, name: str | None = None, say: Say = print) -> Path:
     name = name or source.rpartition("/")[2]
     if there := kept(name):
         read_facts(there)
-        say(f"{name} is there already")
+        say(f"{name} is there already; another model of that name needs another --name")
         return there
     with _made(_free(name), download=source if wheel is None else None) as scratch:
         if wheel is None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.models.front_matter import front_matter
+
 SHOWN = ("eval/reward", "eval/pass_at_1")
 
 
@@ -21,13 +23,8 @@ class PolicyCard:
 def text(card: PolicyCard, digests: Mapping[str, str]) -> str:
     """The card; ``digests`` are the SHA-256 of the folder's weights by file name."""
     checksums = "".join(f"| SHA-256 of {name} | `{digest}` |\n" for name, digest in digests.items())
-    return f"""---
-base_model: {card.base_model}
-library_name: transformers
-pipeline_tag: text-generation
-tags: [reinforcement-learning, {card.algorithm}]
----
-# {card.base_model}, trained on {card.task}
+    named = {"base_model": card.base_model, "library_name": "transformers", "pipeline_tag": "text-generation"}
+    return f"""{front_matter(**named, tags=["reinforcement-learning", card.algorithm])}# {card.base_model}, trained on {card.task}
 
 An ordinary Hugging Face folder: `AutoModelForCausalLM.from_pretrained(FOLDER)`.
 

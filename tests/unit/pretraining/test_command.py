@@ -81,3 +81,19 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "file").touch()
     assert train(tmp_path / "file" / "out") == 2
     assert "cannot be written: Not a directory" in capsys.readouterr().err
+
+
+def test_a_training_goes_on_with_what_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given, out = tmp_path / "given.jsonl", tmp_path / "out"
+    given.write_text('{"prompt": "a", "response": "b"}\n')
+
+    def again(*more: str) -> int:
+        (out / "config.json").unlink(missing_ok=True)  # as if it had been killed before the drafter was written
+        return main(["train", "--model", "tiny", "--responses", str(given), "--minutes", "1", "--out", str(out), *more])
+
+    assert (again(), again()) == (0, 0)
+    assert again("--learning-rate", "1e-5") == 2
+    assert "with another drafter.pretrain_learning_rate; choose another folder" in capsys.readouterr().err
+    given.write_text('{"prompt": "a", "response": "c"}\n')
+    assert again() == 2
+    assert "with other content of the file given; choose another folder" in capsys.readouterr().err
