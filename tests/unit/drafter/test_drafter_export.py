@@ -71,7 +71,7 @@ def test_an_eagle3_folder_comes_back_and_has_the_layout_that_sglang_reads(tmp_pa
         **{f"midlayer.{name}.weight": (hidden,) for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")},
         "norm.weight": (hidden,),
     }
-    assert "tags: [speculative-decoding, eagle3]" in (tmp_path / "README.md").read_text()
+    assert "tags:\n- speculative-decoding\n- eagle3\n---" in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.parametrize(("written", "asked"), [("eagle", "eagle3"), ("eagle3", "eagle")])
