@@ -11,7 +11,7 @@ from backend.services.artifacts import listing
 from backend.services.telemetry import log_lines, metric_series, step_rows
 from backend.services.telemetry.metric_series import downsampled
 from longtail.schemas.artifacts import Artifact
-from longtail.schemas.base import Items, Schema
+from longtail.schemas.base import Items, Schema, StepItems
 from longtail.schemas.telemetry import (
     Decoding,
     DrafterSession,
@@ -28,6 +28,8 @@ from longtail.schemas.telemetry import (
 
 POINTS = 1000
 MOST_POINTS = 10_000
+NARROW_ROWS, WIDE_ROWS = 10_000, 1000
+IN_PARTS = "The first steps, about a thousand rows or more at a time; next_since_step, as since_step, asks for what comes after them."
 
 router = APIRouter(prefix="/runs/{run_id}", tags=["telemetry"], responses=documented(404))
 
@@ -53,18 +55,19 @@ def metric_keys(run: RunDep, session: ReadSession) -> Items[MetricKey]:
     return Items(items=metric_series.metric_keys(session, run.id))
 
 
-def _of_steps(name: str, rows: type[models.Stepped], schema: type[Schema], about: str) -> None:
-    """The route /``name``, which gives the ``rows`` of the steps asked for."""
-    reply: type[Items[Any]] = Items[schema]  # type: ignore[valid-type]
+def _of_steps(name: str, rows: type[models.Stepped], schema: type[Schema], about: str, most: int = WIDE_ROWS) -> None:
+    """The route /``name``, which gives the ``rows`` of the steps asked for, about ``most`` at a time."""
+    reply: type[StepItems[Any]] = StepItems[schema]  # type: ignore[valid-type]
 
     def find(run: RunDep, session: ReadSession, step_range: StepRangeDep) -> Any:
-        return reply.of(step_rows.rows_of_steps(session, rows, run.id, step_range))
+        items, last = step_rows.rows_of_steps(session, rows, run.id, step_range, most)
+        return reply.model_validate({"items": items, "next_since_step": last})
 
-    router.get(f"/{name}", name=name, description=about, response_model=reply)(find)
+    router.get(f"/{name}", name=name, description=f"{about} {IN_PARTS}", response_model=reply)(find)
 
 
 _of_steps("lengths", models.Rollout, Lengths, "Response lengths of each step.")
-_of_steps("spans", models.WorkerSpan, WorkerSpan, "The workers' timeline.")
+_of_steps("spans", models.WorkerSpan, WorkerSpan, "The workers' timeline.", NARROW_ROWS)
 _of_steps("decoding", models.Decoding, Decoding, "Running requests and strategies of each worker over the time of each step.")
 _of_steps("speculation", models.Speculation, SpeculationStep, "Use of the strategies and acceptance by draft position.")
 _of_steps("drafters", models.DrafterSession, DrafterSession, "Spot-training sessions of the drafter.")

@@ -12,7 +12,7 @@ from longtail.files import Files
 from longtail.follow_and_track import FollowAndTrack
 from longtail.queue import Queue
 from longtail.schemas.attempts import GitState
-from longtail.schemas.base import Items
+from longtail.schemas.base import Items, StepItems
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.models import Model
 from longtail.schemas.runs import Preset, Run
@@ -177,9 +177,14 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
     def _steps(
         self, schema: type[Row], run_id: str, what: str, since_step: int, until_step: int | None = None, every: int = 1
     ) -> list[Row]:
-        wanted = {"since_step": since_step, "until_step": until_step, "every": every}
-        found: Items[Row] = self._get(Items[schema], f"/api/v1/runs/{run_id}/{what}", **wanted)  # type: ignore[valid-type]
-        return found.items
+        rows: list[Row] = []
+        after: int | None = since_step
+        while after is not None:
+            wanted = {"since_step": after, "until_step": until_step, "every": every}
+            found: StepItems[Row] = self._get(StepItems[schema], f"/api/v1/runs/{run_id}/{what}", **wanted)  # type: ignore[valid-type]
+            rows += found.items
+            after = found.next_since_step
+        return rows
 
     def _do(self, run_id: str, action: str) -> Run:
         return self._reply(Run, self._request("POST", f"/api/v1/runs/{run_id}/{action}"))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, select
+from sqlalchemy import ColumnElement, Row, func, select
 from sqlalchemy.orm import Session
 
 from backend.models import PretrainingRound, Sample, Stepped
@@ -19,13 +19,28 @@ class StepRange(NamedTuple):
     every: int = 1
 
 
-def rows_of_steps(session: Session, model: type[Stepped], run_id: str, step_range: StepRange) -> Sequence[Row[Any]]:
-    """The rows of ``model`` in the order of their steps."""
-    inside = (model.step > step_range.since, model.step <= step_range.until)
-    query = select(*model.__table__.columns).where(model.run_id == run_id, *inside)
+def rows_of_steps(
+    session: Session, model: type[Stepped], run_id: str, step_range: StepRange, most: int
+) -> tuple[Sequence[Row[Any]], int | None]:
+    """The first rows of ``model`` in the order of their steps, and the step after which to go on, None if these are all. They are those of
+    whole steps: at most ``most``, unless a single step has more."""
+    inside = [model.run_id == run_id, model.step > step_range.since, model.step <= step_range.until]
     if step_range.every > 1:
-        query = query.where(model.step % step_range.every == 0)
-    return session.execute(query.order_by(model.step, *model.__table__.primary_key)).all()
+        inside.append(model.step % step_range.every == 0)
+    last = _last_step(session, model, inside, most)
+    if last is not None:
+        inside.append(model.step <= last)
+    query = select(*model.__table__.columns).where(*inside)
+    return session.execute(query.order_by(model.step, *model.__table__.primary_key)).all(), last
+
+
+def _last_step(session: Session, model: type[Stepped], inside: Sequence[ColumnElement[bool]], most: int) -> int | None:
+    """The last whose rows, and those before, are at most ``most``; None if all are."""
+    beyond = session.scalar(select(model.step).where(*inside).order_by(model.step).offset(most).limit(1))
+    if beyond is None:
+        return None
+    before = session.scalar(select(func.max(model.step)).where(*inside, model.step < beyond))
+    return beyond if before is None else before
 
 
 def pretraining_rounds(session: Session, run_id: str, since: int, every: int) -> Sequence[PretrainingRound]:

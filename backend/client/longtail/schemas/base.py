@@ -56,6 +56,12 @@ class Page(Items[T], Generic[T]):
         return cls.model_validate({"items": items, "next_cursor": next_cursor})
 
 
+class StepItems(Items[T], Generic[T]):
+    """Of whole steps. ``next_since_step``, as ``since_step``, asks for what comes after them; null: that was all."""
+
+    next_since_step: int | None
+
+
 class FieldError(Schema):
     """One fault: the dotted field of the configuration (or the parameter) and what is wrong with it."""
 
