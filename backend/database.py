@@ -14,6 +14,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.orm import Session
 
 from backend.models import Base
+from longtail.schemas.credentials import private_folder
 
 BUSY_SECONDS = 15
 Insert = sqlite.Insert | postgresql.Insert
@@ -76,7 +77,7 @@ def insert_into(dialect: str, model: type[Base]) -> Insert:
 
 def _sqlite(url: str, begin: str, pragma: str, pool: Mapping[str, int]) -> Engine:
     if file := make_url(url).database:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        _make_private(Path(file))
     engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, **pool)
 
     @event.listens_for(engine, "connect")
@@ -90,6 +91,13 @@ def _sqlite(url: str, begin: str, pragma: str, pool: Mapping[str, int]) -> Engin
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _make_private(file: Path) -> None:
+    """Before SQLite does, which would let everybody read it; the files that it makes beside it get the same mode."""
+    private_folder(file.parent)
+    if not file.exists():
+        file.touch(mode=0o600)
 
 
 def affected(session: Session, statement: Any) -> int:

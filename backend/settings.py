@@ -92,5 +92,9 @@ class Settings(BaseSettings):
         """The admin's token that the first start has made."""
         return self.home / TOKEN_FILE
 
+    @property
+    def secret_file(self) -> Path:
+        return self.home / "server.secret"
+
     def run_folder(self, run_id: str) -> Path:
         return self.runs / run_id

@@ -9,6 +9,7 @@ from pathlib import Path
 from celery import Celery
 
 from backend.settings import Settings
+from longtail.schemas.credentials import private_folder
 
 TASK = "longtail.run"
 QUEUE = "longtail"
@@ -55,7 +56,7 @@ def queue(label: str) -> str:
 def make_folders(settings: Settings) -> None:
     """Those of the embedded broker, which may have been deleted."""
     if not settings.broker_url:
-        _messages(settings).mkdir(parents=True, exist_ok=True)
+        private_folder(_messages(settings))
 
 
 def _messages(settings: Settings) -> Path:

@@ -11,6 +11,7 @@ import httpx
 from backend.jobs.engine.attempt_log import last_lines
 from backend.jobs.engine.processes import kill_until_gone, living
 from engine.errors import LongtailError
+from longtail.schemas.credentials import private_folder
 
 POLL_SECONDS = 0.1
 LOG_BYTES = 10 * 2**20
@@ -38,7 +39,7 @@ class ChildProcess:
 
     def start(self) -> None:
         self._started = time.monotonic()
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self.log.parent)
         if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         with self.log.open("ab") as log:

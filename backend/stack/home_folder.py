@@ -11,7 +11,7 @@ from backend.jobs.engine.processes import start_time
 from backend.settings import Settings
 from backend.stack.child_process import ChildProcess, StackError, kill_sessions, sessions_below
 from backend.storage.file_lock import file_lock
-from longtail.schemas.credentials import write_private
+from longtail.schemas.credentials import private_folder, write_private
 
 LOCK = "stack.lock"
 SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 107 bytes that their paths may have
@@ -20,7 +20,7 @@ SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 
 @contextmanager
 def lock_home(settings: Settings) -> Iterator[None]:
     """Holds a lock on the home that ends with this process, however that ends; StackError names the stack that has it."""
-    with file_lock(settings.home / LOCK) as ours:
+    with file_lock(private_folder(settings.home) / LOCK) as ours:
         if not ours:
             facts = read_server_file(settings)
             other = f"(process {facts['pid']}) serves {facts['url']}" if facts else "is just starting"
@@ -43,7 +43,7 @@ def write_server_file(settings: Settings, url: str, dashboard_url: str | None, c
 
 def announce_api(settings: Settings, url: str) -> None:
     """Tells clients on this machine where the API is that this process serves, unless it is part of a stack, which tells itself."""
-    with file_lock(settings.home / LOCK, shared=True) as free:
+    with file_lock(private_folder(settings.home) / LOCK, shared=True) as free:
         if free:
             write_server_file(settings, url, None, [])
 
@@ -67,8 +67,7 @@ def child_environment(settings: Settings) -> dict[str, str]:
     """The caller's, with all settings, and with every folder that a library would make in the user's home inside ours."""
     values = settings.model_dump(mode="json").items()
     own = {f"LONGTAIL_{name.upper()}": value if isinstance(value, str) else json.dumps(value) for name, value in values}
-    user = settings.home / "user"
-    user.mkdir(exist_ok=True, parents=True)
+    user = private_folder(settings.home / "user")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_") and name != "LONGTAIL_TOKEN"}
     folders = {
         "HOME": user,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from backend.storage.store import Stored, checked, is_sha256
 from longtail.file_chunks import chunks
+from longtail.schemas.credentials import private_folder
 
 
 class FolderStore:
@@ -17,7 +18,7 @@ class FolderStore:
 
     def commit(self, file: Path, sha256: str) -> None:
         final = self._path(sha256)
-        final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(final.parent)
         os.utime(file)
         file.replace(final)
         for folder in (final.parent, self._folder):

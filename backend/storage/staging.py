@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from longtail.schemas.credentials import private_folder
+
 SUFFIX = ".part"
 
 
@@ -36,8 +38,7 @@ class Staged:
 @contextmanager
 def staging(folder: Path) -> Iterator[Staged]:
     """A new file in ``folder``. It does not outlive the block: whoever wants it renames it. Only a kill leaves it, for the collector."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{secrets.token_hex(8)}{SUFFIX}"
+    path = private_folder(folder) / f"{secrets.token_hex(8)}{SUFFIX}"
     try:
         with path.open("xb") as file:
             yield Staged(path, file)

@@ -14,6 +14,7 @@ from backend.api.rate_limits import RateLimit
 from backend.database import NO_ANSWER, Database
 from backend.errors import RequestError, TooManyRequestsError, UnauthorizedError
 from backend.services.identity import tokens
+from backend.services.identity.server_secret import server_secret
 from backend.services.identity.tokens import Identity
 from backend.settings import Settings
 
@@ -59,7 +60,7 @@ class AuthenticationMiddleware:
         link = parse_qs(scope["query_string"].decode("latin-1")).get("link") if scope["method"] == "GET" and not kind else None
         with self._database.read() as session:
             if link:
-                return tokens.identify_link(session, link[0], scope["path"])
+                return tokens.identify_link(session, link[0], scope["path"], server_secret(self._settings))
             return tokens.identify(session, text.strip()) if kind.lower() == "bearer" else None
 
     def _note_use(self, identity: Identity) -> None:

@@ -28,6 +28,7 @@ from backend.storage.staging import Staged, staging
 from backend.storage.store import Store
 from longtail.file_chunks import CHUNK
 from longtail.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType, FileName
+from longtail.schemas.credentials import private_folder
 
 router = APIRouter(tags=["artifacts"])
 
@@ -109,8 +110,7 @@ def _demand(database: DatabaseDep, settings: Settings, store: Store, run_id: str
     """Before the first byte: that there is such a run, and space."""
     with database.read() as session:
         lookup.find(session, run_id)
-    store.incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if shutil.disk_usage(store.incoming).free - size < settings.least_free_bytes:
+    if shutil.disk_usage(private_folder(store.incoming)).free - size < settings.least_free_bytes:
         raise StorageFullError(f"the server has no space for {size} bytes more")
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import httpx
@@ -11,7 +12,7 @@ from longtail.file_chunks import chunks
 from longtail.identity import Identity
 from longtail.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType
 from longtail.schemas.base import Items
-from longtail.schemas.credentials import Secret
+from longtail.schemas.credentials import LinkKey
 from longtail.transport import ApiError
 
 TRIES = 5
@@ -45,8 +46,11 @@ class Files(Identity):
     def artifact_url(self, artifact_id: str) -> str:
         """Address of the file, for a link in a page: whoever has it may download the file for an hour or two."""
         path = f"{_path(artifact_id)}/download"
-        secret = Secret.parse(self.token)
-        return f"{self.base_url}{path}" + (f"?link={secret.link(path)}" if secret else "")
+        return f"{self.base_url}{path}?link={self._link_key.link(path)}"
+
+    @cached_property
+    def _link_key(self) -> LinkKey:
+        return self._get(LinkKey, "/api/v1/me/link-key")
 
     def delete_artifact(self, artifact_id: str) -> None:
         """For good."""

@@ -25,6 +25,7 @@ from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_l
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
 from engine.errors import ModelError
+from longtail.schemas.credentials import private_folder
 from longtail.schemas.runs import RunState
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class Supervisor:
     @contextmanager
     def _engine(self, given: Mapping[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
         """``kill_on_worker_loss``, and under it the engine, in a session of their own; none of its processes outlives the block."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self._folder)
         config = self._folder / "config.yaml"
         config.write_text(yaml.safe_dump(dict(given), sort_keys=False), encoding="utf-8")
         self._stop_file.unlink(missing_ok=True)

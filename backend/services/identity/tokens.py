@@ -13,7 +13,7 @@ from backend.database import affected
 from backend.errors import ConflictError, NotFoundError, UnauthorizedError
 from backend.models import Token, User, is_id, new_id
 from backend.services.pagination import page
-from longtail.schemas.credentials import Link, Secret
+from longtail.schemas.credentials import Link, LinkKey, Secret
 from longtail.schemas.identity import Role, lesser
 
 USABLE = ("token", "session")
@@ -110,11 +110,13 @@ def still_valid(session: Session, token_id: str) -> Identity:
     return Identity.of(token)
 
 
-def identify_link(session: Session, text: str, path: str) -> Identity | None:
-    """Who signed the link ``text`` for ``path``, if their token still stands for them."""
+def identify_link(session: Session, text: str, path: str, server_secret: bytes) -> Identity | None:
+    """Who signed the link ``text`` for the download ``path``, if their token still stands for them."""
     link = Link.parse(text)
-    token = _valid(session, link.id, USABLE) if link else None
-    return Identity.of(token) if link and token and link.opens(path, token.digest, time.time()) else None
+    if link is None or not link.opens(path, LinkKey.of(link.id, server_secret), time.time()):
+        return None
+    token = _valid(session, link.id, USABLE)
+    return Identity.of(token) if token else None
 
 
 def open_session(session: Session, user: User, seconds: float, proof: Token | None = None) -> tuple[Token, str]:

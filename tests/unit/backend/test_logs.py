@@ -13,7 +13,7 @@ import pytest
 
 from backend import logs
 from backend.logs import HIDDEN, JsonLines, PlainText
-from longtail.schemas.credentials import Secret
+from longtail.schemas.credentials import LinkKey, Secret
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_threads_do_not_mix_what_they_are_about(written: io.StringIO) -> None:
 
 
 SECRET = Secret.new("0123456789abcdef")
-LINK = SECRET.link("/api/v1/artifacts/0123456789abcdef/download")
+LINK = LinkKey.of(SECRET.id, b"a server's").link("/api/v1/artifacts/0123456789abcdef/download")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from backend.errors import UnauthorizedError
 from backend.models import Token, User
 from backend.services.identity import tokens, users
 from backend.services.identity.audit import AuditedDatabase
+from backend.services.identity.server_secret import server_secret
+from longtail.schemas.credentials import LinkKey
 from longtail.schemas.identity import Login, Me, NewSession, NewTicket, PasswordChange, PasswordLogin, TokenLogin
 
 TICKET_SECONDS = 600.0
@@ -63,6 +65,12 @@ def me(identity: IdentityDep, session: ReadSession) -> Me:
     user = users.find(session, identity.user_id)
     known = {"user": user.name, "has_password": user.has_password, "token_id": identity.token_id, "project_id": identity.project_id}
     return Me.model_validate(known | {"role": identity.role, "user_role": identity.user_role})
+
+
+@router.get("/me/link-key")
+def link_key(identity: IdentityDep, settings: SettingsDep) -> LinkKey:
+    """Signs links to downloads (``?link=``) for as long as the token at hand lasts; how is written in LinkKey of the client."""
+    return LinkKey.of(identity.token_id, server_secret(settings))
 
 
 @router.put("/me/password", status_code=204)

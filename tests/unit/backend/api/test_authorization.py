@@ -50,6 +50,7 @@ VIEWER = {
     "DELETE /api/v1/sessions/current",
     "POST /api/v1/tickets",
     "GET /api/v1/me",
+    "GET /api/v1/me/link-key",
     "PUT /api/v1/me/password",
     "GET /api/v1/tokens",
     "POST /api/v1/tokens",

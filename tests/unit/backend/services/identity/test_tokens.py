@@ -1,5 +1,6 @@
 """Tokens: hashed, scoped, ending; tickets once; links for one file."""
 
+import hashlib
 import hmac
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,10 @@ from backend.models import Token
 from backend.services.identity import tokens
 from backend.services.identity.tokens import identify, identify_link
 from backend.settings import Settings
-from longtail.schemas import credentials
-from longtail.schemas.credentials import Link, Secret, write_private
+from longtail.schemas.credentials import Link, LinkKey, Secret, keep_private, write_private
 
 PATH = "/api/v1/artifacts/0123456789abcdef/download"
+SERVER_SECRET = b"a server's"
 
 
 def as_user(client: TestClient, token: str) -> TestClient:
@@ -63,7 +64,7 @@ def test_secrets_are_compared_in_constant_time(database: Database, new_token: Ne
 def test_other_text_is_no_secret(database: Database, text: str) -> None:
     with database.read() as session:
         assert identify(session, text) is None
-        assert identify_link(session, text, PATH) is None
+        assert identify_link(session, text, PATH, SERVER_SECRET) is None
 
 
 def test_tokens_end(anonymous: TestClient, database: Database, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,35 +151,62 @@ def test_a_use_is_noted_now_and_then(api: TestClient) -> None:
     assert api.get("/api/v1/tokens").json()["items"][0]["last_used_at"] == first
 
 
-def test_a_link_opens_one_path_for_a_while(database: Database, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_opens_one_download_for_a_while(database: Database, new_token: NewToken, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = Secret.parse(new_token("viewer"))
     assert secret is not None
-    link = secret.link(PATH)
+    key = LinkKey.of(secret.id, SERVER_SECRET)
+    link = key.link(PATH)
     parsed = Link.parse(link)
     assert parsed is not None
-    with database.read() as session:
-        assert identify_link(session, link, PATH) is not None
-        assert identify_link(session, link, PATH.replace("0", "1")) is None
-        assert identify_link(session, link.replace(f".{parsed.expires}.", f".{parsed.expires + 1}."), PATH) is None
-        assert identify_link(session, f"{link[:-1]}{'0' if link[-1] != '0' else '1'}", PATH) is None
-        year = int(time.time()) + 365 * 24 * 3600
-        assert identify_link(session, f"{secret.id}.{year}.{credentials._signature(secret.digest, PATH, year)}", PATH) is None, "too long"
+
+    def opened(text: str, path: str = PATH, server_secret: bytes = SERVER_SECRET) -> bool:
+        with database.read() as session:
+            return identify_link(session, text, path, server_secret) is not None
+
+    assert opened(link)
+    assert not opened(link, PATH.replace("0", "1"))
+    assert not opened(link.replace(f".{parsed.expires}.", f".{parsed.expires + 1}."))
+    assert not opened(f"{link[:-1]}{'0' if link[-1] != '0' else '1'}")
+    assert not opened(link, PATH, b"another")
+    year = int(time.time()) + 365 * 24 * 3600
+    assert not opened(f"{secret.id}.{year}.{key.signature(PATH, year)}"), "too long"
+    for path in ("/api/v1/me", "/api/v1/export/runs", PATH.removesuffix("/download"), f"{PATH}/", PATH.replace("0", "x")):
+        assert not opened(key.link(path), path), "no download"
     monkeypatch.setattr(time, "time", lambda: float(parsed.expires))
-    with database.read() as session:
-        assert identify_link(session, link, PATH) is None
+    assert not opened(link)
 
 
-def test_a_link_is_good_for_its_download_only_and_ends_with_its_token(anonymous: TestClient, new_token: NewToken) -> None:
+def test_what_the_database_holds_signs_nothing(anonymous: TestClient, database: Database, new_token: NewToken) -> None:
+    """Who reads it, or a backup of it, has the digests of all tokens."""
+    stored = row(database, new_token("admin"))
+    expires = int(time.time()) + 60
+    for key in (stored.digest, hashlib.sha256(stored.digest.encode()).hexdigest(), "0" * 64):
+        forged = f"{stored.id}.{expires}.{LinkKey(token_id=stored.id, key=key).signature(PATH, expires)}"
+        assert anonymous.get(f"{PATH}?link={forged}").status_code == 401
+    assert as_user(anonymous, stored.digest).get("/api/v1/me").status_code == 401
+
+
+def test_a_link_opens_nothing_else_and_ends_with_its_token(anonymous: TestClient, settings: Settings, new_token: NewToken) -> None:
     token = new_token("editor")
-    secret = Secret.parse(token)
-    assert secret is not None
-    link = secret.link(PATH)
+    key = LinkKey.model_validate(as_user(anonymous, token).get("/api/v1/me/link-key").json())
+    link = key.link(PATH)
+    assert settings.secret_file.stat().st_mode & 0o777 == 0o600
+    del anonymous.headers["Authorization"]
+    assert anonymous.get("/api/v1/me/link-key").status_code == 401
     assert anonymous.get(f"{PATH}?link={link}").status_code == 404, "let in, but there is no such file"
-    assert anonymous.get(f"/api/v1/me?link={link}").status_code == 401
-    assert anonymous.post(f"/api/v1/tickets?link={secret.link('/api/v1/tickets')}").status_code == 401
-    assert as_user(anonymous, token).delete(f"/api/v1/tokens/{secret.id}").status_code == 204
+    assert anonymous.get(f"/api/v1/me?link={key.link('/api/v1/me')}").status_code == 401
+    assert anonymous.post(f"/api/v1/tickets?link={key.link('/api/v1/tickets')}").status_code == 401
+    assert as_user(anonymous, token).delete(f"/api/v1/tokens/{key.token_id}").status_code == 204
     del anonymous.headers["Authorization"]
     assert anonymous.get(f"{PATH}?link={link}").status_code == 401
+
+
+def test_a_secret_is_made_once(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "secret"
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda number: keep_private(file, f"secret {number}"), range(64)))
+    assert (found, file.stat().st_mode & 0o777) == ({file.read_text()}, 0o600)
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_private_files_are_private(tmp_path: Path) -> None:
