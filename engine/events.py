@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -292,7 +292,7 @@ class EventWriter:
 
     def write(self, event: AnyEvent) -> None:
         line = event.model_copy(update={"seq": self._next}).model_dump(mode="json")
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._file.write(_json(line) + "\n")
         self._file.flush()
         self._next += 1
         if self._on_event:
@@ -300,6 +300,16 @@ class EventWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _json(line: dict[str, Any]) -> str:
+    """With a question mark for each half of a surrogate pair, which Python has for bytes of a file name that are no text: nobody reads a
+    line with one."""
+    text = json.dumps(line, separators=(",", ":"))
+    if "\\ud" not in text:
+        return text
+    whole = json.dumps(line, ensure_ascii=False).encode(errors="replace")
+    return json.dumps(json.loads(whole), separators=(",", ":"))
 
 
 def _take_over(path: Path) -> int:

@@ -29,3 +29,13 @@ def test_what_a_writer_says_after_its_successor_has_begun_goes_nowhere(tmp_path:
     paused.write(Log(level="info", message="later"))
     assert [(event.seq, event.message) for event in read(path) if isinstance(event, Log)] == [(0, "one"), (1, "two")]
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_half_a_character_leaves_the_events_readable(tmp_path: Path) -> None:
+    """As in the name of a file that is no UTF-8."""
+    writer = EventWriter(tmp_path / "events.jsonl")
+    for message in ("no file \udc80\ud83d", "\U0001f600 é \u2028", "\\ud800"):
+        writer.write(Log(level="info", message=message))
+    writer.close()
+    events = [event.message for event in read(tmp_path / "events.jsonl") if isinstance(event, Log)]
+    assert events == ["no file ??", "\U0001f600 é \u2028", "\\ud800"]

@@ -59,7 +59,7 @@ class Page(Items[T], Generic[T]):
 class StepItems(Items[T], Generic[T]):
     """Of whole steps. ``next_since_step``, as ``since_step``, asks for what comes after them; null: that was all."""
 
-    next_since_step: int | None
+    next_since_step: int | None = None
 
 
 class FieldError(Schema):
