@@ -26,7 +26,7 @@ class ApiServer(uvicorn.Server):
 
     def __init__(self, app: FastAPI, settings: Settings, **options: Any) -> None:
         self._settings = settings
-        own = {
+        own: dict[str, Any] = {
             "host": settings.host,
             "port": settings.port,
             "http": HeaderTimeoutProtocol,

@@ -25,13 +25,13 @@ class HeadMiddleware:
             elif message.get("more_body"):
                 streams.set()
 
-        asked = scope | {"method": "GET"}
+        asked = {**scope, "method": "GET"}
         app, streaming = asyncio.ensure_future(self._app(asked, receive, without_body)), asyncio.ensure_future(streams.wait())
         try:
             await asyncio.wait({app, streaming}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             streaming.cancel()
             app.cancel()  # a stream or a download would go on for nobody
-            scope.update(asked | scope)  # the log tells of the route
+            scope.update({**asked, **scope})  # the log tells of the route
         with suppress(asyncio.CancelledError):
             await app

@@ -87,7 +87,7 @@ def test_a_fault_of_the_server_is_a_problem_too(api: TestClient) -> None:
     app = api.app
     assert isinstance(app, FastAPI)
     app.add_api_route("/broken", lambda: 1 / 0)
-    strict = TestClient(app, base_url="http://localhost", headers=api.headers)  # raises what would have the server cut the connection
+    strict = TestClient(app, base_url="http://localhost", headers=dict(api.headers))  # raises what would have the server cut the connection
     for reply in (strict.get("/broken"), strict.head("/broken")):
         assert (reply.status_code, reply.headers["content-type"]) == (500, "application/problem+json")
         assert "division" not in reply.text, "details stay in the log"

@@ -45,7 +45,7 @@ def test_idle_connections_keep_nobody_out(crowded: Running, start: bytes) -> Non
     with ExitStack() as resources:
         for _ in range(FLOOD):
             resources.enter_context(connected(crowded, start))
-        statuses = []
+        statuses: list[int] = []
         while 200 not in statuses and len(statuses) < 20:  # a request that is given up takes a moment to end
             statuses.append(httpx.get(f"{crowded.url}/healthz", trust_env=False).status_code)
             time.sleep(0.05)

@@ -6,6 +6,7 @@ from functools import partial
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from httpx2 import Response
 from new_token import NewToken
 from running_server import Running
 
@@ -95,7 +96,7 @@ class Guessing:
         self._app = create_app(settings.model_copy(update={"failed_logins_per_minute": 2.0}))
         self._user = user
 
-    def ask(self, address: str, proof: dict[str, str]) -> httpx.Response:
+    def ask(self, address: str, proof: dict[str, str]) -> Response:
         client = TestClient(self._app, base_url="http://localhost", client=(address, 5))
         return client.post("/api/v1/sessions", json=proof)
 
