@@ -61,14 +61,16 @@ def test_signs_of_life_and_reaping_go_on_while_checkpoints_are_read(database: Da
         with database.read() as session:
             return session.get_one(Run, run_id)
 
-    def seen() -> set[float]:
+    shown = set[float]()
+
+    def shows_life() -> bool:
         with database.read() as session:
-            return set(session.scalars(select(Worker.seen_at)))
+            shown.update(session.scalars(select(Worker.seen_at)))
+        return len(shown) > 3
 
     worker._begin()
     try:
-        shown = set[float]()
-        until(lambda: shown.update(seen()) or len(shown) > 3)
+        until(shows_life)
         lost = lose(database)
         until(lambda: of(lost).state == "queued")
         assert of(run_id).tidied_at is None, "the checkpoint is being read"
