@@ -2,7 +2,8 @@
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import takewhile
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from engine.rollout.interface import Completion
 
 HELD_OUT_EVERY = 8
+UNKNOWN = -1
 CONTEXT = 1024
 """Tokens of a prompt that count, at most: training leaves out windows with nothing of the response (see ``packing.cut``)."""
 
@@ -18,7 +20,7 @@ CONTEXT = 1024
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, W] in bfloat16, for W see
-    ``feature_width``; the last token has none: the target need not have seen it. Successive entries of one prompt have one ``group``."""
+    ``feature_width``; the last token has none: the target need not have seen it. All entries of one prompt have one ``group``."""
 
     id: int
     group: int
@@ -43,7 +45,8 @@ class Entry:
 
     @property
     def held_out(self) -> bool:
-        """Every eighth prompt's entries are never trained on; siblings are too alike to be divided."""
+        """The entries of one prompt in eight are never trained on: siblings are too alike to be divided, and so is what is written to a
+        prompt that comes again, later or on another worker."""
         return self.group % HELD_OUT_EVERY == 0
 
     @property
@@ -61,8 +64,7 @@ class DataBuffer:
         self.bytes = 0
         self._entries: deque[Entry] = deque()
         self._next = 0
-        self._group = -1
-        self._prompt: tuple[int, ...] = ()
+        self._first = UNKNOWN
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -82,10 +84,15 @@ class DataBuffer:
             raise ValueError(f"{len(tokens)} tokens but {len(features)} features")
         if len(tokens) - prompt < 2:
             return
-        if tuple(tokens[:prompt]) != self._prompt:
-            self._group, self._prompt = self._group + 1, tuple(tokens[:prompt])
-        kept = features.detach().to("cpu", torch.bfloat16)
-        self._append(Entry(self._next, self._group, step, torch.tensor(tokens, dtype=torch.int64), prompt, kept))
+        kept, ids = features.detach().to("cpu", torch.bfloat16), torch.tensor(tokens, dtype=torch.int64)
+        self._append(Entry(self._next, self._group(ids[:prompt]), step, ids, prompt, kept))
+
+    def _group(self, prompt: Tensor) -> int:
+        """``group_of`` the prompt, but the buffer's first one is held out, so that something is from the start."""
+        group = group_of(prompt)
+        if self._first == UNKNOWN:
+            self._first = group
+        return group - group % HELD_OUT_EVERY if group == self._first else group
 
     def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
         """Adds responses with their ``features``, by request id."""
@@ -158,16 +165,22 @@ class DataBuffer:
 
     def counters(self) -> dict[str, int]:
         """With the entries, all that ``restore`` needs."""
-        return {"oldest": self.oldest, "next": self._next, "group": self._group}
+        return {"oldest": self.oldest, "next": self._next, "first_group": self._first}
 
     def restore(self, counters: Mapping[str, int], entries: Iterable[Entry]) -> None:
         """Replaces the content by ``entries`` (by rising id; those dropped before do not count); this buffer's own limit holds."""
         self._entries.clear()
         self.bytes = 0
+        self._first = counters.get("first_group", UNKNOWN)  # checkpoints of earlier versions numbered the groups
         for entry in entries:
             if entry.id >= counters["oldest"]:
-                self._append(entry)
-        self._next, self._group = counters["next"], counters["group"]
+                self._append(replace(entry, group=self._group(entry.tokens[: entry.prompt])))
+        self._next = counters["next"]
+
+
+def group_of(prompt: Tensor) -> int:
+    """A number that follows from the tokens [P] of a prompt alone."""
+    return int.from_bytes(blake2b(prompt.numpy().tobytes(), digest_size=7).digest())
 
 
 def length_distance(one: Iterable[int], other: Iterable[int]) -> float:

@@ -1,19 +1,25 @@
+from dataclasses import replace
 from itertools import count
 
 import pytest
 import torch
 
-from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, length_distance
+from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, group_of, length_distance
 
 WIDTH, PROMPT = 4, 2
 unique = count()
 
 
-def add(buffer: DataBuffer, step: int, *lengths: int, prompt: int | None = None) -> None:
-    """Responses of these lengths, each to a prompt of its own if none is given."""
+def add(buffer: DataBuffer, step: int, *lengths: int, prompt: int | None = None, held_out: bool = False) -> None:
+    """Responses of these lengths, each to a prompt of its own if none is given; the first of a buffer is held out in any case."""
     for length in lengths:
-        tokens = [next(unique) if prompt is None else -prompt, *range(1, PROMPT + length)]
+        first = next(number for number in unique if in_held_out_group(number) == held_out) if prompt is None else prompt
+        tokens = [first, *range(1, PROMPT + length)]
         buffer.add(step, tokens, PROMPT, torch.randn(len(tokens) - 1, WIDTH))
+
+
+def in_held_out_group(first: int) -> bool:
+    return group_of(torch.tensor([first, *range(1, PROMPT)])) % HELD_OUT_EVERY == 0
 
 
 def bytes_of(length: int) -> int:
@@ -38,7 +44,8 @@ def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before() 
     buffer = DataBuffer(2**20)
     add(buffer, 0, 90, 90)
     add(buffer, 1, 10, 50, 80, 20, 99)
-    add(buffer, 2, 12, 5, 30)  # the 5 is held out, as the very first 90 is
+    add(buffer, 2, 12, 30)
+    add(buffer, 2, 5, held_out=True)
     assert mixed(buffer) == [(1, 50), (1, 80), (1, 99), (2, 12), (2, 30)]
     add(buffer, 2, 98)
     assert mixed(buffer) == [(1, 99), (2, 12), (2, 30), (2, 98)]
@@ -96,23 +103,53 @@ def test_siblings_are_held_out_together() -> None:
         add(buffer, 0, 5, 6, 7, prompt=prompt)
     held = {entry.tokens[0].item() for entry in buffer.held_out(10**6)}
     trained = {entry.tokens[0].item() for entry in buffer.mix()}
-    assert (len(held), len(trained), held & trained) == (3, 21, set())
+    assert held
+    assert (held | trained, held & trained) == (set(range(1, 25)), set())
 
 
-def test_every_eighth_entry_is_held_out() -> None:
-    buffer = DataBuffer(2**20)
-    add(buffer, 0, *range(2, 66))
+def test_one_prompt_in_eight_is_held_out() -> None:
+    buffer = DataBuffer(2**22)
+    for prompt in range(2000):
+        add(buffer, 0, 5, prompt=prompt)
     trained, held = {entry.id for entry in buffer.mix()}, {entry.id for entry in buffer.held_out(10**6)}
     assert not trained & held
-    assert held == set(range(0, 64, HELD_OUT_EVERY))
-    assert trained | held == set(range(64))
+    assert trained | held == set(range(2000))
+    assert 200 < len(held) < 300
+
+
+def test_a_prompt_that_comes_again_stays_on_its_side() -> None:
+    """A file of prompts begins anew when it is over, and then they are dealt to the workers in another way."""
+    first, other, resumed = DataBuffer(2**22), DataBuffer(2**22), DataBuffer(2**22)
+    for prompt in range(100):
+        add(first, 0, 5, prompt=prompt)
+    for prompt in (1, *reversed(range(100))):
+        add(other, 0, 5, prompt=prompt)
+    resumed.restore(first.counters(), [])
+    for buffer in (first, resumed):
+        for prompt in reversed(range(100)):
+            add(buffer, 1, 5, prompt=prompt)
+    sides = [{(entry.tokens[0].item(), entry.held_out) for entry in buffer.since(0)} for buffer in (first, other, resumed)]
+    assert sides[0] == sides[2], "in one buffer, before and after a resume"
+    assert len(sides[0]) == len(sides[1]) == 100, "each prompt has one side"
+    assert {each for each in sides[0] if each[0] > 1} == {each for each in sides[1] if each[0] > 1}, "but for what was first, the same one"
+
+
+def test_a_checkpoint_that_numbered_its_prompts_is_split_as_one_of_today() -> None:
+    buffer, restored = DataBuffer(2**22), DataBuffer(2**22)
+    for prompt in range(40):
+        add(buffer, 0, 5, prompt=prompt)
+    numbered = [replace(entry, group=entry.id) for entry in buffer.since(0)]
+    restored.restore({"oldest": 0, "next": 40, "group": 39}, numbered)
+    assert [entry.held_out for entry in restored.since(0)] == [entry.held_out for entry in buffer.since(0)]
 
 
 def test_held_out_is_newest_first_and_bounded() -> None:
     buffer = DataBuffer(2**20)
-    add(buffer, 0, *[10] * 33)
-    assert [entry.id for entry in buffer.held_out(30)] == [32, 24]
-    assert [entry.id for entry in buffer.held_out(1)] == [32]
+    add(buffer, 0, 10, 10)
+    add(buffer, 0, 10, 10, held_out=True)
+    add(buffer, 0, 10)
+    assert [entry.id for entry in buffer.held_out(30)] == [3, 2]
+    assert [entry.id for entry in buffer.held_out(1)] == [3]
 
 
 def test_responses_that_serving_would_not_draft_are_left_out() -> None:
