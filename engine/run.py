@@ -14,11 +14,12 @@ from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import StoppedError
 from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped
-from engine.experience.collection import gather, text_of
+from engine.experience.collection import Experience, gather, text_of
 from engine.experience.evaluation import evaluate
 from engine.experience.over_sampling import gather_over_sampled
 from engine.models.load import load_tokenizer, resolve
 from engine.policy.algorithms.credit_assignment import advantages, training_rows
+from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.preflight import check
 from engine.pretraining.rounds import Pretraining, pretrains
 from engine.tasks.given_responses import GivenResponses
@@ -87,11 +88,8 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     began = time.time()
     gathering = gather_over_sampled if config.rollout.scheduling.over_sampling > 1 else gather
     experience = gathering(config, workers, task, tokenizer, index)
-    rows = training_rows(config, [experience.rollout.completions[place] for place in experience.kept])
-    inferred = workers.infer(rows)
+    rows, inferred = _credited(config, workers, experience)
     inferred_at = time.time()
-    taught = advantages(config, rows, [experience.rewards[place] for place in experience.kept], inferred)
-    rows = [replace(row, advantage=value) for row, value in zip(rows, taught, strict=True)]
     learning = workers.learn(index, rows, inferred)
     published = workers.publish(index, experience.rollout)
     every, done = config.evaluation.every, index + 1
@@ -100,6 +98,16 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     ended, usage = time.time(), workers.usage()
     step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage)
     yield from step_events.events(step, partial(text_of, tokenizer))
+
+
+def _credited(config: RunConfig, workers: WorkerGroup, experience: Experience) -> tuple[list[TrainingRow], list[Inferred] | None]:
+    """The step's rows with what each of them teaches, which says what is to be inferred; unless that is part of the reward."""
+    rows = training_rows(config, [experience.rollout.completions[place] for place in experience.kept])
+    rewards = [experience.rewards[place] for place in experience.kept]
+    inferred = workers.infer(rows) if config.algorithm.kl_in_reward else None
+    taught = advantages(config, rows, rewards, inferred)
+    rows = [replace(row, advantage=value) for row, value in zip(rows, taught, strict=True)]
+    return rows, inferred or workers.infer(rows)
 
 
 def _resume(workers: WorkerGroup, out: Path) -> int | None:

@@ -26,6 +26,7 @@ from engine.errors import ConfigError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
 from engine.models.folder import locate, read_facts
+from engine.policy.algorithms.credit_assignment import looked_up
 from engine.policy.training.microbatches import Inferred, TrainingRow, balance
 from engine.pretraining.frequent_tokens import frequent_tokens
 from engine.pretraining.pretrainer import PretrainingRound
@@ -139,14 +140,16 @@ class WorkerGroup:
         return Answers(sorted(completions, key=lambda completion: completion.request.id), alarms)
 
     def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
-        """What ``Learner.infer`` says of all rows, in their order; None if nobody needs it."""
+        """What ``Learner.infer`` says of the rows that are ``looked_up``, and nothing of the others, in their order; None if nobody needs
+        it. To be called with advantages, unless they come of it."""
         if not self._config.algorithm.needs_inference:
             return None
-        parts = balance([len(row.tokens) for row in rows], len(self._ranks))
+        chosen = looked_up(self._config.algorithm, rows)
+        parts = [[chosen[place] for place in part] for part in balance([len(rows[index].tokens) for index in chosen], len(self._ranks))]
         calls = [actor.infer.remote([rows[index] for index in part]) for actor, part in zip(self._ranks, parts, strict=True)]
         shares = [dict(zip(part, share, strict=True)) for part, share in zip(parts, self._get(calls), strict=True)]
         found: dict[int, Inferred] = {index: inferred for share in shares for index, inferred in share.items()}
-        return [found[index] for index in range(len(rows))]
+        return [found.get(index, Inferred()) for index in range(len(rows))]
 
     def learn(self, step: int, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None) -> Learning:
         """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart; ModelError if the

@@ -89,6 +89,12 @@ class AlgorithmConfig(Section):
         return self.kl_coefficient > 0 and self.kl_in == "reward"
 
     @property
+    def needs_old_logprobs(self) -> bool:
+        """Whether the policy's own log-probs of before are looked up: by updates that are not the first of their step, or by the KL term
+        in a reward. The first update is on policy: those that it computes are the old ones."""
+        return self.updates_per_step > 1 or self.kl_in_reward
+
+    @property
     def needs_inference(self) -> bool:
         """Whether an update looks up log-probs of before: the reference's, or the policy's own when it is not the first of its step."""
         return self.kl_coefficient > 0 or self.updates_per_step > 1

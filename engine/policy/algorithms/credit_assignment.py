@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.config import RunConfig
+from engine.config.algorithm import AlgorithmConfig
 from engine.policy.algorithms.kl import KL_ESTIMATORS
 from engine.policy.algorithms.registry import advantage
 from engine.policy.training.microbatches import Inferred, TrainingRow
@@ -37,10 +38,17 @@ def advantages(
     if algorithm.kl_in_reward:
         assert inferred is not None, "a KL term needs inference"
         estimate = KL_ESTIMATORS[algorithm.kl]
-        kls = [estimate(found.logprobs, found.reference_logprobs) for found in inferred if found.reference_logprobs is not None]
+        logprobs = [(found.logprobs, found.reference_logprobs) for found in inferred]
+        kls = [estimate(own, reference) for own, reference in logprobs if own is not None and reference is not None]
         total -= algorithm.kl_coefficient * torch.stack([kl.double().sum() for kl in kls])
     found: list[float] = advantage(algorithm)(total.float().view(-1, algorithm.group_size)).flatten().tolist()
     return found
+
+
+def looked_up(algorithm: AlgorithmConfig, rows: Sequence[TrainingRow]) -> list[int]:
+    """Indices of the rows whose log-probs of before are looked up, by ``advantages`` or by the loss."""
+    everyone = algorithm.kl_in_reward
+    return [index for index, row in enumerate(rows) if algorithm.needs_inference and (everyone or row.teaches(algorithm.kl_in_loss))]
 
 
 def overlong_penalty(lengths: Tensor, limit: int, share: float) -> Tensor:

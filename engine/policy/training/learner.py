@@ -13,7 +13,7 @@ from engine.policy.algorithms.learning_rate import learning_rate
 from engine.policy.algorithms.losses import Tokens
 from engine.policy.algorithms.objective import Objective
 from engine.policy.training.microbatches import Inferred, Microbatch, TrainingRow, balance, idle, microbatches
-from engine.policy.training.policy import Policy
+from engine.policy.training.policy import LogprobsAndEntropies, Policy
 
 LOSS_METRICS = ("loss", "kl", "clip_share")
 TOKEN_METRICS = ("entropy", "logprob_gap")
@@ -40,18 +40,16 @@ class Learner:
 
     @torch.no_grad()
     def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
-        """Log-probs of the current policy and the reference, in the order of ``rows``.
-
-        None without a reference and with one update a step: that update is on policy, so its own log-probs are the old ones.
-        """
+        """Log-probs of the current policy, where ``needs_old_logprobs``, and of the reference, if there is one, in the order of
+        ``rows``; None if neither is needed."""
         if not self._config.needs_inference:
             return None
         found: dict[int, Inferred] = {}
         for batch in self._microbatches(rows):
-            logprobs, reference = self.policy.forward(batch)[0], self.policy.reference_forward(batch)
-            references = batch.split(reference[0]) if reference else [None] * len(batch.rows)
-            logprobs_of_rows = zip(batch.split(logprobs), references, strict=True)
-            found |= {index: Inferred(*each) for index, each in zip(batch.rows, logprobs_of_rows, strict=True)}
+            own = _of_rows(batch, self.policy.forward(batch) if self._config.needs_old_logprobs else None)
+            references = _of_rows(batch, self.policy.reference_forward(batch))
+            pairs = zip(own, references, strict=True)
+            found |= {index: Inferred(*pair) for index, pair in zip(batch.rows, pairs, strict=True)}
         return [found[index] for index in range(len(rows))]
 
     def features(self, rows: Sequence[TrainingRow], kind: DrafterKind) -> list[Tensor]:
@@ -111,13 +109,14 @@ class Learner:
         sums = self._no_sums()
         rollout = [torch.tensor(row.rollout_logprobs) for row in rows]
         advantages = [torch.full((row.response_length,), row.advantage) for row in rows]
+        olds = [found.logprobs for found in inferred or () if found.logprobs is not None]
         references = [found.reference_logprobs for found in inferred or () if found.reference_logprobs is not None]
         for batch in self._microbatches(rows):
             logprobs, entropies = self.policy.forward(batch)
             if not batch.rows:
                 torch.autograd.backward(logprobs.sum())
                 continue
-            old = logprobs.detach() if inferred is None else batch.join([found.logprobs for found in inferred])
+            old = batch.join(olds) if olds else logprobs.detach()
             reference = batch.join(references) if references else None
             generated = batch.join(rollout)
             result = self._objective(Tokens(logprobs, old, batch.join(advantages), batch.responses), generated, reference)
@@ -133,3 +132,8 @@ class Learner:
         if self._group is not None:
             dist.all_reduce(tensor, group=self._group)
         return tensor.tolist()
+
+
+def _of_rows(batch: Microbatch, found: LogprobsAndEntropies | None) -> Sequence[Tensor | None]:
+    """Each row's log-probs, if any were found."""
+    return batch.split(found[0]) if found else [None] * len(batch.rows)

@@ -18,7 +18,7 @@ MICROBATCH_OVERHEAD = 64
 class TrainingRow:
     """One response. ``tokens`` is prompt then response; ``rollout_logprobs`` has one entry per response token.
 
-    A ``masked`` one is no part of the loss; it is looked at by inference only.
+    A ``masked`` one is no part of the loss.
     """
 
     tokens: tuple[int, ...]
@@ -44,10 +44,10 @@ class TrainingRow:
 
 @dataclass(frozen=True)
 class Inferred:
-    """What the inference stage found out about the R response tokens of a row, each [R], on the CPU."""
+    """What the inference stage found out about the R response tokens of a row, each [R], on the CPU; None where nobody asks."""
 
-    logprobs: Tensor
-    reference_logprobs: Tensor | None
+    logprobs: Tensor | None = None
+    reference_logprobs: Tensor | None = None
 
 
 @dataclass(frozen=True)

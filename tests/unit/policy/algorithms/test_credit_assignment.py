@@ -1,10 +1,12 @@
 """Rewards to advantages."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from engine.config import RunConfig
-from engine.policy.algorithms.credit_assignment import advantages, informative, overlong_penalty, training_rows
+from engine.policy.algorithms.credit_assignment import advantages, informative, looked_up, overlong_penalty, training_rows
 from engine.policy.training.microbatches import Inferred
 from engine.rollout.interface import Completion, Request
 
@@ -58,6 +60,22 @@ def test_the_kl_of_a_whole_response_counts_in_its_reward() -> None:
     ]
     found = advantages(config(kl="k1", kl_in="reward", kl_coefficient=0.1), rows, [0.0] * 4, inferred)
     assert found == pytest.approx([-0.05, 0.05, -0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "indices"),
+    [
+        ({}, [0, 1]),
+        ({"kl_in": "reward"}, [0, 1, 2]),
+        ({"kl_coefficient": 0, "updates_per_step": 2}, [0]),
+        ({"kl_coefficient": 0}, []),
+    ],
+)
+def test_only_what_is_read_is_looked_up(algorithm: dict[str, object], indices: list[int]) -> None:
+    """Of a row that teaches, one whose advantage is zero, and a masked one."""
+    rows = training_rows(config(), completions([2, 2, 2]))
+    rows = [replace(rows[0], advantage=1.0), rows[1], replace(rows[2], advantage=1.0, masked=True)]
+    assert looked_up(config(**algorithm).algorithm, rows) == indices
 
 
 @pytest.mark.parametrize(("rewards", "says"), [([0.0, 0.0], False), ([1.0, 1.0], False), ([0.0, 1.0], True)])

@@ -42,7 +42,7 @@ def test_padded_inference_equals_the_model_row_by_row(
     make_policy: MakePolicy, make_rows: MakeRows, tied: bool, temperature: float, effective: float
 ) -> None:
     model, rows = make_policy(tied=tied), make_rows(13)
-    subject = learner(model, temperature)
+    subject = learner(model, temperature, updates_per_step=2)
     with torch.no_grad():
         for row, found in zip(rows, subject.infer(rows) or [], strict=True):
             expected = plain_logprobs(model, row, effective)
@@ -58,10 +58,22 @@ def test_inference_only_on_demand(make_policy: MakePolicy, make_rows: MakeRows) 
     assert all(found.reference_logprobs is None for found in inferred)
 
 
+def test_the_first_update_needs_the_reference_only(make_policy: MakePolicy, make_rows: MakeRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But where the KL term is part of the reward."""
+    rows, passes = make_rows(3), list[object]()
+    forward = ReplicatedPolicy.forward
+    monkeypatch.setattr(ReplicatedPolicy, "forward", lambda policy, batch: passes.append(batch) or forward(policy, batch))  # type: ignore[func-returns-value]
+    for where in ("loss", "reward"):
+        inferred = learner(make_policy(), kl_in=where).infer(rows)
+        assert inferred is not None
+        assert all(found.reference_logprobs is not None for found in inferred)
+        assert {found.logprobs is not None for found in inferred} == {where == "reward"} == {bool(passes)}
+
+
 def test_an_on_policy_update_needs_no_inference(make_policy: MakePolicy, make_rows: MakeRows) -> None:
-    """Against a learner whose KL term is too small to matter but makes it look up the old log-probs."""
+    """Against a learner whose KL term in the reward makes it look up the old log-probs."""
     rows = make_rows(9)
-    direct, looked_up = learner(make_policy(), kl_coefficient=0), learner(make_policy(), kl_coefficient=1e-12)
+    direct, looked_up = learner(make_policy(), kl_coefficient=0), learner(make_policy(), kl_in="reward")
     expected = looked_up.update(rows, looked_up.infer(rows), 0)
     found = direct.update(rows, None, 0)
     assert {name: value for name, value in found.items() if name != "kl"} == pytest.approx(
@@ -80,7 +92,7 @@ def test_how_an_update_is_computed_does_not_change_it(make_policy: MakePolicy, m
     rows = make_rows(13)
     expected, inferred = plain.infer(rows), other.infer(rows)
     for one, found in zip(expected or [], inferred or [], strict=True):
-        torch.testing.assert_close(found.logprobs, one.logprobs, atol=2e-5, rtol=1e-5)
+        torch.testing.assert_close(found.reference_logprobs, one.reference_logprobs, atol=2e-5, rtol=1e-5)
     assert other.update(rows, inferred, 0) == pytest.approx(plain.update(rows, expected, 0), rel=1e-4, abs=1e-5)
     for name, weight in plain.policy.trained().items():
         torch.testing.assert_close(other.policy.trained()[name].grad, weight.grad, atol=1e-5, rtol=1e-3)
@@ -89,7 +101,8 @@ def test_how_an_update_is_computed_does_not_change_it(make_policy: MakePolicy, m
 def test_bfloat16_is_for_passes_only(make_policy: MakePolicy, make_rows: MakeRows) -> None:
     rows = make_rows(13)
     exact, rounded = learner(make_policy()), learner(make_policy(), how=LearnerConfig(precision="bfloat16"))
-    gaps = [(one.logprobs - other.logprobs).abs().mean() for one, other in zip(exact.infer(rows), rounded.infer(rows), strict=True)]  # type: ignore[arg-type]
+    pairs = zip(exact.infer(rows) or [], rounded.infer(rows) or [], strict=True)
+    gaps = [(one.reference_logprobs - other.reference_logprobs).abs().mean() for one, other in pairs]  # type: ignore[operator]
     assert 1e-5 < torch.stack(gaps).mean() < 0.05
     metrics = rounded.update(rows, rounded.infer(rows), 0)
     assert metrics["loss"] == pytest.approx(exact.update(rows, exact.infer(rows), 0)["loss"], abs=0.02)
@@ -221,14 +234,15 @@ def test_a_saved_state_goes_on_bit_for_bit_with_the_start_policy_as_reference(
         assert inferred is not None
         return inferred
 
-    straight = learner(make_policy(), warmup_steps=5)
+    straight = learner(make_policy(), warmup_steps=5, updates_per_step=2)
     train(straight, range(2))
     learner_state.write(straight.state(), tmp_path, None)
-    resumed = learner(make_policy(), warmup_steps=5)
+    resumed = learner(make_policy(), warmup_steps=5, updates_per_step=2)
     learner_state.read(resumed.state(), tmp_path, None)
     for one, other in zip(train(straight, range(2, 5)), train(resumed, range(2, 5)), strict=True):
         torch.testing.assert_close(one.reference_logprobs, other.reference_logprobs, rtol=0, atol=0)
         assert one.reference_logprobs is not None
+        assert one.logprobs is not None
         assert not torch.equal(one.logprobs, one.reference_logprobs)
     assert resumed.policy.checksum() == straight.policy.checksum()
 
