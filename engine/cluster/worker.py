@@ -101,6 +101,7 @@ class Worker(LearnerRank):
             self._unread += finished
         statistics = self.engine.take_statistics()
         statistics.moments = {self.rank: statistics.moments[0]}
+        statistics.alarms += self.spot.take_alarms() if self.spot else []
         return RolloutShare(completions, statistics, time.time())
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:

@@ -42,7 +42,11 @@ class SpotConfig(Section):
     )
     passes: int = Field(4, ge=1, description="Times that a response is trained on; then as often again as long as held-out responses gain")
     least_tokens: int = Field(16_384, ge=0, description="Tokens to train on at least: older responses make up for small steps")
-    buffer_bytes: int = Field(256 * 2**20, ge=2**20, description="Host memory for captured hidden states, per worker")
+    buffer_bytes: int | None = Field(
+        None,
+        ge=2**20,
+        description="Host memory for captured hidden states, per worker; null: enough for 8 of the longest responses, at least 256 MiB",
+    )
     trigger: TriggerConfig = Field(default_factory=TriggerConfig)
 
 

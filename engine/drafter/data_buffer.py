@@ -13,6 +13,8 @@ from engine.rollout.interface import Completion
 
 HELD_OUT_EVERY = 8
 UNKNOWN = -1
+LONGEST, LEAST_BYTES = 8, 256 * 2**20
+"""Of a buffer whose size nobody set: how many of the longest responses it holds, and its size at least."""
 CONTEXT = 1024
 """Tokens of a prompt that count, at most: training leaves out windows with nothing of the response (see ``packing.cut``)."""
 
@@ -53,15 +55,24 @@ class Entry:
     def bytes(self) -> int:
         return self.tokens.nbytes + self.features.nbytes
 
+    def end(self, limit: int) -> "Entry":
+        """As many of its last tokens as take ``limit`` bytes, but 3 at least; no copy if that is all of it."""
+        start = len(self.tokens) - max(3, limit // bytes_per_token(self.features.shape[1]))
+        if start <= 0:
+            return self
+        return replace(self, tokens=self.tokens[start:].clone(), prompt=max(0, self.prompt - start), features=self.features[start:].clone())
+
 
 class DataBuffer:
-    """Entries in order of arrival; the oldest are dropped once they take more than ``limit`` bytes."""
+    """Entries in order of arrival; the oldest are dropped once they take more than ``limit`` bytes. Of one that takes more than half of
+    that, the end is kept; ``shortened`` tells of the first one, with its tokens before and after."""
 
     def __init__(self, limit: int, least_tokens: int = 0) -> None:
         """``least_tokens``: see ``mix``."""
         self.limit = limit
         self.least_tokens = least_tokens
         self.bytes = 0
+        self.shortened: tuple[int, int] | None = None
         self._entries: deque[Entry] = deque()
         self._next = 0
         self._first = UNKNOWN
@@ -102,8 +113,11 @@ class DataBuffer:
 
     def _append(self, entry: Entry) -> None:
         self._next = entry.id + 1
-        self._entries.append(entry)
-        self.bytes += entry.bytes
+        kept = entry.end(self.limit // 2)
+        if kept is not entry and self.shortened is None:
+            self.shortened = len(entry.tokens), len(kept.tokens)
+        self._entries.append(kept)
+        self.bytes += kept.bytes
         while self.bytes > self.limit:
             self.bytes -= self._entries.popleft().bytes
 
@@ -171,11 +185,23 @@ class DataBuffer:
         """Replaces the content by ``entries`` (by rising id; those dropped before do not count); this buffer's own limit holds."""
         self._entries.clear()
         self.bytes = 0
-        self._first = counters.get("first_group", UNKNOWN)  # checkpoints of earlier versions numbered the groups
+        self._first = counters.get("first_group", UNKNOWN)
         for entry in entries:
             if entry.id >= counters["oldest"]:
-                self._append(replace(entry, group=self._group(entry.tokens[: entry.prompt])))
+                # Checkpoints of earlier versions numbered the groups.
+                known = "first_group" in counters
+                self._append(entry if known else replace(entry, group=self._group(entry.tokens[: entry.prompt])))
         self._next = counters["next"]
+
+
+def bytes_per_token(width: int) -> int:
+    """That the buffer takes, with features of ``width`` numbers."""
+    return torch.int64.itemsize + width * torch.bfloat16.itemsize
+
+
+def enough_bytes(tokens: int, width: int) -> int:
+    """For responses of up to ``tokens`` tokens with their prompts, and features of ``width`` numbers."""
+    return max(LEAST_BYTES, LONGEST * tokens * bytes_per_token(width))
 
 
 def group_of(prompt: Tensor) -> int:

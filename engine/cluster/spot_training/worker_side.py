@@ -17,9 +17,10 @@ from engine.checkpoint import storage
 from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
 from engine.config import RunConfig
-from engine.drafter.data_buffer import DataBuffer
+from engine.drafter.data_buffer import DataBuffer, enough_bytes
 from engine.drafter.eagle3 import drafter_of, first_drafter, make_drafter
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.kind import feature_width
 from engine.drafter.layout import without_copies
 from engine.drafter.model import Drafter
 from engine.drafter.offline_training import PromptAndResponse, remember
@@ -29,7 +30,7 @@ from engine.models.load import resolve_drafter
 from engine.models.weights import ends
 from engine.pretraining.pretrainer import Pretrainer, PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
-from engine.rollout.interface import Completion
+from engine.rollout.interface import Alarm, Completion
 
 Weights = dict[str, Tensor]
 WORTH_A_FILE = 8 * 2**20
@@ -64,7 +65,10 @@ class SpotTraining:
             weights = without_copies(load_drafter_folder(folder, target.config, recipe.kind), embedding, head)
             drafter = drafter_of(weights, target.config).to(device)
         self._target = target
-        self._buffer = DataBuffer(config.drafter.spot.buffer_bytes, config.drafter.spot.least_tokens)
+        longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
+        enough = enough_bytes(longest, feature_width(recipe.kind, target.config.hidden_size))
+        self._buffer = DataBuffer(config.drafter.spot.buffer_bytes or enough, config.drafter.spot.least_tokens)
+        self._told = False
         self._trainer = self._make_trainer(drafter)
         self._pretrainer: Pretrainer | None = None
         if self._fresh:
@@ -96,6 +100,16 @@ class SpotTraining:
         remember(self._buffer, step, self._target, responses, self._recipe.kind)
         if self._files:
             self._files.write_new(WORTH_A_FILE)
+
+    def take_alarms(self) -> list[Alarm]:
+        """What a user should look at, once."""
+        shortened = None if self._told else self._buffer.shortened
+        if not shortened:
+            return []
+        self._told = True
+        before, after = shortened
+        reason = f"of a prompt and response of {before:,} tokens the drafter is trained on the last {after:,}, for lack of memory"
+        return [("response_shortened", f"worker {self._rank}: {reason}; raise drafter.spot.buffer_bytes")]
 
     def train(self, should_stop: Callable[[], bool], progress: SessionProgress) -> TrainedSession | None:
         """A session; the first one after a resume goes on where the killed run's newest left off. None, and the weights as before, if there

@@ -79,7 +79,10 @@ def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(rando
     assert session.report.microsteps > 0
     weights = worker.drafter_weights()
     worker.publish(weights, 1, True)
-    share = worker.rollout(1, requests, Sampling(max_new_tokens=24))
+    assert worker.spot
+    worker.spot._buffer.limit = 5000
+    share, again = (worker.rollout(step, requests, Sampling(max_new_tokens=24)) for step in (1, 2))
+    assert ([code for code, _ in share.statistics.alarms], again.statistics.alarms) == (["response_shortened"], [])
     assert {completion.drafter_version for completion in share.completions} == {1}
     assert share.statistics.drafted_by_position[0] > 0
     saved(worker, tmp_path / "saved")

@@ -4,7 +4,7 @@ from itertools import count
 import pytest
 import torch
 
-from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, group_of, length_distance
+from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, enough_bytes, group_of, length_distance
 
 WIDTH, PROMPT = 4, 2
 unique = count()
@@ -36,8 +36,22 @@ def test_oldest_are_dropped_first_to_hold_the_bound() -> None:
     assert len(buffer) == 3
     add(buffer, 1, 15)
     assert buffer.bytes == bytes_of(30) + bytes_of(15) <= buffer.limit
-    add(buffer, 1, 1000)
-    assert (len(buffer), buffer.bytes) == (0, 0)
+    assert buffer.shortened is None
+
+
+def test_of_a_response_that_is_larger_than_half_of_the_buffer_the_end_is_kept() -> None:
+    buffer = DataBuffer(2 * bytes_of(30))
+    add(buffer, 0, 10, 1000, prompt=7)
+    add(buffer, 1, 2000, prompt=8)
+    entries = buffer.since(0)
+    assert buffer.bytes <= buffer.limit
+    assert [(entry.step, entry.prompt, len(entry.tokens), len(entry.features)) for entry in entries] == [(0, 0, 31, 30), (1, 0, 31, 30)]
+    assert entries[0].tokens.tolist() == list(range(971, 1002))
+    assert [entry.held_out for entry in entries] == [True, in_held_out_group(8)], "the whole prompt decides"
+    assert buffer.shortened == (1002, 31)
+    restored = DataBuffer(buffer.limit)
+    restored.restore(buffer.counters(), entries)
+    assert [entry.group for entry in restored.since(0)] == [entry.group for entry in entries]
 
 
 def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before() -> None:
@@ -67,6 +81,11 @@ def test_of_long_prompts_counts_what_training_reads() -> None:
     for index in range(33):
         buffer.add(index, [index, *range(9009)], 9000, torch.zeros(9009, WIDTH))
     assert [len(chosen) for chosen in (buffer.mix(), buffer.held_out(2500), buffer.first_held_out(2500))] == [3, 2, 3]
+
+
+def test_a_buffer_of_its_own_size_grows_with_model_and_responses() -> None:
+    assert enough_bytes(1280, 64) == 256 * 2**20
+    assert enough_bytes(38_000, 3584) == 8 * 38_000 * (8 + 2 * 3584), "of a model of 7B"
 
 
 @pytest.mark.parametrize(
