@@ -5,7 +5,7 @@ FROM nvidia/cuda:12.9.1-devel-ubuntu24.04
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends bubblewrap g++ libnuma1 ninja-build python3-dev python3-venv \
+    && apt-get install -y --no-install-recommends bubblewrap g++ libnuma1 ninja-build python3-dev python3-venv tini \
     && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/longtail/user longtail \
     && install -d -o longtail -g longtail /var/lib/longtail
@@ -23,10 +23,13 @@ COPY backend backend
 COPY dashboard dashboard
 COPY migrations migrations
 # hadolint ignore=DL3013
-RUN pip install -c constraints.txt ./backend/client ".[postgres,redis,sglang]"
+RUN pip install -c constraints.txt ./backend/client ".[lora,postgres,redis,s3,sglang]"
 USER 10001
 WORKDIR /var/lib/longtail
 VOLUME /var/lib/longtail
-# A worker has no port; that it works is seen in the database: GET /readyz of the API, and longtail_workers in its metrics.
-HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --retries=3 CMD ["nvidia-smi", "--list-gpus"]
+# A worker has no port. That it looks for runs shows in this file; whether one was seen at all, GET /readyz of the API says.
+ENV LONGTAIL_ALIVE_FILE=/tmp/longtail-worker
+HEALTHCHECK --interval=30s --timeout=15s --start-period=120s --retries=4 \
+    CMD ["sh", "-c", "find /tmp/longtail-worker -mmin -1 | grep -q . && nvidia-smi --list-gpus"]
+ENTRYPOINT ["tini", "--"]
 CMD ["python", "-m", "backend.jobs.worker"]

@@ -10,6 +10,7 @@ import httpx
 
 from longtail.file_chunks import chunks
 from longtail.identity import Identity
+from longtail.logins import for_browsers
 from longtail.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType
 from longtail.schemas.base import Items
 from longtail.schemas.credentials import LinkKey
@@ -46,7 +47,7 @@ class Files(Identity):
     def artifact_url(self, artifact_id: str) -> str:
         """Address of the file, for a link in a page: whoever has it may download the file for an hour or two."""
         path = f"{_path(artifact_id)}/download"
-        return f"{self.base_url}{path}?link={self._link_key.link(path)}"
+        return f"{for_browsers(self.base_url)}{path}?link={self._link_key.link(path)}"
 
     @cached_property
     def _link_key(self) -> LinkKey:

@@ -20,6 +20,11 @@ def discover() -> str:
     return os.environ.get("LONGTAIL_URL") or _served() or last or f"http://127.0.0.1:{port}"
 
 
+def for_browsers(url: str) -> str:
+    """Under which address browsers reach the server at ``url``: LONGTAIL_PUBLIC_URL where that is another one."""
+    return (os.environ.get("LONGTAIL_PUBLIC_URL") or url).rstrip("/")
+
+
 def token_for(url: str) -> str:
     """LONGTAIL_TOKEN, else the token of ``longtail login url``, else the data folder's if its own server is at ``url``; empty if none."""
     if given := os.environ.get("LONGTAIL_TOKEN"):

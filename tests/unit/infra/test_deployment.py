@@ -6,7 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +25,30 @@ from backend.services.identity import users
 from backend.services.identity.tokens import issue
 from backend.settings import Settings
 from backend.stack.local_stack import DASHBOARD_PORT
+from engine.tasks.sandbox import _walls
 
 ROOT = Path(__file__).parents[3]
 INFRA = ROOT / "infra"
 PREFIX = "LONGTAIL_"
 FIELDS = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-CLIENTS_OWN = {"LONGTAIL_URL", "LONGTAIL_TOKEN"}
+CLIENTS_OWN = {"LONGTAIL_URL", "LONGTAIL_PUBLIC_URL", "LONGTAIL_TOKEN"}
+WORKERS = ("worker", "worker-code", "worker-gpu")
 OF_A_PLACE = {"LONGTAIL_HOME", "LONGTAIL_ENGINE_COMMAND"}
 DOCKERFILES = sorted(INFRA.glob("*.Dockerfile"))
-UNITS = sorted((INFRA / "systemd").iterdir())
+UNITS = sorted((INFRA / "systemd").glob("*.service"))
+PROFILE = INFRA / "seccomp-code.json"
+SECCOMP = """
+import ctypes, json, os, sys
+library = ctypes.CDLL("libseccomp.so.2")
+library.seccomp_init.restype = ctypes.c_void_p
+context = ctypes.c_void_p(library.seccomp_init(0x7FFF0000))
+for name in json.loads(sys.argv[1]):
+    library.seccomp_rule_add(context, 0x00050001, library.seccomp_syscall_resolve_name(name.encode()), 0)
+assert library.seccomp_load(context) == 0
+other = ["--reuid=10001", "--regid=10001", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
+os.execvp("setpriv", ["setpriv", *other, "--no-new-privs", *sys.argv[2:]])
+"""
+"""Refuses the calls that its first argument lists, and becomes the command that the others are."""
 PORTS = {"api": Settings.model_fields["port"].default, "dashboard": DASHBOARD_PORT}
 
 
@@ -38,18 +57,54 @@ def compose() -> dict[str, Any]:
     return parsed
 
 
+def kubernetes() -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = yaml.safe_load((INFRA / "kubernetes" / "longtail.yaml").read_text())["items"]
+    return items
+
+
 def pods() -> Iterator[dict[str, Any]]:
-    for item in yaml.safe_load((INFRA / "kubernetes" / "longtail.yaml").read_text())["items"]:
+    for item in kubernetes():
         if item["kind"] == "Deployment":
-            spec = item["spec"]["template"]["spec"]
-            for container in [*spec.get("initContainers", []), *spec["containers"]]:
-                yield container | {"pod": spec}
+            yield from containers(item["spec"]["template"]["spec"])
+
+
+def containers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for container in [*spec.get("initContainers", []), *spec["containers"]]:
+        yield container | {"pod": spec}
+
+
+def code_worker() -> dict[str, Any]:
+    deployment, _ = yaml.safe_load_all((INFRA / "kubernetes" / "code-worker.yaml").read_text())
+    (found,) = containers(deployment["spec"]["template"]["spec"])
+    return found
+
+
+def kubernetes_workers() -> list[dict[str, Any]]:
+    cluster, _ = ray_manifests()
+    (worker,) = [pod for pod in pods() if pod["name"] == "worker"]
+    _, on_head = containers(cluster["spec"]["headGroupSpec"]["template"]["spec"])
+    return [worker, code_worker(), on_head]
+
+
+def mounted(container: dict[str, Any]) -> set[str]:
+    return {mount["mountPath"] for mount in container["volumeMounts"]}
 
 
 def runnable(module: str) -> bool:
     """Whether ``python -m module`` starts something."""
     spec = importlib.util.find_spec(module)
     return spec is not None and (spec.submodule_search_locations is None or importlib.util.find_spec(f"{module}.__main__") is not None)
+
+
+def bubblewraps_own() -> list[str]:
+    """What the sandbox of code tasks asks of bubblewrap, but for what it binds."""
+    words = iter(_walls())
+    return list(takewhile(lambda word: word != "--ro-bind-try", words))
+
+
+def under(refused: Sequence[str], *command: str) -> int:
+    """The exit code of ``command`` as user 10001 without capabilities, where these system calls are refused."""
+    return subprocess.run([sys.executable, "-c", SECCOMP, json.dumps(refused), *command], capture_output=True, check=False).returncode
 
 
 def is_pinned(image: str) -> bool:
@@ -98,7 +153,7 @@ def environment(service: dict[str, Any]) -> dict[str, str]:
 def test_compose_starts_what_there_is_on_ports_that_fit() -> None:
     services = compose()["services"]
     ours = {name: service for name, service in services.items() if str(service["image"]).startswith("longtail:")}
-    assert set(ours) == {"migrate", "api", "worker", "worker-gpu", "dashboard"}
+    assert set(ours) == {"migrate", "api", *WORKERS, "dashboard"}
     for service in ours.values():
         python, flag, module, *options = service["command"]
         assert (python, flag, runnable(module)) == ("python", "-m", True)
@@ -106,6 +161,28 @@ def test_compose_starts_what_there_is_on_ports_that_fit() -> None:
         if "--port" in options:
             assert int(options[options.index("--port") + 1]) == PORTS["dashboard"]
     assert environment(ours["api"])["LONGTAIL_HOST"] == "0.0.0.0"
+
+
+def test_runs_may_read_the_folders_with_models_and_data() -> None:
+    (settings,) = [item["data"] for item in kubernetes() if item["kind"] == "ConfigMap"]
+    cluster, _ = ray_manifests()
+    (on_gpus,) = containers(cluster["spec"]["workerGroupSpecs"][0]["template"]["spec"])
+    (api,) = [pod for pod in pods() if pod["name"] == "api"]
+    for field, folder in (("data_roots", "/data"), ("model_roots", "/models")):
+        name = f"{PREFIX}{field.upper()}"
+        for service in (compose()["services"][name] for name in ("api", *WORKERS)):
+            assert Path(folder) in getattr(Settings.model_validate({field: parsed(environment(service)[name])}), field)
+            assert [volume for volume in service["volumes"] if volume.endswith(f":{folder}:ro")]
+        assert folder in json.loads(settings[name])
+        assert all(folder in mounted(container) for container in (api, on_gpus, *kubernetes_workers()))
+    assert {"MODELS_FOLDER", "DATA_FOLDER"} <= set(example())
+
+
+def test_a_dashboard_asks_the_api_itself_and_links_to_where_browsers_reach_it() -> None:
+    """The way through proxy or ingress needs their certificate, which may be of a CA that nobody here knows."""
+    (pod,) = [{each["name"]: each["value"] for each in pod["env"]} for pod in pods() if pod["name"] == "dashboard"]
+    for given, address in ((environment(compose()["services"]["dashboard"]), "http://api:8000"), (pod, "http://longtail-api:8000")):
+        assert (given["LONGTAIL_URL"], given["LONGTAIL_PUBLIC_URL"].partition("://")[0]) == (address, "https")
 
 
 def test_compose_knows_our_settings() -> None:
@@ -118,7 +195,7 @@ def test_compose_holds_no_secret_and_asks_for_each() -> None:
     text = (INFRA / "compose.yaml").read_text()
     asked = set(re.findall(r"(?<!\$)\$\{(\w+)", text))
     assert asked <= set(example()), "what .env has to say stands in the example"
-    assert set(re.findall(r"\$\{(\w+):\?", text)) == {"DOMAIN", "POSTGRES_PASSWORD", "REDIS_PASSWORD"}
+    assert set(re.findall(r"\$\{(\w+):\?", text)) == {"DOMAIN", "POSTGRES_PASSWORD", "REDIS_PASSWORD", "TORCH_INDEX"}
     assert [name for name, (value, _) in example().items() if "PASSWORD" in name and value] == []
 
 
@@ -135,7 +212,7 @@ def test_compose_lets_nobody_in_but_through_the_proxy() -> None:
 def test_compose_confines_our_processes() -> None:
     for service in (each for each in compose()["services"].values() if str(each["image"]).startswith("longtail:")):
         assert service["cap_drop"] == ["ALL"]
-        assert service["read_only"] is service["init"] is True
+        assert service["read_only"] is True
         assert "no-new-privileges:true" in service["security_opt"]
         assert "privileged" not in service
 
@@ -143,19 +220,39 @@ def test_compose_confines_our_processes() -> None:
 def test_engines_inherit_no_password() -> None:
     """A user's reward function runs in them; what they may not know of our own settings, the supervisor takes out."""
     passwords = {name for name in example() if name.endswith("_PASSWORD")}
-    for name in ("api", "worker", "worker-gpu"):
+    for name in ("api", *WORKERS):
         assert {environment(compose()["services"][name])[password] for password in passwords} == {""}
 
 
 def test_a_worker_has_the_time_to_hand_its_runs_over() -> None:
     needed = sum(Settings.model_fields[name].default for name in ("handover_seconds", "grace_seconds"))
     services = compose()["services"]
-    assert all(int(services[name]["stop_grace_period"].removesuffix("s")) > 2 * needed for name in ("worker", "worker-gpu"))
+    assert all(int(services[name]["stop_grace_period"].removesuffix("s")) > 2 * needed for name in WORKERS)
     unit = (INFRA / "systemd" / "longtail-worker@.service").read_text()
     assert int(re.findall(r"TimeoutStopSec=(\d+)", unit)[0]) > 2 * needed
     assert "KillMode=mixed" in unit, "the engines are the worker's to stop"
-    (worker,) = [pod for pod in pods() if pod["name"] == "worker"]
-    assert worker["pod"]["terminationGracePeriodSeconds"] > 2 * needed
+    assert all(worker["pod"]["terminationGracePeriodSeconds"] > 2 * needed for worker in kubernetes_workers())
+
+
+def test_every_worker_is_watched() -> None:
+    """By the file that it touches."""
+    for service in (compose()["services"][name] for name in WORKERS):
+        assert environment(service)["LONGTAIL_ALIVE_FILE"] in " ".join(service["healthcheck"]["test"])
+    for worker in kubernetes_workers():
+        (file,) = [each["value"] for each in worker["env"] if each["name"] == "LONGTAIL_ALIVE_FILE"]
+        assert all(file in worker[probe]["exec"]["command"][-1] for probe in ("startupProbe", "livenessProbe"))
+        assert str(Path(file).parent) in mounted(worker)
+
+
+@pytest.mark.parametrize("age", [None, 0, 300])
+def test_a_probe_fails_once_the_file_is_old(tmp_path: Path, age: int | None) -> None:
+    shell, flag, script = kubernetes_workers()[0]["livenessProbe"]["exec"]["command"]
+    file = tmp_path / "alive"
+    if age is not None:
+        file.touch()
+        os.utime(file, (time.time() - age,) * 2)
+    checked = subprocess.run([shell, flag, script.replace("/tmp/longtail-worker", str(file))], capture_output=True, check=False)
+    assert (checked.returncode == 0) is (age == 0)
 
 
 def test_images_are_pinned() -> None:
@@ -177,9 +274,46 @@ def test_an_image_is_made_of_what_there_is_and_runs_as_nobody_special(file: Path
     assert "HEALTHCHECK" in last
     command = json.loads(re.findall(r"^CMD (.+)$", last, re.MULTILINE)[-1])
     assert runnable(command[2])
+    assert 'ENTRYPOINT ["tini", "--"]' in last, "the first process of a container has to look after those that others leave behind"
+    assert re.search(r"apt-get install .* tini ", last)
     assert not re.search(r"(?i)(password|secret|token)\s*=", text)
-    for extra in re.findall(r'"\.\[([\w,]+)\]"', text)[0].split(","):
-        assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
+    for_users = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys() - {"test", "sglang-imports"}
+    on_gpus = {"sglang"} if "cpu" in file.name else set()
+    assert set(re.findall(r'"\.\[([\w,]+)\]"', text)[0].split(",")) == for_users - on_gpus
+
+
+def test_the_image_without_gpus_has_no_cuda() -> None:
+    """Nobody builds it without saying where the CPU build of PyTorch is."""
+    text = (INFRA / "cpu.Dockerfile").read_text()
+    assert text.index('torch --index-url "${TORCH_INDEX:?') < text.index('".[')
+    assert re.search(r"^ARG TORCH_INDEX$", text, re.MULTILINE)
+    assert compose()["services"]["api"]["build"]["args"]["TORCH_INDEX"].startswith("${TORCH_INDEX:?")
+
+
+# --- code tasks
+
+
+def test_workers_of_code_tasks_may_keep_programs_apart() -> None:
+    service, worker = compose()["services"]["worker-code"], code_worker()
+    assert {"seccomp=./seccomp-code.json", "apparmor=unconfined", "systempaths=unconfined"} < set(service["security_opt"])
+    assert worker["pod"]["securityContext"]["seccompProfile"]["localhostProfile"] == PROFILE.name
+    assert (worker["pod"]["hostUsers"], worker["securityContext"]["procMount"]) == (False, "Unmasked")
+    given = {each["name"]: each["value"] for each in worker["env"]}["LONGTAIL_LABELS"], environment(service)["LONGTAIL_LABELS"]
+    assert given == ('["code"]', '["code"]')
+    (other,) = [pod for pod in pods() if pod["name"] == "worker"]
+    assert all(worker[name] == other[name] for name in ("image", "args", "envFrom", "volumeMounts", "livenessProbe"))
+
+
+def test_bubblewrap_works_under_our_seccomp_profile_and_under_no_stricter_one() -> None:
+    """As nobody special, without any capability, as in a container."""
+    profile = json.loads(PROFILE.read_text())
+    (refused,) = profile["syscalls"]
+    assert (profile["defaultAction"], refused["action"], refused["errnoRet"]) == ("SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", 1)
+    program = ["bwrap", *bubblewraps_own(), "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
+    if under([], "true") or under([], *program, "true"):
+        pytest.skip("this machine has no user namespaces, or no libseccomp")
+    assert under(refused["names"], *program, "true") == 0
+    assert under([*refused["names"], "mount"], *program, "true") != 0, "a rule is kept"
 
 
 @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.stem)
@@ -294,11 +428,12 @@ def test_prometheus_asks_the_api() -> None:
 
 
 def test_kubernetes_starts_what_there_is() -> None:
-    config = yaml.safe_load((INFRA / "kubernetes" / "longtail.yaml").read_text())["items"]
+    config = kubernetes()
     found = {pod["name"]: pod for pod in pods()}
     assert set(found) == {"migrate", "api", "worker", "dashboard"}
     for name, pod in found.items():
-        assert runnable(pod["command"][2])
+        assert runnable(pod["args"][2])
+        assert "command" not in pod, "it would take the place of the image's tini"
         assert pod["securityContext"]["readOnlyRootFilesystem"] is True
         assert pod["pod"]["securityContext"]["runAsNonRoot"] is True
         assert {each["name"] for each in pod.get("env", ()) if each["name"].startswith(PREFIX)} <= FIELDS | CLIENTS_OWN
@@ -328,7 +463,8 @@ def test_the_worker_of_a_ray_cluster_is_on_its_head() -> None:
     cluster, _ = ray_manifests()
     pod = cluster["spec"]["headGroupSpec"]["template"]["spec"]
     head, worker = pod["containers"]
-    assert runnable(worker["command"][2])
+    assert runnable(worker["args"][2])
+    assert "command" not in worker
     assert worker["image"] == head["image"]
     assert {"/tmp", "/dev/shm"} < {mount["mountPath"] for mount in worker["volumeMounts"]}
     assert worker["volumeMounts"] == head["volumeMounts"]
@@ -353,7 +489,5 @@ def test_only_who_has_its_token_and_is_of_it_speaks_to_a_ray_cluster() -> None:
     (allowed,) = policy["spec"]["ingress"]
     assert allowed["from"][0] == {"podSelector": ours}
     assert [each["podSelector"]["matchLabels"] for each in allowed["from"][1:]] == [{"app.kubernetes.io/name": "kuberay-operator"}]
-    (settings,) = [
-        item for item in yaml.safe_load((INFRA / "kubernetes" / "longtail.yaml").read_text())["items"] if item["kind"] == "ConfigMap"
-    ]
+    (settings,) = [item for item in kubernetes() if item["kind"] == "ConfigMap"]
     assert json.loads(settings["data"]["LONGTAIL_RAY_ADDRESSES"]) == [f"{name}-head-svc:6379"]

@@ -141,6 +141,15 @@ def test_the_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert discover() == "http://elsewhere"
 
 
+def test_links_in_a_page_lead_where_browsers_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes the page may ask by another address, without that one's certificate."""
+    monkeypatch.setenv("LONGTAIL_URL", "http://api:8000")
+    with Longtail(token="") as client:
+        assert client.artifact_url("a" * 16) == f"http://api:8000/api/v1/artifacts/{'a' * 16}/download"
+        monkeypatch.setenv("LONGTAIL_PUBLIC_URL", "https://longtail.example/")
+        assert client.artifact_url("a" * 16) == f"https://longtail.example/api/v1/artifacts/{'a' * 16}/download"
+
+
 def test_a_download_is_whole_or_not_there(
     client: Longtail, database: Database, settings: Settings, config: dict[str, Any], tmp_path: Path
 ) -> None:
