@@ -97,7 +97,7 @@ def runnable(module: str) -> bool:
 
 
 def bubblewraps_own() -> list[str]:
-    """What the sandbox of code tasks asks of bubblewrap, but for what it binds."""
+    """As the sandbox of code tasks starts it, but for what it binds."""
     words = iter(_walls())
     return list(takewhile(lambda word: word != "--ro-bind-try", words))
 
@@ -309,7 +309,7 @@ def test_bubblewrap_works_under_our_seccomp_profile_and_under_no_stricter_one() 
     profile = json.loads(PROFILE.read_text())
     (refused,) = profile["syscalls"]
     assert (profile["defaultAction"], refused["action"], refused["errnoRet"]) == ("SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", 1)
-    program = ["bwrap", *bubblewraps_own(), "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
+    program = [*bubblewraps_own(), "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
     if under([], "true") or under([], *program, "true"):
         pytest.skip("this machine has no user namespaces, or no libseccomp")
     assert under(refused["names"], *program, "true") == 0
