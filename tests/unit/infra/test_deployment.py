@@ -98,8 +98,7 @@ def runnable(module: str) -> bool:
 
 def bubblewraps_own() -> list[str]:
     """As the sandbox of code tasks starts it, but for what it binds."""
-    words = iter(_walls())
-    return list(takewhile(lambda word: word != "--ro-bind-try", words))
+    return list(takewhile(lambda word: word != "--ro-bind-try", _walls()))
 
 
 def under(refused: Sequence[str], *command: str) -> int:

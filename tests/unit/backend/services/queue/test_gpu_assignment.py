@@ -76,7 +76,11 @@ def test_claimers_at_the_same_moment_get_different_gpus(database: Database) -> N
     for number in range(4):
         queue(database, str(number), config=cluster())
     got: list[Claim | None] = []
-    threads = [threading.Thread(target=lambda each=each: got.append(take(database, each))) for each in workers]
+
+    def work(worker_id: str) -> None:
+        got.append(take(database, worker_id))
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in workers]
     for thread in threads:
         thread.start()
     for thread in threads:
