@@ -41,8 +41,8 @@ def fill(database: Database, now: float) -> None:
     with database.write() as session:
         carried: Counter[str] = Counter()
         given: Counter[str] = Counter()
-        for attempt, gpus in session.execute(held.order_by(Attempt.started_at)):
-            attempt.gpus = _numbers(gpus, after=given[attempt.worker_id]) if attempt.worker_id in ON_GPUS else []
+        for attempt, asked in session.execute(held.order_by(Attempt.started_at)):
+            attempt.gpus = _numbers(asked, after=given[attempt.worker_id]) if attempt.worker_id in ON_GPUS else []
             carried[attempt.worker_id] += 1
             given[attempt.worker_id] += len(attempt.gpus)
         for number, (name, labels) in enumerate(LABELS.items()):

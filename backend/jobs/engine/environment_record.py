@@ -47,7 +47,7 @@ def environment_record() -> Environment:
 def attempt_record(gpus: Collection[str]) -> Environment:
     """Of an engine that has these GPUs of its worker's."""
     record = environment_record()
-    own = [each.facts for each in gpus_here() if {each.index, each.uuid} & set(gpus)]
+    own = [each.facts for each in gpus_here() if {each.place, each.uuid} & set(gpus)]
     return record.model_copy(update={"gpus": own, "variables": dict(sorted((record.variables | {VISIBLE: ",".join(gpus)}).items()))})
 
 

@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 
 class NamedGpu(NamedTuple):
-    """``index`` is that of this container; the ``uuid`` is the same everywhere."""
+    """``place`` is its index in this container; the ``uuid`` is the same everywhere."""
 
-    index: str
+    place: str
     uuid: str
     facts: Gpu
 
@@ -44,7 +44,7 @@ def gpus_here() -> list[NamedGpu]:
 
 def offered_gpus(names: Sequence[str] | Literal["auto"], environment: Mapping[str, str]) -> dict[str, str]:
     """Which GPU each of ``names`` stands for; auto: of those that a worker in this environment may use."""
-    known = {each.index: each.uuid for each in gpus_here()}
+    known = {each.place: each.uuid for each in gpus_here()}
     if names == "auto":
         names = [name.strip() for name in environment[VISIBLE].split(",")] if VISIBLE in environment else list(known)
     return {name: known.get(name) or _of_this_host(name) for name in names if name not in NONE}

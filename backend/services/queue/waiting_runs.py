@@ -65,7 +65,7 @@ def waiting_runs(session: Session, projects: Collection[str], limits: QueueLimit
     """The first ``limit`` queued runs of ``projects``. The places are those among the runs of all projects."""
     wishes = (Run.priority, Run.needs, Run.queued_at, Run.start_after, Run.gpus, Run.gpu_only)
     columns = (Run.id, Run.name, Run.project_id, func.coalesce(Run.owner, ""), *wishes)
-    runs = [Queued(*row) for row in session.execute(select(*columns).where(Run.state == "queued"))]
+    runs = [Queued._make(row) for row in session.execute(select(*columns).where(Run.state == "queued"))]
     room = Capacity(rooms(session, now - SEEN_SECONDS), _turns(session), limits, taken_gpus(session))
     shown = [each for each in positions(runs, room, now) if each[0].project_id in projects]
     everywhere = slots(room.rooms).get("", Slots(0, 0))
