@@ -36,8 +36,10 @@ def login(
         with Longtail(url, "") as client:
             session = client.log_in(name, secret).token
         with Longtail(url, session) as client:
-            secret = client.create_token("longtail login", client.me().role).token
-            client.log_out()
+            try:
+                secret = client.create_token("longtail login", client.me().role).token
+            finally:
+                client.log_out()
     with Longtail(url, secret) as client:
         who = client.me()
     console.print(f"Logged in at {url} as {who.user} ({who.role}); the token is in {remember(url, secret)}", highlight=False)

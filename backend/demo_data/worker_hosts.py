@@ -37,7 +37,7 @@ ON_GPUS = frozenset(map(worker_id, GPU_HOSTS))
 
 def fill(database: Database, now: float) -> None:
     """Adds a worker for each host, with room for the runs that it has; one of them was not seen for hours."""
-    held = select(Attempt, Run.gpus).join(Run, Run.id == Attempt.run_id).where(Run.state.in_(ACTIVE))
+    held = select(Attempt, Run.gpus).join(Run, Run.id == Attempt.run_id).where(Run.state.in_(ACTIVE), Run.id.endswith(GENERATED))
     with database.write() as session:
         carried: Counter[str] = Counter()
         given: Counter[str] = Counter()

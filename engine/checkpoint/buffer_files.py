@@ -58,9 +58,9 @@ class BufferFiles:
         segments = [BufferFile(**segment) for segment in index["segments"] if (self._folder / segment["path"]).is_file()]
         whole = [segment for segment in segments if sha256_of(self._folder / segment.path) == segment.sha256]
         self._buffer.restore(index, (entry for segment in whole for entry in read_entries(self._folder / segment.path)))
-        ours = all(Path(segment.path).parent.name == self._name for segment in whole)
+        ours = "first_group" in index and all(Path(segment.path).parent.name == self._name for segment in whole)
         self._segments = whole if ours else []
-        self._next = index["next"] if ours else 0  # another worker's entries are written again, as this one's
+        self._next = index["next"] if ours else 0  # those of another worker, or split otherwise, are written again
         self._named = {Path(segment.path).name for segment in self._segments}
 
     def _index(self, written: Sequence[Future[BufferFile]], counters: dict[str, int]) -> dict[str, Any]:

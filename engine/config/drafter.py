@@ -45,7 +45,7 @@ class SpotConfig(Section):
     buffer_bytes: int | None = Field(
         None,
         ge=2**20,
-        description="Host memory for captured hidden states, per worker; null: enough for 8 of the longest responses, at least 256 MiB",
+        description="Host memory for captured hidden states, per worker; null: 8 of the longest responses, an eighth of the host at most",
     )
     trigger: TriggerConfig = Field(default_factory=TriggerConfig)
 

@@ -15,6 +15,7 @@ HELD_OUT_EVERY = 8
 UNKNOWN = -1
 LONGEST, LEAST_BYTES = 8, 256 * 2**20
 """Of a buffer whose size nobody set: how many of the longest responses it holds, and its size at least."""
+MEMORY_SHARE = 8
 CONTEXT = 1024
 """Tokens of a prompt that count, at most: training leaves out windows with nothing of the response (see ``packing.cut``)."""
 
@@ -99,9 +100,10 @@ class DataBuffer:
         self._append(Entry(self._next, self._group(ids[:prompt]), step, ids, prompt, kept))
 
     def _group(self, prompt: Tensor) -> int:
-        """``group_of`` the prompt, but the buffer's first one is held out, so that something is from the start."""
+        """``group_of`` the prompt, but where nothing is held out, the next new one is: without any, no training could be judged."""
         group = group_of(prompt)
-        if self._first == UNKNOWN:
+        known = {entry.group for entry in self._entries}
+        if group not in known and all(each % HELD_OUT_EVERY for each in known):
             self._first = group
         return group - group % HELD_OUT_EVERY if group == self._first else group
 
@@ -199,9 +201,10 @@ def bytes_per_token(width: int) -> int:
     return torch.int64.itemsize + width * torch.bfloat16.itemsize
 
 
-def enough_bytes(tokens: int, width: int) -> int:
-    """For responses of up to ``tokens`` tokens with their prompts, and features of ``width`` numbers."""
-    return max(LEAST_BYTES, LONGEST * tokens * bytes_per_token(width))
+def enough_bytes(tokens: int, width: int, memory: int) -> int:
+    """For responses of up to ``tokens`` tokens with their prompts, and features of ``width`` numbers; no more than a part of ``memory``
+    bytes, which the workers of a host share."""
+    return max(LEAST_BYTES, min(LONGEST * tokens * bytes_per_token(width), memory // MEMORY_SHARE))
 
 
 def group_of(prompt: Tensor) -> int:

@@ -82,7 +82,8 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
                 raise ConfigError(
                     f"--out: {file.parent} is of a training with another drafter.{name}; choose another folder, or remove that"
                 )
-        if given != (file.parent / GIVEN).read_text(encoding="utf-8"):
+        before = file.parent / GIVEN
+        if before.exists() and given != before.read_text(encoding="utf-8"):
             raise ConfigError(f"--out: {file.parent} is of a training with other content of the file given; choose another folder")
         return True
     with writing(file.parent):

@@ -60,7 +60,8 @@ class DatasetTask:
         self._score = kind.score(config)
         self.waits = kind.waits
         self._seed = seed
-        self._order = lru_cache(maxsize=2)(lambda epoch: _shuffled(f"{seed}:{epoch}", len(self._kept)))
+        trained = len(self._kept)
+        self._order = lru_cache(maxsize=2)(lambda epoch: _shuffled(f"{seed}:{epoch}", trained))
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         turns = (divmod(position, len(self._kept)) for position in range(step * count, (step + 1) * count))

@@ -10,8 +10,8 @@ from typing import BinaryIO, overload
 from engine.errors import DataError
 from engine.tasks.example import Example, kind
 
-LONGEST_LINE = 4 * 2**20
-"""In bytes: a file without line ends must not fill the memory."""
+LONGEST_LINE, LONGEST_ROW = 4 * 2**20, 256 * 2**20
+"""In bytes, where a file is looked at only, and where it is used: one without line ends must not fill the memory."""
 
 
 class JsonLines(Sequence[Example]):
@@ -22,7 +22,7 @@ class JsonLines(Sequence[Example]):
         self._starts = array("Q")
         self._blanks = array("Q")  # before which row there is a blank line
         with path.open("rb") as file:
-            for _, start, line in _lines(path, file):
+            for _, start, line in _lines(path, file, LONGEST_ROW):
                 if line.isspace():
                     self._blanks.append(len(self._starts))
                 else:
@@ -52,20 +52,20 @@ class JsonLines(Sequence[Example]):
 def json_lines(path: Path, most_bytes: int | None = None) -> Iterator[Example]:
     """The rows one after the other, as long as they begin within the first ``most_bytes``."""
     with path.open("rb") as file:
-        for number, start, line in _lines(path, file):
+        for number, start, line in _lines(path, file, LONGEST_ROW if most_bytes is None else LONGEST_LINE):
             if most_bytes is not None and start >= most_bytes:
                 return
             if not line.isspace():
                 yield _example(path, number, line)
 
 
-def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Number of each line, where it begins, and itself. DataError if one is longer than LONGEST_LINE."""
+def _lines(path: Path, file: BinaryIO, longest: int) -> Iterator[tuple[int, int, bytes]]:
+    """Number of each line, where it begins, and itself. DataError if one is longer than ``longest``."""
     number = start = 0
-    while line := file.readline(LONGEST_LINE + 1):
+    while line := file.readline(longest + 1):
         number += 1
-        if len(line) > LONGEST_LINE:
-            raise DataError(f"{path}: line {number}: longer than {LONGEST_LINE // 2**20} MiB; a JSONL file has one row in each line")
+        if len(line) > longest:
+            raise DataError(f"{path}: line {number}: longer than {longest // 2**20} MiB; a JSONL file has one row in each line")
         yield number, start, line
         start += len(line)
 

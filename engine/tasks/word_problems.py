@@ -27,7 +27,7 @@ OPERATIONS = {"+": add, "-": sub, "*": mul, "/": floordiv}
 PLACES = "abc"
 LEAST = 2
 """Of numbers, so that their nouns are plurals."""
-_NUMBER = re.compile(r"(?<![A-Za-z\d])(?<![^.]\.)[-\u2212]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d++)(?:\.\d++)?+(?![eE][-+]?\d)", re.ASCII)
+_NUMBER = re.compile(r"(?<![A-Za-z\d])(?<![^.]\.)[-\u2212]?(?>\d{1,3}(?:,\d{3})+(?!\d)|\d++)(?:\.\d++)?+(?![eE][-+]?\d)", re.ASCII)
 
 
 @dataclass(frozen=True)

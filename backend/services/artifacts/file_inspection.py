@@ -33,7 +33,7 @@ CARD_BYTES = 256 * 1024
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What zipfile unpacks no further than asked for."""
 
-UNREADABLE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError)
+UNREADABLE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OverflowError)
 """What zipfile and tarfile raise, beside OSError, where an archive is damaged, encrypted, or compressed in a way that they do not know."""
 
 Member = tuple[str, int, Callable[[], IO[bytes]] | None]
@@ -59,8 +59,7 @@ class Inspection:
         try:
             self._check_members(archive(file))
         except (*UNREADABLE, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk's fault, not the archive's
-                raise
+            _demand_archives_fault(error)
             raise RefusedError(f"{self._name} is not an archive that can be read: {error}") from None
 
     def _check_members(self, members: Iterator[Member]) -> None:
@@ -135,13 +134,27 @@ def card(file: Path) -> str | None:
     """The README.md of a zip, in its top folder or the one below; None where there is none."""
     if not zipfile.is_zipfile(file):
         return None
-    with suppress(*UNREADABLE), zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
-            path = PurePosixPath(member.filename)
-            if path.name == CARD and len(path.parts) <= 2 and member.compress_type in PACKINGS:
-                with archive.open(member) as content:
-                    return content.read(CARD_BYTES).decode("utf-8", errors="replace")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _card_in(archive)
+    except (*UNREADABLE, OSError) as error:
+        _demand_archives_fault(error)
+        return None
+
+
+def _card_in(archive: zipfile.ZipFile) -> str | None:
+    for member in archive.infolist():
+        path = PurePosixPath(member.filename)
+        if path.name == CARD and len(path.parts) <= 2 and member.compress_type in PACKINGS:
+            with archive.open(member) as content:
+                return content.read(CARD_BYTES).decode("utf-8", errors="replace")
     return None
+
+
+def _demand_archives_fault(error: Exception) -> None:
+    """An archive that points beyond its end makes reading fail with EINVAL; anything else is the disk's fault, and goes on."""
+    if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+        raise error
 
 
 def main(action: str, file: str, *given: str) -> None:

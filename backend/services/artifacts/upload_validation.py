@@ -45,7 +45,7 @@ def _inspected(action: str, file: Path, *more: str) -> Answer | None:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=WAIT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return None
-    if done.returncode < 0:
+    if done.returncode < 0 or (action == "card" and done.returncode):  # a card is told where there is one, and stops nothing
         return None
     done.check_returncode()
     answer: Answer = json.loads(done.stdout)

@@ -85,14 +85,14 @@ def make_room(session: Session, user: User, kind: str, most: int) -> None:
     or ticket gives way."""
     session.execute(select(User.id).where(User.id == user.id).with_for_update(key_share=True))  # else many at the same moment pass
     own = and_(Token.user_id == user.id, Token.kind == kind)
+    lasting = and_(Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), Token.expires_at > time.time()))
     if kind == "token":
-        lasting = or_(Token.expires_at.is_(None), Token.expires_at > time.time())
-        if (session.scalar(select(func.count()).where(own, Token.revoked_at.is_(None), lasting)) or 0) >= most:
+        if (session.scalar(select(func.count()).where(own, lasting)) or 0) >= most:
             raise ConflictError(f"{user.name} has {most} tokens, which is the most: revoke one that is not needed any more")
         return
-    oldest = Token.id.in_(select(Token.id).where(own).order_by(Token.created_at.desc(), Token.id.desc()).offset(most - 1))
-    _end(session, oldest)
-    affected(session, delete(Token).where(oldest, ~_has_heirs()))
+    latest_first = select(Token.id).where(own, lasting).order_by(Token.created_at.desc(), Token.id.desc())
+    _end(session, Token.id.in_(latest_first.offset(most - 1)))
+    affected(session, delete(Token).where(own, ~lasting, ~_has_heirs()))
 
 
 def identify(session: Session, text: str, kinds: Sequence[str] = USABLE) -> Identity | None:

@@ -97,6 +97,8 @@ def record_process(session: Session, claim: Claim, pid: int, pid_started: int | 
 def settle(session: Session, run_id: str, attempt: int, outcome: Outcome, max_retries: int) -> RunState | None:
     """Closes the attempt and moves its run on; the run's new state, or None if the attempt was not the current one any more."""
     run = session.get_one(Run, run_id, with_for_update=True)
+    if run.state not in ACTIVE:  # somebody else has settled it, and a paused run must not go on
+        return None
     state, changes = _verdict(run, outcome, max_retries)
     if not transition(session, run_id, state, fence=attempt, **changes):
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from psutil import virtual_memory
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -66,7 +67,8 @@ class SpotTraining:
             drafter = drafter_of(weights, target.config).to(device)
         self._target = target
         longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
-        enough = enough_bytes(longest, feature_width(recipe.kind, target.config.hidden_size))
+        memory = virtual_memory().total // config.cluster.workers
+        enough = enough_bytes(longest, feature_width(recipe.kind, target.config.hidden_size), memory)
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes or enough, config.drafter.spot.least_tokens)
         self._told = False
         self._trainer = self._make_trainer(drafter)

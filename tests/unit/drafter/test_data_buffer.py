@@ -1,5 +1,5 @@
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 import torch
@@ -84,8 +84,10 @@ def test_of_long_prompts_counts_what_training_reads() -> None:
 
 
 def test_a_buffer_of_its_own_size_grows_with_model_and_responses() -> None:
-    assert enough_bytes(1280, 64) == 256 * 2**20
-    assert enough_bytes(38_000, 3584) == 8 * 38_000 * (8 + 2 * 3584), "of a model of 7B"
+    assert enough_bytes(1280, 64, 2**40) == 256 * 2**20
+    assert enough_bytes(38_000, 3584, 2**40) == 8 * 38_000 * (8 + 2 * 3584), "of a model of 7B"
+    assert enough_bytes(38_000, 3584, 2**33) == 2**30, "where there is less memory"
+    assert enough_bytes(38_000, 3584, 2**30) == 256 * 2**20
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_a_prompt_that_comes_again_stays_on_its_side() -> None:
         add(first, 0, 5, prompt=prompt)
     for prompt in (1, *reversed(range(100))):
         add(other, 0, 5, prompt=prompt)
-    resumed.restore(first.counters(), [])
+    resumed.restore(first.counters(), first.since(0))
     for buffer in (first, resumed):
         for prompt in reversed(range(100)):
             add(buffer, 1, 5, prompt=prompt)
@@ -151,6 +153,18 @@ def test_a_prompt_that_comes_again_stays_on_its_side() -> None:
     assert sides[0] == sides[2], "in one buffer, before and after a resume"
     assert len(sides[0]) == len(sides[1]) == 100, "each prompt has one side"
     assert {each for each in sides[0] if each[0] > 1} == {each for each in sides[1] if each[0] > 1}, "but for what was first, the same one"
+
+
+def test_something_is_held_out_whatever_was_dropped() -> None:
+    """Of a few long responses, as of eight siblings each, all may have a hash that is trained on."""
+    size = DataBuffer(2**22)
+    add(size, 0, 5, prompt=0)
+    buffer, found = DataBuffer(size.bytes * 8), []
+    for prompt in range(200):
+        add(buffer, prompt, 5, prompt=prompt)
+        found.append(sum(entry.held_out for entry in buffer.since(0)))
+    assert all(before or after for before, after in pairwise(found)), "where the last one has gone, the next prompt is another"
+    assert max(found) < 8
 
 
 def test_a_checkpoint_that_numbered_its_prompts_is_split_as_one_of_today() -> None:

@@ -128,6 +128,7 @@ def test_limit_on_the_prompt(config: WordProblemsConfig) -> None:
         ("1e1234", 0.0),
         ("1234e2", 0.0),
         ("1234E+2", 0.0),
+        ("1,234e5", 0.0),
         ("12.1234e1", 0.0),
         ("x1234", 0.0),
         ("1234kg", 1.0),

@@ -98,14 +98,24 @@ def keep_private(path: Path, text: str) -> str:
     """What the file says; if there is none, it says ``text`` from now on. Of several that come at once all get the same."""
     if not path.is_file():
         aside = _written_aside(path, text)
-        with suppress(FileExistsError):
+        try:
             path.hardlink_to(aside)
-        aside.unlink()
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links; whoever reads at this very moment reads an empty file, and tries again
+            with suppress(FileExistsError), open(path, "x", encoding="utf-8", opener=_private) as file:
+                file.write(text)
+        finally:
+            aside.unlink()
     return path.read_text(encoding="utf-8")
 
 
 def _written_aside(path: Path, text: str) -> Path:
     aside = private_folder(path.parent) / f"{path.name}.{secrets.token_hex(4)}.tmp"
-    with open(aside, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    with open(aside, "x", encoding="utf-8", opener=_private) as file:
         file.write(text)
     return aside
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
