@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,8 @@ def trained_eagle3(
     buffer = DataBuffer(2**26)
     pairs = list({(completion.request.prompt, completion.tokens) for completion in responses})
     remember(buffer, 0, model, [*pairs, *pairs[:2]], "eagle3")
+    trained_on = [replace(entry, group=1) for entry in buffer.since(0)]  # none is held out
+    buffer.restore(buffer.counters(), trained_on)
     drafter = make_drafter("eagle3", model.config, vocabulary, layout)
     trainer = SpotTrainer(drafter, buffer, SpotConfig(learning_rate=5e-3, unroll=4), RECIPES["eagle3"])
     trainer.set_target(*ends(model))

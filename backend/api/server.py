@@ -26,6 +26,7 @@ class ApiServer(uvicorn.Server):
 
     def __init__(self, app: FastAPI, settings: Settings, **options: Any) -> None:
         self._settings = settings
+        self.announced = False
         own: dict[str, Any] = {
             "host": settings.host,
             "port": settings.port,
@@ -47,6 +48,7 @@ class ApiServer(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             host = ANYWHERE.get(host, host)
             announce_api(self._settings, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+            self.announced = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         withdraw_api(self._settings)

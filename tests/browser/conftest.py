@@ -40,8 +40,8 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def settings() -> Settings:
-    return Settings(engine_command=(sys.executable, str(ENGINE)), concurrency=8)
+def settings(random_model: Path) -> Settings:
+    return Settings(engine_command=(sys.executable, str(ENGINE)), concurrency=8, model_roots=(random_model.parent,))
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ class Running:
         self._server = ApiServer(create_app(self._settings), self._settings, **self._options)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()
-        while not self._server.started:
+        while not self._server.announced:
             time.sleep(0.01)
 
     def stop(self) -> None:

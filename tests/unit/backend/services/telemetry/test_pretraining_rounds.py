@@ -167,6 +167,6 @@ def test_a_retry_goes_on_with_pretraining(
     run = api.post(f"/api/v1/runs/{run_id}/retry").json()
     folder = settings.run_folder(run["id"])
     assert run["resumed_step"] == -1
-    assert [saved.name for saved in (folder / "pretraining").iterdir()] == ["step_000002"]
+    assert {saved.name for saved in (folder / "pretraining").iterdir()} == {"step_000001", "step_000002"}
     assert (folder / "checkpoints" / "buffer_0" / buffer.name).exists(), "the responses that it is trained on"
     assert [event.kind for event in read(folder / "events.jsonl")] == ["run_started", "pretraining", "pretraining"]
