@@ -98,22 +98,22 @@ def _zipped(file: Path) -> Iterator[Member]:
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
-            _demand_plain(file, member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
+            _demand_plain(member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
             if member.compress_type not in PACKINGS:
-                raise NotImplementedError(f"{member.filename!r} is neither stored nor deflated")
+                raise RefusedError(f"{member.filename!r} in it is neither stored nor deflated")
             yield member.filename, member.file_size, None if member.is_dir() else partial(archive.open, member)
 
 
 def _tarred(file: Path) -> Iterator[Member]:
     with tarfile.open(file, "r:") as archive:
         for member in archive:
-            _demand_plain(file, member.name, member.isreg() or member.isdir())
+            _demand_plain(member.name, member.isreg() or member.isdir())
             yield member.name, member.size, None if member.isdir() else partial(_extracted, archive, member)
 
 
-def _demand_plain(file: Path, member: str, plain: bool) -> None:
+def _demand_plain(member: str, plain: bool) -> None:
     if not plain:
-        raise RefusedError(f"{file.name}: {member!r} is a link or a device")
+        raise RefusedError(f"{member!r} in it is a link or a device")
 
 
 def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:

@@ -1,6 +1,5 @@
 """The files under infra/ say what the code says: commands, ports, settings, routes, names of metrics."""
 
-import importlib.util
 import json
 import os
 import re
@@ -9,29 +8,35 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from fastapi.testclient import TestClient
+from deployment_files import (
+    CLIENTS_OWN,
+    FIELDS,
+    INFRA,
+    PORTS,
+    PREFIX,
+    ROOT,
+    code_worker,
+    compose,
+    containers,
+    environment,
+    kubernetes,
+    kubernetes_workers,
+    mounted,
+    pods,
+    ray_manifests,
+    runnable,
+)
 
 from backend.api import create_app
-from backend.database import Database
-from backend.migrate import upgrade
-from backend.services.identity import users
-from backend.services.identity.tokens import issue
 from backend.settings import Settings
-from backend.stack.local_stack import DASHBOARD_PORT
 from engine.tasks.sandbox import _walls
 
-ROOT = Path(__file__).parents[3]
-INFRA = ROOT / "infra"
-PREFIX = "LONGTAIL_"
-FIELDS = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-CLIENTS_OWN = {"LONGTAIL_URL", "LONGTAIL_PUBLIC_URL", "LONGTAIL_TOKEN"}
 WORKERS = ("worker", "worker-code", "worker-gpu")
 OF_A_PLACE = {"LONGTAIL_HOME", "LONGTAIL_ENGINE_COMMAND"}
 DOCKERFILES = sorted(INFRA.glob("*.Dockerfile"))
@@ -49,51 +54,6 @@ other = ["--reuid=10001", "--regid=10001", "--clear-groups", "--bounding-set=-al
 os.execvp("setpriv", ["setpriv", *other, "--no-new-privs", *sys.argv[2:]])
 """
 """Refuses the calls that its first argument lists, and becomes the command that the others are."""
-PORTS = {"api": Settings.model_fields["port"].default, "dashboard": DASHBOARD_PORT}
-
-
-def compose() -> dict[str, Any]:
-    parsed: dict[str, Any] = yaml.safe_load((INFRA / "compose.yaml").read_text())
-    return parsed
-
-
-def kubernetes() -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = yaml.safe_load((INFRA / "kubernetes" / "longtail.yaml").read_text())["items"]
-    return items
-
-
-def pods() -> Iterator[dict[str, Any]]:
-    for item in kubernetes():
-        if item["kind"] == "Deployment":
-            yield from containers(item["spec"]["template"]["spec"])
-
-
-def containers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for container in [*spec.get("initContainers", []), *spec["containers"]]:
-        yield container | {"pod": spec}
-
-
-def code_worker() -> dict[str, Any]:
-    deployment, _ = yaml.safe_load_all((INFRA / "kubernetes" / "code-worker.yaml").read_text())
-    (found,) = containers(deployment["spec"]["template"]["spec"])
-    return found
-
-
-def kubernetes_workers() -> list[dict[str, Any]]:
-    cluster, _ = ray_manifests()
-    (worker,) = [pod for pod in pods() if pod["name"] == "worker"]
-    _, on_head = containers(cluster["spec"]["headGroupSpec"]["template"]["spec"])
-    return [worker, code_worker(), on_head]
-
-
-def mounted(container: dict[str, Any]) -> set[str]:
-    return {mount["mountPath"] for mount in container["volumeMounts"]}
-
-
-def runnable(module: str) -> bool:
-    """Whether ``python -m module`` starts something."""
-    spec = importlib.util.find_spec(module)
-    return spec is not None and (spec.submodule_search_locations is None or importlib.util.find_spec(f"{module}.__main__") is not None)
 
 
 def bubblewraps_own() -> list[str]:
@@ -143,10 +103,6 @@ def test_every_setting_is_explained() -> None:
 
 
 # --- compose
-
-
-def environment(service: dict[str, Any]) -> dict[str, str]:
-    return service.get("environment") or {}
 
 
 def test_compose_starts_what_there_is_on_ports_that_fit() -> None:
@@ -367,62 +323,6 @@ def test_the_proxy_leads_every_route_to_the_api_and_keeps_measures_inside() -> N
     assert text.index("@private") < text.index("@api")
 
 
-# --- Prometheus and Grafana
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of what /metrics says."""
-    settings = Settings(home=tmp_path_factory.mktemp("home"))
-    database = Database(settings.database)
-    upgrade(database)
-    with database.write() as session:
-        token = issue(session, users.create(session, "prometheus", "viewer"), "token", "its own", "viewer", None)[1]
-    client = TestClient(create_app(settings), base_url="http://localhost")
-    client.get("/healthz")
-    text = client.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text
-    database.close()
-    kinds = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
-    parts = {f"{name}_{part}" for name, kind in kinds if kind == "histogram" for part in ("bucket", "count", "sum")}
-    return {name for name, _ in kinds} | parts
-
-
-def expressions() -> list[str]:
-    rules = yaml.safe_load((INFRA / "monitoring" / "alerts.yml").read_text())["groups"]
-    alerts = [rule["expr"] for group in rules for rule in group["rules"]]
-    dashboard = json.loads((INFRA / "monitoring" / "grafana" / "dashboards" / "longtail.json").read_text())
-    return alerts + [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-
-
-def test_dashboards_and_alerts_speak_of_what_is_measured(measured: set[str]) -> None:
-    used = {name for expression in expressions() for name in re.findall(r"\b(?:longtail|process)_\w+", expression)}
-    assert used <= measured
-    assert len(used) >= 15
-
-
-def test_all_that_is_measured_can_be_seen(measured: set[str]) -> None:
-    """But for what this process alone is about, and what follows from something else."""
-    used = " ".join(expressions())
-    ours = {name for name in measured if name.startswith("longtail_") and not name.endswith(("_sum", "_count", "_bucket", "_created"))}
-    assert {name for name in ours if name not in used} == set()
-
-
-def test_panels_have_their_own_place() -> None:
-    panels = json.loads((INFRA / "monitoring" / "grafana" / "dashboards" / "longtail.json").read_text())["panels"]
-    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
-    assert len(set(places)) == len({panel["id"] for panel in panels}) == len(panels)
-    sources = yaml.safe_load((INFRA / "monitoring" / "grafana" / "datasources" / "longtail.yaml").read_text())["datasources"]
-    assert {panel["datasource"]["uid"] for panel in panels} == {source["uid"] for source in sources}
-
-
-def test_prometheus_asks_the_api() -> None:
-    config = yaml.safe_load((INFRA / "monitoring" / "prometheus.yml").read_text())
-    (job,) = config["scrape_configs"]
-    assert (job["metrics_path"], job["static_configs"][0]["targets"]) == ("/metrics", [f"api:{PORTS['api']}"])
-    assert all((INFRA / "monitoring" / name).is_file() for name in config["rule_files"])
-    assert '"api"' in environment(compose()["services"]["api"])["LONGTAIL_ALLOWED_HOSTS"]
-
-
 # --- Kubernetes
 
 
@@ -442,51 +342,3 @@ def test_kubernetes_starts_what_there_is() -> None:
     services = {item["metadata"]["name"]: item["spec"]["ports"][0]["port"] for item in config if item["kind"] == "Service"}
     assert services == {f"longtail-{name}": port for name, port in PORTS.items()}
     assert json.loads(settings["LONGTAIL_ALLOWED_HOSTS"])[-1] in services
-
-
-def ray_manifests() -> tuple[Any, Any]:
-    """The cluster, and who may speak to it."""
-    cluster, policy = yaml.safe_load_all((INFRA / "kubernetes" / "raycluster.yaml").read_text())
-    return cluster, policy
-
-
-def test_a_ray_cluster_runs_the_same_ray() -> None:
-    cluster, _ = ray_manifests()
-    assert cluster["kind"] == "RayCluster"
-    low, high = re.findall(r'"ray>=(\d+)\.\d+,<(\d+)"', (ROOT / "pyproject.toml").read_text())[0]
-    assert int(low) <= int(cluster["spec"]["rayVersion"].split(".")[0]) < int(high)
-
-
-def test_the_worker_of_a_ray_cluster_is_on_its_head() -> None:
-    """With all that the head has of Ray; its settings are those of the other workers."""
-    cluster, _ = ray_manifests()
-    pod = cluster["spec"]["headGroupSpec"]["template"]["spec"]
-    head, worker = pod["containers"]
-    assert runnable(worker["args"][2])
-    assert "command" not in worker
-    assert worker["image"] == head["image"]
-    assert {"/tmp", "/dev/shm"} < {mount["mountPath"] for mount in worker["volumeMounts"]}
-    assert worker["volumeMounts"] == head["volumeMounts"]
-    (other,) = [each for each in pods() if each["name"] == "worker"]
-    assert worker["envFrom"] == other["envFrom"]
-    assert pod["terminationGracePeriodSeconds"] == other["pod"]["terminationGracePeriodSeconds"]
-    (labels,) = [json.loads(each["value"]) for each in worker["env"] if each["name"] == "LONGTAIL_LABELS"]
-    assert Settings(labels=labels).labels == ("ray",)
-
-
-def test_only_who_has_its_token_and_is_of_it_speaks_to_a_ray_cluster() -> None:
-    """Whoever can, runs code: also the platform sends runs to this cluster only."""
-    cluster, policy = ray_manifests()
-    name = cluster["metadata"]["name"]
-    assert cluster["spec"]["authOptions"] == {"mode": "token"}
-    worker = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][1]
-    env = {each["name"]: each for each in worker["env"]}
-    assert env["RAY_AUTH_MODE"]["value"] == "token"
-    assert env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": name, "key": "auth_token"}
-    ours = {"matchLabels": {"ray.io/cluster": name}}
-    assert (policy["spec"]["podSelector"], policy["spec"]["policyTypes"]) == (ours, ["Ingress"])
-    (allowed,) = policy["spec"]["ingress"]
-    assert allowed["from"][0] == {"podSelector": ours}
-    assert [each["podSelector"]["matchLabels"] for each in allowed["from"][1:]] == [{"app.kubernetes.io/name": "kuberay-operator"}]
-    (settings,) = [item for item in kubernetes() if item["kind"] == "ConfigMap"]
-    assert json.loads(settings["data"]["LONGTAIL_RAY_ADDRESSES"]) == [f"{name}-head-svc:6379"]
