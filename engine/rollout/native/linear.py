@@ -68,8 +68,9 @@ def _onednn(weight: Tensor, bias: Tensor | None) -> Product:
 
     def product(x: Tensor) -> Tensor:
         rows = len(x)
-        result: Tensor = multiply(x.expand(2, -1) if rows == 1 else x, packed, bias, "none", [], "")
-        return result[:rows]  # a single row alone would be added up in another order
+        like_others = x.expand(2, -1) if rows == 1 else x  # a single row would be added up in another order
+        result: Tensor = multiply(like_others, packed, bias, "none", [], "")
+        return result[:rows]
 
     return product
 
