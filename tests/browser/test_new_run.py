@@ -103,7 +103,7 @@ WRONG = (
 def test_models_with_a_name_are_offered_and_others_can_be_typed(page: Page, api: Longtail) -> None:
     page.goto("/new")
     fill(page, "Model", "unheard-of")
-    expect(page.locator(".st-key-fault-model-path")).to_contain_text("unheard-of: no such folder")
+    expect(page.locator(".st-key-fault-model-path")).to_contain_text("use a name that `longtail models` lists")
     pill(page, "named")
     expect(page.get_by_label("Model", exact=True).first).to_have_value("named")  # for a moment the old field is there, too
     expect(page.locator(".st-key-fault-model-path")).to_have_count(0)
@@ -133,7 +133,7 @@ def test_a_model_that_is_typed_or_clicked_is_not_taken_back_by_names_of_an_older
     fill(page, "Seed", "-1")
     expect(page.locator(".st-key-fault-seed")).to_contain_text("greater than or equal to 0")
     fill(page, "Seed", "1")
-    expect(page.locator(".st-key-fault-model-path")).to_contain_text("typed: no such folder")
+    expect(page.locator(".st-key-fault-model-path")).to_contain_text("use a name that `longtail models` lists")
     expect(model).to_have_value("typed")
     expect(steps).to_have_value("7")
 
