@@ -13,6 +13,7 @@ from typing import Any
 from engine.bench import (
     algorithms,
     checkpoint,
+    draft_vocabulary,
     e2e,
     graphs,
     learning,
@@ -45,7 +46,7 @@ BENCHES = {
     "e2e": (e2e.run, "all"),
     "memory": (memory.run, "0.5B"),
 }
-OF_DATA = ("real", "sglang")
+OF_DATA = ("draft_vocabulary", "real", "sglang")
 """Those in which a pretrained model answers questions."""
 PRETRAINED = "smollm2-135m"
 OF_RUNS = {
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
     parser.add_argument(
-        "--data", type=Path, help="for real and sglang: GSM8K's train.jsonl, to train on; test.jsonl beside it is measured on"
+        "--data", type=Path, help=f"for {', '.join(OF_DATA)}: GSM8K's train.jsonl, to train on; test.jsonl beside it is measured on"
     )
     parser.add_argument(
         "--minutes",
@@ -88,6 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         if options.name == "real":
             result = real.run(options.quick, options.model or PRETRAINED, options.data, options.minutes)
+        elif options.name == "draft_vocabulary":
+            result = draft_vocabulary.run(options.quick, options.model or PRETRAINED, options.data)
         elif options.name == "sglang":
             result = sglang.run(options.quick, options.model or PRETRAINED, options.data, options.drafter)
         else:
