@@ -259,7 +259,7 @@ def rounds(events: list[AnyEvent]) -> list[DrafterPretrained]:
 def test_a_drafter_is_pretrained_killed_stopped_and_goes_on(config: Config, plain: Path, tmp_path: Path) -> None:
     """Before the steps of a run, which then drafts with it, and generates what the plain run does."""
     pretrained = {"path": None, "pretrain_minutes": 0.6, "draft_vocabulary": 24}
-    changed = config | {"drafter": pretrained}
+    changed = config | {"drafter": pretrained} | ({} if ALL else ALONE)
     kill_once_there(changed, tmp_path, "pretraining/step_000002")
     before = rounds(list(read(tmp_path / "events.jsonl")))
     (tmp_path / "stop").touch()

@@ -250,7 +250,7 @@ def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
 
 
-@pytest.mark.parametrize(("kind", "ranks"), first(1, [("eagle3", 2), ("eagle3", 1), ("eagle", 1)]))
+@pytest.mark.parametrize(("kind", "ranks"), first(1, [("eagle3", 1), ("eagle3", 2), ("eagle", 1)]))
 def test_a_draft_vocabulary_follows_the_target(
     model: PreTrainedModel, requests: list[Request], expected: list[Completion], kind: DrafterKind, ranks: int
 ) -> None:
