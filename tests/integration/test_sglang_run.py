@@ -12,7 +12,7 @@ from engine.events import DrafterTrained, Log, Speculation, StepFinished
 pytestmark = needs_sglang
 RUN: dict[str, Any] = {
     "seed": 3,
-    "algorithm": {"steps": 3, "prompts_per_step": 3, "group_size": 4},
+    "algorithm": {"steps": 5, "prompts_per_step": 3, "group_size": 4},
     "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 160, "max_batch": 8, "sglang": {"release_memory": True}},
     "speculation": {
         "strategies": [{"depth": 5, "top_k": 2, "verify": 8}, {"depth": 3, "verify": 3}, {"drafter": "ngram", "depth": 3, "verify": 3}],
@@ -23,11 +23,12 @@ RUN: dict[str, Any] = {
 }
 
 
-def test_three_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:
-    """``tiny`` with its drafter. Worker 0 has two of three prompts, so that worker 1 waits and trains the drafter."""
+def test_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:
+    """``tiny`` with its drafter. Worker 0 has two of three prompts, so that worker 1 waits and trains the drafter,
+    once it has responses to more than the one prompt that is held out."""
     events = run(RUN, tmp_path)
     steps = [event for event in events if isinstance(event, StepFinished)]
-    assert [event.step for event in steps] == [0, 1, 2]
+    assert [event.step for event in steps] == [0, 1, 2, 3, 4]
     assert all(event.metrics["logprob_gap"] < 1e-3 for event in steps)
     assert all(event.metrics["accept_length"] > 1.2 for event in steps)
     arms = {arm.strategy for event in events if isinstance(event, Speculation) for arm in event.arms}
