@@ -24,7 +24,7 @@ def sweep(prefix: str) -> None:
 
 
 @contextmanager
-def locked(folder: Path, taken: Exception) -> Iterator[None]:
+def locked(folder: Path, taken: Exception) -> Iterator[Path]:
     """``folder``, made if it is not there, for this process alone until the end of the block or of the process. Raises ``taken`` if another
     one has it, and OSError if it cannot be made."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -34,6 +34,6 @@ def locked(folder: Path, taken: Exception) -> Iterator[None]:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise taken from None
-        yield
+        yield folder
     finally:
         os.close(opened)

@@ -1,6 +1,7 @@
 """``longtail drafter export``: a drafter folder, ours or a published one, in the format of a serving engine."""
 
 import argparse
+import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -8,6 +9,7 @@ from engine.drafter.kind import drafter_kind
 from engine.drafter.model_card import DrafterCard, base_model
 from engine.drafter.out_folder import writing
 from engine.errors import ConfigError
+from engine.own_folders import locked
 
 FORMATS = ("sglang", "vllm")
 
@@ -21,21 +23,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Writes the folder. ConfigError or ModelError say what does not fit."""
+    """Writes the folder, whole or not at all. ConfigError or ModelError say what does not fit."""
     from engine.drafter.export import load_drafter_folder, write_serving_folder  # here, so that --help need not wait for torch
     from engine.drafter.serving_formats import ServingFormat
     from engine.models.load import load_model, resolve
     from engine.models.weights import ends
 
     assert get_args(ServingFormat) == FORMATS
+    out: Path = options.out.absolute()
     with writing(options.out):
-        options.out.mkdir(parents=True, exist_ok=True)
-        if any(options.out.iterdir()):
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
             raise ConfigError(f"{options.out}: there is something in it; choose another folder for --out")
     base = options.model or base_model(options.folder)
     target = load_model(resolve(base), "auto")
     weights = load_drafter_folder(options.folder, target.config, drafter_kind(options.folder))
     card = DrafterCard(base, f"as of {options.folder.name}, which this was exported from", 0)
-    with writing(options.out):
-        write_serving_folder(options.out, weights, target.config, ends(target)[1], card, options.format)
+    taken = ConfigError(f"--out: another process is writing {options.out}; wait for it, or choose another folder")
+    with writing(options.out), locked(out.with_name(f".{out.name}.part"), taken) as aside:
+        for left in aside.iterdir():  # by one that was killed
+            left.unlink()
+        try:
+            write_serving_folder(aside, weights, target.config, ends(target)[1], card, options.format)
+            aside.replace(out)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
     print(f"{options.out}: the drafter for {base}, as {options.format} reads it")

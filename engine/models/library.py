@@ -97,13 +97,16 @@ def get(source: str, name: str | None = None, say: Say = print) -> Path:
 
 
 def remove(name: str) -> None:
-    """Forgets a name: of a link nothing else, else the folder goes, too. ModelError if there is no such name or it is built in."""
+    """Forgets a name: of a link nothing else, else the folder goes, too, and what a killed command has left of it. ModelError if there is
+    no such name or it is built in."""
     if name in BUILT_IN:
         raise ModelError(f"{name} is built in and stays")
-    if (place := kept(name)) is None:
+    place = kept(name)
+    if place is None and not (NAME.fullmatch(name) and _scratch(name).exists()):
         raise ModelError(f"there is no model {name}; longtail models lists them")
-    with _as_model_error(place), _locked(name) as scratch:
-        place.unlink() if place.is_symlink() else place.rename(scratch / "made")
+    with _as_model_error(_place(name)), _locked(name) as scratch:
+        if place is not None:
+            place.unlink() if place.is_symlink() else place.rename(scratch / "removed")
         shutil.rmtree(scratch)
 
 
@@ -161,9 +164,12 @@ def _made(name: str, download: str | None = None) -> Iterator[Path]:
 @contextmanager
 def _locked(name: str) -> Iterator[Path]:
     """The scratch folder of ``name``, for this process alone."""
-    scratch = _place(f".{name}.part")
-    with locked(scratch, ModelError(f"another process is making {name}; wait for it")):
+    with locked(_scratch(name), ModelError(f"another process is making {name}; wait for it")) as scratch:
         yield scratch
+
+
+def _scratch(name: str) -> Path:
+    return _place(f".{name}.part")
 
 
 @contextmanager

