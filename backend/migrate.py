@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 import migrations
 from backend.database import Database
 from backend.settings import Settings
+from backend.storage.private_home import tighten_home
 
 
 def _config(engine: Engine | None = None) -> Config:
@@ -50,7 +51,9 @@ def is_known(revision: str) -> bool:
 
 
 def main(arguments: list[str]) -> None:
-    database = Database(Settings().database)
+    settings = Settings()
+    tighten_home(settings)
+    database = Database(settings.database)
     match arguments:
         case []:
             upgrade(database)

@@ -12,7 +12,7 @@ from types import FrameType
 
 from engine.config import load
 from engine.errors import LongtailError, StoppedError
-from engine.events import EventWriter, Log
+from engine.events import EventWriter
 from engine.telemetry.chrome_trace import write_trace
 
 
@@ -39,16 +39,12 @@ def _run(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         config = load(options.config)
-        from engine.run import run  # here, so that a wrong config is told before torch is loaded
+    except LongtailError:
+        with EventWriter(options.out / "events.jsonl"):
+            raise
+    from engine.run import run  # here, so that a wrong config is told before torch is loaded
 
-        run(config, options.out, options.resume)
-    except StoppedError:
-        raise
-    except LongtailError as error:
-        events = EventWriter(options.out / "events.jsonl")
-        events.write(Log(level="error", message=str(error), code=error.code))
-        events.close()
-        raise
+    run(config, options.out, options.resume)
 
 
 def _terminate(number: int, _: FrameType | None) -> None:

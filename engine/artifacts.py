@@ -1,11 +1,14 @@
 """What users take away from a run: the drafter and the policy, each a folder in a zip with a checksum."""
 
+import secrets
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 
+from engine.checkpoint.storage import Fence, unfenced
 from engine.checkpoint.verification import sha256_of
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
@@ -17,14 +20,31 @@ from engine.policy.model_card import SHOWN, PolicyCard, text
 EXPECTED = "expected of chains of 4, by responses held out of its pretraining"
 
 
-def export(config: RunConfig, workers: WorkerGroup, out: Path) -> list[ArtifactSaved]:
-    """Writes the zips to ``out``/artifacts: the drafter only if the run speculates, the policy only if it was trained."""
-    folder = out / "artifacts"
+def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = unfenced) -> list[ArtifactSaved]:
+    """Writes folders and zips to ``out``/artifacts: the drafter only if the run speculates, the policy only if it was trained. They are
+    made aside, and put into their place unless ``fence`` raises."""
+    fence()
+    folder, aside = out / "artifacts", out / f".artifacts.{secrets.token_hex(4)}"
+    for left in out.glob(".artifacts.*"):
+        shutil.rmtree(left)
     card = _card(config, out)
-    folders = workers.export(folder, card)
+    made = workers.export(aside, card)
     if config.algorithm.steps:
-        _describe_policy(folders[0], config, out)
-    return [_zipped(path, out, config, card) for path in folders]
+        _describe_policy(made[0], config, out)
+    found = [_zipped(path, folder, config, card) for path in made]
+    fence()
+    folder.mkdir(exist_ok=True)
+    for path in aside.iterdir():
+        _put(path, folder / path.name)
+    aside.rmdir()
+    return found
+
+
+def _put(made: Path, place: Path) -> None:
+    """In place of what an earlier attempt may have left."""
+    if place.is_dir():
+        shutil.rmtree(place)
+    made.rename(place)
 
 
 def _card(config: RunConfig, out: Path) -> DrafterCard:
@@ -76,7 +96,8 @@ def _acceptance(steps: Sequence[Speculation]) -> tuple[float, ...]:
     return tuple(ours / all_ for ours, all_ in zip(accepted, drafted, strict=True) if all_)
 
 
-def _zipped(folder: Path, out: Path, config: RunConfig, card: DrafterCard) -> ArtifactSaved:
+def _zipped(folder: Path, place: Path, config: RunConfig, card: DrafterCard) -> ArtifactSaved:
+    """Writes the zip beside ``folder``; what there is to tell of it once it is in ``place``."""
     path = folder.with_suffix(".zip")
     digest = write_zip(folder, path)
     facts = {"base_model": config.model.path, "task": config.task.name, "steps": str(config.algorithm.steps)}
@@ -86,7 +107,7 @@ def _zipped(folder: Path, out: Path, config: RunConfig, card: DrafterCard) -> Ar
     return ArtifactSaved(
         name=path.name,
         type="drafter" if folder.name == "drafter" else "policy",
-        path=str(path.relative_to(out)),
+        path=f"{place.name}/{path.name}",
         bytes=path.stat().st_size,
         sha256=digest,
         metadata=facts,

@@ -45,6 +45,12 @@ class WorkerLostError(AttemptError):
     code = "worker_lost"
 
 
+class TakenOverError(AttemptError):
+    """A later engine goes on in the run's folder."""
+
+    code = "taken_over"
+
+
 class StoppedError(AttemptError):
     """Not a fault: the run stopped at a step boundary, as it was asked to."""
 

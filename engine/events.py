@@ -8,9 +8,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from engine.errors import LongtailError, StoppedError, TakenOverError
 
 SCHEMA = 1
 Source = Literal["target", "eagle", "ngram", "unknown"]
@@ -281,14 +283,27 @@ _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 
 class EventWriter:
     """Appends events to a JSONL file, a whole line at a time; a later writer on the same file goes on with its ``seq``, and what the one
-    before still writes, which may wake up from a pause, goes nowhere."""
+    before still writes, which may wake up from a pause, goes nowhere. As a context it tells of an error that the user can mend."""
 
     def __init__(self, path: Path, on_event: Callable[[AnyEvent], None] | None = None) -> None:
         """``on_event`` sees each event, too."""
         self._on_event = on_event
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._next = _take_over(path) if path.exists() else 0
+        self._path, self._next = path, _take_over(path) if path.exists() else 0
         self._file = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, LongtailError) and not isinstance(error, StoppedError):
+            self.write(Log(level="error", message=str(error), code=error.code))
+        self.close()
+
+    def fence(self) -> None:
+        """TakenOverError once there is a later writer: the folder is another engine's then, and nothing of ours may get into it."""
+        if not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):
+            raise TakenOverError(f"another engine has taken over {self._path.parent} meanwhile, and goes on there")
 
     def write(self, event: AnyEvent) -> None:
         line = event.model_copy(update={"seq": self._next}).model_dump(mode="json")

@@ -1,7 +1,8 @@
 """The training loop: rollout (with spot training in its tail), reward, inference, update, sync."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine import artifacts
 from engine.checkpoint.background_saver import FOLDER, WORKERS, BackgroundSaver
+from engine.checkpoint.storage import Fence
 from engine.checkpoint.verification import newest
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
@@ -39,30 +41,31 @@ def run(config: RunConfig, out: Path, resume: bool = False, on_event: Callable[[
 
     A file ``out``/stop makes it stop at the next step boundary: it saves a checkpoint, takes the file away and raises StoppedError.
     """
-    check(config)
     out = out.absolute()
-    events = EventWriter(out / "events.jsonl", on_event)
-    with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out) as saver:
+    with EventWriter(out / "events.jsonl", on_event) as events:
+        check(config)
+        with closing(_events(config, out, resume, events.fence)) as told:
+            for event in told:
+                events.write(event)
+        events.write(RunFinished(steps=config.algorithm.steps))
+
+
+def _events(config: RunConfig, out: Path, resume: bool, fence: Fence) -> Generator[AnyEvent]:
+    with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out, fence) as saver:
         trained = _resume(workers, out) if resume else None
         first = trained or 0
-        for event in step_events.started(config, first, workers.facts):
-            events.write(event)
+        yield from step_events.started(config, first, workers.facts)
         if trained is None and pretrains(config):
-            for event in _pretrain(config, workers, out, resume):
-                events.write(event)
-        for event in _train(config, workers, saver, out, first):
-            events.write(event)
-        for artifact in artifacts.export(config, workers, out):
-            events.write(artifact)
-    events.write(RunFinished(steps=config.algorithm.steps))
-    events.close()
+            yield from _pretrain(config, workers, out, resume, fence)
+        yield from _train(config, workers, saver, out, first)
+        yield from artifacts.export(config, workers, out, fence)
 
 
-def _pretrain(config: RunConfig, workers: WorkerGroup, out: Path, resume: bool) -> Iterator[AnyEvent]:
+def _pretrain(config: RunConfig, workers: WorkerGroup, out: Path, resume: bool, fence: Fence) -> Iterator[AnyEvent]:
     tokenizer, given = load_tokenizer(resolve(config.model.path)), config.drafter.pretrain_responses
     longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
     source = GivenResponses(given, tokenizer, longest) if given else build_task(config.task, config.seed, tokenizer)
-    return Pretraining(config, workers, source, out).run(out / STOP, resume)
+    return Pretraining(config, workers, source, out, fence).run(out / STOP, resume)
 
 
 def _train(config: RunConfig, workers: WorkerGroup, saver: BackgroundSaver, out: Path, first: int) -> Iterator[AnyEvent]:

@@ -36,6 +36,7 @@ from backend.services.health.readiness import Readiness
 from backend.services.identity.first_admin import ensure_admin
 from backend.settings import Settings
 from backend.storage.open_store import open_store
+from backend.storage.private_home import tighten_home
 
 BATCH_AUDIT_SECONDS = 600.0
 
@@ -54,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        tighten_home(settings)
         if at_head(database):
             ensure_admin(database, settings)
         for thread in threads:

@@ -29,6 +29,7 @@ from backend.models import Worker, new_id
 from backend.services.queue.scheduling import QueueLimits, next_fitting
 from backend.services.runs.attempts import Claim, Outcome, claim_next, settle
 from backend.settings import Settings
+from backend.storage.private_home import tighten_home
 
 FORGET_SECONDS = 24 * 3600
 CELERYS_OWN = {"pool_cls": "solo", "quiet": True, "without_gossip": True, "without_mingle": True, "without_heartbeat": True}
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 class JobWorker:
     def __init__(self, settings: Settings) -> None:
+        tighten_home(settings)
         self._settings = settings
         self._database = Database(settings.database)
         self._celery: Celery = make_celery(settings)

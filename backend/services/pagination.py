@@ -1,4 +1,4 @@
-"""Pages of a list, newest first, by cursor: rows that come in meanwhile shift nothing."""
+"""Pages of a list by cursor: rows that come in meanwhile shift nothing."""
 
 import base64
 import binascii
@@ -11,24 +11,31 @@ from sqlalchemy import Select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from backend.errors import InvalidError
-from backend.models import is_id
 from longtail.schemas.base import FieldError
 
 MOST_INTEGER = 2**31
 
 
 def page(
-    session: Session, query: Select[Any], order: Sequence[InstrumentedAttribute[Any]], limit: int, cursor: str | None
+    session: Session,
+    query: Select[Any],
+    order: Sequence[InstrumentedAttribute[Any]],
+    limit: int,
+    cursor: str | None,
+    *,
+    rises: bool = False,
 ) -> tuple[Sequence[Any], str | None]:
-    """``limit`` rows of ``query``, by ``order`` falling, which tells any two rows apart; the cursor of the next page, None at the end."""
+    """``limit`` rows of ``query``, by ``order``, which tells any two rows apart, falling unless it ``rises``; the cursor of the next page,
+    None at the end."""
     kinds = [column.type.python_type for column in order]
 
     def fits(values: list[Any]) -> bool:
         return [type(value) for value in values] == kinds and all(map(_possible, values))
 
-    query = query.order_by(*(column.desc() for column in order)).limit(limit + 1)
+    query = query.order_by(*(column.asc() if rises else column.desc() for column in order)).limit(limit + 1)
     if cursor is not None:
-        query = query.where(tuple_(*order) < tuple(decode(cursor, fits)))
+        place, last = tuple_(*order), tuple(decode(cursor, fits))
+        query = query.where(place > last if rises else place < last)
     found = session.scalars(query).unique().all()
     return found[:limit], encode([getattr(found[limit - 1], column.key) for column in order]) if len(found) > limit else None
 
@@ -51,4 +58,4 @@ def decode(cursor: str, fits: Callable[[list[Any]], bool]) -> list[Any]:
 def _possible(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
-    return is_id(value) if isinstance(value, str) else 0 <= value < MOST_INTEGER
+    return value.isprintable() if isinstance(value, str) else 0 <= value < MOST_INTEGER

@@ -11,6 +11,7 @@ from backend.jobs.engine.processes import start_time
 from backend.settings import Settings
 from backend.stack.child_process import ChildProcess, StackError, kill_sessions, sessions_below
 from backend.storage.file_lock import file_lock
+from backend.storage.private_home import tighten_home
 from longtail.schemas.credentials import private_folder, write_private
 
 LOCK = "stack.lock"
@@ -28,6 +29,7 @@ def lock_home(settings: Settings) -> Iterator[None]:
         for pid, started in (read_server_file(settings) or {"parts": []})["parts"]:  # what a killed stack has left
             if start_time(pid) == started:
                 kill_sessions(sessions_below(pid))
+        tighten_home(settings)
         try:
             yield
         finally:

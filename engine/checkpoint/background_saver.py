@@ -15,13 +15,14 @@ FOLDER, WORKERS = "checkpoints", "workers"
 
 
 class BackgroundSaver:
-    """Saves the state of ``workers`` below ``out``, one checkpoint at a time. What went wrong in the background is raised by the next call.
+    """Saves the state of ``workers`` below ``out``, one checkpoint at a time, until ``fence`` raises. What went wrong in the background is
+    raised by the next call.
 
     A run that is killed before a checkpoint is complete resumes from the one before.
     """
 
-    def __init__(self, config: CheckpointConfig, workers: WorkerGroup, out: Path) -> None:
-        self._keep, self._workers, self._out = config.keep, workers, out
+    def __init__(self, config: CheckpointConfig, workers: WorkerGroup, out: Path, fence: storage.Fence = storage.unfenced) -> None:
+        self._keep, self._workers, self._out, self._fence = config.keep, workers, out, fence
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[CheckpointSaved] | None = None
 
@@ -35,6 +36,7 @@ class BackgroundSaver:
     def save(self, step: int) -> Iterator[CheckpointSaved]:
         """Begins the checkpoint after ``step``; the event of the one before, if that had still to be waited for."""
         yield from self.wait()
+        self._fence()  # before staging, which clears files of the buffer away
         began = time.time()
         self._workers.stage()
         self._writing = self._thread.submit(self._write, step, began)
@@ -51,6 +53,6 @@ class BackgroundSaver:
             yield writing.result()
 
     def _write(self, step: int, began: float) -> CheckpointSaved:
-        saved = storage.save(self._out / FOLDER, step, {WORKERS: self._workers.write})
+        saved = storage.save(self._out / FOLDER, step, {WORKERS: self._workers.write}, self._fence)
         storage.prune(self._out / FOLDER, self._keep)
         return CheckpointSaved(step=step, path=str(saved.path.relative_to(self._out)), seconds=time.time() - began)

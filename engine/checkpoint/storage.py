@@ -1,12 +1,14 @@
 """Checkpoints on disk: a folder per step, complete and verified or not there at all.
 
-``step_000010/`` is written beside its place, flushed to disk and renamed. ``manifest.json`` has the SHA-256 of every file.
+``step_000010/`` is written beside its place, under a name of its own, flushed to disk and renamed. ``manifest.json`` has the SHA-256 of
+every file.
 The suffix of a part's name is its format: ``.json`` (plain values) or ``.pt`` (tensors in nested containers, read back with
 ``weights_only``). Any other part is a function that writes the file or folder itself.
 """
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -18,14 +20,21 @@ import torch
 from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, VerifiedCheckpoint, listed, sha256_of
 
 Part = Callable[[Path], None] | Any
+Fence = Callable[[], None]
+"""Raises once somebody else has taken the folder over."""
 
 
-def save(folder: Path, step: int, parts: Mapping[str, Part]) -> VerifiedCheckpoint:
-    """Writes the checkpoint of ``step`` with its parts by file name, in place of an older one of that step.
+def unfenced() -> None:
+    """Nobody else ever will."""
+
+
+def save(folder: Path, step: int, parts: Mapping[str, Part], fence: Fence = unfenced) -> VerifiedCheckpoint:
+    """Writes the checkpoint of ``step`` with its parts by file name, in place of an older one of that step, unless ``fence`` raises.
 
     If a part fails, or the machine does, ``folder`` is as before except for a hidden leftover that the next ``save`` removes.
     """
-    final, aside = folder / f"step_{step:06d}", folder / f".step_{step:06d}.writing"
+    final, aside = folder / f"step_{step:06d}", folder / f".step_{step:06d}.{secrets.token_hex(4)}"
+    fence()
     folder.mkdir(parents=True, exist_ok=True)
     _sweep(folder)
     aside.mkdir()
@@ -36,6 +45,7 @@ def save(folder: Path, step: int, parts: Mapping[str, Part]) -> VerifiedCheckpoi
     _write_json(aside / MANIFEST, asdict(Manifest(SCHEMA, step, files)))
     for path in (*aside.rglob("*"), aside):
         flush(path)
+    fence()
     if final.exists():
         final.rename(folder / f".{final.name}.replaced")
     aside.rename(final)

@@ -141,7 +141,7 @@ def _tell(event: AnyEvent) -> None:
     """A line for what people wait for."""
     if isinstance(event, RunStarted):
         print(f"{event.workers} workers, {event.device}: the model writes its first responses", flush=True)
-    elif isinstance(event, Log):
+    elif isinstance(event, Log) and event.level != "error":  # which is the last word of the command
         print(event.message, flush=True)
     elif isinstance(event, DrafterPretrained):
         print(

@@ -63,10 +63,12 @@ class PretrainingState:
 class Pretraining:
     """What ``drafter.pretrain_minutes`` asks for. It is saved below ``out`` after every round, and goes on from there."""
 
-    def __init__(self, config: RunConfig, workers: WorkerGroup, source: "Task | GivenResponses", out: Path) -> None:
+    def __init__(
+        self, config: RunConfig, workers: WorkerGroup, source: "Task | GivenResponses", out: Path, fence: storage.Fence = storage.unfenced
+    ) -> None:
         """``source``: prompts for the target to respond to, or prompts with responses."""
         self._config, self._workers, self._source = config, workers, source
-        self._folder = out / FOLDER
+        self._folder, self._fence = out / FOLDER, fence
         self._state = PretrainingState(PretrainingSchedule(self._limit(0.0)))
 
     def run(self, stop: Path, resume: bool) -> Iterator[AnyEvent]:
@@ -190,7 +192,8 @@ class Pretraining:
         )
 
     def _save(self) -> None:
-        storage.save(self._folder, self._state.round, {STATE: asdict(self._state), WORKERS: self._workers.write_pretraining})
+        parts = {STATE: asdict(self._state), WORKERS: self._workers.write_pretraining}
+        storage.save(self._folder, self._state.round, parts, self._fence)
         storage.prune(self._folder, 1)
 
     def _resumed(self) -> bool:

@@ -1,13 +1,18 @@
 """The model cards of drafter and policy, from a run's events."""
 
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import cast
 
+import pytest
 import yaml
 
 from engine import artifacts
+from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.model_card import DrafterCard
+from engine.errors import TakenOverError
 from engine.events import DrafterTrained, EventWriter, Speculation, StepFinished
 
 
@@ -76,3 +81,42 @@ def test_a_zip_says_what_is_in_it(tmp_path: Path) -> None:
     drafter, policy = (artifacts._zipped(tmp_path / name, tmp_path, RunConfig(), card) for name in ("drafter", "policy"))
     assert policy.metadata == {"base_model": "tiny", "task": "countdown", "steps": "100"}
     assert drafter.metadata == policy.metadata | {"recipe": "eagle", "drafter_version": "4", "accept_length": "2.200"}
+
+
+class Exporter:
+    """Workers that leave a policy of the text ``content``; ``interrupted`` is called while they do."""
+
+    def __init__(self, content: str, interrupted: Callable[[], object] = lambda: None) -> None:
+        self.content, self.interrupted = content, interrupted
+
+    def export(self, folder: Path, _: DrafterCard) -> list[Path]:
+        (folder / "policy").mkdir(parents=True)
+        (folder / "policy" / "model.safetensors").write_text(self.content)
+        self.interrupted()
+        return [folder / "policy"]
+
+
+def export(out: Path, workers: Exporter, events: EventWriter) -> list[str]:
+    config = RunConfig.model_validate({"algorithm": {"steps": 1}})
+    return [saved.path for saved in artifacts.export(config, cast(WorkerGroup, workers), out, events.fence)]
+
+
+def test_who_was_succeeded_while_it_exported_replaces_nothing(tmp_path: Path) -> None:
+    events = EventWriter(tmp_path / "events.jsonl")
+    events.write(StepFinished(step=0, seconds=1, phases={}, metrics={"accept_length": 1.0, "reward_mean": 0.5}))
+    successor: list[EventWriter] = []
+
+    def succeed() -> None:
+        successor.append(EventWriter(tmp_path / "events.jsonl"))
+        assert export(tmp_path, Exporter("new"), successor[0]) == ["artifacts/policy.zip"]
+
+    with pytest.raises(FileNotFoundError):  # what it had made aside was swept
+        export(tmp_path, Exporter("old", succeed), events)
+    with pytest.raises(TakenOverError):
+        export(tmp_path, Exporter("old"), events)
+    place = tmp_path / "artifacts"
+    assert (place / "policy" / "model.safetensors").read_text() == "new"
+    assert sorted(path.name for path in place.iterdir()) == ["policy", "policy.zip"]
+    assert export(tmp_path, Exporter("newer"), successor[0]) == ["artifacts/policy.zip"]
+    assert (place / "policy" / "model.safetensors").read_text() == "newer"
+    assert {path.name for path in tmp_path.iterdir()} == {"artifacts", "events.jsonl"}

@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+
+from engine.errors import DataError, LongtailError, StoppedError, TakenOverError, WorkerLostError
 from engine.events import EventWriter, Log, read
 
 
@@ -29,6 +32,29 @@ def test_what_a_writer_says_after_its_successor_has_begun_goes_nowhere(tmp_path:
     paused.write(Log(level="info", message="later"))
     assert [(event.seq, event.message) for event in read(path) if isinstance(event, Log)] == [(0, "one"), (1, "two")]
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_whoever_is_succeeded_is_told_and_takes_nothing_back(tmp_path: Path) -> None:
+    """Its last word, that it cannot go on, goes nowhere, too."""
+    path = tmp_path / "events.jsonl"
+    paused = EventWriter(path)
+    paused.fence()
+    second = EventWriter(path)
+    second.fence()
+    with pytest.raises(TakenOverError, match=f"taken over {tmp_path}"):
+        paused.fence()
+    with pytest.raises(WorkerLostError), paused:
+        raise WorkerLostError("gone while it slept")
+    second.fence()
+    second.write(Log(level="info", message="on"))
+    assert [event.message for event in read(path) if isinstance(event, Log)] == ["on"]
+
+
+@pytest.mark.parametrize(("error", "told"), [(DataError("no rows"), [("error", "data", "no rows")]), (StoppedError("asked"), [])])
+def test_an_error_that_can_be_mended_is_the_last_word(tmp_path: Path, error: LongtailError, told: list[tuple[str, str, str]]) -> None:
+    with pytest.raises(LongtailError), EventWriter(tmp_path / "events.jsonl"):
+        raise error
+    assert [(event.level, event.code, event.message) for event in read(tmp_path / "events.jsonl") if isinstance(event, Log)] == told
 
 
 def test_half_a_character_leaves_the_events_readable(tmp_path: Path) -> None:

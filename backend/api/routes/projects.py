@@ -9,9 +9,8 @@ from backend.api.error_responses import documented
 from backend.api.location import point_to
 from backend.models import Project as Row
 from backend.services.projects import management, membership_check
-from longtail.schemas.base import Items
 from longtail.schemas.identity import USER_NAME
-from longtail.schemas.projects import Member, MemberRequest, Project, ProjectChange, ProjectPage, ProjectRequest
+from longtail.schemas.projects import Member, MemberPage, MemberRequest, Project, ProjectChange, ProjectPage, ProjectRequest
 
 router = APIRouter(prefix="/projects", tags=["projects"])
 
@@ -57,10 +56,10 @@ def change_project(project_id: str, body: ProjectChange, identity: IdentityDep, 
 
 
 @router.get("/{project_id}/members", responses=documented(404))
-def list_members(project_id: str, identity: IdentityDep, session: ReadSession) -> Items[Member]:
+def list_members(project_id: str, identity: IdentityDep, session: ReadSession, limit: Limit = 50, cursor: Cursor = None) -> MemberPage:
     """By name. Global admins are in every project without being members."""
-    found = management.members(session, membership_check.find_project(session, identity, project_id))
-    return Items[Member].of({"user": name, "role": role} for name, role in found)
+    project = membership_check.find_project(session, identity, project_id)
+    return MemberPage.from_rows(management.members(session, project, limit, cursor))
 
 
 @router.put("/{project_id}/members/{user_name}", responses=documented(404))

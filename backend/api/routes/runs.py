@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from backend.api.background.worker_notifier import WorkerNotifier
 from backend.api.dependencies import (
+    Cursor,
     DatabaseDep,
     IdentityDep,
     Limit,
@@ -28,8 +29,7 @@ from backend.services.runs import attempts, clone_and_retry, control, editing, s
 from backend.services.runs.comparison import config_diff
 from backend.services.runs.listing import page_of_runs
 from backend.services.runs.validation import validated_config
-from longtail.schemas.attempts import Attempt
-from longtail.schemas.base import Items
+from longtail.schemas.attempts import AttemptPage
 from longtail.schemas.runs import CloneRequest, Run, RunChange, RunPage, Submission
 from longtail.schemas.validation import ConfigCheck, Validation
 
@@ -103,9 +103,9 @@ def change_run(run_id: str, body: RunChange, response: Response, database: Datab
 
 
 @router.get("/{run_id}/attempts", responses=documented(404))
-def list_attempts(run: RunDep, session: ReadSession) -> Items[Attempt]:
+def list_attempts(run: RunDep, session: ReadSession, limit: Limit = 50, cursor: Cursor = None) -> AttemptPage:
     """Each try to carry the run, first to last: by which worker, how it ended, and in what it ran."""
-    return Items[Attempt].of(attempts.attempts(session, run.id))
+    return AttemptPage.from_rows(attempts.attempts(session, run.id, limit, cursor))
 
 
 @router.post("/{run_id}/cancel", responses=ACTION)

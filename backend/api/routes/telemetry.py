@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from backend import models
-from backend.api.dependencies import LAST_LINE, LineId, ReadSession, RunDep, SinceStep, StepRangeDep
+from backend.api.dependencies import LAST_LINE, Cursor, Limit, LineId, ReadSession, RunDep, SinceStep, StepRangeDep
 from backend.api.error_responses import documented
 from backend.services.artifacts import listing
 from backend.services.telemetry import log_lines, metric_series, step_rows
 from backend.services.telemetry.metric_series import downsampled
-from longtail.schemas.artifacts import Artifact
+from longtail.schemas.artifacts import RunArtifactPage
 from longtail.schemas.base import Items, Schema, StepItems
 from longtail.schemas.telemetry import (
     Decoding,
@@ -20,7 +20,7 @@ from longtail.schemas.telemetry import (
     LogLine,
     MetricKey,
     Metrics,
-    PretrainingRound,
+    PretrainingRounds,
     SampleItem,
     SpeculationStep,
     WorkerSpan,
@@ -79,9 +79,11 @@ def pretraining(
     session: ReadSession,
     since_round: Annotated[int, Query(ge=-1, le=LAST_LINE, description="Only rounds after this one; -1: all")] = -1,
     every: Annotated[int, Query(ge=1, le=2**20, description="Only rounds that are multiples of it")] = 1,
-) -> Items[PretrainingRound]:
-    """The rounds in which the drafter was trained before the first step. The run itself holds the latest."""
-    return Items[PretrainingRound].of(step_rows.pretraining_rounds(session, run.id, since_round, every))
+) -> PretrainingRounds:
+    """The rounds in which the drafter was trained before the first step, a thousand at a time; next_since_round, as since_round, asks for
+    what comes after them. The run itself holds the latest."""
+    items, last = step_rows.pretraining_rounds(session, run.id, since_round, every, WIDE_ROWS)
+    return PretrainingRounds.model_validate({"items": items, "next_since_round": last})
 
 
 @router.get("/samples")
@@ -111,6 +113,6 @@ def logs(
 
 
 @router.get("/artifacts")
-def artifacts(run: RunDep, session: ReadSession) -> Items[Artifact]:
+def artifacts(run: RunDep, session: ReadSession, limit: Limit = 50, cursor: Cursor = None) -> RunArtifactPage:
     """Files to download, oldest first."""
-    return Items[Artifact].of(listing.artifacts_of_run(session, run.id))
+    return RunArtifactPage.from_rows(listing.artifacts_of_run(session, run.id, limit, cursor))

@@ -25,6 +25,7 @@ from longtail.schemas.telemetry import (
     MetricKey,
     Metrics,
     PretrainingRound,
+    PretrainingRounds,
     SampleItem,
     SpeculationStep,
     WorkerSpan,
@@ -147,8 +148,13 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
 
     def pretraining(self, run_id: str, since_round: int = -1, every: int = 1) -> list[PretrainingRound]:
         """The rounds in which its drafter was trained before the first step, after ``since_round``."""
-        wanted = {"since_round": since_round, "every": every}
-        return self._get(Items[PretrainingRound], f"/api/v1/runs/{run_id}/pretraining", **wanted).items
+        rounds: list[PretrainingRound] = []
+        after: int | None = since_round
+        while after is not None:
+            found = self._get(PretrainingRounds, f"/api/v1/runs/{run_id}/pretraining", since_round=after, every=every)
+            rounds += found.items
+            after = found.next_since_round
+        return rounds
 
     def samples(self, run_id: str, since_step: int = -1, limit: int = 100, *, step: int | None = None) -> list[SampleItem]:
         """The latest ``limit`` of them, oldest first; of one ``step`` only if that is given."""

@@ -11,8 +11,7 @@ import httpx
 from longtail.file_chunks import chunks
 from longtail.identity import Identity
 from longtail.logins import for_browsers
-from longtail.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType
-from longtail.schemas.base import Items
+from longtail.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType, RunArtifactPage
 from longtail.schemas.credentials import LinkKey
 from longtail.transport import ApiError
 
@@ -23,7 +22,8 @@ PAUSE_SECONDS = 0.5
 
 class Files(Identity):
     def artifacts(self, run_id: str) -> list[Artifact]:
-        return self._get(Items[Artifact], f"/api/v1/runs/{run_id}/artifacts").items
+        """Those of a run, oldest first."""
+        return self._all(RunArtifactPage, f"/api/v1/runs/{run_id}/artifacts")
 
     def all_artifacts(
         self,

@@ -9,15 +9,14 @@ from urllib.parse import quote
 import httpx
 
 from longtail.identity import Identity
-from longtail.schemas.attempts import Attempt
+from longtail.schemas.attempts import Attempt, AttemptPage
 from longtail.schemas.base import Items
 from longtail.schemas.identity import Role
-from longtail.schemas.projects import Member, Project, ProjectPage
+from longtail.schemas.projects import Member, MemberPage, Project, ProjectPage
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run, RunPage
-from longtail.transport import ApiError
+from longtail.transport import MOST, ApiError
 
-MOST = 200
 NOT_FOUND = 404
 
 Format = Literal["csv", "json", "parquet"]
@@ -55,7 +54,7 @@ class RunLists(Identity):
 
     def attempts(self, run_id: str) -> list[Attempt]:
         """First to last, each with the environment that it ran in."""
-        return self._get(Items[Attempt], f"/api/v1/runs/{run_id}/attempts").items
+        return self._all(AttemptPage, f"/api/v1/runs/{run_id}/attempts")
 
     def export_runs(self, path: Path, form: Format = "csv", **choice: Any) -> None:
         """Writes a table with a row for each chosen run, whole or not at all."""
@@ -84,7 +83,8 @@ class RunLists(Identity):
         return self._reply(Project, self._request("PATCH", f"/api/v1/projects/{project_id}", json=changes))
 
     def members(self, project_id: str) -> list[Member]:
-        return self._get(Items[Member], f"/api/v1/projects/{project_id}/members").items
+        """By name."""
+        return self._all(MemberPage, f"/api/v1/projects/{project_id}/members")
 
     def set_member(self, project_id: str, user: str, role: Role) -> Member:
         """Lets the user in, or changes what they may do there."""

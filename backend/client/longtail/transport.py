@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -18,6 +19,8 @@ UNAUTHORIZED, NOT_FOUND = 401, 404
 PASSING = frozenset({0, 408, 429, 500, 502, 503, 504})
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.-]{1,200})+", re.ASCII)
 """What ids and names are made of; others, such as ``../x``, would lead elsewhere."""
+MOST = 200
+"""Items that the server gives on one page."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 10.0
 _PAST_THE_PROXY: Mapping[str, None] = {"all://127.0.0.1": None, "all://localhost": None}
 
@@ -63,6 +66,10 @@ class Transport:
             if page.next_cursor is None:
                 return
             options["cursor"] = page.next_cursor
+
+    def _all(self, schema: type[Page[Item]], path: str) -> list[Item]:
+        """Of a list that comes in pages."""
+        return list(self.every(partial(self._get, schema, path), limit=MOST))
 
     def _get(self, schema: type[Reply], path: str, **params: Any) -> Reply:
         given = {name: value for name, value in params.items() if value is not None}

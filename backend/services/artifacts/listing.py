@@ -44,5 +44,7 @@ def _conditions(wanted: ArtifactFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def artifacts_of_run(session: Session, run_id: str) -> Sequence[Artifact]:
-    return session.scalars(select(Artifact).where(Artifact.run_id == run_id).order_by(Artifact.created_at)).all()
+def artifacts_of_run(session: Session, run_id: str, limit: int, cursor: str | None) -> tuple[Sequence[Artifact], str | None]:
+    """Oldest first."""
+    query = select(Artifact).where(Artifact.run_id == run_id)
+    return page(session, query, [Artifact.created_at, Artifact.id], limit, cursor, rises=True)

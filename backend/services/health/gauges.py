@@ -9,10 +9,12 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from backend.models import Attempt, Delivery, Project, Run, Worker
+from backend.models.runs import GENERATED
 from backend.services.identity.tokens import Identity
 from backend.services.projects.membership_check import visible_projects
-from backend.services.queue.scheduling import NOT_GENERATED, SEEN_SECONDS, rooms, slots
-from backend.services.runs.lifecycle import ACTIVE
+from backend.services.queue.scheduling import NOT_GENERATED, SEEN_SECONDS, QueueLimits, rooms, slots
+from backend.services.queue.waiting_runs import stuck_seconds
+from backend.services.runs.lifecycle import ACTIVE, CARRIED
 from backend.settings import Settings
 from longtail.schemas.runs import RunState
 from longtail.schemas.telemetry import PretrainingRound
@@ -38,7 +40,7 @@ def gauge(name: str, about: str, values: Values, *labels: str) -> Metric:
 
 def platform_gauges(session: Session, settings: Settings, identity: Identity | None, now: float) -> Iterator[Metric]:
     """The platform's, and of each run that ``identity`` may see its own: none for somebody without a token."""
-    yield from _queue(session, now)
+    yield from _queue(session, settings, now)
     yield from _workers(session, now)
     yield from _leases(session, settings, now)
     if identity is not None:
@@ -51,16 +53,19 @@ def platform_gauges(session: Session, settings: Settings, identity: Identity | N
     yield gauge("webhook_deliveries", "Messages to webhooks; failed: given up", deliveries, "state")
 
 
-def _queue(session: Session, now: float) -> Iterator[Metric]:
+def _queue(session: Session, settings: Settings, now: float) -> Iterator[Metric]:
     kept = Run.deleted_at.is_(None)
     states = {(state,): 0.0 for state in get_args(RunState)}
     yield gauge("runs", "Runs", states | _counted(session, select(Run.state, func.count()).where(kept).group_by(Run.state)), "state")
     needs = select(Run.needs, func.count()).where(Run.state == "queued").group_by(Run.needs)
     yield gauge("queue_depth", "Queued runs by the worker label that they need", {("",): 0.0} | _counted(session, needs), "needs")
     may_start = or_(Run.start_after.is_(None), Run.start_after <= now)
-    oldest = session.scalar(select(func.min(Run.queued_at)).where(Run.state == "queued", may_start))
+    oldest = session.scalar(select(func.min(Run.queued_at)).where(Run.state == "queued", may_start, ~Run.id.endswith(GENERATED)))
     waited = max(now - oldest, 0.0) if oldest else 0.0
     yield gauge("queue_oldest_seconds", "How long the oldest run that may start has been queued", {(): waited})
+    stuck = stuck_seconds(session, QueueLimits.of(settings), now)
+    about = "How long the oldest run has been queued that a worker could take now, or none that is alive ever"
+    yield gauge("queue_stuck_seconds", about, {(): stuck})
 
 
 def _workers(session: Session, now: float) -> Iterator[Metric]:
@@ -76,9 +81,8 @@ def _workers(session: Session, now: float) -> Iterator[Metric]:
 
 def _leases(session: Session, settings: Settings, now: float) -> Iterator[Metric]:
     """Of what workers carry: their leases, and how far events are ingested."""
-    carried = Run.state.in_(ACTIVE), Run.kind == "engine", Run.lease_expires_at.is_not(None)
     columns = (Run.id, Run.events_offset, Run.lease_expires_at)
-    runs = session.execute(select(*columns).where(*carried).order_by(Run.claimed_at)).all()
+    runs = session.execute(select(*columns).where(CARRIED, Run.lease_expires_at.is_not(None)).order_by(Run.claimed_at)).all()
     left = [run.lease_expires_at - now for run in runs]
     yield gauge("leases", "Leases held by workers", {(): float(len(left))})
     least = min(left, default=settings.lease_seconds)

@@ -14,7 +14,7 @@ from backend.services.identity.tokens import Identity
 from backend.services.pagination import page
 from backend.services.projects.membership_check import find_project, role_in, visible_projects
 from longtail.schemas.identity import Role, allows
-from longtail.schemas.projects import DEFAULT_PROJECT, ProjectChange
+from longtail.schemas.projects import DEFAULT_PROJECT, Member, ProjectChange
 
 
 def projects(session: Session, identity: Identity, archived: bool, limit: int, cursor: str | None) -> tuple[Sequence[Project], str | None]:
@@ -52,10 +52,14 @@ def change(session: Session, project: Project, wanted: ProjectChange) -> None:
     _save(session, project)
 
 
-def members(session: Session, project: Project) -> Sequence[tuple[str, str]]:
-    """(user name, role), by name."""
-    query = select(User.name, Membership.role).join(Membership, Membership.user_id == User.id).where(Membership.project_id == project.id)
-    return [(name, role) for name, role in session.execute(query.order_by(User.name))]
+def members(session: Session, project: Project, limit: int, cursor: str | None) -> tuple[list[Member], str | None]:
+    """By name."""
+    ours = Membership.project_id == project.id
+    query = select(User).join(Membership, Membership.user_id == User.id).where(ours)
+    users, next_cursor = page(session, query, [User.name], limit, cursor, rises=True)
+    found = select(Membership).where(ours, Membership.user_id.in_([user.id for user in users]))
+    roles = {membership.user_id: membership.role for membership in session.scalars(found)}
+    return [Member.model_validate({"user": user.name, "role": roles[user.id]}) for user in users], next_cursor
 
 
 def admit(session: Session, project: Project, user_name: str, role: Role) -> None:

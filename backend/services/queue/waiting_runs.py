@@ -18,6 +18,8 @@ from backend.services.runs.lifecycle import CARRIED
 from longtail.schemas.queue import Queue, QueuedRun, Reason
 
 TICK_SECONDS = 0.001
+UNHINDERED: frozenset[Reason] = frozenset({"next", "no_worker"})
+"""Why a run waits that no other run keeps waiting, nor a limit, nor a wish of its own."""
 
 
 class Queued(NamedTuple):
@@ -63,10 +65,7 @@ class Capacity:
 
 def waiting_runs(session: Session, projects: Collection[str], limits: QueueLimits, limit: int, now: float) -> Queue:
     """The first ``limit`` queued runs of ``projects``. The places are those among the runs of all projects."""
-    wishes = (Run.priority, Run.needs, Run.queued_at, Run.start_after, Run.gpus, Run.gpu_only)
-    columns = (Run.id, Run.name, Run.project_id, func.coalesce(Run.owner, ""), *wishes)
-    runs = [Queued._make(row) for row in session.execute(select(*columns).where(Run.state == "queued"))]
-    room = Capacity(rooms(session, now - SEEN_SECONDS), _turns(session), limits, taken_gpus(session))
+    runs, room = _queued(session), _capacity(session, limits, now)
     shown = [each for each in positions(runs, room, now) if each[0].project_id in projects]
     everywhere = slots(room.rooms).get("", Slots(0, 0))
     return Queue(
@@ -79,6 +78,12 @@ def waiting_runs(session: Session, projects: Collection[str], limits: QueueLimit
         max_active_per_owner=limits.active_per_owner,
         aging_seconds=limits.aging_seconds,
     )
+
+
+def stuck_seconds(session: Session, limits: QueueLimits, now: float) -> float:
+    """How long the oldest queued run has waited that a worker could have taken at once, or that no living worker may ever take; 0: none."""
+    found = positions(_queued(session), _capacity(session, limits, now), now)
+    return max((now - run.queued_at for run, _, reason in found if reason in UNHINDERED), default=0.0)
 
 
 def positions(runs: Iterable[Queued], room: Capacity, now: float) -> list[tuple[Queued, int | None, Reason]]:
@@ -137,6 +142,16 @@ def _reasons(order: Sequence[Queued], room: Capacity, free: FreeRoom) -> Iterato
             reason = free.take(run.wish)
             active, mine[run.owner] = active + (reason == "next"), mine[run.owner] + (reason == "next")
             yield reason
+
+
+def _queued(session: Session) -> list[Queued]:
+    wishes = (Run.priority, Run.needs, Run.queued_at, Run.start_after, Run.gpus, Run.gpu_only)
+    columns = (Run.id, Run.name, Run.project_id, func.coalesce(Run.owner, ""), *wishes)
+    return [Queued._make(row) for row in session.execute(select(*columns).where(Run.state == "queued"))]
+
+
+def _capacity(session: Session, limits: QueueLimits, now: float) -> Capacity:
+    return Capacity(rooms(session, now - SEEN_SECONDS), _turns(session), limits, taken_gpus(session))
 
 
 def _turns(session: Session) -> dict[str, OwnerUsage]:

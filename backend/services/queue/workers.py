@@ -1,6 +1,6 @@
 """Which worker carries which runs. Those of demo data, whose times lie far ahead, show as if they had just been heard of."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,10 +10,14 @@ from sqlalchemy.orm import Session
 from backend.models import Attempt, Run, Worker
 from backend.models.runs import GENERATED
 from backend.services.pagination import page
+from backend.services.queue.gpus import taken_gpus
 from backend.services.queue.scheduling import SEEN_SECONDS
 from backend.services.runs.lifecycle import ACTIVE
 from longtail.schemas.queue import Lease
 from longtail.schemas.queue import Worker as Reply
+
+HELD = and_(Run.state.in_(ACTIVE), Run.kind == "engine", Run.lease_expires_at.is_not(None))
+"""By a worker, one of demo data included."""
 
 
 def workers(session: Session, projects: Collection[str], limit: int, cursor: str | None, now: float) -> tuple[list[Reply], str | None]:
@@ -31,13 +35,13 @@ def workers(session: Session, projects: Collection[str], limit: int, cursor: str
         *(Run.state, Run.attempt, Run.step, Run.steps, Run.pretraining, Run.claimed_at),
         Run.lease_expires_at.label("expires_at"),
     )
-    engines = and_(Run.state.in_(ACTIVE), Run.kind == "engine", Run.lease_expires_at.is_not(None))
-    for row in session.execute(held.join(Attempt, current).where(engines, Attempt.worker_id.in_(leases)).order_by(Run.claimed_at)):
+    for row in session.execute(held.join(Attempt, current).where(HELD, Attempt.worker_id.in_(leases)).order_by(Run.claimed_at)):
         if row.project_id in projects:
             leases[row.worker_id].append(_lease(row, now))
         else:
             hidden[row.worker_id] += 1
-    return [_reply(worker, leases[worker.id], hidden[worker.id], now) for worker in found], next_cursor
+    taken = taken_gpus(session, HELD)
+    return [_reply(worker, leases[worker.id], hidden[worker.id], taken, now) for worker in found], next_cursor
 
 
 def _lease(row: Any, now: float) -> Lease:
@@ -47,8 +51,8 @@ def _lease(row: Any, now: float) -> Lease:
     return lease
 
 
-def _reply(worker: Worker, leases: list[Lease], hidden: int, now: float) -> Reply:
+def _reply(worker: Worker, leases: list[Lease], hidden: int, taken: Set[str], now: float) -> Reply:
     facts = {name: getattr(worker, name) for name in ("id", "host", "labels", "slots", "started_at")}
     facts |= {"seen_at": min(worker.seen_at, now), "generated": worker.id.endswith(GENERATED)}
-    facts["gpus"] = list(worker.gpus)
+    facts |= {"gpus": list(worker.gpus), "gpus_taken": sum(gpu in taken for gpu in worker.gpus.values())}
     return Reply.model_validate(facts | {"alive": worker.seen_at >= now - SEEN_SECONDS, "leases": leases, "hidden": hidden})

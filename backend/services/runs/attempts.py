@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from backend.database import affected
 from backend.models import Attempt, LogLine, Run
+from backend.services.pagination import page
 from backend.services.queue.scheduling import QueueLimits, next_fitting
 from backend.services.runs.lifecycle import ACTIVE, transition
 from longtail.schemas.runs import RunState
@@ -82,9 +83,9 @@ def renew(session: Session, claim: Claim, lease_seconds: float) -> None:
         raise LeaseLostError
 
 
-def attempts(session: Session, run_id: str) -> Sequence[Attempt]:
+def attempts(session: Session, run_id: str, limit: int, cursor: str | None) -> tuple[Sequence[Attempt], str | None]:
     """First to last."""
-    return session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)).all()
+    return page(session, select(Attempt).where(Attempt.run_id == run_id), [Attempt.number], limit, cursor, rises=True)
 
 
 def record_process(session: Session, claim: Claim, pid: int, pid_started: int | None, environment: dict[str, Any] | None = None) -> None:

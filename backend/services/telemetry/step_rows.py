@@ -43,12 +43,13 @@ def _last_step(session: Session, model: type[Stepped], inside: Sequence[ColumnEl
     return beyond if before is None else before
 
 
-def pretraining_rounds(session: Session, run_id: str, since: int, every: int) -> Sequence[PretrainingRound]:
-    """Those after round ``since`` that are multiples of ``every``."""
+def pretraining_rounds(session: Session, run_id: str, since: int, every: int, most: int) -> tuple[Sequence[PretrainingRound], int | None]:
+    """The first ``most`` after round ``since`` that are multiples of ``every``, and after which one to go on, None if these are all."""
     query = select(PretrainingRound).where(PretrainingRound.run_id == run_id, PretrainingRound.round > since)
     if every > 1:
         query = query.where(PretrainingRound.round % every == 0)
-    return session.scalars(query.order_by(PretrainingRound.round)).all()
+    found = session.scalars(query.order_by(PretrainingRound.round).limit(most + 1)).all()
+    return found[:most], found[most - 1].round if len(found) > most else None
 
 
 def samples(session: Session, run_id: str, since_step: int, limit: int, step: int | None = None) -> Sequence[Sample]:

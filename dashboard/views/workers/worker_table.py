@@ -47,7 +47,7 @@ def _row(worker: Worker, now: datetime) -> None:
         for label in worker.labels:
             st.badge(escaped(label), color="gray")
     runs.text(f"{len(worker.leases) + worker.hidden} of {worker.slots}")
-    gpus.text(f"{sum(len(lease.gpus) for lease in worker.leases)} of {len(worker.gpus)}" if worker.gpus else "none")
+    gpus.text(f"{worker.gpus_taken} of {len(worker.gpus)}" if worker.gpus else "none")
     seen.text(f"{max(0, (now - worker.seen_at).total_seconds()):.0f} s ago" if worker.alive else ago(worker.seen_at, now))
     started.text(ago(worker.started_at, now))
     said = "gone" if not worker.alive else "demo data" if worker.generated else "alive"

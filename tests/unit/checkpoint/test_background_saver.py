@@ -1,14 +1,18 @@
 """Checkpoints in the background: what is written is what was staged, each is told of once, and nothing fails silently."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
+from engine.checkpoint import storage
 from engine.checkpoint.background_saver import FOLDER, BackgroundSaver
 from engine.checkpoint.verification import newest
 from engine.config import CheckpointConfig
+from engine.errors import TakenOverError
+from engine.events import EventWriter
 
 
 class Workers:
@@ -66,3 +70,46 @@ def test_what_goes_wrong_in_the_background_is_raised(workers: Any, tmp_path: Pat
         with pytest.raises(OSError, match="disk full"):
             list(saver.wait())
     assert latest(tmp_path) == (0, "0")
+
+
+def test_who_was_succeeded_meanwhile_leaves_no_checkpoint_and_clears_none_away(workers: Any, tmp_path: Path) -> None:
+    """As an engine that wakes up from a pause while another one goes on with the run."""
+    events = EventWriter(tmp_path / "events.jsonl")
+    with BackgroundSaver(CheckpointConfig(keep=1), workers, tmp_path, events.fence) as saver:
+        list(saver.save(3))
+        successor = EventWriter(tmp_path / "events.jsonl")
+        workers.go.set()
+        with pytest.raises(TakenOverError):
+            list(saver.wait())
+        assert latest(tmp_path) is None
+        half = tmp_path / FOLDER / ".step_000004.of-the-successor"
+        half.mkdir()
+        workers.state = 5
+        with pytest.raises(TakenOverError):
+            list(saver.save(4))
+        assert (half.is_dir(), workers.staged) == (True, 0), "nothing was swept, and nothing staged"
+    with BackgroundSaver(CheckpointConfig(keep=1), workers, tmp_path, successor.fence) as saver:
+        list(saver.save(4))
+    assert latest(tmp_path) == (4, "5")
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["step_000004"]
+
+
+def test_two_that_save_the_same_step_mix_nothing(tmp_path: Path) -> None:
+    """The part that one of them writes is late: its folder is gone by then, and it does not write into the other one's."""
+    go, begun = Event(), Event()
+
+    def late(path: Path) -> None:
+        begun.set()
+        go.wait()
+        path.write_text("old")
+
+    with ThreadPoolExecutor(1) as pool:
+        old = pool.submit(storage.save, tmp_path, 1, {"part": late, "more": lambda path: path.write_text("old")})
+        begun.wait()
+        storage.save(tmp_path, 1, {"part": lambda path: path.write_text("new")})
+        go.set()
+        with pytest.raises(FileNotFoundError):
+            old.result()
+    found = newest(tmp_path)
+    assert found is not None
+    assert {path.name: path.read_text() for path in found.path.iterdir() if path.name != "manifest.json"} == {"part": "new"}

@@ -37,6 +37,10 @@ class Artifact(Schema):
         return file_name(self.name)
 
 
+class RunArtifactPage(Page[Artifact]):
+    pass
+
+
 class ArtifactCard(Artifact):
     """``card`` is the text of its model card (Markdown), where it has one."""
 

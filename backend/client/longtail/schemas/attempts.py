@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from longtail.schemas.base import Schema
+from longtail.schemas.base import Page, Schema
 
 
 class GitState(BaseModel):
@@ -55,3 +55,7 @@ class Attempt(Schema):
     exit_code: int | None
     error: str | None
     environment: Environment | None
+
+
+class AttemptPage(Page[Attempt]):
+    pass

@@ -53,3 +53,7 @@ class Member(Schema):
 
     user: str
     role: Role
+
+
+class MemberPage(Page[Member]):
+    pass

@@ -28,14 +28,16 @@ class Lease(Schema):
 
 class Worker(Schema):
     """A worker process. It carries ``slots`` runs at a time (0: its disk is full, or it has just failed), those without needs and those
-    that need one of its ``labels``; each has its own of the ``gpus``, which are named as CUDA names them. ``alive``: it showed itself in
-    the last minute. ``generated``: it is demo data, and takes nothing. ``hidden``: runs it holds that are out of the caller's sight."""
+    that need one of its ``labels``; each has its own of the ``gpus``, which are named as CUDA names them. ``gpus_taken``: so many of these
+    a run has, of this worker or another one of its host, seen or not. ``alive``: it showed itself in the last minute. ``generated``: it is
+    demo data, and takes nothing. ``hidden``: runs it holds that are out of the caller's sight."""
 
     id: str
     host: str
     labels: list[str]
     slots: int
     gpus: list[str]
+    gpus_taken: int
     started_at: datetime
     seen_at: datetime
     alive: bool

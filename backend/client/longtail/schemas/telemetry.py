@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from longtail.schemas.base import Schema
+from longtail.schemas.base import Items, Schema
 
 Level = Literal["info", "warning", "error", "alarm"]
 
@@ -162,6 +162,12 @@ class PretrainingRound(Schema):
     @property
     def seconds_left(self) -> float:
         return 0.0 if self.done else max(0.0, self.end - self.seconds)
+
+
+class PretrainingRounds(Items[PretrainingRound]):
+    """``next_since_round``, as ``since_round``, asks for what comes after them; null: that was all."""
+
+    next_since_round: int | None = None
 
 
 class Piece(NamedTuple):

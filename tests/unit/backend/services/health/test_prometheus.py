@@ -2,18 +2,24 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from new_token import NewToken
 from prometheus_client.parser import text_string_to_metric_families
+from queue_cases import queue
 from sqlalchemy import select, update
 
 from backend.api import create_app
 from backend.database import Database
 from backend.models import Attempt, Delivery, Membership, Project, Run, User, Webhook, Worker
+from backend.models.runs import GENERATED
+from backend.services.health.gauges import platform_gauges
 from backend.services.identity.tokens import issue
+from backend.services.queue.scheduling import QueueLimits
 from backend.services.runs import submission
+from backend.services.runs.attempts import claim_next
 from backend.settings import Settings
 from engine.config import RunConfig
 
@@ -57,6 +63,47 @@ def test_the_queue_by_label_and_the_oldest_that_may_start(api: TestClient, datab
     assert (value(samples, "queue_depth", needs=""), value(samples, "queue_depth", needs="gpu:h200")) == (2, 1)
     assert 100 <= value(samples, "queue_oldest_seconds") < 120
     assert [value(samples, "runs", state=state) for state in ("queued", "succeeded", "failed")] == [3, 1, 0]
+
+
+HOUR = 3600.0
+STUCK: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
+    "its turn has come": ({"device": "cpu"}, {}, 3 * HOUR),
+    "the GPU is another run's": ({"workers": 1}, {}, 0),
+    "nobody has the label": ({}, {"needs": "gpu:h200"}, 3 * HOUR),
+    "nobody has so many GPUs": ({"workers": 8, "device": "cuda"}, {}, 3 * HOUR),
+    "later": ({"device": "cpu"}, {"start_after": time.time() + 1000}, 0),
+    "enough of this owner": ({"device": "cpu"}, {"owner": "anna"}, 0),
+}
+"""Of a run that was queued 3 hours ago: its cluster, its wishes, and how long it is stuck."""
+
+
+@pytest.mark.parametrize("case", STUCK)
+def test_a_run_that_waits_for_others_is_not_stuck(database: Database, settings: Settings, case: str) -> None:
+    """Beside a run that has the only GPU."""
+    cluster, wishes, stuck = STUCK[case]
+    with database.write() as session:
+        worker = Worker(host="h", pid=1, pid_started=1, slots=2, gpus={"0": "host/0"})
+        session.add(worker)
+        session.flush()
+        submission.submit(session, RunConfig.model_validate({"cluster": {"workers": 1}}), submission.SubmissionOptions(owner="anna"))
+        assert claim_next(session, worker.id, [], QueueLimits(), 60, worker.gpus) is not None
+    queue(database, "waits", 3 * HOUR, {"cluster": cluster}, **wishes)
+    with database.read() as session:
+        asked = platform_gauges(session, settings.model_copy(update={"max_active_per_owner": 1}), None, time.time())
+        found = {family.name: family.samples[0].value for family in asked if family.samples}
+    assert found["longtail_queue_stuck_seconds"] == pytest.approx(stuck, abs=60)
+    assert found["longtail_queue_oldest_seconds"] == pytest.approx(0 if case == "later" else 3 * HOUR, abs=60)
+
+
+def test_demo_data_waits_for_nobody_and_holds_no_lease(database: Database, settings: Settings) -> None:
+    with database.write() as session:
+        for state in ("queued", "running"):
+            run = submission.new_run(RunConfig(name="never was"), submission.SubmissionOptions())
+            run.id, run.state, run.queued_at, run.lease_expires_at = f"0000000{len(state) % 2}{GENERATED}", state, 1.0, 4e9
+            session.add(run)
+    with database.read() as session:
+        found = {family.name: family.samples[0].value for family in platform_gauges(session, settings, None, time.time()) if family.samples}
+    assert [found[f"longtail_{name}"] for name in ("queue_oldest_seconds", "queue_stuck_seconds", "leases")] == [0, 0, 0]
 
 
 def test_workers_leases_and_what_engines_say(api: TestClient, database: Database, settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from queue_cases import queue
 from backend.database import Database
 from backend.models import Attempt, Run, Worker
 from backend.services.queue.scheduling import QueueLimits
+from backend.services.queue.workers import workers
 from backend.services.runs.attempts import Claim, Outcome, claim_next, settle
 from longtail import Longtail
 
@@ -88,6 +90,16 @@ def test_claimers_at_the_same_moment_get_different_gpus(database: Database) -> N
     assert sorted(claimed.gpus for claimed in got if claimed) == [("0",), ("1",)]
     with database.read() as session:
         assert sorted(attempt.gpus for attempt in session.query(Attempt)) == [["0"], ["1"]]
+
+
+def test_gpus_of_runs_out_of_sight_and_of_another_worker_are_not_shown_as_free(database: Database) -> None:
+    holder, beside, elsewhere = (worker(database, gpus) for gpus in (TWO, {"b": "host/1", "a": "host/0"}, {"0": "other/0"}))
+    queue(database, "secret", config=cluster())
+    assert take(database, holder) is not None
+    with database.read() as session:
+        shown, _ = workers(session, set(), 9, None, time.time())
+    assert {each.id: each.gpus_taken for each in shown} == {holder: 1, beside: 1, elsewhere: 0}
+    assert [each.leases for each in shown] == [[], [], []]
 
 
 def test_a_run_that_waits_for_gpus_is_passed_by_those_that_need_none(database: Database) -> None:
