@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from engine.rollout.native.sending import sent
+
 NO_DRAFT = -1
 FLOOR = -100.0
 CHILD_PENALTY = 1e-3
@@ -17,12 +19,19 @@ CHILD_PENALTY = 1e-3
 @dataclass(frozen=True)
 class DraftTree:
     """``tokens`` [n, V], NO_DRAFT where a request has fewer drafts; ``parents`` [n, V] are nodes, ``levels`` [n, V] count
-    from 1. Both are None if every request's drafts are a chain. ``complete`` if there is NO_DRAFT nowhere."""
+    from 1. Both are None if every request's drafts are a chain. ``complete`` if there is NO_DRAFT nowhere; no level is above
+    ``most_levels``, if that is known."""
 
     tokens: Tensor
     parents: Tensor | None = None
     levels: Tensor | None = None
     complete: bool = True
+    most_levels: int | None = None
+
+    @property
+    def deepest(self) -> int:
+        """What no level is above, for which no device is asked."""
+        return self.tokens.shape[1] if self.most_levels is None else self.most_levels
 
     @property
     def depths(self) -> Tensor:
@@ -36,10 +45,11 @@ class DraftTree:
         if self.parents is None or self.levels is None:
             return torch.ones(nodes, nodes, dtype=torch.bool, device=self.tokens.device).tril().expand(n, -1, -1)
         itself = torch.eye(nodes, dtype=torch.bool, device=self.tokens.device).expand(n, -1, -1)
-        parents = torch.nn.functional.pad(self.parents, (1, 0))[:, :, None].expand(-1, -1, nodes)
-        path = itself
-        for _ in range(nodes - 1 if self.levels.is_cuda else int(self.levels.max())):
-            path = path.gather(1, parents) | itself
+        parents = torch.nn.functional.pad(self.parents, (1, 0))
+        path, levels = itself, 1
+        while levels <= self.deepest:  # of which the paths are known
+            path = path | path.gather(1, parents[:, :, None].expand(-1, -1, nodes))
+            parents, levels = parents.gather(1, parents), 2 * levels
         return path
 
     def accepted(self, drawn: Tensor, ancestors: Tensor | None) -> Tensor:
@@ -54,7 +64,7 @@ class DraftTree:
 def cut_chains(tree: DraftTree, limits: Sequence[int]) -> DraftTree:
     """Of chains, the first ``limits`` [n] drafts of each."""
     places = torch.arange(tree.tokens.shape[1], device=tree.tokens.device)
-    beyond = places >= torch.tensor(limits, device=places.device)[:, None]
+    beyond = places >= sent(limits, places.device)[:, None]
     return replace(tree, tokens=tree.tokens.masked_fill(beyond, NO_DRAFT), complete=False)
 
 
@@ -67,7 +77,7 @@ def widened(tree: DraftTree, size: int) -> DraftTree:
     if tree.parents is None or tree.levels is None:
         return DraftTree(tokens, complete=False)
     parents = torch.nn.functional.pad(tree.parents, (0, more))
-    return DraftTree(tokens, parents, torch.nn.functional.pad(tree.levels, (0, more), value=1), complete=False)
+    return replace(tree, tokens=tokens, parents=parents, levels=torch.nn.functional.pad(tree.levels, (0, more), value=1), complete=False)
 
 
 def with_given_drafts(learned: DraftTree | None, given: Sequence[tuple[int, ...] | None], device: torch.device) -> DraftTree:
@@ -80,10 +90,10 @@ def with_given_drafts(learned: DraftTree | None, given: Sequence[tuple[int, ...]
     whole = learned is None or learned.complete
     complete = whole and all(len(chain) == size if chain is not None else learned_size == size for chain in given)
     rows = [[*chain, *[NO_DRAFT] * (size - len(chain))] if chain is not None else [NO_DRAFT] * size for chain in given]
-    tokens = torch.tensor(rows, device=device).view(len(given), size)
+    tokens = sent(rows, device).view(len(given), size)
     if learned is None:
         return DraftTree(tokens, complete=complete)
-    mine = torch.tensor([chain is None for chain in given], device=device)[:, None]
+    mine = sent([chain is None for chain in given], device)[:, None]
     more = size - learned_size
     tokens = torch.where(mine, torch.nn.functional.pad(learned.tokens, (0, more), value=NO_DRAFT), tokens)
     if learned.parents is None or learned.levels is None:
@@ -91,7 +101,7 @@ def with_given_drafts(learned: DraftTree | None, given: Sequence[tuple[int, ...]
     nodes = torch.arange(size + 1, device=device)
     parents = torch.where(mine, torch.nn.functional.pad(learned.parents, (0, more)), nodes[:-1])
     levels = torch.where(mine, torch.nn.functional.pad(learned.levels, (0, more)), nodes[1:]).masked_fill(tokens == NO_DRAFT, 1)
-    return DraftTree(tokens, parents, levels, complete)
+    return DraftTree(tokens, parents, levels, complete, max(learned.deepest, *map(len, chains)))
 
 
 class Candidates:
@@ -128,4 +138,5 @@ class Candidates:
         chosen = scores.topk(verify, -1).indices.sort(-1).values
         renumbered = torch.zeros(len(tokens), self._nodes, dtype=torch.long, device=tokens.device)
         renumbered.scatter_(1, chosen + 1, torch.arange(1, verify + 1, device=tokens.device).expand_as(chosen))
-        return DraftTree(tokens.gather(1, chosen), renumbered.gather(1, parents.gather(1, chosen)), levels.gather(1, chosen))
+        parents = renumbered.gather(1, parents.gather(1, chosen))
+        return DraftTree(tokens.gather(1, chosen), parents, levels.gather(1, chosen), most_levels=len(self._tokens))

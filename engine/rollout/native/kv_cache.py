@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from engine.rollout.native.architecture import SLIDING, Architecture, Rotary
 from engine.rollout.native.attention import part_length, row_unit, whole_reach
 from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass
+from engine.rollout.native.sending import sent
 
 
 class KVCache:
@@ -61,7 +62,7 @@ class KVCache:
     def write(self, slot: int, prompt: Sequence[int]) -> None:
         """Puts a prompt's tokens at the start of a slot."""
         start = slot * self._slot
-        self.tokens[start : start + len(prompt)] = torch.tensor(prompt)
+        self.tokens[start : start + len(prompt)] = sent(prompt, self.tokens.device)
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Copies the first ``length`` positions of one slot to another."""

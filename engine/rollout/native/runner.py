@@ -26,6 +26,7 @@ from engine.rollout.native.linear import activations
 from engine.rollout.native.model import DraftModel, TargetModel
 from engine.rollout.native.noise import Noise
 from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.native.sending import sent
 from engine.rollout.native.tree_entries import placed
 from engine.rollout.response import Response
 from engine.speculation.speculator import StepPlan
@@ -156,8 +157,8 @@ class Runner:
 
     def _decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
         shape, given = plan.shape, plan.given
-        newest = torch.tensor([[response.length - 1] for response in batch], device=self._device)
-        requests = torch.tensor([response.request.id for response in batch], device=self._device)
+        lengths, requests = sent([[response.length for response in batch], [response.request.id for response in batch]], self._device)
+        newest = lengths[:, None] - 1
         levels = max([shape.depth if shape else 0, *(len(drafts) for drafts in given or () if drafts)])
         noise = sampler.noise(requests, newest + 1 + self.cache.positions[: levels + 1])
         learned = Drafting(self.passes, self.cache, batch, newest).drafts(shape, sampler, noise) if shape else None
@@ -207,11 +208,8 @@ class Runner:
         accepted = tree.accepted(drawn, ancestors)
         counts = accepted.sum(1)
         if ancestors is not None:
-            longest = int(counts.max())
-            path = pad(accepted.byte().sort(dim=1, descending=True, stable=True).indices[:, :longest] + 1, (1, 0))
-            places, sources = self.cache.positions[: longest + 1], offsets.gather(1, path)
-            slots, steps = ((sources != places) & (places <= counts[:, None])).nonzero(as_tuple=True)
-            self.cache.move(slots, newest[slots, 0] + sources[slots, steps], newest[slots, 0] + steps)
+            path = pad(accepted.byte().sort(dim=1, descending=True, stable=True).indices[:, : self._longest(tree, counts)] + 1, (1, 0))
+            self._move(newest, offsets.gather(1, path), counts)
             drawn, logprobs = drawn.gather(1, path), logprobs.gather(1, path)
         self.cache.tokens[self.cache.index(newest) + 1 + self.cache.positions[: drawn.shape[1]]] = drawn
         width, results = drawn.shape[1], []
@@ -220,6 +218,24 @@ class Runner:
             count = int(drafts) + 1
             results.append(Drawn(int(levels), int(drafts), [int(token) for token in row[:count]], row[width : width + count]))
         return results
+
+    def _longest(self, tree: DraftTree, counts: Tensor) -> int:
+        """What no request has more drafts accepted of than; a GPU is not asked."""
+        return tree.deepest if counts.is_cuda else int(counts.max())
+
+    def _move(self, newest: Tensor, sources: Tensor, counts: Tensor) -> None:
+        """Accepted drafts, ``counts`` [n] of them, from ``sources`` [n, L] behind the newest token to the places that follow it. On a GPU,
+        which is not asked which these are, the others stay where they are."""
+        places = self.cache.positions[: sources.shape[1]]
+        needed = (sources != places) & (places <= counts[:, None])
+        if needed.is_cuda:
+            slots, steps = self.cache.slots_from_0[: len(newest)].expand_as(sources).flatten(), places.expand_as(sources).flatten()
+            sources = torch.where(needed, sources, places).flatten()
+        else:
+            slots, steps = needed.nonzero(as_tuple=True)
+            sources = sources[slots, steps]
+        start = newest[slots, 0]
+        self.cache.move(slots, start + sources, start + steps)
 
     def _present(self, tree: DraftTree) -> Tensor | None:
         """The rows of nodes that exist, if leaving the others out pays."""

@@ -1,0 +1,60 @@
+"""Tensors of the emulated device: they say cuda:0, and what they hold lies in the host's memory."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.bench.emulated_cuda.methods import METHODS
+
+CUDA = torch.device("cuda:0")
+
+
+class Block:
+    """A piece of the device's memory, as long as a tensor lies in it, and who used it last: a stream and the number of what it did."""
+
+    def __init__(self, size: int, freed: Callable[[int], None]) -> None:
+        self._size, self._freed = size, freed
+        self.written: tuple[int, int] | None = None
+        self.read: dict[int, int] = {}
+
+    def __del__(self) -> None:
+        self._freed(self._size)
+
+
+class DeviceTensor(Tensor):
+    """``raw`` is the host's tensor that it stands for, in ``block``."""
+
+    raw: Tensor
+    block: Block
+
+    @staticmethod
+    def __new__(cls, raw: Tensor, block: Block) -> "DeviceTensor":
+        as_it = nullcontext() if raw.is_inference() == torch.is_inference_mode_enabled() else torch.inference_mode(raw.is_inference())
+        with as_it:
+            made: DeviceTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+                cls, raw.shape, strides=raw.stride(), storage_offset=raw.storage_offset(), dtype=raw.dtype, device=CUDA
+            )
+        return made
+
+    def __init__(self, raw: Tensor, block: Block) -> None:
+        self.raw, self.block = raw, block
+
+    def __repr__(self, *, tensor_contents: object = None) -> str:
+        return f"DeviceTensor({tuple(self.shape)}, {self.dtype})"
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return METHODS.get(function, function)(*args, **kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(f"{function} on a tensor of the emulated device, outside of `with EmulatedCuda()`")
+
+
+def on_device(value: object) -> bool:
+    """Whether ``value``, the argument ``device`` of an operation, is the emulated one."""
+    return value is not None and torch.device(value).type == "cuda"  # type: ignore[call-overload, no-any-return]

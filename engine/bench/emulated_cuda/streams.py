@@ -1,0 +1,75 @@
+"""In what order streams work: what one does to memory that another one uses must come after a wait."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+from torch.cuda._sanitizer import StreamSynchronizations
+
+from engine.bench.emulated_cuda.faults import StreamOrderError
+from engine.bench.emulated_cuda.memory import Block
+
+DEFAULT = 0
+
+
+class Streams:
+    """All streams of a device; ``current`` is the one that work goes to."""
+
+    def __init__(self) -> None:
+        self._order = StreamSynchronizations()  # type: ignore[no-untyped-call]
+        self._numbers, self._streams = count(1), count(DEFAULT)
+        self.current = Stream(self)
+
+    def number(self) -> int:
+        """Of a new stream."""
+        stream = next(self._streams)
+        self._order.create_stream(stream)
+        return stream
+
+    def use(self, read: Iterable[Block], written: Iterable[Block]) -> None:
+        """Work of the current stream. StreamOrderError if it has not waited for the last of another's that matters."""
+        stream, number = self.current.number, next(self._numbers)
+        self._order.update_seq_num(stream, number)
+        for block in read:
+            self._after(stream, block.written, "reads what")
+            block.read[stream] = number
+        for block in written:
+            self._after(stream, block.written, "writes where")
+            for reader in block.read.items():
+                self._after(stream, reader, "writes where")
+            block.written, block.read = (stream, number), {}
+
+    def _after(self, stream: int, other: tuple[int, int] | None, does: str) -> None:
+        if other and not self._order.is_ordered_after(stream, other[1], other[0]):
+            raise StreamOrderError(f"stream {stream} {does} stream {other[0]} works without a wait for it")
+
+    def wait(self, stream: int, other: int) -> None:
+        """``stream`` waits for what ``other`` has to do by now."""
+        event = next(self._numbers)
+        self._order.create_event(event)
+        self._order.record_state(event, other)
+        self._order.stream_wait_for_event(stream, event)
+        self._order.delete_event(event)
+
+    def host_waits(self, stream: int | None = None) -> None:
+        """For a stream, or for all."""
+        if stream is None:
+            self._order.sync_all_streams()
+        else:
+            self._order.all_streams_wait_for_stream(stream)
+
+    @contextmanager
+    def on(self, stream: "Stream") -> Iterator[None]:
+        before, self.current = self.current, stream
+        yield
+        self.current = before
+
+
+class Stream:
+    """What of ``torch.cuda.Stream`` the engine uses."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams, self.number = streams, streams.number()
+
+    def wait_stream(self, other: "Stream") -> None:
+        self._streams.wait(self.number, other.number)
