@@ -320,7 +320,6 @@ def test(*arguments: str) -> int:
     """Style, then types beside every test; with LONGTAIL_TESTS=all the tests have their full size."""
     setup("test")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin while others compute take a test of two from 5 to 50 seconds
     if code := run_all(STYLE):
         return code
     say("mypy, beside what follows")

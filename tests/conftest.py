@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import passive_threads  # noqa: F401 - before whatever imports torch
 import pytest
 import scopes
 from hypothesis import HealthCheck, settings
