@@ -22,6 +22,7 @@ from native_cases import (
     with_random_tuner,
 )
 from scipy.stats import chisquare
+from sizes import examples
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -59,7 +60,7 @@ def outcome(completions: list[Completion]) -> list[tuple[tuple[int, ...], str]]:
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_greedy_equals_plain_token_for_token(drafter: str) -> None:
     plain, speculative, tuner = make_pair(drafter, slots=12)
-    requests = make_requests(1002, 48, group=3)
+    requests = make_requests(3 * examples(334), 48, group=3)
     sampling = Sampling(temperature=0, max_new_tokens=20)
     expected = plain.generate(requests, sampling)
     assert outcome(speculative.generate(requests, sampling)) == outcome(expected)
