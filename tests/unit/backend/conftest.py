@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from anyio.from_thread import start_blocking_portal
+from argon2 import PasswordHasher
 from bare_model import make_bare_model
 from fastapi.testclient import TestClient
 from new_token import NewToken
@@ -12,7 +13,7 @@ from sizes import first
 
 from backend.api import create_app
 from backend.database import Database
-from backend.services.identity import users
+from backend.services.identity import passwords, users
 from backend.services.identity.tokens import issue
 from backend.services.runs import submission
 from backend.settings import Settings
@@ -60,6 +61,16 @@ def one_event_loop() -> Iterator[None]:
     with start_blocking_portal() as TestClient.portal:
         yield
     TestClient.portal = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """How long somebody who guesses is held up is not the tests' subject."""
+    hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_hasher", hasher)
+        patch.setattr(passwords, "_NOBODYS", hasher.hash("nobody's"))
+        yield
 
 
 @pytest.fixture(autouse=True)
