@@ -1,5 +1,4 @@
 import gc
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -8,16 +7,13 @@ from pathlib import Path
 import passive_threads  # noqa: F401 - before whatever imports torch
 import pytest
 import scopes
+from database_copies import DatabaseCopies
 from hypothesis import HealthCheck, settings
 from models_for_tests import make_random_model
 from postgres_for_tests import Postgres, shared_folder
 from sizes import ALL, examples
-from sqlalchemy import make_url
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
-
-from backend.database import Database
-from backend.migrate import upgrade
 
 # Speed is measured elsewhere: a busy machine must not fail a property. By default a property is tried on the same examples each time.
 settings.register_profile(
@@ -44,24 +40,14 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def make_tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], None]:
-    """Creates the database at a URL with all tables; the migrations, which take a second, run once a session."""
-    migrated = tmp_path_factory.mktemp("migrated") / "longtail.db"
+def database_copies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> DatabaseCopies:
+    return DatabaseCopies(tmp_path_factory.mktemp("originals"), lambda: request.getfixturevalue("postgres"))
 
-    def make(url: str) -> None:
-        if make_url(url).get_backend_name() == "postgresql":
-            server: Postgres = request.getfixturevalue("postgres")
-            server.make_tables(url)
-            return
-        if not migrated.exists():
-            database = Database(f"sqlite:///{migrated}")
-            upgrade(database)
-            database.close()
-        file = Path(str(make_url(url).database))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(migrated, file)
 
-    return make
+@pytest.fixture(scope="session")
+def make_tables(database_copies: DatabaseCopies) -> Callable[[str], None]:
+    """Creates the database at a URL with all tables."""
+    return database_copies.make
 
 
 @pytest.fixture(autouse=True)

@@ -4,14 +4,11 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pgserver
 from sqlalchemy import create_engine, make_url, text
-
-from backend.database import Database
-from backend.migrate import upgrade
 
 ROOM_BYTES = 2 * 2**30
 FAST = ("fsync", "synchronous_commit", "full_page_writes")
@@ -24,7 +21,6 @@ class Postgres:
         self._server = pgserver.get_server(folder, cleanup_mode="delete")  # type: ignore[attr-defined]
         url = self._server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
         self._url = url
-        self._migrated = ""
         self._admin = create_engine(url, isolation_level="AUTOCOMMIT")
         for setting in FAST:  # what a crash of the machine would do to a test database does not matter
             self._execute(f"ALTER SYSTEM SET {setting} = off")
@@ -45,20 +41,7 @@ class Postgres:
         self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def create(self, url: str, template: str = "template1") -> None:
-        self._execute(f"CREATE DATABASE {make_url(url).database} TEMPLATE {template}")
-
-    def make_tables(self, url: str) -> None:
-        """Creates a database as a copy of one that has gone through all migrations."""
-        if not self._migrated:
-            with ExitStack() as places:
-                migrated = places.enter_context(self.place())
-                self.create(migrated)
-                database = Database(migrated)
-                upgrade(database)
-                database.close()
-                self._migrated = str(make_url(migrated).database)
-                places.pop_all()  # it goes with the server
-        self.create(url, self._migrated)
+        self._execute(f"CREATE DATABASE {make_url(url).database} TEMPLATE {template} STRATEGY file_copy")  # else all goes through the log
 
     def close(self) -> None:
         self._admin.dispose()

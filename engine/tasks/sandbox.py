@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -93,7 +94,7 @@ class Sandbox:
     def _start(self, role: str, text: str, reads: int, writes: int, errors: int) -> "subprocess.Popen[bytes]":
         walled = self.isolation == "namespaces"
         with _file(text.encode("utf-8", "replace")) as source, _file(_call_filter()) as rules:
-            walls, script = ([*_walls(), "--seccomp", str(rules.fileno())], PLACE) if walled else ([], str(PROCESS))
+            walls, script = ([*_walls(), *_covers(), "--seccomp", str(rules.fileno())], PLACE) if walled else ([], str(PROCESS))
             arguments = (role, str(self.seconds), str(self.megabytes), str(source.fileno()), os.pathsep.join(_packages()))
             return subprocess.Popen(
                 [*walls, os.path.realpath(sys.executable), "-I", "-S", "-B", script, *arguments],
@@ -108,17 +109,50 @@ class Sandbox:
 
 
 @cache
-def _walls() -> tuple[str, ...]:
+def _bound() -> tuple[str, ...]:
+    """What programs see of this machine."""
     libraries = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
     prefixes = (sys.base_prefix, sys.base_exec_prefix, os.path.realpath(sys.base_prefix))
     python = (os.path.realpath(sys.executable), *(f"{prefix}/{sub}" for prefix in prefixes for sub in ("lib", "lib64")), *_packages())
+    return (*libraries, *python)
+
+
+@cache
+def _walls() -> tuple[str, ...]:
     return (
         *("bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"),
         *("--die-with-parent", "--clearenv", "--dev", "/dev", "--remount-ro", "/dev"),
         *("--size", str(SCRATCH_BYTES), "--perms", "1777", "--tmpfs", "/tmp"),
-        *(word for path in (*libraries, *python) for word in ("--ro-bind-try", path, path)),
+        *(word for path in _bound() for word in ("--ro-bind-try", path, path)),
         *("--ro-bind", str(PROCESS), PLACE, "--remount-ro", "/", "--chdir", "/tmp"),
     )
+
+
+def _covers() -> tuple[str, ...]:
+    """Nothing in the place of each named pipe: also where nothing can be written, one leads to whoever has it open outside."""
+    return tuple(word for path in _specials() if os.path.lexists(path) for word in ("--ro-bind", os.devnull, path))
+
+
+@cache
+def _specials() -> tuple[str, ...]:
+    """What is neither a file nor a folder in what programs see, as of the first time: to look for it takes longer than a program."""
+    found: dict[str, list[str]] = {}
+    for path in map(os.path.realpath, _bound()):
+        if path not in found:
+            found[path] = [os.path.relpath(special, path) for special in _specials_below(path)]
+    return tuple(f"{path}/{special}" for path in _bound() for special in found[os.path.realpath(path)])
+
+
+def _specials_below(folder: str) -> Iterator[str]:
+    try:
+        entries = [*os.scandir(folder)]
+    except OSError:  # a file, or a folder that is not there or not ours to read
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _specials_below(entry.path)
+        elif not entry.is_symlink() and not entry.is_file():
+            yield entry.path
 
 
 @cache

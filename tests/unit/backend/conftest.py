@@ -2,15 +2,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from anyio.from_thread import start_blocking_portal
+from argon2 import PasswordHasher
 from bare_model import make_bare_model
 from fastapi.testclient import TestClient
 from new_token import NewToken
 from postgres_for_tests import Postgres
 from running_server import Running
+from sizes import first
 
 from backend.api import create_app
 from backend.database import Database
-from backend.services.identity import users
+from backend.services.identity import passwords, users
 from backend.services.identity.tokens import issue
 from backend.services.runs import submission
 from backend.settings import Settings
@@ -18,16 +21,56 @@ from engine.config import RunConfig
 from longtail import Longtail
 from longtail.schemas.identity import Role
 
+DATABASES = ("sqlite", "postgresql")
+ON_BOTH = ("services", "maintenance", "backup", "test_database", "test_migrations", "test_hostile_input")
+"""Folders and files whose tests are about what is said to a database, and what it makes of values that nobody sends in good faith."""
+ABOUT_HTTP = (
+    "test_large_artifacts",
+    "test_upload_validation",
+    "test_sessions",
+    "test_revocation",
+    "test_membership_check",
+    "test_event_stream",
+)
+"""Files in these folders that are about the way there: PostgreSQL has nothing to add."""
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of ON_BOTH run on either kind of database, the others on SQLite only; with ``make test-all`` all of them on both."""
+    if "database_url" in metafunc.fixturenames:
+        path = metafunc.definition.path.relative_to(Path(__file__).parent)
+        both = not {*path.parts, path.stem}.isdisjoint(ON_BOTH) and path.stem not in ABOUT_HTTP
+        metafunc.parametrize("database_url", DATABASES if both else first(1, DATABASES), indirect=True)
+
+
+@pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of a database of either kind that is to be created, so that every test of the backend runs on both."""
+    """Of a database that is to be created."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'home' / 'longtail.db'}"
         return
     server: Postgres = request.getfixturevalue("postgres")
     with server.place() as url:
         yield url
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_event_loop() -> Iterator[None]:
+    """For all requests of all clients: each would start a thread with a loop of its own."""
+    with start_blocking_portal() as TestClient.portal:
+        yield
+    TestClient.portal = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """How long somebody who guesses is held up is not the tests' subject."""
+    hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_hasher", hasher)
+        patch.setattr(passwords, "_NOBODYS", hasher.hash("nobody's"))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from engine.errors import ConfigError, DataError
 from engine.tasks.code import code_of
 from engine.tasks.registry import build_task, check_rows
 from engine.tasks.rewards import rewards_of
-from engine.tasks.sandbox import Sandbox
+from engine.tasks.sandbox import Sandbox, _specials
 
 INSTALLED = shutil.which("bwrap") is not None
 needs_bubblewrap = pytest.mark.skipif(not INSTALLED, reason="needs bubblewrap: apt-get install bubblewrap")
@@ -189,6 +189,26 @@ def test_no_unix_socket(where: str, way: str) -> None:
         program = CONNECT[way].format(address)
         assert runs(LIMITED, program)
         assert not runs(WALLED, program)
+
+
+@needs_bubblewrap
+def test_no_named_pipe() -> None:
+    """Those in Python's folders can be opened though nothing there can be written."""
+    with TemporaryDirectory(prefix="lt-", dir=sysconfig.get_path("purelib")) as folder:
+        pipe = f"{folder}/pipe"
+        os.mkfifo(pipe)
+        outside = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        send = f"import os; os.write(os.open({pipe!r}, os.O_WRONLY | os.O_NONBLOCK), b'out')"
+        receive = f"import os; assert os.read(os.open({pipe!r}, os.O_RDONLY | os.O_NONBLOCK), 9) == b'in'"
+        _specials.cache_clear()
+        for sandbox, possible in ((LIMITED, True), (WALLED, False)):
+            os.write(outside, b"in")
+            assert runs(sandbox, receive) == possible
+            assert possible or os.read(outside, 9) == b"in"
+            assert runs(sandbox, send) == possible
+            assert not possible or os.read(outside, 9) == b"out"
+        os.close(outside)
+    assert runs(WALLED, "pass"), "a pipe that is gone meanwhile does no harm"
 
 
 @needs_bubblewrap

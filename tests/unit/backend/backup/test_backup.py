@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from new_token import NewToken
 from postgres_for_tests import Postgres
 from saved_artifacts import finish, leave
-from sqlalchemy import func, inspect, select, update
+from sqlalchemy import func, insert, inspect, select, update
 from typer.testing import CliRunner
 
 from backend import cli
@@ -61,7 +61,8 @@ def furnished(database: Database, settings: Settings, run_id: str) -> str:
         session.add(Worker(id="b" * 16, host="here", pid=1, pid_started=1))
         other, _ = submission.submit(session, RunConfig(name="Grüße \\ \" '"), submission.SubmissionOptions(tags=("x",)))
         add_log_line(session, other.id, "info", "a", "b")
-        session.add_all(Metric(run_id=run_id, key="loss", step=step, value=None if step == 3 else step / 3) for step in range(10_500))
+        points = [{"run_id": run_id, "key": "loss", "step": step, "value": None if step == 3 else step / 3} for step in range(10_500)]
+        session.execute(insert(Metric), points)
         other_id = other.id
     leave(database, settings, other_id, b"stored")
     finish(database, other_id)

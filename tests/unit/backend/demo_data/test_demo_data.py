@@ -1,17 +1,20 @@
 """Generated runs: they are as real ones would be, nobody carries them, and they go without a trace."""
 
 import hashlib
+import shutil
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from database_copies import DatabaseCopies
 from fastapi.testclient import TestClient
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, make_url, select
 from typer.testing import CliRunner
 
 from backend.cli import app
@@ -38,13 +41,41 @@ NOW = 1.8e9
 COUNT = 36
 
 
-@pytest.fixture
-def filled(database: Database, settings: Settings) -> list[PlannedRun]:
-    wanted = list(planned_runs(COUNT, 0, NOW))
-    assert insertion.fill(database, wanted, settings.runs) == [plan.id for plan in wanted]
+@pytest.fixture(scope="module")
+def plans() -> list[PlannedRun]:
+    return list(planned_runs(COUNT, 0, NOW))
+
+
+@pytest.fixture(scope="module")
+def original_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("original")
+
+
+def fill(plans: list[PlannedRun], home: Path, database: Database) -> None:
+    settings = Settings(home=home)
+    assert insertion.fill(database, plans, settings.runs) == [plan.id for plan in plans]
     worker_hosts.fill(database, time.time())
     import_artifacts(database, settings, open_store(settings))
-    return wanted
+
+
+@pytest.fixture
+def filled(settings: Settings, database_copies: DatabaseCopies, plans: list[PlannedRun], original_home: Path) -> list[PlannedRun]:
+    """Has the database of the test, and its home, begin as copies of those that were filled once."""
+    home = original_home / make_url(settings.database).get_backend_name()
+    database_copies.make(settings.database, "demo data", partial(fill, plans, home))
+    shutil.copytree(home, settings.home, dirs_exist_ok=True)
+    return plans
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, settings: Settings, make_tables: Callable[[str], None]) -> Iterator[Database]:
+    if "filled" in request.fixturenames:
+        request.getfixturevalue("filled")
+    else:
+        make_tables(settings.database)
+    database = Database(settings.database)
+    yield database
+    database.close()
 
 
 def table(database: Database, model: type[Base], run_id: str) -> Sequence[Mapping[str, Any]]:

@@ -30,11 +30,6 @@ Make = Callable[..., str]
 Submit = Callable[..., Claim]
 
 
-@pytest.fixture(params=["sqlite"])
-def database_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'home' / 'longtail.db'}"
-
-
 @pytest.fixture
 def make(database: Database, settings: Settings, tmp_path: Path) -> Make:
     """A run that succeeded and left the built-in drafter; the artifact's id."""

@@ -4,13 +4,13 @@ import hashlib
 import os
 import signal
 import subprocess
-import sys
 import time
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from forked_python.interpreter import forked_python
 from fsspec.implementations.memory import MemoryFileSystem
 from saved_artifacts import finish, leave
 from sqlalchemy import select
@@ -234,15 +234,16 @@ KILLED = """if True:
 """
 
 
+@pytest.mark.parametrize("settings", [""], indirect=True)
 @pytest.mark.parametrize("point", ["mid-copy", "before-commit", "between-content-and-row", "before-the-copy-goes"])
 def test_a_kill_leaves_no_half_artifact(database: Database, settings: Settings, run_id: str, point: str) -> None:
-    settings = settings.model_copy(update={"artifact_store": ""})
     store = open_store(settings)
     content = os.urandom(5 * 2**20)
     file = leave(database, settings, run_id, content)
     finish(database, run_id)
     environment = os.environ | {"LONGTAIL_HOME": str(settings.home), "LONGTAIL_DATABASE_URL": settings.database}
-    killed = subprocess.run([sys.executable, "-c", KILLED, point], env=environment, check=False)
+    python = forked_python("backend.jobs.maintenance.artifact_importer", "backend.storage.open_store")
+    killed = subprocess.run([python, "-c", KILLED, point], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
     (row,) = rows(database)
     assert (row.stored, row.missing) == (point == "before-the-copy-goes", False)

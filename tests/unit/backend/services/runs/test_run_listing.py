@@ -1,9 +1,11 @@
 """Which runs a list has, in which order, and that it reads no more than it needs."""
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from database_copies import DatabaseCopies
 from fastapi.testclient import TestClient
 from sqlalchemy import event, select, text, update
 from sqlalchemy.orm import Session
@@ -12,6 +14,7 @@ from backend.database import Database
 from backend.models import Project, Run
 from backend.services.runs import search_index, submission
 from backend.services.runs.listing import RunFilter, page_of_runs
+from backend.settings import Settings
 from engine.config import RunConfig
 
 STATES = ("queued", "running", "succeeded", "failed")
@@ -32,12 +35,11 @@ def added(session: Session, number: int, **fields: Any) -> str:
     return run.id
 
 
-@pytest.fixture
-def some(database: Database) -> list[str]:
+def add_some(database: Database) -> None:
     """Forty runs of every kind; every fifth has no reward."""
     chance = random.Random(1)
     with database.write() as session:
-        return [
+        for number in range(40):
             added(
                 session,
                 number,
@@ -49,8 +51,21 @@ def some(database: Database) -> list[str]:
                 finished_at=number + chance.randint(1, 5) if number % 4 > 1 else None,
                 summary={"reward_mean": None if number % 5 == 0 else chance.randint(1, 6) / 10, "step_seconds": chance.random()},
             )
-            for number in range(40)
-        ]
+
+
+@pytest.fixture
+def database(settings: Settings, database_copies: DatabaseCopies) -> Iterator[Database]:
+    database_copies.make(settings.database, "forty runs", add_some)
+    database = Database(settings.database)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def some(database: Database) -> list[str]:
+    """The ids of the forty runs, first to last."""
+    with database.read() as session:
+        return list(session.scalars(select(Run.id).order_by(Run.created_at)))
 
 
 def found(api: TestClient, **query: Any) -> list[int]:
