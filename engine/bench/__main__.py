@@ -13,6 +13,7 @@ from typing import Any
 from engine.bench import (
     algorithms,
     checkpoint,
+    device,
     draft_vocabulary,
     e2e,
     graphs,
@@ -45,6 +46,7 @@ BENCHES = {
     "spot": (spot.run, "tiny"),
     "e2e": (e2e.run, "all"),
     "memory": (memory.run, "0.5B"),
+    "device": (device.run, "tiny"),
 }
 OF_DATA = ("draft_vocabulary", "real", "sglang")
 """Those in which a pretrained model answers questions."""

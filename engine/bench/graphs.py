@@ -10,11 +10,15 @@ from transformers import PretrainedConfig
 
 from engine.bench.testbed import Bed
 from engine.config import BegConfig, SpeculationConfig, StrategyConfig
+from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.drafting import Drafting
 from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, MemoryModel, batch_ranges, captures_of, naive_captures
 from engine.rollout.native.graphs.pool import CudaRecorder, Recorder
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.runner import GRANULARITY, Runner
+from engine.rollout.native.sampling import TokenSampler
+from engine.rollout.response import Response
 from engine.speculation.strategy import OFF, Strategy
 
 MAX_BATCH = 64
@@ -89,15 +93,18 @@ def measure(config: PretrainedConfig, like: Tensor, captures: Iterable[Capture],
     recorded = []
     for capture in largest_first:
         passes = ForwardPasses(runner.target, runner.drafter, runner.cache, plan, recorder)
-        _run(passes, runner.cache, capture)
+        _run(passes, runner.cache, capture, TokenSampler(Sampling(), config.vocab_size, like.device))
         recorded.append(passes.pool)
     return sum(pool.bytes - recorder.bytes for pool in recorded) + recorder.bytes
 
 
-def _run(passes: ForwardPasses, cache: KVCache, capture: Capture) -> None:
-    step = cache.plan(cache.positions[: capture.tokens].expand(capture.batch, -1), GRANULARITY, drafter=capture.part != "target")
-    tokens = cache.tokens[: capture.rows]
+def _run(passes: ForwardPasses, cache: KVCache, capture: Capture, sampler: TokenSampler) -> None:
     if capture.part == "target":
-        passes.verify(tokens, step)
-    else:
-        passes.draft(tokens, cache.features[: capture.rows], step)
+        step = cache.plan(cache.positions[: capture.tokens].expand(capture.batch, -1), GRANULARITY)
+        passes.verify(cache.tokens[: capture.rows], step)
+        return
+    responses = [Response(Request(number, number, (0, 0))) for number in range(capture.batch)]
+    newest = cache.positions[1:2].expand(capture.batch, 1)
+    noise = sampler.noise(newest[:, 0], newest + 1 + cache.positions[: capture.levels + 1])
+    shape = Strategy("eagle", capture.levels, capture.tokens, capture.levels)
+    Drafting(passes, cache, responses, newest).drafts(shape, sampler, noise)

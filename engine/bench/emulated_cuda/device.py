@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from engine.bench.emulated_cuda.faults import CaptureError, MixedDevicesError, place
+from engine.bench.emulated_cuda.faults import CaptureError, MixedDevicesError, StaleGraphError, place
 from engine.bench.emulated_cuda.graph import Graph
 from engine.bench.emulated_cuda.memory import Block, DeviceTensor, on_device
 from engine.bench.emulated_cuda.operations import changed, fills, waits
@@ -50,6 +50,7 @@ class EmulatedCuda:
         self.replays = self.bytes = self.peak = 0
         self._streams = Streams()
         self._graph: Graph | None = None
+        self._replayed: int | None = None
         self._pinned: dict[int, Tensor] = {}
         self._entered = ExitStack()
 
@@ -97,6 +98,7 @@ class EmulatedCuda:
 
     def _replays(self, graph: Graph) -> None:
         self.replays += 1
+        self._replayed = graph.number
         self._streams.use(*graph.used)
 
     def run(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -104,6 +106,7 @@ class EmulatedCuda:
         packet = function.overloadpacket
         leaves, shape = tree_flatten((args, kwargs))
         ours = [leaf for leaf in leaves if isinstance(leaf, DeviceTensor)]
+        self._check_graphs(ours)
         made_here = on_device(kwargs.get("device"))
         if not ours and not made_here:
             return self._on_host(function, args, kwargs)
@@ -119,6 +122,12 @@ class EmulatedCuda:
         if made_here:
             raw_leaves = [torch.device("cpu") if isinstance(leaf, torch.device) else leaf for leaf in raw_leaves]
         return self._computed(function, leaves, raw_leaves, shape)
+
+    def _check_graphs(self, ours: Sequence[DeviceTensor]) -> None:
+        """Graphs share memory: what one has written holds until another one is replayed."""
+        there = {None, self._graph.number if self._graph else self._replayed}
+        if any(tensor.block.graph not in there for tensor in ours):
+            raise StaleGraphError("the memory of a graph is read or written, but another one was replayed last")
 
     def _check(self, function: Any, hosts: Sequence[Tensor]) -> None:
         if self._graph and hosts:
@@ -162,7 +171,7 @@ class EmulatedCuda:
     def _allocated(self, size: int) -> Block:
         self.bytes += size
         self.peak = max(self.peak, self.bytes)
-        block = Block(size, self._freed)
+        block = Block(size, self._freed, self._graph and self._graph.number)
         if self._graph:
             self._graph.allocated(block)
         return block

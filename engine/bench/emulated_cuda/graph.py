@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -21,10 +22,12 @@ class Operation(NamedTuple):
 
 class Graph:
     """``torch.cuda.CUDAGraph``, as far as the engine uses it. ``launch`` is called at each replay with what it reads and writes. What was
-    allocated in the capture lives as long as the graph does; of other memory it has but the address."""
+    allocated in the capture lives as long as the graph does; of other memory it has but the address. ``number`` tells it from others."""
+
+    _numbers = count()
 
     def __init__(self, launch: Callable[["Graph"], None]) -> None:
-        self._launch = launch
+        self._launch, self.number = launch, next(self._numbers)
         self._own: dict[Block, int] = {}
         self._others: dict[int, weakref.ref[Block]] = {}
         self._written: set[int] = set()

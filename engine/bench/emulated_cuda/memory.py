@@ -13,10 +13,11 @@ CUDA = torch.device("cuda:0")
 
 
 class Block:
-    """A piece of the device's memory, as long as a tensor lies in it, and who used it last: a stream and the number of what it did."""
+    """A piece of the device's memory, as long as a tensor lies in it, and who used it last: a stream and the number of what it did.
+    ``graph`` is the number of the graph whose memory it is, if it is one's."""
 
-    def __init__(self, size: int, freed: Callable[[int], None]) -> None:
-        self._size, self._freed = size, freed
+    def __init__(self, size: int, freed: Callable[[int], None], graph: int | None = None) -> None:
+        self._size, self._freed, self.graph = size, freed, graph
         self.written: tuple[int, int] | None = None
         self.read: dict[int, int] = {}
 

@@ -69,8 +69,9 @@ def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
 
 
 def _graphs(largest: int, branches: Sequence[int]) -> GraphPlan:
-    shapes = [Strategy("eagle", LEVELS, branch, width - 1) for branch in branches for width in VERIFIED]
-    return GraphPlan.of(dict.fromkeys(shapes, range(1, largest + 1)), largest)
+    verified = [Strategy("ngram", width - 1, 1, width - 1) for width in VERIFIED]
+    drafted = [Strategy("eagle", LEVELS, branch, LEVELS) for branch in branches]
+    return GraphPlan.of(dict.fromkeys([*verified, *drafted], range(1, largest + 1)), largest)
 
 
 def _grid(batches: Sequence[int], widths: Sequence[int], work: Callable[[int, int, int], Callable[[], object]]) -> Array:
@@ -105,7 +106,7 @@ def _draft(runner: Runner, sampler: TokenSampler, batch: int, width: int, length
     """A deep draft, of which catching up takes about as long as ``CATCH_UP`` levels."""
     responses = _responses(batch, length)
     newest = torch.full((batch, 1), length - 1, device=runner.cache.positions.device)
-    noise = sampler.noise(newest[:, 0], newest + runner.cache.positions[:LEVELS])
+    noise = sampler.noise(newest[:, 0], newest + runner.cache.positions[: LEVELS + 1])
 
     def draft() -> None:
         for response in responses:

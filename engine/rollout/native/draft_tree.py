@@ -5,6 +5,7 @@ Node 0 of a request is its newest known token; the drafts are nodes 1 .. V, pare
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,6 +105,15 @@ def with_given_drafts(learned: DraftTree | None, given: Sequence[tuple[int, ...]
     return DraftTree(tokens, parents, levels, complete, max(learned.deepest, *map(len, chains)))
 
 
+class Grown(NamedTuple):
+    """All nodes of trees but node 0: ``tokens``, ``scores``, ``parents`` (nodes) and ``levels``, [n, N] each."""
+
+    tokens: Tensor
+    scores: Tensor
+    parents: Tensor
+    levels: Tensor
+
+
 class Candidates:
     """Trees of n requests as they grow, ``top_k`` branches a level. A node's score is the log-probability of its path."""
 
@@ -131,12 +141,18 @@ class Candidates:
         self._nodes += scores.shape[1]
         return self._tokens[-1].gather(1, chosen), chosen // self._top_k
 
-    def best(self, verify: int) -> DraftTree:
-        """The ``verify`` nodes of highest path probability (TLT section 4). A node's ancestors are always among them."""
+    def grown(self) -> Grown:
         tokens, scores, parents = (torch.cat(parts, 1) for parts in (self._tokens, self._scores, self._parents))
         levels = torch.cat([torch.full_like(part, level) for level, part in enumerate(self._tokens, 1)], 1)
-        chosen = scores.topk(verify, -1).indices.sort(-1).values
-        renumbered = torch.zeros(len(tokens), self._nodes, dtype=torch.long, device=tokens.device)
-        renumbered.scatter_(1, chosen + 1, torch.arange(1, verify + 1, device=tokens.device).expand_as(chosen))
-        parents = renumbered.gather(1, parents.gather(1, chosen))
-        return DraftTree(tokens.gather(1, chosen), parents, levels.gather(1, chosen), most_levels=len(self._tokens))
+        return Grown(tokens, scores, parents, levels)
+
+
+def likeliest(grown: Grown, verify: int, depth: int) -> DraftTree:
+    """The ``verify`` nodes of highest path probability (TLT section 4) of trees that are ``depth`` levels deep. A node's ancestors are
+    always among them."""
+    tokens, scores, parents, levels = grown
+    chosen = scores.topk(verify, -1).indices.sort(-1).values
+    renumbered = torch.zeros(len(tokens), tokens.shape[1] + 1, dtype=torch.long, device=tokens.device)
+    renumbered.scatter_(1, chosen + 1, torch.arange(1, verify + 1, device=tokens.device).expand_as(chosen))
+    parents = renumbered.gather(1, parents.gather(1, chosen))
+    return DraftTree(tokens.gather(1, chosen), parents, levels.gather(1, chosen), most_levels=depth)

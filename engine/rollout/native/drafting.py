@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.rollout.native.draft_tree import Candidates, DraftTree
+from engine.rollout.native.draft_tree import Candidates, DraftTree, Grown, likeliest
 from engine.rollout.native.forward_passes import ForwardPasses
+from engine.rollout.native.graphs.plan import Capture
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.noise import Noise
 from engine.rollout.native.sampling import TokenSampler
@@ -56,57 +57,82 @@ class Drafting:
         self._batch, self._newest = batch, newest
 
     def drafts(self, shape: Strategy, sampler: TokenSampler, noise: Noise) -> DraftTree:
-        """Drafts of ``shape`` with ``noise`` [n, depth or more]: its first level is that of the first draft."""
-        guesses = Guesses(sampler, noise, self._passes.drafted, shape.depth)
-        return (self._chain if shape.top_k == 1 else self._tree)(shape, guesses, *self._catch_up())
+        """Drafts of ``shape`` with ``noise`` [n, depth + 1 or more]: its first level is that of the first draft."""
+        self._fill()
+        capture = Capture.of_draft(shape, len(self._batch))
+        graph = self._passes.has_graph(capture)
+        used = noise.first(capture.levels + 1) if graph else noise
+        reach = self._cache.whole_reach(self._known + max(1, (capture.levels - 1) * capture.tokens))
+        seen = reach if graph else self._known
 
-    def _catch_up(self) -> tuple[Tensor, Tensor]:
-        """Shows the drafter all that the target has seen since its last step; returns its prediction [n, hidden] of the newest
-        token's feature, and the logits [n, drafted] that follow. Requests that are less far behind than others repeat some
-        positions, to no effect."""
+        def draft(given: dict[str, Tensor]) -> dict[str, Tensor]:
+            here = used.on(given)
+            if graph and sampler.keeps_noise:
+                here.exponentials  # noqa: B018 - made in the graph, whoever draws with it
+            guesses = Guesses(sampler, here, self._passes.drafted, capture.levels)
+            drafted = self._chain if shape.top_k == 1 else self._tree
+            return drafted(capture, guesses, given["newest"], seen, reach)
+
+        outputs = self._passes.draft_whole(capture, reach, sampler.law, draft, used.inputs | {"newest": self._newest})
+        if graph and sampler.keeps_noise and used is noise:
+            noise.take()
+        if shape.top_k == 1:
+            tokens = outputs["tokens"]
+            return DraftTree(tokens.clone() if graph else tokens)  # the next graph may use its memory
+        return likeliest(Grown(**outputs), shape.verify, shape.depth)
+
+    @property
+    def _known(self) -> int:
+        """Positions before the newest token of the longest."""
+        return max(response.length for response in self._batch) - 1
+
+    def _fill(self) -> None:
+        """Shows the drafter all that the target has seen since its last step, but for the last. Requests that are less far behind than
+        others repeat some positions, to no effect."""
         cache, n = self._cache, len(self._batch)
         behind = max(response.length - 1 - response.drafted for response in self._batch)
-        older = (self._newest - behind + cache.positions[: behind - 1]).clamp_min_(0)
-        reach = max(response.length for response in self._batch) - 1
-        for part in torch.split(older, max(1, TOKENS_PER_PASS // n), 1):
-            self._passes.fill(*self._inputs(part), cache.plan(part, reach, drafter=True))
+        if behind > 1:
+            older = (self._newest - behind + cache.positions[: behind - 1]).clamp_min_(0)
+            for part in torch.split(older, max(1, TOKENS_PER_PASS // n), 1):
+                self._passes.fill(*self._inputs(part), cache.plan(part, self._known, drafter=True))
         for response in self._batch:
             response.drafted = response.length - 1
-        last = self._newest - 1
-        return self._passes.draft(*self._inputs(last), cache.plan(last, reach, drafter=True))
+
+    def _last(self, newest: Tensor, reach: int) -> tuple[Tensor, Tensor]:
+        """Shows it the last; its prediction [n, hidden] of the newest token's feature, and the logits [n, drafted] that follow."""
+        last = newest - 1
+        return self._passes.draft(*self._inputs(last), self._cache.plan(last, reach, drafter=True))
 
     def _inputs(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         index = self._cache.index(positions).flatten()
         return self._cache.tokens[index + 1], self._passes.fuse(self._cache.features[index])
 
-    def _chain(self, shape: Strategy, guesses: Guesses, feature: Tensor, logits: Tensor) -> DraftTree:
-        reach = self._reach(shape.verify - 1)
+    def _chain(self, capture: Capture, guesses: Guesses, newest: Tensor, seen: int, reach: int) -> dict[str, Tensor]:
+        """Of ``newest`` [n, 1], the first pass over ``seen`` positions and the others over ``reach``: ``tokens`` [n, levels]."""
+        feature, logits = self._last(newest, seen)
         drafts = [guesses.one(logits, 0)]
-        levels = self._newest + self._cache.positions[: shape.verify - 1]
-        steps = self._cache.plan(levels, reach, drafter=True)
-        for level in range(shape.verify - 1):
+        steps = self._cache.plan(newest + self._cache.positions[: capture.levels - 1], reach, drafter=True)
+        for level in range(capture.levels - 1):
             feature, logits = self._passes.draft(drafts[-1], feature, steps.column(level))
             drafts.append(guesses.one(logits, level + 1))
-        return DraftTree(torch.stack(drafts, 1))
+        return {"tokens": torch.stack(drafts, 1)}
 
-    def _tree(self, shape: Strategy, guesses: Guesses, feature: Tensor, logits: Tensor) -> DraftTree:
-        n, k = len(self._batch), shape.top_k
-        reach = self._reach((shape.depth - 1) * k)
+    def _tree(self, capture: Capture, guesses: Guesses, newest: Tensor, seen: int, reach: int) -> dict[str, Tensor]:
+        """As ``_chain``; the fields of Grown."""
+        n, k = capture.batch, capture.tokens
+        feature, logits = self._last(newest, seen)
         candidates = Candidates(n, k, feature.device)
         tokens, parents = candidates.grow(*guesses.many(logits, 0, k))
         features = feature[:, None]
         itself = torch.eye(k, dtype=torch.bool, device=feature.device).expand(n, -1, -1)
         paths = itself
-        for level in range(1, shape.depth):
+        for level in range(1, capture.levels):
             features = features.gather(1, parents[:, :, None].expand(-1, -1, features.shape[-1]))
-            positions = (self._newest + level - 1).expand(n, k)
-            entries = self._newest + self._cache.positions[: level * k]
-            step = self._cache.tree_plan(self._newest, positions, entries, paths, reach, drafter=True)
+            positions = (newest + level - 1).expand(n, k)
+            entries = newest + self._cache.positions[: level * k]
+            step = self._cache.tree_plan(newest, positions, entries, paths, reach, drafter=True)
             features, logits = self._passes.draft(tokens.flatten(), features.flatten(0, 1), step)
             features = features.view(n, k, -1)
             tokens, parents = candidates.grow(*guesses.many(logits, level, k, repeats=k))
             paths = torch.cat((paths.gather(1, parents[:, :, None].expand(-1, -1, paths.shape[-1])), itself), -1)
-        return candidates.best(shape.verify)
-
-    def _reach(self, entries: int) -> int:
-        return max(response.length for response in self._batch) - 1 + max(entries, 1)
+        return candidates.grown()._asdict()

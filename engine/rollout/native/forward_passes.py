@@ -1,14 +1,14 @@
 """The forward passes over the cache: CUDA graphs where a plan has them, else eager."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from torch import Tensor
 
 from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass
-from engine.rollout.native.graphs.plan import Capture, GraphPlan, PassKind, bucket
-from engine.rollout.native.graphs.pool import GraphPool, Recorder
+from engine.rollout.native.graphs.plan import Capture, GraphPlan, Part, bucket
+from engine.rollout.native.graphs.pool import Function, GraphPool, Recorder
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.model import DraftModel, TargetModel
 
@@ -16,10 +16,11 @@ Outputs = dict[str, Tensor]
 
 
 class Graph(NamedTuple):
-    """The key of a graph: its attention reaches over the first ``reach`` positions of the cache."""
+    """The key of a graph: its attention reaches over the first ``reach`` positions of the cache. ``law`` is what a draft draws by."""
 
     capture: Capture
     reach: int
+    law: Hashable = None
 
 
 class ForwardPasses:
@@ -82,23 +83,30 @@ class ForwardPasses:
         self._run(None, self._fill, step, tokens=tokens, features=features)
 
     def draft(self, tokens: Tensor, features: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
-        """As ``fill``; the drafter's features [R, hidden] for the tokens, and the logits [R, drafted] after each."""
-        part: PassKind = "draft" if step.tokens > 1 else "catch_up"  # one graph for both, also for a level of a chain
-        outputs = self._run(part, self._draft, step, tokens=tokens, features=features)
-        return outputs["features"], outputs["logits"]
+        """As ``fill``; the drafter's features [R, hidden] for the tokens, and the logits [R, drafted] after each. What drafts is a graph
+        as a whole, see ``draft_whole``."""
+        assert self._drafter
+        features = self._drafter.features(self._drafter.embed(tokens, self._target), features, step)
+        return features, self._drafter.logits(features, self._target)
 
-    def _run(
-        self, part: PassKind | None, function: Callable[[ForwardPass, Outputs], Outputs], step: ForwardPass, **inputs: Tensor
-    ) -> Outputs:
+    def has_graph(self, capture: Capture) -> bool:
+        """Whether what ``capture`` says runs as a graph."""
+        return self.plan is not None and capture in self.plan
+
+    def draft_whole(self, capture: Capture, reach: int, law: Hashable, draft: Function, inputs: Mapping[str, Tensor]) -> Outputs:
+        """All of a draft: ``draft`` of ``inputs``, as a function of a GraphPool."""
+        return self.pool.run(Graph(capture, reach, law) if self.has_graph(capture) else None, draft, inputs)
+
+    def _run(self, part: Part | None, function: Callable[[ForwardPass, Outputs], Outputs], step: ForwardPass, **inputs: Tensor) -> Outputs:
         """``part``: None for a pass that no plan has a graph of."""
         inputs |= {"index": step.index} | dict(_named(step))
         return self.pool.run(self._key(part, step), lambda given: function(_on(step, given), given), inputs)
 
-    def _key(self, part: PassKind | None, step: ForwardPass) -> Graph | None:
-        if self.plan is None or part is None:
+    def _key(self, part: Part | None, step: ForwardPass) -> Graph | None:
+        if part is None:
             return None
         capture = Capture(part, step.requests, step.tokens)
-        return Graph(capture, step.reach) if capture in self.plan else None
+        return Graph(capture, step.reach) if self.has_graph(capture) else None
 
     def _extend(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
         features = self._target.features(given["tokens"], step)
@@ -113,11 +121,6 @@ class ForwardPasses:
         assert self._drafter
         self._drafter.fill(self._drafter.embed(given["tokens"], self._target), given["features"], step)
         return {}
-
-    def _draft(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
-        assert self._drafter
-        features = self._drafter.features(self._drafter.embed(given["tokens"], self._target), given["features"], step)
-        return {"features": features, "logits": self._drafter.logits(features, self._target)}
 
 
 def _named(step: ForwardPass) -> Iterator[tuple[str, Tensor]]:

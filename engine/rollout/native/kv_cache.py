@@ -39,7 +39,7 @@ class KVCache:
         """
         self._granularity = granularity
         self._part = granularity if like.is_cuda else part_length()
-        capacity = self._whole_reach(capacity)
+        capacity = self.whole_reach(capacity)
         self._slot = capacity | 1
         a, device, rows = architecture, like.device, slots * self._slot
         self._a, self._like, self._drafting = architecture, like, width > 0
@@ -56,7 +56,8 @@ class KVCache:
         self._drafter_tables = drafter_rotary.tables(capacity) if drafter_rotary else []
         self._seen, self._unseen = like.new_zeros(()), like.new_full((), -torch.inf)
 
-    def _whole_reach(self, reach: int) -> int:
+    def whole_reach(self, reach: int) -> int:
+        """How far a pass reads that is to read ``reach`` positions."""
         return whole_reach(reach, self._granularity, self._part)
 
     def write(self, slot: int, prompt: Sequence[int]) -> None:
@@ -107,7 +108,7 @@ class KVCache:
         ``rows`` [R] are the tokens there are, if not all. Positions and entries are below ``reach``.
         """
         n, t = positions.shape
-        reach = self._whole_reach(reach)
+        reach = self.whole_reach(reach)
         index = self.index(positions if entries is None else entries, first).flatten()
         if visible is None:
             visible = self.positions[:reach] <= positions[:, :, None]
@@ -165,7 +166,7 @@ class KVCache:
         pass. ``positions`` [n, T] are those of the last; ``paths`` [n, T, nodes] tells which tree tokens each sees, besides all before
         ``newest`` [n, 1]."""
         n, t, nodes = paths.shape
-        reach = self._whole_reach(reach)
+        reach = self.whole_reach(reach)
         visible = (self.positions[:reach] < newest)[:, None].repeat(1, t, 1)
         visible.scatter_(2, entries[:, None].expand(n, t, nodes), paths)
         return self.plan(positions, reach, entries=entries[:, nodes - t :], visible=visible, rows=rows, drafter=drafter)

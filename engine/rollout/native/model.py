@@ -102,7 +102,9 @@ class DraftModel:
         if (ids := vocabulary_of(weights)) is not None:
             check_vocabulary(ids, self._size)
         copy_weights("drafter", weights, self.parameters())
-        self.vocabulary = token_ids(self._constants[D2T]) if D2T in self._constants else None
+        if D2T in self._constants:
+            ids = token_ids(self._constants[D2T])
+            self.vocabulary = ids if self.vocabulary is None else self.vocabulary.copy_(ids)  # graphs have its memory in them
         for part in self._parts():
             part.pack()
         if self.layout.head and self._head:

@@ -5,6 +5,7 @@ Few numbers go through 64 bits: seed, request and position make the key of a row
 products, which processors have vector instructions for.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import torch
@@ -17,10 +18,36 @@ class Noise:
     """Noise for the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]. It is made when it is first asked for, and kept: the
     drafter and the target draw with the same."""
 
-    def __init__(self, seed: Tensor, vocabulary: Tensor, requests: Tensor, positions: Tensor) -> None:
-        """``seed``, a scalar, has gone through ``mix``; ``vocabulary``: see ``token_codes``."""
-        self._seed, self._requests, self._positions = seed, requests, positions
+    def __init__(self, seed: Tensor, vocabulary: Tensor, requests: Tensor, positions: Tensor, memory: Tensor | None = None) -> None:
+        """``seed``, a scalar, has gone through ``mix``; ``vocabulary``: see ``token_codes``. It is kept in ``memory`` [rows, vocabulary],
+        if that has room for it."""
+        self._seed, self._requests, self._positions, self._memory = seed, requests, positions, memory
         self.vocabulary, self.levels = vocabulary, positions.shape[1]
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """What it is made of, for ``on``."""
+        return {"seed": self._seed, "vocabulary": self.vocabulary, "requests": self._requests, "positions": self._positions}
+
+    def on(self, given: Mapping[str, Tensor]) -> "Noise":
+        """The noise that is made of other ``inputs`` of the same shapes, in the same memory; this one if they are its own."""
+        return self if given["positions"] is self._positions else Noise(memory=self._memory, **{name: given[name] for name in self.inputs})
+
+    def first(self, levels: int) -> "Noise":
+        """Of the first ``levels``, or of all if there are no more."""
+        if levels >= self.levels:
+            return self
+        return Noise(self._seed, self.vocabulary, self._requests, self._positions[:, :levels], self._memory)
+
+    def take(self) -> None:
+        """Takes for its own what one on other inputs of the same values has put in their memory, if there is any."""
+        if (there := self._room) is not None:
+            self.exponentials = there
+
+    @property
+    def _room(self) -> Tensor | None:
+        rows = self._positions.numel()
+        return None if self._memory is None or rows > len(self._memory) else self._memory[:rows]
 
     def rows(self, rows: Tensor) -> "NoiseRows":
         """``rows`` [R] count as [n, levels] does when it is flat."""
@@ -43,7 +70,9 @@ class Noise:
     @cached_property
     def exponentials(self) -> Tensor:
         """[n * levels, vocabulary]."""
-        noise = torch.empty(len(self.keys), len(self.vocabulary), device=self.keys.device)
+        noise = self._room
+        if noise is None:
+            noise = torch.empty(len(self.keys), len(self.vocabulary), device=self.keys.device)
         for chunk in row_chunks(noise, noise.shape[1]):
             noise[chunk] = exponentials(self.keys[chunk], self.vocabulary)
         return noise

@@ -77,7 +77,8 @@ class Runner:
         self._size = (0, 0)
         self.cache = self._make_cache(0, 0)
         self._device, self.dtype = like.device, like.dtype
-        self._recorder = recorder
+        self._recorder, self._vocabulary = recorder, architecture.vocabulary
+        self._noise: Tensor | None = None
         self.plan_graphs(plan)
 
     @property
@@ -103,6 +104,7 @@ class Runner:
 
     def plan_graphs(self, plan: GraphPlan | None) -> None:
         """Graphs of other steps from now on."""
+        self._noise = None
         self.passes = ForwardPasses(self.target, self.drafter, self.cache, plan, self._recorder)
 
     def reserve(self, slots: int, capacity: int) -> None:
@@ -122,8 +124,15 @@ class Runner:
         self._use(self._make_cache(*self._size))
 
     def _use(self, cache: KVCache) -> None:
-        self.cache = cache
+        self.cache, self._noise = cache, None
         self.passes.use(cache)
+
+    def _noise_memory(self) -> Tensor | None:
+        """Where the graphs of drafts put noise, for as many requests as the cache has slots; a graph's own memory other graphs use, too."""
+        if self._noise is None and (plan := self.passes.plan):
+            rows = max((each.batch * (each.levels + 1) for each in plan.draft if each.batch <= self.cache.slots), default=0)
+            self._noise = torch.empty(rows, self._vocabulary, device=self._device)
+        return self._noise
 
     def forget(self) -> None:
         """Frees the cache's memory for good: ``resume`` makes none."""
@@ -160,7 +169,8 @@ class Runner:
         lengths, requests = sent([[response.length for response in batch], [response.request.id for response in batch]], self._device)
         newest = lengths[:, None] - 1
         levels = max([shape.depth if shape else 0, *(len(drafts) for drafts in given or () if drafts)])
-        noise = sampler.noise(requests, newest + 1 + self.cache.positions[: levels + 1])
+        memory = self._noise_memory() if shape and sampler.keeps_noise else None
+        noise = sampler.noise(requests, newest + 1 + self.cache.positions[: levels + 1], memory)
         learned = Drafting(self.passes, self.cache, batch, newest).drafts(shape, sampler, noise) if shape else None
         if learned and plan.limits:
             learned = cut_chains(learned, plan.limits)

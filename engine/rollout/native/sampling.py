@@ -8,6 +8,7 @@ a probability of at least (1 - d) / (1 + d) at total variation distance d.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -31,10 +32,14 @@ class TokenSampler:
         self._seed = mix(torch.tensor(sampling.seed, device=device))
         self._vocabulary = token_codes(vocabulary, device)
         self._greedy = sampling.temperature == 0
+        self.law = replace(sampling, seed=0, max_new_tokens=0, stop=())
+        """Tells samplers apart that draw by different laws."""
+        self.keeps_noise = not self._greedy and not few(sampling, vocabulary)
+        """Whether it draws with noise for the whole vocabulary, which is kept."""
 
-    def noise(self, requests: Tensor, positions: Tensor) -> Noise:
-        """For the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]."""
-        return Noise(self._seed, self._vocabulary, requests, positions)
+    def noise(self, requests: Tensor, positions: Tensor, memory: Tensor | None = None) -> Noise:
+        """For the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]. ``memory`` as of Noise."""
+        return Noise(self._seed, self._vocabulary, requests, positions, memory)
 
     def sample(self, logits: Tensor, noise: NoiseRows) -> Result:
         """Tokens [R] and their log-probabilities [R] for ``logits`` [R, vocabulary]."""
@@ -44,7 +49,7 @@ class TokenSampler:
 
     def guess(self, logits: Tensor, noise: NoiseRows) -> Tensor:
         """The tokens [R] that would be drawn if ``logits`` [R, vocabulary], or as many as ``noise`` has, were the target's."""
-        return logits.max(-1).indices if self._greedy else self._race(logits, noise, Race.winners)[0]
+        return logits.max(-1).indices if self._greedy else self._race(logits, noise, Race.winners, exact=not logits.is_cuda)[0]
 
     def guesses(self, logits: Tensor, noise: NoiseRows, count: int) -> Result:
         """The ``count`` tokens that are likeliest to be drawn if the target's logits are ``logits`` [R, vocabulary] but for errors that
@@ -52,14 +57,17 @@ class TokenSampler:
         if self._greedy:
             values, tokens = logits.topk(count, -1)
             return tokens, values - values[:, :1] - masses(logits, 1).log()
-        return self._race(logits, noise, lambda race: race.leaders(count))
+        return self._race(logits, noise, lambda race: race.leaders(count), exact=not logits.is_cuda)
 
-    def _race(self, logits: Tensor, noise: NoiseRows, result: Callable[[Race], Result]) -> Result:
-        """``result`` of each row's race."""
+    def _race(self, logits: Tensor, noise: NoiseRows, result: Callable[[Race], Result], exact: bool = True) -> Result:
+        """``result`` of each row's race. If it need not be ``exact``, only the likeliest tokens run where few are worth to look at: to know
+        whether others are left one would have to wait for a GPU."""
         size = few(self._sampling, logits.shape[-1])
         if not size:
             return _joined(result(race) for race in self._races_of_all(logits, noise))
         results, cut = self._race_of_few(logits, noise, size, result)
+        if not exact:
+            return results
         rows = (~cut).nonzero()[:, 0]
         if len(rows):
             again = _joined(result(race) for race in self._races_of_many(logits[rows], noise[rows]))

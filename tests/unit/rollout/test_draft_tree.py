@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.rollout.native.draft_tree import CHILD_PENALTY, FLOOR, NO_DRAFT, Candidates, DraftTree, cut_chains, with_given_drafts
+from engine.rollout.native.draft_tree import CHILD_PENALTY, FLOOR, NO_DRAFT, Candidates, DraftTree, cut_chains, likeliest, with_given_drafts
 
 CPU = torch.device("cpu")
 Path = tuple[int, ...]
@@ -87,7 +87,7 @@ def test_the_drafted_nodes_of_highest_path_probability_are_verified(
             best = highest(children, top_k)
             assert highest([score(path, known) for path in frontier], top_k) == pytest.approx(best, abs=tolerance)
     verify = data.draw(st.integers(1, len(drafted[0])))
-    tree = candidates.best(verify)
+    tree = likeliest(candidates.grown(), verify, depth)
     assert tree.complete
     assert tree.parents is not None
     assert tree.levels is not None
@@ -112,7 +112,7 @@ def test_a_tree_worked_out_by_hand() -> None:
     tokens, parents = grow(candidates, torch.tensor([[[0.1, 0.0, 0.9], [0.2, 0.8, 0.0]]]).log(), 2)
     assert (tokens.tolist(), parents.tolist()) == ([[2, 1]], [[0, 1]])
     for verify, expected in ((1, {(1,)}), (2, {(1,), (1, 2)}), (3, {(1,), (1, 2), (0,)}), (4, {(1,), (1, 2), (0,), (0, 1)})):
-        assert set(paths_of(candidates.best(verify), 0)) == expected
+        assert set(paths_of(likeliest(candidates.grown(), verify, 2), 0)) == expected
 
 
 def random_tree(rng: random.Random, requests: int, size: int, vocabulary: int) -> DraftTree:

@@ -33,9 +33,9 @@ from engine.speculation.strategy import OFF, Context, RunningRequest, Strategy
 from engine.speculation.tail_mode import TailMode
 from engine.speculation.tuner.interface import Tuner
 
-SAMPLED, NUCLEUS = Sampling(max_new_tokens=20, seed=1), Sampling(0.8, 0.9, max_new_tokens=20, seed=1)
-GREEDY = Sampling(temperature=0, max_new_tokens=20)
-REQUESTS = make_requests(6, 48, group=2)
+SAMPLED, NUCLEUS = Sampling(max_new_tokens=16, seed=1), Sampling(0.8, 0.9, max_new_tokens=20, seed=1)
+GREEDY = Sampling(temperature=0, max_new_tokens=16)
+REQUESTS = make_requests(4, 48, group=2)
 ENDS = frozenset({5, 6})
 
 
@@ -80,10 +80,10 @@ def check(ours: Sequence[Completion], expected: Sequence[Completion]) -> None:
 def test_every_strategy_generates_what_the_cpu_does_plainly(name: str) -> None:
     arm, target = ARMS[name], make_target(tie_word_embeddings=False)
     drafter = drafter_of(target, arm.kind)
-    expected = make_engine(target, slots=4, end_tokens=ENDS).generate(REQUESTS, arm.sampling)
+    expected = make_engine(target, slots=2, end_tokens=ENDS).generate(REQUESTS, arm.sampling)
     with emulated() as device:
         weights = drafter if arm.speculation else None
-        engine = make_engine(target, weights, arm.speculation, slots=4, end_tokens=ENDS, device=CUDA, drafter_kind=arm.kind)
+        engine = make_engine(target, weights, arm.speculation, slots=2, end_tokens=ENDS, device=CUDA, drafter_kind=arm.kind)
         check(engine.generate(REQUESTS, arm.sampling), expected)
         assert device.replays > engine.statistics.decode_steps - 1
         assert bool(engine.statistics.accepted_by_position and engine.statistics.accepted_by_position[0]) == bool(arm.speculation)
@@ -93,9 +93,9 @@ def test_every_strategy_generates_what_the_cpu_does_plainly(name: str) -> None:
 def test_other_families_have_no_fault_of_the_host_s_either(family: str) -> None:
     target = make_target(family, tie_word_embeddings=False)
     drafter = random_drafter(target)
-    expected = make_engine(target, slots=4).generate(REQUESTS, GREEDY)
+    expected = make_engine(target, slots=2).generate(REQUESTS, GREEDY)
     with emulated():
-        engine = make_engine(target, drafter, strategies((3, 2, 5)), slots=4, device=CUDA)
+        engine = make_engine(target, drafter, strategies((3, 2, 5)), slots=2, device=CUDA)
         check(engine.generate(REQUESTS, GREEDY), expected)
 
 
@@ -106,13 +106,13 @@ def test_weights_come_and_memory_goes_between_rollouts() -> None:
     drafter, fewer = drafter_of(target), {D2T: offsets(torch.arange(0, 48, 2))}
     shapes = SpeculationConfig.model_validate(strategies((3, 1, 3), (3, 2, 5), suffix=True).model_dump() | {"tuner": {"name": "goodput"}})
     weights = [{name: weight * (1 + version / 100) for name, weight in target.state_dict().items()} for version in range(3)]
-    rollouts = [(make_requests(n, 48, group=2), Sampling(max_new_tokens=limit, seed=limit)) for n, limit in ((3, 10), (6, 20), (5, 11))]
-    plain, expected = make_engine(target, slots=4, end_tokens=ENDS, keep_features=True), []
+    rollouts = [(make_requests(n, 48, group=2), Sampling(max_new_tokens=limit, seed=limit)) for n, limit in ((2, 8), (4, 14), (3, 9))]
+    plain, expected = make_engine(target, slots=2, end_tokens=ENDS, keep_features=True), []
     for version, rollout in enumerate(rollouts):
         plain.load_target(weights[version], version)
         expected.append(plain.generate(*rollout))
     with emulated():
-        engine = make_engine(target, drafter, shapes, slots=4, end_tokens=ENDS, device=CUDA, keep_features=True)
+        engine = make_engine(target, drafter, shapes, slots=2, end_tokens=ENDS, device=CUDA, keep_features=True)
         with_random_tuner(engine, RandomTuner(0, more=(Strategy("eagle", 3, 1, 3), Strategy("eagle", 3, 2, 5), *NGRAMS)))
         for version, (requests, sampling) in enumerate(rollouts):
             engine.load_target(weights[version], version)
@@ -135,9 +135,9 @@ def test_a_tail_in_which_each_request_has_its_own_strategy(monkeypatch: pytest.M
         return tuple(arms[request.id % 3] for request in batch)
 
     monkeypatch.setattr(TailMode, "strategies", each)
-    expected = make_engine(target, slots=4).generate(REQUESTS, SAMPLED)
+    expected = make_engine(target, slots=2).generate(REQUESTS, SAMPLED)
     with emulated():
-        engine = make_engine(target, drafter, chains(3, suffix=True), slots=4, device=CUDA)
+        engine = make_engine(target, drafter, chains(3, suffix=True), slots=2, device=CUDA)
         check(engine.generate(REQUESTS, SAMPLED), expected)
     assert engine.statistics.accepted_by_position[1] > 0
 
@@ -149,9 +149,9 @@ def going_on(completion: Completion) -> Request:
 def test_responses_go_on_where_an_earlier_rollout_left_them() -> None:
     target = make_target(tie_word_embeddings=False)
     drafter = drafter_of(target)
-    expected = make_engine(target, slots=4).generate(REQUESTS, SAMPLED)
+    expected = make_engine(target, slots=2).generate(REQUESTS, SAMPLED)
     with emulated():
-        engine = make_engine(target, drafter, strategies((3, 2, 5)), slots=4, device=CUDA)
+        engine = make_engine(target, drafter, strategies((3, 2, 5)), slots=2, device=CUDA)
         with_random_tuner(engine, RandomTuner(3, more=TREES[:2]))
         begun = engine.generate(REQUESTS, SAMPLED, lambda _: engine.abort())
         assert any(completion.tokens and completion.finish == "abort" for completion in begun)

@@ -121,6 +121,22 @@ def test_a_graph_reads_what_lies_in_its_memory_now() -> None:
             graph.replay()
 
 
+def test_what_a_graph_has_written_holds_until_another_one_is_replayed() -> None:
+    with emulated():
+        x, graphs = torch.zeros(2, device=CUDA), [torch.cuda.CUDAGraph() for _ in range(2)]
+        outputs = []
+        for graph in graphs:
+            with torch.cuda.graph(graph):
+                outputs.append(x + 1)
+        graphs[0].replay()
+        assert outputs[0].tolist() == [1, 1]
+        with pytest.raises(StaleGraphError, match="another one was replayed last"):
+            outputs[1].sum()
+        graphs[1].replay()
+        with pytest.raises(StaleGraphError):
+            outputs[0].tolist()
+
+
 def test_launches_are_what_works_on_memory_and_syncs_what_the_host_waits_for() -> None:
     with emulated() as device:
         x = torch.arange(6, device=CUDA)

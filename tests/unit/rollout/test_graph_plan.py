@@ -11,7 +11,6 @@ from engine.rollout.native.graphs.plan import (
     Capture,
     GraphPlan,
     MemoryModel,
-    PassKind,
     batch_ranges,
     bucket,
     captures_of,
@@ -37,8 +36,8 @@ def targets(plan: GraphPlan) -> set[tuple[int, int]]:
     return {(capture.batch, capture.tokens) for capture in plan.target}
 
 
-def drafts(plan: GraphPlan) -> set[tuple[str, int, int]]:
-    return {(capture.part, capture.batch, capture.tokens) for capture in plan.draft}
+def drafts(plan: GraphPlan) -> set[tuple[int, int, int]]:
+    return {(capture.batch, capture.tokens, capture.levels) for capture in plan.draft}
 
 
 def test_the_graphs_of_tlts_strategies_by_hand() -> None:
@@ -46,28 +45,28 @@ def test_the_graphs_of_tlts_strategies_by_hand() -> None:
     plain = {(batch, 1) for batch in POWERS}
     speculative = {(1, 49), (2, 33), (4, 33), (8, 17), (16, 17), (32, 17), (32, 9), (64, 9)}
     assert targets(plan) == plain | speculative
-    assert drafts(plan) == {(part, batch, n) for batch in POWERS for part, n in (("draft", 4), ("catch_up", 1))}, "all four draft alike"
-    assert plan.captures == 15 + 2 * 7
+    assert drafts(plan) == {(batch, 4, 8) for batch in POWERS}, "all four draft alike"
+    assert plan.captures == 15 + 7
 
 
-def test_a_chains_levels_run_in_the_graph_of_catching_up_by_a_token() -> None:
+def test_all_levels_of_a_chain_are_one_graph() -> None:
     chains = [{"depth": n, "verify": n} for n in (6, 3, 2)]
     plan = GraphPlan.of_engine(SpeculationConfig.model_validate({"threshold": 4, "hysteresis": 0, "strategies": chains}), 4)
     assert targets(plan) == {(batch, tokens) for batch in (1, 2, 4) for tokens in (1, 3, 4, 7)}
-    assert drafts(plan) == {("catch_up", batch, 1) for batch in (1, 2, 4)}
+    assert drafts(plan) == {(batch, 1, levels) for batch in (1, 2, 4) for levels in (6, 3, 2)}
     assert set(GraphPlan.of_engine(None, 5)) == {Capture("target", batch, 1) for batch in (1, 2, 4, 5)}
 
 
 @pytest.mark.parametrize("strategy", [OFF, NGRAM, Strategy("eagle", 1, 3, 3)], ids=str)
-def test_a_strategy_without_drafted_levels_has_no_graphs_of_levels(strategy: Strategy) -> None:
+def test_only_the_learned_drafter_has_graphs_of_drafts(strategy: Strategy) -> None:
     plan = GraphPlan.of({strategy: range(1, 9)}, 8)
-    assert drafts(plan) == {("catch_up", batch, 1) for batch in (1, 2, 4, 8) if strategy.drafter == "eagle"}
+    assert drafts(plan) == {(batch, 3, 1) for batch in (1, 2, 4, 8) if strategy.drafter == "eagle"}
     assert targets(plan) == {(batch, strategy.verify + 1) for batch in (1, 2, 4, 8)}
 
 
 def test_five_requests_run_in_the_graph_of_eight() -> None:
     strategy = Strategy("eagle", 6, 1, 6)
-    assert set(GraphPlan.of({strategy: range(5, 6)}, 64)) == {Capture("target", 8, 7), Capture("catch_up", 8, 1)}
+    assert set(GraphPlan.of({strategy: range(5, 6)}, 64)) == {Capture("target", 8, 7), Capture("draft", 8, 1, 6)}
 
 
 @given(st.integers(1, 300), st.data())
@@ -86,13 +85,11 @@ def test_whatever_can_be_picked_has_a_graph(ranges: dict[Strategy, range], max_b
     plan = GraphPlan.of(ranges, max_batch)
     used = set()
     for strategy, batches in ranges.items():
-        passes: dict[PassKind, int] = {"target": strategy.verify + 1}
-        if strategy.drafter == "eagle" and strategy.depth > 1 and strategy.top_k > 1:
-            passes["draft"] = strategy.top_k
-        if strategy.drafter == "eagle":
-            passes["catch_up"] = 1
-        buckets = {bucket(batch, max_batch) for batch in batches if batch <= max_batch}
-        used |= {Capture(part, size, tokens) for size in buckets for part, tokens in passes.items()}
+        levels = strategy.verify if strategy.top_k == 1 else strategy.depth
+        for size in {bucket(batch, max_batch) for batch in batches if batch <= max_batch}:
+            used.add(Capture("target", size, strategy.verify + 1))
+            if strategy.drafter == "eagle":
+                used.add(Capture("draft", size, strategy.top_k, levels))
     assert used == set(plan) == plan.target | plan.draft, "no graph without a batch that needs it"
     assert plan.captures == len(used)
 
@@ -128,14 +125,14 @@ def test_shapes_of_target_and_drafter_add_up_instead_of_multiplying() -> None:
     """3 depths, 2 widths and 5 sizes to verify: 30 strategies, of 7 batch sizes each."""
     grid = [Strategy("eagle", depth, top_k, verify) for depth in (4, 6, 8) for top_k in (2, 4) for verify in (4, 8, 12, 16, 20)]
     plan = GraphPlan.of({strategy: range(1, 65) for strategy in grid}, 64)
-    assert plan.captures == 7 * (5 + 2 + 1)
-    assert len(naive_captures(grid, 64)) == 7 * 30 * 3
+    assert plan.captures == 7 * (5 + 3 * 2)
+    assert len(naive_captures(grid, 64)) == 7 * 30 * 2
     assert set(naive_captures(grid, 64)) == set(plan)
 
 
 def test_naive_counts_of_tlts_strategies() -> None:
     strategies = batch_ranges(tlt(), 64)
-    assert len(naive_captures(strategies, 64)) == 7 * (4 * 3 + 1)
+    assert len(naive_captures(strategies, 64)) == 7 * (4 * 2 + 1)
 
 
 def test_the_memory_model_by_hand() -> None:

@@ -29,7 +29,7 @@ from engine.rollout.native import cost_measurement
 from engine.rollout.native.attention import part_length, row_unit, whole_reach
 from engine.rollout.native.decoder_layer import ForwardPass
 from engine.rollout.native.engine import NativeEngine
-from engine.rollout.native.graphs.plan import GraphPlan, PassKind, batch_ranges, bucket, naive_captures
+from engine.rollout.native.graphs.plan import Capture, GraphPlan, Part, batch_ranges, bucket, naive_captures
 from engine.rollout.native.graphs.pool import Function, Recorder, Recording
 from engine.rollout.native.runner import GRANULARITY, Runner
 from engine.speculation.strategy import OFF, Strategy
@@ -70,14 +70,20 @@ def watch_eager(engine: NativeEngine) -> set[str]:
     """Gets the names of the passes that run without a graph from now on."""
     found: set[str] = set()
     passes = engine._runner.passes
-    run = passes._run
+    run, draft = passes._run, passes.draft_whole
 
-    def watched(part: PassKind | None, function: Any, step: ForwardPass, **inputs: Tensor) -> dict[str, Tensor]:
+    def watched(part: Part | None, function: Any, step: ForwardPass, **inputs: Tensor) -> dict[str, Tensor]:
         if passes._key(part, step) is None:
             found.add(f"{part} of {step.requests} x {step.tokens}" if part else function.__name__)
         return run(part, function, step, **inputs)
 
+    def watched_draft(capture: Capture, *rest: Any) -> dict[str, Tensor]:
+        if not passes.has_graph(capture):
+            found.add(f"draft of {capture.batch} x {capture.tokens}")
+        return draft(capture, *rest)
+
     passes._run = watched  # type: ignore[method-assign]
+    passes.draft_whole = watched_draft  # type: ignore[method-assign]
     return found
 
 
@@ -199,18 +205,17 @@ def test_a_cpu_pads_and_records_nothing() -> None:
 def test_the_benchmark_records_every_capture_it_is_given() -> None:
     recorder, config = Rerun(), make_target().config
     captures = naive_captures((OFF, *TREES[:2], CHAINS[2]), 3)
-    assert len(captures) == 3 * (1 + 3 + 3 + 2)
+    assert len(captures) == 3 * (1 + 2 + 2 + 2)
     used = measure(config, torch.empty(0), captures, recorder)
     assert len(recorder.outputs) == len(captures)
-    rows = sum(capture.rows for capture in captures)
+    targets, drafts = ([capture for capture in captures if capture.part == part] for part in ("target", "draft"))
     heads, token_and_index, rotary = 2, 2 * 8, 2 * 16 * 4
-    masks = sum(
-        capture.batch * (-(-capture.tokens * heads // row_unit(16)) * row_unit(16) if capture.part == "target" else capture.tokens * heads)
-        for capture in captures
-    )
-    features = sum(capture.rows for capture in captures if capture.part != "target") * 64 * 4
+    masks = sum(capture.batch * -(-capture.tokens * heads // row_unit(16)) * row_unit(16) for capture in targets)
     reach = whole_reach(GRANULARITY, GRANULARITY, part_length())
-    assert used == masks * reach * 4 + rows * (token_and_index + rotary) + features + recorder.bytes
+    rows = sum(capture.rows for capture in targets)
+    seed_and_codes, request_and_newest = 8 + 4 * 48, 8 + 8
+    noise = sum(seed_and_codes + capture.batch * (request_and_newest + 8 * (capture.levels + 1)) for capture in drafts)
+    assert used == masks * reach * 4 + rows * (token_and_index + rotary) + noise + recorder.bytes
 
 
 @pytest.mark.gpu

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engine.rollout.native.attention import BLOCK, LANES, part_length, part_of
-from engine.rollout.native.draft_tree import NO_DRAFT, Candidates, DraftTree
+from engine.rollout.native.draft_tree import NO_DRAFT, Candidates, DraftTree, likeliest
 from engine.rollout.native.tree_entries import entries_needed, placed
 
 VOCABULARY = 40
@@ -19,7 +19,7 @@ def make_tree(requests: int, depth: int, top_k: int, verify: int) -> DraftTree:
         values, tokens = logprobs.topk(top_k, -1)
         candidates.grow(tokens.flatten(0, 1), values.flatten(0, 1))
         frontier = top_k
-    return candidates.best(verify)
+    return likeliest(candidates.grown(), verify, depth)
 
 
 @pytest.mark.parametrize(("depth", "top_k", "verify"), [(8, 4, 24), (6, 3, 12), (4, 4, 8), (20, 2, 30), (12, 16, 128)])

@@ -1,7 +1,8 @@
 """Which CUDA graphs an engine needs (TLT section 4), as arithmetic of sets.
 
 Batch sizes are bucketed, and a strategy gets graphs only for the batch sizes at which the tuner can pick it. Target and drafter have
-graphs of their own, so their shapes add up instead of multiplying. Graphs that are equal for several strategies are one.
+graphs of their own, so their shapes add up instead of multiplying: trees of one depth and top_k that differ in what is verified draft by
+the same. Graphs that are equal for several strategies are one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,20 +12,26 @@ from typing import Literal
 from engine.config import BegConfig, FixedConfig, SpeculationConfig
 from engine.speculation.strategy import OFF, Strategy
 
-PassKind = Literal["target", "draft", "catch_up"]
+Part = Literal["target", "draft"]
 
 
 @dataclass(frozen=True, order=True)
 class Capture:
-    """The graph of a forward pass: ``batch`` requests, padded to a bucket, with ``tokens`` tokens each.
+    """A graph of ``levels`` forward passes: ``batch`` requests, padded to a bucket, with ``tokens`` tokens each.
 
-    ``target`` verifies verify + 1 tokens (plain decoding: 1); ``draft`` is one level of a tree, top_k nodes wide; ``catch_up`` shows
-    the drafter what the target has seen since.
+    ``target`` verifies verify + 1 tokens (plain decoding: 1). ``draft`` drafts a chain, or all that a tree is chosen from: its levels are
+    top_k nodes wide, but for the first, which follows from the last that the target has seen.
     """
 
-    part: PassKind
+    part: Part
     batch: int
     tokens: int
+    levels: int = 1
+
+    @classmethod
+    def of_draft(cls, strategy: Strategy, batch: int) -> "Capture":
+        """That of a learned drafter's drafts for ``batch`` requests."""
+        return cls("draft", batch, strategy.top_k, strategy.verify if strategy.top_k == 1 else strategy.depth)
 
     @property
     def rows(self) -> int:
@@ -33,7 +40,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """``target`` and ``draft`` are the graphs of either model; those of catching up are in ``draft``."""
+    """``target`` and ``draft`` are the graphs of either model."""
 
     target: frozenset[Capture]
     draft: frozenset[Capture]
@@ -71,7 +78,8 @@ def bucket(batch: int, max_batch: int) -> int:
 def captures_of(strategy: Strategy, batches: range, max_batch: int) -> set[Capture]:
     """The graphs of one strategy for these batch sizes, as far as they do not exceed ``max_batch``."""
     buckets = {bucket(batch, max_batch) for batch in batches if 1 <= batch <= max_batch}
-    return {Capture(part, size, tokens) for part, tokens in _passes(strategy).items() for size in buckets}
+    drafts = {Capture.of_draft(strategy, size) for size in buckets} if strategy.drafter == "eagle" else set()
+    return {Capture("target", size, strategy.verify + 1) for size in buckets} | drafts
 
 
 def naive_captures(strategies: Iterable[Strategy], max_batch: int) -> list[Capture]:
@@ -95,17 +103,6 @@ def batch_ranges(speculation: SpeculationConfig, max_batch: int) -> dict[Strateg
     else:
         picked = {strategy: range(1, largest + 1) for strategy in strategies}
     return {OFF: range(1, max_batch + 1)} | picked
-
-
-def _passes(strategy: Strategy) -> dict[PassKind, int]:
-    """Tokens of each request in the passes of a step. The drafter catches up by a token, for the others get keys and values only. That
-    predicts a draft's first level, so depth 1 has no pass of levels; a chain's levels run in the graph of catching up."""
-    passes: dict[PassKind, int] = {"target": strategy.verify + 1}
-    if strategy.drafter == "eagle":
-        passes["catch_up"] = 1
-        if strategy.depth > 1 and strategy.top_k > 1:
-            passes["draft"] = strategy.top_k
-    return passes
 
 
 @dataclass(frozen=True)
