@@ -13,6 +13,7 @@ from typing import Any
 from engine.bench import (
     algorithms,
     checkpoint,
+    context,
     e2e,
     graphs,
     learning,
@@ -40,6 +41,7 @@ BENCHES = {
     "graphs": (graphs.run, "small"),
     "packing": (packing.run, "tiny"),
     "checkpoint": (checkpoint.run, "small"),
+    "context": (context.run, "recalling"),
     "recipes": (recipes.run, "tiny"),
     "spot": (spot.run, "tiny"),
     "e2e": (e2e.run, "all"),
