@@ -13,6 +13,7 @@ from typing import Any
 from engine.bench import (
     algorithms,
     checkpoint,
+    context,
     device,
     draft_vocabulary,
     e2e,
@@ -42,6 +43,7 @@ BENCHES = {
     "graphs": (graphs.run, "small"),
     "packing": (packing.run, "tiny"),
     "checkpoint": (checkpoint.run, "small"),
+    "context": (context.run, "recalling"),
     "recipes": (recipes.run, "tiny"),
     "spot": (spot.run, "tiny"),
     "e2e": (e2e.run, "all"),

@@ -30,7 +30,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
     bed = Bed(model)
     trainer = _trainer(bed, RESPONSES)
     bound = trainer.config.tokens_per_microbatch
-    segments = [segment for entry in trainer.buffer.mix() for segment in cut(entry, bound)]
+    segments = [segment for entry in trainer.buffer.mix() for segment in cut(entry, bound, trainer.config.context)]
     arms: dict[str, tuple[Callable[[], list[Group]], Callable[[Group], MicroBatch]]] = {
         "packed": (lambda: list(rows(segments, bound)), pack),
         "padded": (lambda: list(padded_groups(segments, bound)), pad),

@@ -34,6 +34,11 @@ class SpotConfig(Section):
     tokens_per_microbatch: int = Field(
         1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
     )
+    context: int = Field(
+        4096,
+        ge=0,
+        description="Earlier tokens of a long response that its training steps see, as drafting does; 0: none, which is faster",
+    )
     unroll: int | None = Field(
         None,
         ge=1,

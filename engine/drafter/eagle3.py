@@ -13,7 +13,7 @@ from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import DEFAULT, Drafter, llama_layer_config
 from engine.drafter.vocabulary import vocabulary_of
 from engine.models.families import FAMILIES
-from engine.models.packed_attention import Mask, PassHistory
+from engine.models.packed_attention import Mask, PassHistory, Past
 from engine.models.weights import base_weights, whole
 
 
@@ -51,14 +51,28 @@ class Eagle3Drafter(Drafter):
         normed: Tensor = features if self.layout.norm_output else self.norm(features)
         return normed
 
+    @property
+    def _attention(self) -> nn.Module:
+        return self.midlayer.self_attn  # type: ignore[no-any-return]
+
+    def _inputs(self, embedded: Tensor, features: Tensor) -> Tensor:
+        layer: Any = self.midlayer
+        return torch.cat((layer.input_layernorm(embedded), layer.hidden_norm(features)), dim=-1)
+
     def forward(
-        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: PassHistory | None = None
+        self,
+        embedded: Tensor,
+        features: Tensor,
+        positions: Tensor,
+        mask: Mask = None,
+        history: PassHistory | None = None,
+        past: Past | None = None,
     ) -> Tensor:
         layer: Any = self.midlayer
-        normed = layer.hidden_norm(features)
-        inputs = torch.cat((layer.input_layernorm(embedded), normed), dim=-1)
-        rotary = self.rotary(features, positions)
-        attended: Tensor = layer.self_attn(inputs, position_embeddings=rotary, attention_mask=mask, history=history)[0]
+        inputs = self._inputs(embedded, features)
+        normed = inputs.chunk(2, dim=-1)[1]
+        rotary = self.rotary(inputs, positions)
+        attended: Tensor = layer.self_attn(inputs, position_embeddings=rotary, attention_mask=mask, history=history, past=past)[0]
         hidden = (normed if self.layout.norm_before_residual else features) + attended
         output: Tensor = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
         return self.norm(output) if self.layout.norm_output else output

@@ -22,7 +22,7 @@ from engine.drafter.kind import DrafterKind
 from engine.drafter.layout import DrafterLayout
 from engine.drafter.vocabulary import D2T, check_vocabulary, offsets, token_ids
 from engine.errors import ModelError
-from engine.models.packed_attention import SEGMENTS, Mask, PassHistory
+from engine.models.packed_attention import SEGMENTS, KeysAndValues, Mask, PassHistory, Past, keys_and_values
 
 DEFAULT = DrafterLayout()
 FAMILIES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
@@ -126,18 +126,38 @@ class Drafter(nn.Module):
         """[.., H] to what the head makes logits of, [.., H]."""
         return features
 
+    def keys_and_values(self, embedded: Tensor, features: Tensor, positions: Tensor) -> KeysAndValues:
+        """Those of positions, which depend on nothing before them; for the arguments see ``forward``."""
+        inputs = self._inputs(embedded, features)
+        return keys_and_values(self._attention, inputs, self.rotary(inputs, positions))
+
+    @property
+    def _attention(self) -> nn.Module:
+        return self.layers[0].self_attn  # type: ignore[return-value]
+
+    def _inputs(self, embedded: Tensor, features: Tensor) -> Tensor:
+        """What attention reads."""
+        hidden: Tensor = self.fc(torch.cat((embedded, features), dim=-1))
+        return hidden
+
     def forward(
-        self, embedded: Tensor, features: Tensor, positions: Tensor, mask: Mask = None, history: PassHistory | None = None
+        self,
+        embedded: Tensor,
+        features: Tensor,
+        positions: Tensor,
+        mask: Mask = None,
+        history: PassHistory | None = None,
+        past: Past | None = None,
     ) -> Tensor:
         """Predicted features [B, T, H] of h[t+1].
 
         ``embedded`` [B, T, H]: embeddings of the next tokens x[t+1]; ``features`` [B, T, H]: h[t], fused; ``positions`` [B, T]: t.
         ``mask`` [B or 1, 1, T, T] is true where attention is allowed; None is causal, and lengths of segments that follow each other
-        in T keep these apart. ``history``: see ``attend``.
+        in T keep these apart. ``history`` and ``past``: see ``attend``.
         """
-        hidden = self.fc(torch.cat((embedded, features), dim=-1))
+        hidden = self._inputs(embedded, features)
         rotary = self.rotary(hidden, positions)
-        output: Tensor = self.layers[0](hidden, attention_mask=mask, position_embeddings=rotary, history=history)
+        output: Tensor = self.layers[0](hidden, attention_mask=mask, position_embeddings=rotary, history=history, past=past)
         return output
 
 

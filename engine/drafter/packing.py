@@ -1,6 +1,5 @@
 """Packs variable-length entries into one row without padding; attention keeps them apart (TLT section 3)."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -17,14 +16,20 @@ SEGMENT, ROW = 32, 128
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Positions ``start <= t < stop`` of an entry."""
+    """Positions ``start <= t < stop`` of an entry, which see the ``past`` positions before them, too."""
 
     entry: Entry
     start: int
     stop: int
+    past: int = 0
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+    @property
+    def before(self) -> "Segment":
+        """What it sees besides itself."""
+        return Segment(self.entry, self.start - self.past, self.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +38,8 @@ class MicroBatch:
 
     ``tokens`` [1, N]: x[t+1]; ``features`` [1, N, W]: those of t; ``targets`` [1, N, W]: those of t + 1; ``positions`` [1, N]: t;
     ``trained`` [1, N]: x[t+2] is a token that serving would draft; ``offset`` [1, N]: how many positions of its segment come before.
-    ``lengths`` of the segments, N in all, which must not see each other; None if each row is one.
+    ``lengths`` of the segments, N in all, which must not see each other; None if each row is one. ``past``: what each of them sees
+    besides itself, in host memory; none if no segment sees anything.
     """
 
     tokens: Tensor
@@ -43,20 +49,17 @@ class MicroBatch:
     trained: Tensor
     offset: Tensor
     lengths: tuple[int, ...] | None
+    past: tuple[Segment, ...] = ()
 
     def to(self, device: torch.device) -> "MicroBatch":
         moved: dict[str, Any] = {name: each.to(device, non_blocking=True) for name, each in vars(self).items() if isinstance(each, Tensor)}
         return replace(self, **moved)
 
 
-def cut(entry: Entry, bound: int) -> list[Segment]:
-    """The entry's positions as one segment, or as equal windows of at most ``bound`` if it is longer than that.
-
-    A window keeps its true positions but sees nothing before itself.
-    """
-    windows = math.ceil(entry.positions / bound)
-    edges = [entry.positions * window // windows for window in range(windows + 1)]
-    return [Segment(entry, start, stop) for start, stop in pairwise(edges) if stop >= entry.prompt]
+def cut(entry: Entry, bound: int, context: int = 0) -> list[Segment]:
+    """The entry's positions as windows of ``bound``, the last one with what is left. Each sees at most ``context`` positions before it."""
+    edges = [*range(0, entry.positions, bound), entry.positions]
+    return [Segment(entry, start, stop, min(start, context)) for start, stop in pairwise(edges) if stop >= entry.prompt]
 
 
 def rows(segments: Iterable[Segment], bound: int) -> Iterator[list[Segment]]:
@@ -86,6 +89,7 @@ def pack(row: Sequence[Segment]) -> MicroBatch:
         trained=(positions >= response[owner])[None],
         offset=torch.cat([torch.arange(len(segment)) for segment in row])[None],
         lengths=tuple(map(len, row)),
+        past=tuple(segment.before for segment in row) if any(segment.past for segment in row) else (),
     )
 
 
@@ -102,4 +106,4 @@ def aligned(batch: MicroBatch) -> MicroBatch:
         return each.new_zeros(1, sum(lengths), *each.shape[2:]).index_copy_(1, places, each)
 
     spread_out = {name: spread(each) for name, each in vars(batch).items() if isinstance(each, Tensor)}
-    return MicroBatch(**spread_out, lengths=tuple(lengths))
+    return MicroBatch(**spread_out, lengths=tuple(lengths), past=batch.past)

@@ -19,6 +19,7 @@ from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, Segment, aligned, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
+from engine.drafter.window_past import past_of
 from engine.models.weights import host_copy
 from engine.rollout.data_type import native_data_type
 
@@ -249,7 +250,7 @@ class SpotTrainer:
 
     def _segments(self, entry: Entry) -> list[Segment]:
         """What is trained on of it."""
-        return cut(entry, self.config.tokens_per_microbatch)
+        return cut(entry, self.config.tokens_per_microbatch, self.config.context)
 
     def one_pass(self, passes: int | None = None) -> Iterator[MicroBatch]:
         """Micro-batches of the buffer's current mix, each entry once, in random order, without those that have been trained on ``passes``
@@ -290,7 +291,8 @@ class SpotTrainer:
         the trained positions that a draft can reach by so many tokens, a mask [1, N], the first one all; there may be fewer passes for
         lack of these."""
         embedded = self.drafter.embed(batch.tokens, self._embedding)
-        for step, features in enumerate(unrolled(self.drafter, embedded, batch, unroll, self.recipe.through)):
+        past = past_of(self.drafter, self._embedding, batch)
+        for step, features in enumerate(unrolled(self.drafter, embedded, batch, unroll, self.recipe.through, past)):
             reached = batch.trained & (batch.offset >= step)
             if not reached.any():
                 break
@@ -300,13 +302,17 @@ class SpotTrainer:
         """The target's features [n, H] at the trained positions, as its head reads them."""
         return batch.targets[..., -self._head.shape[-1] :][batch.trained].to(self._head.dtype)
 
-    @torch.no_grad()
     def evaluate(self, entries: Sequence[Entry] | None = None, interrupted: Callable[[], bool] = _never) -> HeldOutEvaluation:
         """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them.
         ``interrupted``: see ``train``."""
-        sums, positions, drafts = torch.zeros(4), 0, 0
         held_out = self.buffer.held_out(EVALUATED_TOKENS) if entries is None else entries
-        segments = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS)]
+        windows = [segment for entry in held_out for segment in cut(entry, EVALUATED_TOKENS, self.config.context)]
+        return self.evaluate_segments(windows, interrupted)
+
+    @torch.no_grad()
+    def evaluate_segments(self, segments: Sequence[Segment], interrupted: Callable[[], bool] = _never) -> HeldOutEvaluation:
+        """The same on parts of responses."""
+        sums, positions, drafts = torch.zeros(4), 0, 0
         head, vocabulary = self.drafter.head(self._rows), self.drafter.vocabulary
         for row in rows(segments, EVALUATED_TOKENS):
             batch = aligned(pack(row)).to(head.device)

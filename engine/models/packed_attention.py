@@ -1,39 +1,54 @@
 """Attention over packed rows, each segment by itself, for the learner and the drafter's training; and that of a training-time test, in
 which a drafter sees what it sees in serving."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
-from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+from engine.models.past_attention import attend_past
 
 SEGMENTS = "longtail_segments"
 Segments = tuple[int | tuple[int, ...], ...]
 """Lengths of what stands end to end and does not see each other. In place of one length, those of a prefix and its continuations: each of
 them sees the prefix and itself."""
 Mask = Tensor | Segments | None
-PassHistory = list[tuple[Tensor, Tensor]]
-"""Keys and values [B, heads, T, D] of the passes of a training-time test so far; the first saw the target's features."""
+KeysAndValues = tuple[Tensor, Tensor]
+"""[B, key heads, T, D] each."""
+PassHistory = list[KeysAndValues]
+"""Those of the passes of a training-time test so far; the first saw the target's features."""
+Past = Sequence[KeysAndValues | None]
+"""Of each segment, those that it sees before its own, without gradients."""
 
 
 def attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Mask, history: PassHistory | None = None, **options: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Mask,
+    history: PassHistory | None = None,
+    past: Past | None = None,
+    **options: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention within each of the successive segments that ``attention_mask`` gives, and within the layer's sliding window, if
     it has one; other masks are SDPA's own.
 
     ``query`` [B, heads, T, D], ``key`` and ``value`` [B, key heads, T, D] with T the sum of the lengths. Returns [B, T, heads, D]. With
-    a ``history`` that is a pass of a training-time test, which adds itself to it; passes after the first take lengths or None only.
+    a ``history`` that is a pass of a training-time test, which adds itself to it; passes after the first take lengths or None only, and
+    so does a ``past``.
     """
-    if history is not None:
-        groups = query.shape[1] // key.shape[1]
-        history.append((repeat_kv(key, groups), repeat_kv(value, groups)))
-        if len(history) > 1:
-            assert not isinstance(attention_mask, Tensor)
-            drafts = [length for length in attention_mask or (query.shape[2],) if isinstance(length, int)]
-            return _draft(query, history, drafts, options["scaling"]).transpose(1, 2).contiguous(), None
+    passes = [] if history is None else history
+    passes.append((key, value))
+    if past or len(passes) > 1:
+        assert not isinstance(attention_mask, Tensor)
+        lengths = [length for length in attention_mask or (query.shape[2],) if isinstance(length, int)]
+        return _draft(query, passes, lengths, options["scaling"], past or [None] * len(lengths)).transpose(1, 2).contiguous(), None
     if not isinstance(attention_mask, tuple):
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
@@ -73,28 +88,54 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float, window: i
     return scaled_dot_product_attention(query, key, value, near, scale=scaling, enable_gqa=True)
 
 
-def _draft(query: Tensor, history: PassHistory, lengths: list[int], scaling: float) -> Tensor:
+def _draft(query: Tensor, history: PassHistory, lengths: Sequence[int], scaling: float, past: Past) -> Tensor:
     """Attention [B, heads, T, D] of the newest pass of ``history``, the k-th.
 
-    There position t is the k-th token of a draft. It sees the first pass's keys up to t - k + 1, where the draft began, and then one of
-    each later pass: of the second at t - k + 2, ..., of the k-th at t. The first k - 1 positions of a segment get finite nonsense.
+    There position t is the k-th token of a draft. It sees the first pass's keys up to t - k + 1, where the draft began, and all of the
+    ``past``, and then one of each later pass: of the second at t - k + 2, ..., of the k-th at t. The first k - 1 positions of a segment
+    get finite nonsense.
     """
     (true_keys, true_values), *drafted = history
+    query = query.unflatten(1, (true_keys.shape[1], -1))  # the heads that share a key head
     ages = range(len(drafted) - 1, -1, -1)
-    band = torch.stack([(query * keys.roll(age, 2)).sum(-1) for age, (keys, _) in zip(ages, drafted, strict=True)], -1)
-    mixed, weights = [], []
-    segments = (torch.split(each, lengths, 2) for each in (query, band, true_keys, true_values))
-    for queries, own, keys, values in zip(*segments, strict=True):
-        length = keys.shape[2]
-        later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1 - len(drafted))
-        seen = (queries @ keys.mT).masked_fill(later, -torch.inf)
-        shares = torch.cat((seen, own), -1).mul(scaling).softmax(-1)
-        mixed.append(shares[..., :length] @ values)
-        weights.append(shares[..., length:])
-    output, shares = torch.cat(mixed, 2), torch.cat(weights, 2)
-    for weight, age, (_, values) in zip(torch.split(shares, 1, -1), ages, drafted, strict=True):
-        output = output + weight * values.roll(age, 2)
-    return output
+    band = [(query * keys.roll(age, 2)[:, :, None]).sum(-1) for age, (keys, _) in zip(ages, drafted, strict=True)]
+    own = torch.stack(band, -1) if band else query[..., :0]
+    segments = (*(each.split([*lengths], 3) for each in (query, own)), *(each.split([*lengths], 2) for each in (true_keys, true_values)))
+    parts = [_drafted(*segment, scaling) for segment in zip(*segments, past, strict=True)]
+    output, shares = (torch.cat(each, 3) for each in zip(*parts, strict=True))
+    for weight, age, (_, values) in zip(shares.unbind(-1), ages, drafted, strict=True):
+        output = output + weight[..., None] * values.roll(age, 2)[:, :, None]
+    return output.flatten(1, 2)
+
+
+def _drafted(
+    queries: Tensor, own: Tensor, keys: Tensor, values: Tensor, past: KeysAndValues | None, scaling: float
+) -> tuple[Tensor, Tensor]:
+    """Of one segment with queries [B, key heads, G, T, D]: what they take of the first pass's values and of the past, in that shape, and
+    the shares of the k - 1 later passes, whose scores are ``own`` [B, key heads, G, T, k - 1]. The past counts as one key more."""
+    shape, length, later_passes = queries.shape[2:4], keys.shape[2], own.shape[-1]
+    rows = queries.flatten(2, 3)
+    later = torch.ones(length, length, dtype=torch.bool, device=queries.device).triu(1 - later_passes)
+    scores = [(rows @ keys.mT).unflatten(2, shape).masked_fill(later, -torch.inf), own]
+    before = None
+    if past is not None:
+        before, mass = attend_past(rows, *past, scaling)
+        scores.append(mass.unflatten(2, shape)[..., None] / scaling)
+    shares = torch.cat(scores, -1).mul(scaling).softmax(-1)
+    mixed = (shares[..., :length].flatten(2, 3) @ values).unflatten(2, shape)
+    if before is not None:
+        mixed = mixed + shares[..., -1:] * before.unflatten(2, shape)
+    return mixed, shares[..., length : length + later_passes]
+
+
+def keys_and_values(attention: nn.Module, inputs: Tensor, rotary: tuple[Tensor, Tensor]) -> KeysAndValues:
+    """Those that ``attention``, a llama's, qwen2's or qwen3's, makes of ``inputs`` [B, T, ..]; ``rotary``: cosines and sines."""
+    layer: Any = attention
+    shape = (*inputs.shape[:-1], -1, layer.head_dim)
+    key, value = (project(inputs).view(shape).transpose(1, 2) for project in (layer.k_proj, layer.v_proj))
+    if hasattr(layer, "k_norm"):
+        key = layer.k_norm(key)
+    return apply_rotary_pos_emb(key, key, *rotary)[1], value
 
 
 AttentionInterface.register(SEGMENTS, attend)

@@ -70,12 +70,13 @@ class Pretrainer:
 
     def _batches(self) -> Iterator[MicroBatch]:
         """Without end, as long as there is something to train on."""
-        bound = self._trainer.config.tokens_per_microbatch
+        config = self._trainer.config
+        bound = config.tokens_per_microbatch
         while entries := self._trainer.buffer.trainable():
             self._uses = {entry.id: self._uses.get(entry.id, 0) for entry in entries}
             least = min(self._uses.values())
             chosen = [entry for entry in entries if self._uses[entry.id] == least]
-            segments = [segment for entry in chosen for segment in cut(entry, bound)]
+            segments = [segment for entry in chosen for segment in cut(entry, bound, config.context)]
             self._random.shuffle(segments)
             for row in rows(segments, bound):
                 batch = pack(row)
