@@ -40,7 +40,9 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "json", "text"] = Field("auto", description="auto: text on a terminal, else JSON lines")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     webhook_networks: tuple[IPvAnyNetwork, ...] = Field((), description="Private networks that webhooks may be sent to, also by http://")
-    engine_command: tuple[str, ...] = Field((sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR")
+    engine_command: tuple[str, ...] = Field(
+        (sys.executable, "-m", "engine"), description="Started as COMMAND run CONFIG --out RUN_DIR --take-over"
+    )
     concurrency: int = Field(1, ge=1, le=64, description="Runs that one worker process carries at a time")
     gpus: tuple[str, ...] | Literal["auto"] = Field(
         "auto", description="Those that the runs of this worker share, as CUDA_VISIBLE_DEVICES names them; auto: that variable's, or all"

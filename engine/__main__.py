@@ -40,11 +40,11 @@ def _run(options: argparse.Namespace) -> None:
     try:
         config = load(options.config)
     except LongtailError:
-        with EventWriter(options.out / "events.jsonl"):
+        with EventWriter(options.out / "events.jsonl", take_over=options.take_over):
             raise
     from engine.run import run  # here, so that a wrong config is told before torch is loaded
 
-    run(config, options.out, options.resume)
+    run(config, options.out, options.resume, take_over=options.take_over)
 
 
 def _terminate(number: int, _: FrameType | None) -> None:
@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("config", type=Path, help="run configuration (YAML)")
     run.add_argument("--out", type=Path, required=True, help="folder for events, checkpoints and artifacts")
     run.add_argument("--resume", action="store_true", help="go on from the newest checkpoint in --out")
+    run.add_argument("--take-over", action="store_true", help="also from an engine that still writes to --out, but has lost the run")
     run.set_defaults(command=_run)
     trace = commands.add_parser("trace", help="write the timeline of a run as a Chrome trace")
     trace.add_argument("folder", type=Path, help="folder of a run, with events.jsonl in it")

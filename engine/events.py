@@ -8,11 +8,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from engine.errors import LongtailError, StoppedError, TakenOverError
+from engine.errors import ConfigError, LongtailError, StoppedError, TakenOverError
+from engine.own_folders import lock
 
 SCHEMA = 1
 Source = Literal["target", "eagle", "ngram", "unknown"]
@@ -282,15 +283,16 @@ _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 
 
 class EventWriter:
-    """Appends events to a JSONL file, a whole line at a time; a later writer on the same file goes on with its ``seq``, and what the one
-    before still writes, which may wake up from a pause, goes nowhere. As a context it tells of an error that the user can mend."""
+    """Appends events to a JSONL file, a whole line at a time; a later writer on the same file goes on with its ``seq``. As a context it
+    tells of an error that the user can mend."""
 
-    def __init__(self, path: Path, on_event: Callable[[AnyEvent], None] | None = None) -> None:
-        """``on_event`` sees each event, too."""
+    def __init__(self, path: Path, on_event: Callable[[AnyEvent], None] | None = None, take_over: bool = False) -> None:
+        """``on_event`` sees each event, too. ConfigError if another process still writes the file. To ``take_over`` from it is for who
+        knows that it has lost the run: what it writes from then on, perhaps as it wakes up from a pause, goes nowhere."""
         self._on_event = on_event
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path, self._next = path, _take_over(path) if path.exists() else 0
-        self._file = path.open("a", encoding="utf-8")
+        self._path = path
+        self._file, self._next = _own(path, take_over)
 
     def __enter__(self) -> Self:
         return self
@@ -307,7 +309,7 @@ class EventWriter:
 
     def write(self, event: AnyEvent) -> None:
         line = event.model_copy(update={"seq": self._next}).model_dump(mode="json")
-        self._file.write(_json(line) + "\n")
+        self._file.write(f"{_json(line)}\n".encode())
         self._file.flush()
         self._next += 1
         if self._on_event:
@@ -327,18 +329,25 @@ def _json(line: dict[str, Any]) -> str:
     return json.dumps(json.loads(whole), separators=(",", ":"))
 
 
-def _take_over(path: Path) -> int:
-    """Puts a copy in the place of the file, without a last line that a killed writer left without its newline; its number of lines."""
+def _own(path: Path, take_over: bool) -> tuple[BinaryIO, int]:
+    """A copy in the place of the file, which this process alone writes, without a last line that a killed writer left without its newline;
+    and its number of lines."""
     aside, lines = path.with_name(f".{path.name}.copy"), 0
-    with path.open("rb") as file, aside.open("wb") as copy:
+    with path.open("ab+") as file:
+        free = lock(file.fileno()) and os.path.samestat(os.fstat(file.fileno()), path.stat())
+        if not (free or take_over):
+            raise ConfigError(f"--out: another process is writing {path}; wait for it or stop it, or choose another folder")
+        copy = aside.open("wb")
+        lock(copy.fileno())
+        file.seek(0)
         for line in file:
             if line.endswith(b"\n"):
                 copy.write(line)
                 lines += 1
         copy.flush()
         os.fsync(copy.fileno())
-    aside.replace(path)
-    return lines
+        aside.replace(path)
+    return copy, lines
 
 
 def parse_line(line: str) -> AnyEvent:

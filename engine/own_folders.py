@@ -1,6 +1,7 @@
 """Folders of one process: temporary ones that carry its number in their name, so that those of killed processes can be told, and
 locked ones."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -8,6 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def new_folder(prefix: str) -> Path:
@@ -30,10 +33,22 @@ def locked(folder: Path, taken: Exception) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     opened = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise taken from None
+        if not lock(opened):
+            raise taken
         yield folder
     finally:
         os.close(opened)
+
+
+def lock(opened: int) -> bool:
+    """For this process, until it closes the descriptor or ends; False if another one has it. Where a file system knows no locks,
+    everybody gets it."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return True
+        if error.errno == errno.EWOULDBLOCK:
+            return False
+        raise
+    return True

@@ -35,14 +35,20 @@ if TYPE_CHECKING:
 STOP = "stop"
 
 
-def run(config: RunConfig, out: Path, resume: bool = False, on_event: Callable[[AnyEvent], None] | None = None) -> None:
+def run(
+    config: RunConfig,
+    out: Path,
+    resume: bool = False,
+    on_event: Callable[[AnyEvent], None] | None = None,
+    take_over: bool = False,
+) -> None:
     """Trains to the last step. ``out`` gets events.jsonl, checkpoints/ and artifacts/; ``resume`` goes on from the newest checkpoint.
-    ``on_event`` sees each event as it is written.
+    ``on_event`` sees each event as it is written; for ``take_over`` see EventWriter.
 
     A file ``out``/stop makes it stop at the next step boundary: it saves a checkpoint, takes the file away and raises StoppedError.
     """
     out = out.absolute()
-    with EventWriter(out / "events.jsonl", on_event) as events:
+    with EventWriter(out / "events.jsonl", on_event, take_over) as events:
         check(config)
         with closing(_events(config, out, resume, events.fence)) as told:
             for event in told:

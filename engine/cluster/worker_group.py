@@ -31,12 +31,13 @@ from engine.policy.training.microbatches import Inferred, TrainingRow, balance
 from engine.pretraining.frequent_tokens import frequent_tokens
 from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
-from engine.rollout.interface import Answers, Completion, Request, Sampling
+from engine.rollout.interface import Alarm, Answers, Completion, Request, Sampling
 from engine.rollout.sglang import untried_families
 from engine.speculation.cooldown import Cooldown, watched
 
 TRIGGER = "trigger.json"
 COOLDOWN = "rest.json"
+VERSIONS = "versions.json"
 SCHEDULE = "schedule.json"
 WORTH = 2.0
 """Set-ups that a tail must be predicted to last for: then at least half of it is spent on training."""
@@ -130,14 +131,20 @@ class WorkerGroup:
         return rollout
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:
-        """Responses in the order of ``requests``, each group on one worker, outside of training: nothing of them is kept. Should the
-        drafter be found to be broken, the next ``publish`` heeds it."""
+        """Responses in the order of ``requests``, each group on one worker, outside of training: nothing of them is kept. For alarms there
+        is ``heed``."""
         parts = zip(self._actors, assign_requests(requests, len(self._actors)), strict=True)
         found: list[Answers] = self._get([actor.answer.remote(part, sampling) for actor, part in parts])
-        alarms = [alarm for share in found for alarm in share.alarms]
-        self._versions.alarmed(alarms)
         completions = (completion for share in found for completion in share.completions)
+        alarms = [alarm for share in found for alarm in share.alarms]
         return Answers(sorted(completions, key=lambda completion: completion.request.id), alarms)
+
+    def heed(self, alarms: Sequence[Alarm]) -> Published | None:
+        """Brings the last good drafter back if ``alarms`` of answers say that the present one is broken; see DrafterVersions."""
+        rolled_back = self._versions.heed(alarms)
+        if rolled_back:
+            self._history = TrainingHistory()
+        return rolled_back
 
     def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
         """What ``Learner.infer`` says of the rows that are ``looked_up``, and nothing of the others, in their order; None if nobody needs
@@ -218,7 +225,7 @@ class WorkerGroup:
     def load_pretraining(self, folder: Path, vocabulary: Sequence[int] | None, version: int) -> None:
         """Goes on from ``folder``; ``version`` is the drafter's."""
         self._all("load_pretraining", folder.absolute(), vocabulary, version)
-        self._versions.resumed(version)
+        self._versions.resumed(version, version - 1)
 
     def usage(self) -> dict[str, float]:
         """How busy the machines were since the last call, as metrics: system/HOST/cpu_percent and so on."""
@@ -227,7 +234,8 @@ class WorkerGroup:
     def stage(self) -> None:
         """Copies every rank's part of the resume unit, what decides when to train, and the schedule, for ``write``."""
         self._every("stage")
-        self._staged = {TRIGGER: asdict(self._history), COOLDOWN: asdict(self._cooldown), SCHEDULE: self.schedule.state()}
+        own = {TRIGGER: asdict(self._history), COOLDOWN: asdict(self._cooldown), VERSIONS: {"good": self._versions.good}}
+        self._staged = own | {SCHEDULE: self.schedule.state()}
 
     def write(self, folder: Path) -> None:
         """Writes what was staged into ``folder``. Called from another thread, while the workers may be at the next step."""
@@ -239,9 +247,10 @@ class WorkerGroup:
 
     def load(self, folder: Path) -> None:
         """Every rank goes on from its part of ``folder``."""
-        self._versions.resumed(max(self._every("load", folder.absolute())))
-        found = {name: storage.read(folder / name) for name in (TRIGGER, COOLDOWN, SCHEDULE) if (folder / name).exists()}
+        version = max(self._every("load", folder.absolute()))
+        found = {name: storage.read(folder / name) for name in (TRIGGER, COOLDOWN, VERSIONS, SCHEDULE) if (folder / name).exists()}
         # Checkpoints of earlier versions have not all of them.
+        self._versions.resumed(version, found.get(VERSIONS, {}).get("good"))
         self._history = TrainingHistory(**found.get(TRIGGER, {}))
         self._cooldown = Cooldown(**found.get(COOLDOWN, {}))
         if SCHEDULE in found:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from engine.config.import_path import ImportPath
-from engine.config.section import Section
+from engine.config.section import Section, Unlimited
 
 AdvantageName = Literal["group_normalised", "group_centred", "leave_one_out", "batch_normalised", "group_centred_batch_normalised"]
 LossName = Literal["clipped_ratio", "sequence_ratio", "clipped_weight", "score_function"]
@@ -72,7 +72,7 @@ class AlgorithmConfig(Section):
         True,
         description="Learn nothing from a response cut at the length limit (DAPO's overlong filtering); its reward still counts",
     )
-    max_gradient_norm: float = Field(1.0, gt=0, description="Longer gradients are scaled down to it")
+    max_gradient_norm: Unlimited = Field(1.0, gt=0, description="Longer gradients are scaled down to it; .inf: none are")
     tokens_per_microbatch: int = Field(2048, ge=1, description="Padded tokens in one forward and backward pass of a worker")
 
     @model_validator(mode="before")

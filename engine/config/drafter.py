@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.config.section import HostPath, HostPathText, Section
+from engine.config.section import HostPath, HostPathText, Section, Unlimited
 
 
 class TriggerConfig(Section):
@@ -14,7 +14,9 @@ class TriggerConfig(Section):
     least_gain: float = Field(0.002, ge=0, le=1, description="Rise of held-out acceptance that makes a session worth repeating at once")
     every: int = Field(10, ge=1, description="Train at least every so many steps; 1 trains at every step")
     acceptance_drop: float = Field(0.03, ge=0, le=1, description="Train when acceptance falls by this share of its best since then")
-    drift: float = Field(0.005, ge=0, description="Train when the target's weights have moved by this share since the last session")
+    drift: Unlimited = Field(
+        0.005, ge=0, description="Train when the target's weights have moved by this share since the last session; .inf: not for that"
+    )
 
 
 class SpotConfig(Section):

@@ -1,10 +1,11 @@
 """What every part of the configuration is made of."""
 
 import os
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, PlainSerializer
 
 PATH_BYTES = 2048
 """Half of what Linux takes: the names of the files in a folder come after it."""
@@ -26,6 +27,15 @@ def _nameable_text(path: str) -> str:
 HostPath = Annotated[Path, AfterValidator(_nameable)]
 HostPathText = Annotated[str, AfterValidator(_nameable_text)]
 """A path, or a name that stands for something else."""
+
+
+def _spelled(limit: float) -> float | str:
+    return limit if isfinite(limit) else "Infinity"
+
+
+Unlimited = Annotated[float, AllowInfNan(True), PlainSerializer(_spelled, return_type=float | str, when_used="json")]
+"""A limit, which a bound of its field keeps from being NaN. It may be infinite, .inf in YAML, where that has a meaning. JSON has no such
+number: there it is the text "Infinity"."""
 
 
 class Section(BaseModel):

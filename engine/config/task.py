@@ -32,7 +32,7 @@ class DatasetConfig(Section):
     path: HostPath = Field(description="JSONL or parquet file on the machine that runs the job")
     question: str = Field("question", description="Column that holds the question")
     validation_path: HostPath | None = Field(None, description="Another such file, for evaluation only")
-    validation_share: float = Field(0.0, ge=0, lt=1, description="Or: share of the rows kept for evaluation, the same ones in every run")
+    validation_share: float = Field(0.0, ge=0, lt=1, description="Or: share of the rows kept for evaluation, by their prompts")
     prompt: str = Field("{question}\n", description=PROMPT)
 
     @field_validator("prompt")

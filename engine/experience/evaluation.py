@@ -7,6 +7,7 @@ from math import comb
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from engine.cluster.spot_training.drafter_versions import Published
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.experience.collection import requests_for, sampling, text_of
@@ -23,15 +24,18 @@ RIGHT = 1.0
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``metrics`` by name; ``began`` in seconds since the epoch; ``alarms`` that there were."""
+    """``metrics`` by name; ``began`` in seconds since the epoch; ``alarms`` that there were, and the drafter that was ``rolled_back`` for
+    them."""
 
     metrics: dict[str, float]
     began: float
     alarms: Sequence[Alarm] = ()
+    rolled_back: Published | None = None
 
 
 def evaluate(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase") -> Evaluation:
     """Samples ``evaluation.samples`` responses to each validation prompt, with the same noise every time, so that evaluations compare.
+    A drafter that turns out to be broken is rolled back at once: what is saved and exported next has a good one.
 
     Metrics: ``eval/reward``, ``eval/pass_at_1``, ``eval/pass_at_K`` for K samples, ``eval/response_tokens``, ``eval/truncated_share``.
     """
@@ -40,6 +44,7 @@ def evaluate(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "Pr
     prompts = task.validation(config.evaluation.prompts)
     drawn = replace(sampling(config), seed=config.seed ^ 2**30)  # not the noise of the training's first prompts
     answers = workers.answer(requests_for(0, 0, prompts, size), drawn)
+    rolled_back = workers.heed(answers.alarms)
     completions = answers.completions
     texts = [text_of(tokenizer, completion.tokens) for completion in completions]
     rewards = rewards_of(task, [prompts[completion.request.group] for completion in completions], texts)
@@ -51,7 +56,7 @@ def evaluate(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "Pr
         "response_tokens": fmean(len(completion.tokens) for completion in completions),
         "truncated_share": fmean(completion.finish == "length" for completion in completions),
     }
-    return Evaluation({f"eval/{name}": value for name, value in metrics.items()}, began, answers.alarms)
+    return Evaluation({f"eval/{name}": value for name, value in metrics.items()}, began, answers.alarms, rolled_back)
 
 
 def pass_at(k: int, samples: int, right: Sequence[int]) -> float:

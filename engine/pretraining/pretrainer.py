@@ -36,12 +36,12 @@ class PretrainingRound:
 
 
 class Pretrainer:
-    """Goes through the responses of ``trainer``'s buffer again and again, those first that were seen least often."""
+    """Goes through the responses of ``trainer``'s buffer again and again, those parts first that were seen least often."""
 
     def __init__(self, trainer: SpotTrainer, learning_rate: float, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._trainer, self._learning_rate, self._clock = trainer, learning_rate, clock
         self._random = Random(seed)
-        self._uses: dict[int, int] = {}
+        self._uses: dict[tuple[int, int], int] = {}  # by entry and beginning of a segment
         self._held_out: list[Entry] = []
 
     def train(self, written: PretrainingRound, schedule: PretrainingSchedule, began: float, seconds: float) -> PretrainingRound:
@@ -73,13 +73,12 @@ class Pretrainer:
         config = self._trainer.config
         bound = config.tokens_per_microbatch
         while entries := self._trainer.buffer.trainable():
-            self._uses = {entry.id: self._uses.get(entry.id, 0) for entry in entries}
+            segments = {(entry.id, segment.start): segment for entry in entries for segment in cut(entry, bound, config.context)}
+            self._uses = {place: self._uses.get(place, 0) for place in segments}
             least = min(self._uses.values())
-            chosen = [entry for entry in entries if self._uses[entry.id] == least]
-            segments = [segment for entry in chosen for segment in cut(entry, bound, config.context)]
-            self._random.shuffle(segments)
-            for row in rows(segments, bound):
+            chosen = [segment for place, segment in segments.items() if self._uses[place] == least]
+            self._random.shuffle(chosen)
+            for row in rows(chosen, bound):
                 batch = pack(row)
                 yield replace(batch, trained=torch.ones_like(batch.trained))  # prompts teach, too, what the target expects
-                self._uses |= {segment.entry.id: least + 1 for segment in row}
-            self._uses |= {entry.id: least + 1 for entry in chosen}
+                self._uses |= {(segment.entry.id, segment.start): least + 1 for segment in row}

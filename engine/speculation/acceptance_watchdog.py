@@ -50,7 +50,9 @@ class Watchdog:
     the same old baseline. A notice tells of each change from good to collapsed and back, not of each failed trial.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, when: str = "With") -> None:
+        """``when`` begins each notice."""
+        self._when = when
         self._baseline = Evidence()
         self._trial: Evidence | None = None
         self._collapsed = False
@@ -114,7 +116,7 @@ class Watchdog:
         if collapsed != self._collapsed:
             now = "off until a better drafter or target weights arrive" if collapsed else "on again"
             message = (
-                f"With {_named(self._versions)}, {trial.rate:.0%} of the drafts' first tokens are accepted "
+                f"{self._when} {_named(self._versions)}, {trial.rate:.0%} of the drafts' first tokens are accepted "
                 f"({trial.accepted:.0f} of {trial.drafted:.0f}); with {_named(self._proven)} it was {self._baseline.rate:.0%}. "
                 f"Speculation with the drafter is {now}."
             )

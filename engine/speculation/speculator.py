@@ -57,7 +57,7 @@ class Speculator:
         self._strategies = [Strategy.of(strategy) for strategy in config.strategies]
         self.tuner = build_tuner(config, seed, costs)
         self._switch = ElasticSwitch(config.threshold, config.hysteresis)
-        self._watchdog = Watchdog()
+        self._watchdog, self._evaluation_watchdog = Watchdog(), Watchdog("In evaluations with")
         self._lengths = RemainingLengthPredictor()
         self._tail = TailMode(config.tail_requests, self._strategies, self._lengths)
         self._store = SuffixStore(config.suffix.memory_bytes) if config.suffix.enabled else None
@@ -87,10 +87,13 @@ class Speculator:
         self._limit, self._fresh = limit, 0
 
     def forgetful(self) -> "Speculator":
-        """One that decides by what was learnt here, and learns for itself only. Alarms, and texts to draft from, are of both."""
+        """One that decides by what was learnt here, and learns for itself only. Alarms, and texts to draft from, are of both. Its prompts
+        may be of another kind, so that acceptance is compared with that of earlier ones like it."""
         self._forget_all()
-        shared = self._watchdog, self._store
-        return deepcopy(self, {id(each): each for each in shared})
+        shared = self._evaluation_watchdog, self._store
+        evaluating = deepcopy(self, {id(each): each for each in shared})
+        evaluating._watchdog = self._evaluation_watchdog
+        return evaluating
 
     def admit(self, request: int, prompt: Sequence[int], written: Sequence[int]) -> None:
         """``written`` grows as the request's tokens are generated."""
@@ -110,7 +113,8 @@ class Speculator:
     def loaded(self, what: Literal["target", "drafter"], version: int) -> None:
         """New weights."""
         self._versions[what], self._fresh = version, 0
-        self._watchdog.loaded(what, version)
+        for watchdog in (self._watchdog, self._evaluation_watchdog):
+            watchdog.loaded(what, version)
         self._proving = frozenset(self._drafting)
 
     def plan(self, batch: Sequence[RunningRequest], learned: bool) -> StepPlan:
@@ -146,13 +150,14 @@ class Speculator:
 
     def take_alarms(self) -> list[Notice]:
         """What a user should look at, since the last call."""
-        return self._watchdog.take_alarms()
+        return self._watchdog.take_alarms() + self._evaluation_watchdog.take_alarms()
 
     def state(self) -> dict[str, Any]:
         """What was learnt, for a checkpoint; plain JSON values. The suffix store fills up anew."""
         return {
             "tuner": self.tuner.state(),
             "watchdog": self._watchdog.state(),
+            "evaluation_watchdog": self._evaluation_watchdog.state(),
             "lengths": self._lengths.state(),
             "gate": self._selector.state(),
             "learned": dict(self._learned),
@@ -163,6 +168,8 @@ class Speculator:
     def load_state(self, state: dict[str, Any]) -> None:
         self.tuner.load_state(state["tuner"])
         self._watchdog.load_state(state["watchdog"])
+        if "evaluation_watchdog" in state:  # checkpoints of earlier versions have none
+            self._evaluation_watchdog.load_state(state["evaluation_watchdog"])
         self._lengths.load_state(state["lengths"])
         self._selector.load_state(state["gate"])
         self._learned = dict(state["learned"])

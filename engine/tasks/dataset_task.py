@@ -4,10 +4,13 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import chain, islice
 from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
 
 from engine.config.task import DatasetConfig
 from engine.errors import DataError
@@ -48,15 +51,14 @@ class DatasetTask:
     until they are asked for."""
 
     def __init__(self, config: DatasetConfig, kind: TaskKind[Any], seed: int, tokenizer: "PreTrainedTokenizerBase") -> None:
+        self._config, self._kind, self._tokenizer = config, kind, tokenizer
         self._rows = dataset.read(config.path)
-        size = len(self._rows)
-        held_out = sorted(_shuffled("validation", size)[: ceil(config.validation_share * size)])
-        self._kept = _others(held_out, size)
+        held_out = self._held_out(config.validation_share)
+        self._kept = _others(held_out, len(self._rows))
         if not self._kept:
             raise DataError(f"{config.path}: all rows are kept for evaluation; lower task.validation_share")
         self._validation_rows = dataset.read(config.validation_path) if config.validation_path else self._rows
         self._validation: Sequence[int] = range(len(self._validation_rows)) if config.validation_path else held_out
-        self._config, self._kind, self._tokenizer = config, kind, tokenizer
         self._score = kind.score(config)
         self.waits = kind.waits
         self._seed = seed
@@ -90,6 +92,14 @@ class DatasetTask:
                 "raise rollout.max_prompt_tokens or remove them"
             )
 
+    def _held_out(self, share: float) -> Sequence[int]:
+        """At least that share of the rows, chosen by what their prompts say: all rows of a prompt are on one side."""
+        if not share:
+            return ()
+        prompts = np.fromiter((_digest(self._kind.read(self._config, row).text) for row in self._rows), np.uint64, len(self._rows))
+        place = ceil(share * len(prompts)) - 1
+        return array("Q", np.flatnonzero(prompts <= np.partition(prompts, place)[place]).astype(np.uint64).tobytes())
+
     def _all_rows(self) -> Iterator[list[Example]]:
         """A few at a time, in the order of the files."""
         files = [self._rows] if self._validation_rows is self._rows else [self._rows, self._validation_rows]
@@ -108,6 +118,10 @@ def check(config: DatasetConfig, kind: TaskKind[Any]) -> None:
     for path in (config.path, config.validation_path):
         for row in dataset.head(path) if path else ():
             kind.read(config, row)
+
+
+def _digest(prompt: str) -> int:
+    return int.from_bytes(blake2b(prompt.encode(), digest_size=8).digest())
 
 
 def _shuffled(seed: str, size: int) -> "array[int]":

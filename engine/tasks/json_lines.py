@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, overload
+from zlib import crc32
 
 from engine.errors import DataError
 from engine.tasks.example import Example, kind
@@ -15,11 +16,12 @@ LONGEST_LINE, LONGEST_ROW = 4 * 2**20, 256 * 2**20
 
 
 class JsonLines(Sequence[Example]):
-    """All rows; in memory is where each begins, 8 bytes a row. Each look at one opens the file anew, so that threads may share this."""
+    """All rows; in memory are where each begins and its checksum, 12 bytes a row. Each look at one opens the file anew, so that threads
+    may share this. DataError if it is not what it was."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._starts = array("Q")
+        self._starts, self._sums = array("Q"), array("I")
         self._blanks = array("Q")  # before which row there is a blank line
         with path.open("rb") as file:
             for _, start, line in _lines(path, file, LONGEST_ROW):
@@ -27,6 +29,7 @@ class JsonLines(Sequence[Example]):
                     self._blanks.append(len(self._starts))
                 else:
                     self._starts.append(start)
+                    self._sums.append(crc32(line))
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -38,22 +41,38 @@ class JsonLines(Sequence[Example]):
     def __getitem__(self, index: int | slice) -> Example | list[Example]:
         if isinstance(index, slice):
             return [self[each] for each in range(len(self))[index]]
-        start = self._starts[index]
-        with self._path.open("rb") as file:
+        start, index = self._starts[index], index % len(self)
+        with self._opened() as file:
             file.seek(start)
             line = file.readline()
-        index %= len(self)
-        return _example(self._path, index + 1 + bisect_right(self._blanks, index), line)
+        return self._row(index, index + 1 + bisect_right(self._blanks, index), line)
 
     def __iter__(self) -> Iterator[Example]:
-        return json_lines(self._path)
+        with self._opened() as file:
+            lines = ((number, line) for number, _, line in _lines(self._path, file, LONGEST_ROW) if not line.isspace())
+            for index in range(len(self)):
+                yield self._row(index, *next(lines, (0, b"")))
+
+    def _opened(self) -> BinaryIO:
+        try:
+            return self._path.open("rb")
+        except FileNotFoundError:
+            raise self._changed() from None
+
+    def _row(self, index: int, number: int, line: bytes) -> Example:
+        if crc32(line) != self._sums[index]:
+            raise self._changed()
+        return _example(self._path, number, line)
+
+    def _changed(self) -> DataError:
+        return DataError(f"{self._path}: was changed while it was in use; leave a data file as it is until its runs have ended")
 
 
-def json_lines(path: Path, most_bytes: int | None = None) -> Iterator[Example]:
+def json_lines(path: Path, most_bytes: int) -> Iterator[Example]:
     """The rows one after the other, as long as they begin within the first ``most_bytes``."""
     with path.open("rb") as file:
-        for number, start, line in _lines(path, file, LONGEST_ROW if most_bytes is None else LONGEST_LINE):
-            if most_bytes is not None and start >= most_bytes:
+        for number, start, line in _lines(path, file, LONGEST_LINE):
+            if start >= most_bytes:
                 return
             if not line.isspace():
                 yield _example(path, number, line)

@@ -10,6 +10,7 @@ from engine.errors import DataError
 from engine.tasks.example import Example
 
 if TYPE_CHECKING:
+    import pyarrow
     import pyarrow.parquet
 
 ROWS = 256
@@ -21,15 +22,9 @@ class ParquetRows(Sequence[Example]):
     at. The file has no name any more, so that nothing is left of it when the process ends."""
 
     def __init__(self, path: Path) -> None:
-        import pyarrow.parquet  # here, so that those who read no parquet do not wait for it
-
         self._path = path
-        with _opened(path) as file, tempfile.NamedTemporaryFile(prefix="longtail-rows-") as unpacked:
-            with pyarrow.ipc.new_file(unpacked, file.schema_arrow) as writer:
-                for batch in file.iter_batches(ROWS * 16):
-                    writer.write_batch(batch)
-            unpacked.flush()
-            self._table: Any = pyarrow.ipc.open_file(pyarrow.memory_map(unpacked.name)).read_all()
+        with _opened(path) as file:
+            self._table = _unpacked(path, file.schema_arrow, _batches(path, file, 16 * ROWS))
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -49,7 +44,7 @@ def parquet_head(path: Path, rows: int) -> Iterator[Example]:
     """The first ``rows`` rows."""
     with _opened(path) as file:
         place = 0
-        for batch in file.iter_batches(ROWS):
+        for batch in _batches(path, file, ROWS):
             for record in batch.to_pylist():
                 if place == rows:
                     return
@@ -57,14 +52,44 @@ def parquet_head(path: Path, rows: int) -> Iterator[Example]:
                 place += 1
 
 
+def _unpacked(path: Path, schema: "pyarrow.Schema", batches: "Iterator[pyarrow.RecordBatch]") -> Any:
+    """A table in a temporary file. That is a stream, in which the dictionary of a column may be another one in each group of rows."""
+    import pyarrow
+
+    try:
+        with tempfile.NamedTemporaryFile(prefix="longtail-rows-") as unpacked:
+            with pyarrow.ipc.new_stream(unpacked, schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            unpacked.flush()
+            return pyarrow.ipc.open_stream(pyarrow.memory_map(unpacked.name)).read_all()
+    except OSError as error:
+        raise DataError(f"{path}: no room to unpack it in {tempfile.tempdir}: {error}; TMPDIR names the folder for that") from None
+
+
+def _batches(path: Path, file: "pyarrow.parquet.ParquetFile", rows: int) -> "Iterator[pyarrow.RecordBatch]":
+    """Each of one group of rows: pyarrow cannot put lists with a dictionary of two groups into one."""
+    with _readable(path):
+        for group in range(file.num_row_groups):
+            yield from file.iter_batches(rows, row_groups=[group])
+
+
 @contextmanager
 def _opened(path: Path) -> "Iterator[pyarrow.parquet.ParquetFile]":
     """DataError if it is not readable, which may turn out later only."""
-    import pyarrow.parquet
+    import pyarrow.parquet  # here, so that those who read no parquet do not wait for it
+
+    with _readable(path), pyarrow.parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+        yield file
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What goes wrong within is the file's fault."""
+    import pyarrow
 
     try:
-        with pyarrow.parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
-            yield file
+        yield
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not readable as parquet: {error}") from None
 

@@ -95,8 +95,9 @@ def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
     alarms = [*statistics.alarms, *(step.evaluation.alarms if step.evaluation else ())]
     for code, message in dict.fromkeys(alarms):  # workers notice the same
         yield Alarm(step=step.index, code=code, message=message)
-    if step.published:
-        yield _drafter(step, step.published)
+    for published in (step.published, step.evaluation and step.evaluation.rolled_back):
+        if published:
+            yield _drafter(step, published)
     yield from _samples(step.index, step.experience, decode)
     yield _summary(step)
 

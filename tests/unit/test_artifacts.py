@@ -107,7 +107,7 @@ def test_who_was_succeeded_while_it_exported_replaces_nothing(tmp_path: Path) ->
     successor: list[EventWriter] = []
 
     def succeed() -> None:
-        successor.append(EventWriter(tmp_path / "events.jsonl"))
+        successor.append(EventWriter(tmp_path / "events.jsonl", take_over=True))
         assert export(tmp_path, Exporter("new"), successor[0]) == ["artifacts/policy.zip"]
 
     with pytest.raises(FileNotFoundError):  # what it had made aside was swept

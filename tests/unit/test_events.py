@@ -1,8 +1,11 @@
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from engine.errors import DataError, LongtailError, StoppedError, TakenOverError, WorkerLostError
+from engine.errors import ConfigError, DataError, LongtailError, StoppedError, TakenOverError, WorkerLostError
 from engine.events import EventWriter, Log, read
 
 
@@ -26,10 +29,15 @@ def test_what_a_writer_says_after_its_successor_has_begun_goes_nowhere(tmp_path:
     path = tmp_path / "events.jsonl"
     paused = EventWriter(path)
     paused.write(Log(level="info", message="one"))
-    second = EventWriter(path)
+    with pytest.raises(ConfigError, match=r"another process is writing .*events\.jsonl; wait for it or stop it"):
+        EventWriter(path)
+    second = EventWriter(path, take_over=True)
     paused.write(Log(level="info", message="late"))
     second.write(Log(level="info", message="two"))
     paused.write(Log(level="info", message="later"))
+    paused.close()
+    with pytest.raises(ConfigError):
+        EventWriter(path)
     assert [(event.seq, event.message) for event in read(path) if isinstance(event, Log)] == [(0, "one"), (1, "two")]
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
@@ -39,7 +47,7 @@ def test_whoever_is_succeeded_is_told_and_takes_nothing_back(tmp_path: Path) -> 
     path = tmp_path / "events.jsonl"
     paused = EventWriter(path)
     paused.fence()
-    second = EventWriter(path)
+    second = EventWriter(path, take_over=True)
     second.fence()
     with pytest.raises(TakenOverError, match=f"taken over {tmp_path}"):
         paused.fence()
@@ -65,3 +73,21 @@ def test_half_a_character_leaves_the_events_readable(tmp_path: Path) -> None:
     writer.close()
     events = [event.message for event in read(tmp_path / "events.jsonl") if isinstance(event, Log)]
     assert events == ["no file ??", "\U0001f600 é \u2028", "\\ud800"]
+
+
+def test_a_file_whose_writer_was_killed_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    code = (
+        "import sys; from pathlib import Path; from engine.events import EventWriter, Log; writer = EventWriter(Path(sys.argv[1])); "
+        "writer.write(Log(level='info', message='one')); print('written', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout
+        assert writer.stdout.readline() == b"written\n"
+        with pytest.raises(ConfigError):
+            EventWriter(path)
+        writer.kill()
+    with closing(EventWriter(path)) as second:
+        second.write(Log(level="info", message="two"))
+    assert [(event.seq, event.message) for event in read(path) if isinstance(event, Log)] == [(0, "one"), (1, "two")]

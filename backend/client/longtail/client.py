@@ -31,7 +31,7 @@ from longtail.schemas.telemetry import (
     WorkerSpan,
 )
 from longtail.schemas.validation import Validation
-from longtail.transport import ApiError
+from longtail.transport import ApiError, sendable
 from longtail.webhooks import Webhooks
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -58,7 +58,8 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
 
     def validate(self, config: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Validation:
         """Its faults; of a valid one what it says in full, and how it differs from the configuration ``base``."""
-        return self._reply(Validation, self._request("POST", "/api/v1/runs/validate", json={"config": config, "base": base}))
+        body = {"config": sendable(config), "base": base and sendable(base)}
+        return self._reply(Validation, self._request("POST", "/api/v1/runs/validate", json=body))
 
     def submit(
         self,
@@ -80,7 +81,7 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         """
         options = {"priority": priority, "needs": needs, "start_after": start_after and start_after.isoformat()}
         place = {"project_id": project_id, "notes": notes, "source": source and source.model_dump()}
-        return self._accept("/api/v1/runs", {"config": config, "tags": list(tags)} | options | place, idempotency_key)
+        return self._accept("/api/v1/runs", {"config": sendable(config), "tags": list(tags)} | options | place, idempotency_key)
 
     def run(self, run_id: str) -> Run:
         return self._get(Run, f"/api/v1/runs/{run_id}")
@@ -109,7 +110,7 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         **options: Any,
     ) -> Run:
         """A new run with the fields that ``config`` names changed; ``priority``, ``needs`` and ``notes`` as in ``submit``."""
-        body = {"config": dict(config or {}), "tags": None if tags is None else list(tags)} | options
+        body = {"config": sendable(config or {}), "tags": None if tags is None else list(tags)} | options
         return self._accept(f"/api/v1/runs/{run_id}/clone", body, idempotency_key)
 
     def delete(self, run_id: str) -> None:

@@ -13,7 +13,7 @@ from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import LogLine
 from longtail.schemas.tracking import NewBatch, Receipt
 from longtail.tracker import End, Tracker
-from longtail.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, ApiError, patiently
+from longtail.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, ApiError, patiently, sendable
 
 LAST_LINE = 2**31 - 1
 BEGIN_SECONDS = 15.0
@@ -74,7 +74,7 @@ class FollowAndTrack(RunLists):
 
         ``project_id`` None is the token's project, or else the default one.
         """
-        body = {"name": name, "config": dict(config or {}), "tags": list(tags), "steps": steps, "project_id": project_id}
+        body = {"name": name, "config": sendable(config or {}), "tags": list(tags), "steps": steps, "project_id": project_id}
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         return patiently(lambda: self._reply(Run, self._request("POST", "/api/v1/runs/tracked", json=body, headers=headers)), BEGIN_SECONDS)
 

@@ -1,5 +1,6 @@
 """HTTP under the client: one connection pool, one bearer token, and refusals as exceptions."""
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,6 +110,11 @@ class Transport:
         lacks_token = problem.status == UNAUTHORIZED and response.request.url.path != "/api/v1/sessions"
         hint = f"; get in with: longtail login {self.base_url}" if lacks_token else ""
         raise ApiError(problem.status, problem.title, problem.detail + hint, problem.errors)
+
+
+def sendable(config: Mapping[str, Any]) -> Any:
+    """As JSON can hold it: an infinite number is the text "Infinity"."""
+    return json.loads(json.dumps(dict(config)), parse_constant=str)
 
 
 def patiently(action: Callable[[], Result], seconds: float) -> Result:

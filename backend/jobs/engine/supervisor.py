@@ -75,7 +75,7 @@ class Supervisor:
         config.write_text(yaml.safe_dump(dict(given), sort_keys=False), encoding="utf-8")
         self._stop_file.unlink(missing_ok=True)
         resume = ["--resume"] if self._claim.resumes else []
-        command = [*self._settings.engine_command, "run", str(config), "--out", str(self._folder), *resume]
+        command = [*self._settings.engine_command, "run", str(config), "--out", str(self._folder), "--take-over", *resume]
         guarded = [sys.executable, "-m", "backend.jobs.engine.kill_on_worker_loss", str(self._lease_end), *command]
         environment = engine_variables(os.environ) | attempt_variables(self._claim.run_id, self._claim.attempt)
         environment |= gpu_variables(self._claim.gpus)

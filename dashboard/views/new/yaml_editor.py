@@ -31,7 +31,7 @@ def parse(text: str) -> Config:
         raise NotAConfigError(f"not readable as YAML: {_said(error)}") from None
     if not isinstance(data, dict):
         raise NotAConfigError("a configuration is a mapping, such as name: my run")
-    config: Config = json.loads(_json(data))
+    config: Config = json.loads(_json(data), parse_constant=_infinity)
     return config
 
 
@@ -63,17 +63,24 @@ def _said(error: Exception) -> str:
     return str(error)
 
 
+def _infinity(name: str) -> str:
+    """As a text, since JSON has no such number: where one has a meaning, the API takes it so."""
+    if name == "NaN":
+        raise NotAConfigError("a configuration has numbers, and .nan is none")
+    return name
+
+
 def _json(data: Any) -> str:
     parts: list[str] = []
     size = 0
     try:
-        for part in json.JSONEncoder(default=str, allow_nan=False).iterencode(data):
+        for part in json.JSONEncoder(default=str).iterencode(data):
             parts.append(part)
             size += len(part)
             if size > MOST_BYTES:
                 break
     except (TypeError, ValueError, RecursionError):
-        raise NotAConfigError("a configuration has texts as its keys, finite numbers, and nothing that contains itself") from None
+        raise NotAConfigError("a configuration has texts as its keys, and nothing that contains itself") from None
     if size > MOST_BYTES:
         raise NotAConfigError(f"a configuration has at most {MOST_BYTES:,} characters")
     return "".join(parts)

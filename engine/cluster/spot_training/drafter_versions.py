@@ -44,31 +44,28 @@ class DrafterVersions:
         self._call = call
         self.version = 0
         self.good = 0
-        self._collapsed = False
 
-    def resumed(self, version: int) -> None:
-        """Every worker has loaded ``version`` from a checkpoint."""
-        self.version = self.good = version
+    def resumed(self, version: int, good: int | None = None) -> None:
+        """Every worker has loaded ``version`` from a checkpoint, and the ``good`` one; None: that is the same."""
+        self.version, self.good = version, version if good is None else good
 
-    def alarmed(self, alarms: Iterable[Alarm]) -> None:
-        """``alarms`` outside of a rollout: the next ``publish`` heeds them."""
-        self._collapsed |= any(code == COLLAPSED for code, _ in alarms)
+    def heed(self, alarms: Iterable[Alarm]) -> Published | None:
+        """If the watchdog gave the alarm, the last good version comes back at once, as a new one: versions never fall. None if it did not,
+        or if there is none to go back to. SyncError if the engines do not hold the same afterwards."""
+        return self._roll_back() if collapsed(alarms) and self.good != self.version else None
 
     def publish(self, sessions: Mapping[int, TrainedSession], statistics: RolloutStatistics) -> Published | None:
         """Loads what the workers trained in a rollout's tail into every engine if it is better on held-out responses.
 
-        None if nothing was trained. If the watchdog gave the alarm in that rollout, or since the one before, the last good
-        version comes back instead, as a new one: versions never fall. SyncError if the engines do not hold the same afterwards.
+        None if nothing was trained. Of that rollout's alarms see ``heed``. SyncError if the engines do not hold the same afterwards.
         """
-        self.alarmed(statistics.alarms)
-        collapsed, self._collapsed = self._collapsed, False
-        if collapsed and self.good != self.version:
-            return self._roll_back()
+        if (rolled_back := self.heed(statistics.alarms)) is not None:
+            return rolled_back
         reports = {worker: session.report for worker, session in sessions.items() if session.report.microsteps}
         if not reports:
             return None
         report, better = self._judged(reports)
-        proven = not collapsed and drafted(statistics)
+        proven = drafted(statistics) and not collapsed(statistics.alarms)
         if proven:
             self.good = self.version
         if better is None:
@@ -82,7 +79,7 @@ class DrafterVersions:
         """Publishes the average of all workers' copies, whatever it is worth: a pretraining goes on from it. Its version, and what all
         held-out responses say of it."""
         weights = self._merged(microsteps)
-        self.version += 1
+        self.version, self.good = self.version + 1, self.version
         same(self._call("publish", weights, self.version, True))
         return self.version, mean(self._call("judge_pretrained"), [1] * len(microsteps))
 
@@ -113,6 +110,11 @@ class DrafterVersions:
         reason = f"acceptance collapsed: version {self.good} again"
         self.good = self.version
         return Published(self.version, True, reason, TrainingReport(0, 0, 0.0, before, after, 0.0))
+
+
+def collapsed(alarms: Iterable[Alarm]) -> bool:
+    """Whether the watchdog says so."""
+    return any(code == COLLAPSED for code, _ in alarms)
 
 
 def drafted(statistics: RolloutStatistics) -> bool:

@@ -201,10 +201,11 @@ class SpotTraining:
         self._trainer.reset(self.good)
 
     def stage(self, name: str) -> dict[str, Any]:
-        """A copy of the trainer in host memory, and a Future of the buffer's index: parts of a checkpoint, by names that start with
-        ``name``."""
+        """A copy of the trainer in host memory, the good weights if they are not the published ones, and a Future of the buffer's index:
+        parts of a checkpoint, by names that start with ``name``."""
         index = {f"{name}.buffer.json": self._files.index()} if self._files else {}
-        return {f"{name}.trainer.pt": self._trainer.state_dict()} | index
+        good = {} if self.good is self.published else {f"{name}.good.pt": self.good}
+        return {f"{name}.trainer.pt": self._trainer.state_dict()} | good | index
 
     def load(self, path: Path) -> None:
         """Goes on from what was staged and then written under names that start with ``path``; the next session also from the newest
@@ -214,5 +215,7 @@ class SpotTraining:
         if self._files and index.exists():  # checkpoints of earlier versions have none
             self._files.load(storage.read(index))
         self._trainer.load_state_dict(storage.read(path.with_suffix(".trainer.pt")))
-        self.published = self.good = self._trainer.weights()
+        self.published = self._trainer.weights()
+        good = path.with_suffix(".good.pt")
+        self.good = storage.read(good) if good.exists() else self.published
         self._unfinished = newest_snapshot(self._snapshots) if self._snapshots else None

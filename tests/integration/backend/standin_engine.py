@@ -36,9 +36,10 @@ def main() -> int:
     arguments.add_argument("config", type=Path)
     arguments.add_argument("--out", type=Path)
     arguments.add_argument("--resume", action="store_true")
+    arguments.add_argument("--take-over", action="store_true")
     given = arguments.parse_args()
     config = load(given.config)
-    events = EventWriter(given.out / "events.jsonl")
+    events = EventWriter(given.out / "events.jsonl", take_over=given.take_over)
     checkpoint = given.out / "checkpoint"
     first = int(checkpoint.read_text()) + 1 if given.resume and checkpoint.exists() else 0
     if config.name == "user-error":

@@ -77,13 +77,13 @@ def test_who_was_succeeded_meanwhile_leaves_no_checkpoint_and_clears_none_away(w
     events = EventWriter(tmp_path / "events.jsonl")
     with BackgroundSaver(CheckpointConfig(keep=1), workers, tmp_path, events.fence) as saver:
         list(saver.save(3))
-        successor = EventWriter(tmp_path / "events.jsonl")
+        successor = EventWriter(tmp_path / "events.jsonl", take_over=True)
         workers.go.set()
         with pytest.raises(TakenOverError):
             list(saver.wait())
         assert latest(tmp_path) is None
         half = tmp_path / FOLDER / ".step_000004.of-the-successor"
-        half.mkdir()
+        half.mkdir(parents=True)  # the first save may not have come as far as that
         workers.state = 5
         with pytest.raises(TakenOverError):
             list(saver.save(4))

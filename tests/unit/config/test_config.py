@@ -1,5 +1,6 @@
 """Every rule of the sections about sampling and speculation: what is refused, in which words, and what just passes."""
 
+import json
 import math
 from itertools import product
 from pathlib import Path
@@ -76,6 +77,9 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
         (speculation(threshold=0), "speculation.threshold: Input should be greater than or equal to 1 (got 0)"),
         ({"algorithm": {"learning_rate": math.inf}}, "algorithm.learning_rate: Input should be a finite number (got inf)"),
         ({"drafter": {"spot": {"trigger": {"drift": math.nan}}}}, "drafter.spot.trigger.drift: Input should be"),
+        ({"drafter": {"spot": {"trigger": {"drift": -math.inf}}}}, "drafter.spot.trigger.drift: Input should be greater than"),
+        ({"algorithm": {"max_gradient_norm": "NaN"}}, "algorithm.max_gradient_norm: Input should be greater than 0 (got 'NaN')"),
+        ({"drafter": {"spot": {"first_set_up": math.inf}}}, "drafter.spot.first_set_up: Input should be a finite number (got inf)"),
         ({"model": {"path": "x" * 256}}, "model.path: no path: one has at most"),
         ({"drafter": {"pretrain_responses": "/x" * 1025}}, "drafter.pretrain_responses: no path: one has at most"),
         ({"rollout": {"min_p": 1}}, "rollout.min_p: Input should be less than 1 (got 1)"),
@@ -114,6 +118,15 @@ def test_every_wrong_strategy_is_named() -> None:
 )
 def test_what_just_passes(data: dict[str, Any]) -> None:
     parse(data)
+
+
+def test_a_limit_may_be_infinite_where_that_means_something_and_json_holds_it() -> None:
+    asked = parse(yaml.safe_load("{algorithm: {max_gradient_norm: .inf}, drafter: {spot: {trigger: {drift: .inf}}}}"))
+    assert (asked.algorithm.max_gradient_norm, asked.drafter.spot.trigger.drift) == (math.inf, math.inf)
+    sent = json.dumps(asked.model_dump(mode="json"), allow_nan=False)
+    assert parse(json.loads(sent)) == asked
+    assert RunConfig.model_validate_json(asked.model_dump_json()) == asked
+    assert parse(yaml.safe_load(yaml.safe_dump(json.loads(sent)))) == asked
 
 
 def test_verify_may_be_as_large_as_the_drafted_tree() -> None:

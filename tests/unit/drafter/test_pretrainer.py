@@ -1,5 +1,6 @@
 """Rounds of pretraining on the responses of a small random model."""
 
+from collections import Counter
 from itertools import count
 
 import pytest
@@ -9,7 +10,7 @@ from transformers import PreTrainedModel
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
-from engine.drafter.packing import MicroBatch
+from engine.drafter.packing import MicroBatch, cut
 from engine.drafter.recipe import RECIPES
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
@@ -55,6 +56,26 @@ def test_every_response_is_seen_before_one_is_seen_again(trainer: SpotTrainer) -
         rounds += 1
     assert rounds > 2
     assert sum(seen) <= 1.5 * positions, "rounds that begin anew must go on with what was not seen"
+
+
+def test_what_a_round_did_not_reach_of_a_long_response_is_seen_in_the_next(trainer: SpotTrainer) -> None:
+    seen: Counter[tuple[int, int]] = Counter()
+
+    def noted(batch: MicroBatch, unroll: int | None = None) -> float:  # noqa: ARG001
+        seen.update(zip(batch.tokens[0].tolist(), batch.positions[0].tolist(), strict=True))
+        return 0.0
+
+    trainer.micro_step = noted  # type: ignore[method-assign]
+    trainer.buffer = DataBuffer(2**20)
+    for first in range(0, 4000, 1000):  # one of them at least is held out
+        trainer.buffer.add(0, range(first, first + 900), 4, torch.zeros(899, 1))
+    clock = count()
+    pretrainer = Pretrainer(trainer, 1e-3, 0, clock=lambda: float(next(clock)))
+    parts = [segment for entry in trainer.buffer.trainable() for segment in cut(entry, 256)]
+    assert len(parts) > 4
+    for _ in parts:
+        pretrainer.train(WRITTEN, PretrainingSchedule(1000.0), next(clock), 1.5)
+    assert sorted(seen.values()) == [1] * sum(map(len, parts)), "a micro-step a round"
 
 
 def test_a_loss_that_is_not_finite_says_so(trainer: SpotTrainer) -> None:

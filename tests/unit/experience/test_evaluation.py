@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models_for_tests import byte_tokenizer
 
+from engine.cluster.spot_training.drafter_versions import Published
 from engine.config import RunConfig, parse
+from engine.drafter.spot_trainer import Judged, TrainingReport
 from engine.errors import ConfigError
 from engine.experience.evaluation import evaluate, pass_at
 from engine.rollout.interface import Answers, Completion
@@ -24,11 +26,17 @@ def test_pass_at_k_is_the_mean_over_all_choices_of_k(drawn: tuple[int, int, list
 ALARM = ("acceptance_collapsed", "hardly a draft is accepted")
 
 
+BACK = Published(7, True, "acceptance collapsed: version 5 again", TrainingReport(0, 0, 0.0, Judged(0.1), Judged(0.4), 0.0))
+
+
 class Engines:
     """Answers the first request of each prompt with its prompt's text, and the others with nothing but a cut."""
 
     def __init__(self) -> None:
         self.seeds: list[int] = []
+
+    def heed(self, alarms: Any) -> Published | None:
+        return BACK if alarms == [ALARM] else None
 
     def answer(self, requests: Any, sampling: Any) -> Answers:
         self.seeds.append(sampling.seed)
@@ -63,7 +71,7 @@ def test_evaluation_counts_right_responses() -> None:
         "eval/response_tokens": 1.0,
         "eval/truncated_share": 0.5,
     }
-    assert found.alarms == [ALARM]
+    assert (found.alarms, found.rolled_back) == ([ALARM], BACK)
     assert engines.seeds != [7]
     assert evaluate(config, engines, task, byte_tokenizer()).metrics == found.metrics
     assert engines.seeds[0] == engines.seeds[1]

@@ -6,7 +6,7 @@ import random
 import pytest
 from speculator_cases import CHAIN, COSTS, LIMIT, NGRAM, SHORT, TREE, Request, admitted, make, step
 
-from engine.speculation.speculator import LOOKS, MOST_PATIENT, PATIENCE, StepPlan
+from engine.speculation.speculator import LOOKS, MOST_PATIENT, PATIENCE, Speculator, StepPlan
 from engine.speculation.strategy import OFF
 from engine.speculation.tuner.cost_table import CostTable, Grid
 
@@ -157,28 +157,51 @@ def test_a_broken_drafter_is_off_within_twenty_steps_and_back_with_a_good_one(ba
     assert [notice.code for notice in speculator.take_alarms()] == ["acceptance_recovered"]
 
 
+def evaluate(speculator: Speculator, rate: float, rng: random.Random, steps: int = 100) -> int:
+    """In how many steps of an evaluation the learned drafter drafts."""
+    evaluating = speculator.forgetful()
+    evaluating.begin(LIMIT)
+    requests = admitted(evaluating, 4)
+    drafted = sum(step(evaluating, requests, rate, rng).shape is not None for _ in range(steps))
+    for request in requests:
+        evaluating.finish(request)
+    return drafted
+
+
 def test_what_is_to_be_forgotten_is_but_an_alarm_is_not() -> None:
-    """A drafter breaks in an evaluation, which decides by what rollouts have taught."""
+    """A drafter breaks in an evaluation, which decides by what rollouts have taught, and by the acceptance of the one before."""
     speculator, rng = make(CHAIN, NGRAM, tuner="goodput"), random.Random(1)
     batch = admitted(speculator, 4)
     for _ in range(400):
         step(speculator, batch, 0.9, rng)
-    learnt = {name: part for name, part in speculator.state().items() if name != "watchdog"}
+    assert evaluate(speculator, 0.8, rng) > 80
     speculator.tuner.take_arms()
     speculator.loaded("drafter", 5)
-    learnt["proving"] = speculator.state()["proving"]
-    evaluating = speculator.forgetful()
-    evaluating.begin(LIMIT)
-    requests = admitted(evaluating, 4)
-    drafted = sum(step(evaluating, requests, 0.0, rng).shape is not None for _ in range(100))
-    assert 0 < drafted <= 20, "until the watchdog has noticed"
-    for request in requests:
-        evaluating.finish(request)
-    assert {name: part for name, part in speculator.state().items() if name != "watchdog"} == learnt
+    learnt = json.dumps(speculator.state() | {"evaluation_watchdog": None})
+    assert 0 < evaluate(speculator, 0.0, rng) <= 20, "until the watchdog has noticed"
+    assert json.dumps(speculator.state() | {"evaluation_watchdog": None}) == learnt
     assert speculator.tuner.take_arms() == []
-    assert [notice.code for notice in speculator.take_alarms()] == ["acceptance_collapsed"]
-    speculator.begin(LIMIT)
-    assert "eagle" not in speculator.plan(admitted(speculator, 4), learned=True).context.drafters
+    (alarm,) = speculator.take_alarms()
+    assert alarm.code == "acceptance_collapsed"
+    assert alarm.message.startswith("In evaluations with target 0 and drafter 5")
+    restored = make(CHAIN, NGRAM, tuner="goodput")
+    restored.load_state(json.loads(json.dumps(speculator.state())))
+    for each in (speculator, restored):
+        assert evaluate(each, 0.9, rng) == 0, "it stays off until other weights come"
+        each.begin(LIMIT)
+        assert "eagle" in each.plan(admitted(each, 4), learned=True).context.drafters, "rollouts judge for themselves"
+
+
+def test_a_drafter_is_not_judged_by_prompts_of_another_kind() -> None:
+    """Validation prompts of which a quarter of what rollouts accept is accepted, as it always was."""
+    speculator, rng = make(CHAIN, tuner="fixed", suffix=False), random.Random(1)
+    for version in range(1, 5):
+        batch = admitted(speculator, 4)
+        for _ in range(200):
+            step(speculator, batch, 0.9, rng)
+        speculator.loaded("drafter", version)
+        assert evaluate(speculator, 0.2, rng) == 100
+    assert speculator.take_alarms() == []
 
 
 def test_speculation_goes_by_the_number_of_requests_with_hysteresis() -> None:

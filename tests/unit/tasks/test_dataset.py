@@ -1,4 +1,6 @@
 import os
+import resource
+import tempfile
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -93,6 +95,33 @@ def test_parquet_faults(tmp_path: Path, columns: dict[str, list[Any]], message: 
         check_rows(MathConfig(path=path))
 
 
+def test_columns_with_a_dictionary_for_each_group_of_rows(tmp_path: Path) -> None:
+    """As those of pandas' categories: Arrow's files have one dictionary only."""
+    path = tmp_path / "data.parquet"
+    questions = [f"{index % 3}+{index // 4}?" for index in range(12)]
+    schema = pyarrow.schema({"question": (texts := pyarrow.dictionary(pyarrow.int32(), pyarrow.string())), "choices": pyarrow.list_(texts)})
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for group in (questions[:4], questions[4:8], questions[8:]):
+            writer.write_table(pyarrow.table({"question": group, "choices": [[each, "no"] for each in group]}, schema))
+    for rows in (read(path), head(path)):
+        assert [(row.text("question"), row.texts("choices", 2, 2)) for row in rows] == [(each, [each, "no"]) for each in questions]
+
+
+@pytest.mark.parametrize("place", ["full", "missing"])
+def test_no_room_to_unpack_a_file_is_not_its_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    path = tmp_path / "data.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"question": ["1+1?" * 10_000], "answer": ["2"]}), path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("none" if place == "missing" else "")))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]) if place == "full" else before)
+    try:
+        with pytest.raises(DataError, match=r"data\.parquet: no room to unpack it in .*; TMPDIR names the folder"):
+            read(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
 def test_rows_are_found_in_any_order_and_threads(tmp_path: Path) -> None:
     config = written(tmp_path, "\n".join(f'{{"question": "{index}"}}' + "\n" * (index % 3) for index in range(9)))
     parquet = tmp_path / "data.parquet"
@@ -141,6 +170,26 @@ def test_rows_do_not_stay_in_memory(tmp_path: Path) -> None:
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < len(row) * 1000
+
+
+@pytest.mark.parametrize("change", ["rewritten", "of the same size", "truncated", "replaced", "gone"])
+def test_a_file_that_is_changed_while_it_is_in_use_is_told(tmp_path: Path, change: str) -> None:
+    config = written(tmp_path, GOOD * 9)
+    rows, task = read(config.path), build_task(config, 0, byte_tokenizer())
+    written(tmp_path, GOOD * 9 + GOOD)
+    assert (len(list(rows)), rows[8].text("answer")) == (9, "2"), "the same rows, and more"
+    if change == "gone":
+        config.path.unlink()
+    elif change == "truncated":
+        os.truncate(config.path, 5 * len(GOOD))
+    elif change == "replaced":
+        (tmp_path / "other.jsonl").write_text("")
+        (tmp_path / "other.jsonl").replace(config.path)
+    else:
+        config.path.write_text(GOOD.replace("1", "2" if change == "of the same size" else "11") * 9)
+    for look in (lambda: rows[8], lambda: list(rows), lambda: task.prompts(0, 9), lambda: task.check_lengths(99)):
+        with pytest.raises(DataError, match=r"data\.jsonl: was changed while it was in use"):
+            look()
 
 
 def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

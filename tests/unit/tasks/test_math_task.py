@@ -152,6 +152,23 @@ def test_rows_kept_for_validation_are_the_same_in_every_run_and_never_trained_on
     assert set(answers(one.prompts(0, 15))) | set(held_out) == {expected(str(index)) for index in range(20)}
 
 
+def test_all_rows_of_a_prompt_are_on_one_side(tmp_path: Path) -> None:
+    """Whatever the order of the file is, and with other answers too."""
+    sides = []
+    for order in (1, -1):
+        path = tmp_path / f"{order}.jsonl"
+        rows = [json.dumps({"question": f"q{index % 10}", "answer": index}) + "\n" for index in range(40)]
+        path.write_text("".join(rows[::order]))
+        task = DatasetTask(MathConfig(path=path, validation_share=0.25), MATH, 0, byte_tokenizer())
+        held_out = [prompt.text for prompt in task.validation(100)]
+        assert len(held_out) == 12, "whole prompts, for a quarter at least"
+        trained = {prompt.text for prompt in task.prompts(0, 28)}
+        assert len(trained) == 7
+        assert trained.isdisjoint(held_out)
+        sides.append(trained)
+    assert sides[0] == sides[1]
+
+
 def test_validation_from_another_file(tmp_path: Path) -> None:
     for name, count in (("train", 4), ("valid", 2)):
         rows = (json.dumps({"question": f"{name} {index}", "answer": index}) + "\n" for index in range(count))

@@ -62,6 +62,14 @@ def test_a_session_of_the_drafter_tells_how_good_its_mix_of_lengths_was() -> Non
     assert (event.held_out_after, event.top1_after, event.top3_after) == (0.45, 0.7, 0.8)
 
 
+def test_a_drafter_that_came_back_in_an_evaluation_is_told_after_the_one_that_was_trained() -> None:
+    report = TrainingReport(12, 3000, 0.5, Judged(0.4), Judged(0.45), 0.125)
+    back = Published(4, True, "acceptance collapsed: version 2 again", TrainingReport(0, 0, 0.0, Judged(0.1), Judged(0.4), 0.0))
+    told = events(RolloutStatistics(), Published(3, True, "better", report), Evaluation({}, 13.5, [COLLAPSED], back))
+    found = [(event.drafter_version, event.microsteps) for event in told if isinstance(event, DrafterTrained)]
+    assert found == [(3, 12), (4, 0)]
+
+
 def test_a_sample_tells_what_made_its_tokens() -> None:
     longest, shortest = [event for event in events(RolloutStatistics()) if isinstance(event, Sample)]
     assert (longest.response, longest.pieces) == ("bb", [("eagle", 1, 1), ("target", 1, 1)])

@@ -1,6 +1,7 @@
 """The client and the command line against a real server (without a worker)."""
 
 import hashlib
+import math
 import os
 import socket
 import subprocess
@@ -96,6 +97,20 @@ def test_every_answer_has_its_type(client: Longtail, config: dict[str, Any]) -> 
     comparison = client.compare(run.id, [run.id])
     assert (comparison.baseline, [item.run for item in comparison.items], comparison.config_diff) == (run.id, [run], [])
     assert client.cancel(run.id).finished
+
+
+def test_an_infinite_limit_gets_there_and_back(client: Longtail, config: dict[str, Any], file: Path) -> None:
+    asked = config | {"algorithm": {"max_gradient_norm": math.inf}}
+    assert client.validate(asked, asked).errors == []
+    run = client.submit(asked)
+    file.write_text(yaml.safe_dump(asked))
+    code, typed, _ = longtail("submit", str(file))
+    assert code == 0
+    copy = client.clone(run.id, {"drafter": {"spot": {"trigger": {"drift": math.inf}}}})
+    for each in (run, client.run(typed.strip()), copy, client.submit(run.config)):
+        assert each.config["algorithm"]["max_gradient_norm"] == "Infinity"
+    assert copy.config["drafter"]["spot"]["trigger"]["drift"] == "Infinity"
+    assert client.begin("own", {"limit": math.inf}).config == {"limit": "Infinity"}
 
 
 def test_a_refusal_says_everything(client: Longtail) -> None:

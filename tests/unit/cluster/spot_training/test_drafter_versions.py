@@ -92,8 +92,8 @@ def test_nothing_trained_is_nothing_published(crew: Crew) -> None:
     assert versions.publish({0: nothing, 1: nothing}, RolloutStatistics()) is None
 
 
-def test_an_alarm_brings_the_last_good_version_back_under_a_new_number(crew: Crew) -> None:
-    """An alarm in the evaluation between two rollouts, in which the watchdog then says no more."""
+@pytest.mark.parametrize("where", ["rollout", "evaluation"])
+def test_an_alarm_brings_the_last_good_version_back_under_a_new_number(crew: Crew, where: str) -> None:
     versions = DrafterVersions(crew.call)
     for step, after in ((0, 0.6), (1, 0.7)):
         statistics = crew.rollout(step)
@@ -102,10 +102,13 @@ def test_an_alarm_brings_the_last_good_version_back_under_a_new_number(crew: Cre
         versions.publish({0: claimed(crew.train([0])[0], 0.5, after)}, statistics)
     assert (versions.version, versions.good) == (2, 1), "version 1 drafted well in the rollout of step 1; version 2 is unproven"
     bad = weights(crew)
-    versions.alarmed(ALARM.alarms)
-    statistics = crew.rollout(2)
-    sessions = crew.train([1])
-    published = versions.publish(sessions, statistics)
+    assert versions.heed([("acceptance_recovered", "60% are accepted")]) is None
+    if where == "rollout":
+        statistics = crew.rollout(2)
+        assert statistics.alarms == []
+        published = versions.publish(crew.train([1]), replace(statistics, alarms=ALARM.alarms))
+    else:
+        published = versions.heed(ALARM.alarms)
     assert published
     assert (published.version, published.accepted, published.reason) == (3, True, "acceptance collapsed: version 1 again")
     assert published.report.microsteps == 0
@@ -115,6 +118,8 @@ def test_an_alarm_brings_the_last_good_version_back_under_a_new_number(crew: Cre
     assert holdings(crew)[0].drafter_version == 3
     for worker in range(2):
         assert equal(crew.workers[worker].drafter_weights(), good), "what was trained from the bad version is gone"
+    assert versions.heed(ALARM.alarms) is None, "there is nothing to go back to"
+    assert versions.publish({}, RolloutStatistics()) is None, "the alarm is settled"
 
 
 def test_a_good_version_is_not_rolled_back(crew: Crew) -> None:
@@ -127,16 +132,26 @@ def test_a_good_version_is_not_rolled_back(crew: Crew) -> None:
     assert "held-out" in published.reason
 
 
-def test_versions_go_on_after_a_resume(crew: Crew, tmp_path: Path) -> None:
+def test_versions_go_on_after_a_resume(crew: Crew, random_model: Path, tmp_path: Path) -> None:
     versions = DrafterVersions(crew.call)
     statistics = crew.rollout(0)
+    good = weights(crew)
     versions.publish({0: claimed(crew.train([0])[0], 0.5, 0.6)}, statistics)
+    unproven = weights(crew)
     crew.call("stage")
     crew.call("write", tmp_path)
-    resumed = DrafterVersions(crew.call)
-    resumed.resumed(max(crew.call("load", tmp_path)))
-    assert (resumed.version, resumed.good) == (1, 1)
-    assert len(set(holdings(crew))) == 1
+    other = Crew(config(random_model))
+    resumed = DrafterVersions(other.call)
+    resumed.resumed(max(other.call("load", tmp_path)), versions.good)
+    assert (resumed.version, resumed.good) == (1, 0)
+    assert equal(weights(other), unproven)
+    assert len(set(holdings(other))) == 1
+    assert resumed.heed(ALARM.alarms), "the good version is in the checkpoint, too"
+    assert equal(weights(other), good)
+    other.call("stage")
+    other.call("write", tmp_path)
+    resumed.resumed(max(other.call("load", tmp_path)))
+    assert (resumed.version, resumed.good) == (2, 2)
 
 
 def test_engines_that_differ_are_an_error(crew: Crew) -> None:

@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import asdict
 
 import pytest
@@ -40,6 +41,11 @@ def test_flat_steps_are_skipped_but_not_for_ever() -> None:
     assert [step for step in range(21, 25) if decide(history, step, CONFIG).train] == [22, 23, 24]
     assert decide(history, 22, CONFIG).reason == "2 steps since the last session"
     assert decide(history, 21, CONFIG).reason == "acceptance is flat, and so were 2 sessions"
+
+
+def test_an_infinite_drift_is_never_reached() -> None:
+    assert decide(moved(flat_since(20), 1e6), 21, CONFIG).train
+    assert not decide(moved(flat_since(20), 1e6), 21, CONFIG.model_copy(update={"drift": math.inf})).train
 
 
 def test_sessions_that_stay_flat_become_rare() -> None:

@@ -1,4 +1,5 @@
 import copy
+import math
 
 import pytest
 import torch
@@ -22,12 +23,13 @@ def test_accumulates_and_clips_like_the_library() -> None:
         torch.testing.assert_close(mine.grad, theirs.grad)
 
 
-def test_a_small_gradient_is_not_scaled() -> None:
+@pytest.mark.parametrize("most", [100.0, math.inf])
+def test_a_small_gradient_is_not_scaled(most: float) -> None:
     model = nn.Linear(2, 1)
     gradients = FlatGradients(model.parameters())
     model(torch.tensor([[3.0, 4.0]])).sum().backward()
     before = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-    gradients.clip(100.0)
+    gradients.clip(most)
     torch.testing.assert_close([parameter.grad for parameter in model.parameters()], before, rtol=0, atol=0)
 
 

@@ -16,7 +16,7 @@ def test_a_field_carries_the_schema_s_help_limits_and_default() -> None:
     limits = "(at least 0, at most 1,000,000)"
     assert (steps.kind, steps.default) == ("integer", 100)
     assert steps.help == f"RL steps; 0 only pretrains the drafter (drafter.pretrain_minutes) {limits}"
-    assert field(SCHEMA, "algorithm.max_gradient_norm", {}).help == "Longer gradients are scaled down to it (above 0)"
+    assert field(SCHEMA, "algorithm.max_gradient_norm", {}).help == "Longer gradients are scaled down to it; .inf: none are (above 0)"
 
 
 def test_choices_come_from_enums_and_from_unions() -> None:

@@ -1,0 +1,81 @@
+"""A drafter that breaks between two evaluations, with two real workers: the watchdogs see it in the second, and it goes at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from crew import SAMPLING, Crew, config, requests
+
+from engine.cluster.spot_training.drafter_versions import DrafterVersions
+from engine.cluster.spot_training.when_to_train import TrainingHistory
+from engine.cluster.worker_group import WorkerGroup
+from engine.experience.scheduling_state import SchedulingState
+from engine.rollout.interface import Answers
+from engine.speculation.cooldown import Cooldown
+
+
+class Here:
+    """A worker that is asked as an actor of Ray is, in this process."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+
+    def __getattr__(self, method: str) -> Any:
+        return Asked(getattr(self._worker, method))
+
+
+class Asked:
+    def __init__(self, remote: Callable[..., Any]) -> None:
+        self.remote = remote
+
+    def options(self, **_: Any) -> "Asked":
+        return self
+
+
+class NoRay:
+    get = staticmethod(list)
+
+
+@pytest.fixture
+def crew(random_model: Path) -> Crew:
+    return Crew(config(random_model))
+
+
+@pytest.fixture
+def group(crew: Crew, random_model: Path) -> WorkerGroup:
+    group: Any = object.__new__(WorkerGroup)
+    group._actors, group._ray = [Here(worker) for worker in crew.workers], NoRay()
+    group._ranks, group.schedule, group._cooldown = group._actors, SchedulingState(config(random_model)), Cooldown()
+    group._versions, group._history = DrafterVersions(crew.call), TrainingHistory(last=3, flat=2)
+    return group  # type: ignore[no-any-return]
+
+
+def answered(group: WorkerGroup) -> Answers:
+    return group.answer([*requests(0, 0), *requests(0, 1)], SAMPLING)
+
+
+def test_the_alarms_of_all_workers_are_told_and_the_good_drafter_is_back(crew: Crew, group: WorkerGroup, tmp_path: Path) -> None:
+    for _ in range(4):
+        assert answered(group).alarms == []
+    (good, _), versions = crew.call("drafter_weights"), group._versions
+    broken = {name: torch.full_like(weight, 9.0) for name, weight in good.items()}
+    versions.version = 1
+    crew.call("publish", broken, 1, True)
+    group.stage()
+    group.write(tmp_path / "saved")
+    versions.resumed(0)
+    group.load(tmp_path / "saved")
+    answers = answered(group)
+    assert [completion.request.id for completion in answers.completions] == list(range(32))
+    assert [code for code, _ in answers.alarms] == ["acceptance_collapsed"] * 2
+    back = group.heed(answers.alarms)
+    assert back
+    assert (back.version, back.reason) == (2, "acceptance collapsed: version 0 again")
+    for worker in crew.workers:
+        assert worker.engine.loaded_weights().drafter_version == 2
+        assert worker.spot
+        assert all(torch.equal(worker.spot.published[name], good[name]) for name in good)
+    assert group._history == TrainingHistory(), "there is something to learn again"
+    assert group.heed(answered(group).alarms) is None
