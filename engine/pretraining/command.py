@@ -106,7 +106,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
         drafter["pretrain_responses"] = str(options.responses.absolute())
     return parse(
         {
-            "name": f"drafter for {Path(options.model).name}",
+            "name": "drafter training",
             "seed": options.seed,
             "model": {"path": options.model},
             "task": _task(options),
