@@ -65,7 +65,8 @@ def train(options: argparse.Namespace) -> None:
             raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
     with writing(options.out):
         for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
-            shutil.copy(file, options.out)
+            shutil.copy(file, part := options.out / f".{file.name}.part")
+            part.replace(options.out / file.name)
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
 
 
