@@ -99,8 +99,8 @@ def _check_values(name: str, tensor: Tensor) -> None:
         return
     if not tensor.is_floating_point() or tensor.element_size() < 2:
         raise ModelError(f"{name} is {tensor.dtype}: quantised weights cannot be trained; use float32, bfloat16 or float16 ones")
-    if not tensor.isfinite().all():
-        raise ModelError(f"{name} has values that are not finite; was it saved before it was trained?")
+    if not tensor.float().isfinite().all():
+        raise ModelError(f"{name} has values that are not finite in float32; was it saved before it was trained?")
 
 
 def _rope(config: Config) -> dict[str, Any]:

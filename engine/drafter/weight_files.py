@@ -43,11 +43,26 @@ def _tensors(file: Path) -> "dict[str, Tensor]":
             raise ModelError(f"drafter {file.parent}: {file.name} is not readable: {error}") from None
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # whatever a damaged pickle leads to
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelError(f"drafter {file.parent}: {file.name} holds more than plain tensors, or is damaged: {reason}") from None
+    except Exception as error:  # whatever a damaged pickle leads to; of one that is cut off OSError
+        raise ModelError(
+            f"drafter {file.parent}: {file.name} holds more than plain tensors, or is damaged ({_reason(error)}); save it with safetensors"
+        ) from None
     if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
         raise ModelError(f"drafter {file.parent}: {file.name} is not a dict of tensors by name; save it with safetensors")
+    if other := next((name for name, tensor in state.items() if not _plain(tensor)), None):
+        raise ModelError(f"drafter {file.parent}: {file.name}: {other} is no plain tensor (a sparse one?); save it with safetensors")
     return {str(name): tensor.detach() for name, tensor in state.items()}
+
+
+def _reason(error: Exception) -> str:
+    """In a line, without torch's advice to run the code in the file."""
+    said = str(error).rpartition("WeightsUnpickler error: ")[2].partition(" Please use ")[0].splitlines()
+    return said[0] if said else type(error).__name__
+
+
+def _plain(tensor: "Tensor") -> bool:
+    """Whether it has a number of its own at each place: not one that is said to be repeated beyond all memory."""
+    import torch
+
+    dense = tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_meta
+    return dense and tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()

@@ -96,11 +96,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _check_types(file: Path, config: dict[str, Any]) -> None:
     for key in SECTIONS:
-        if not isinstance(config.get(key) or {}, dict):
+        if not isinstance(config.get(key), dict | None):
             raise ModelError(f"{file}: {key} must be a JSON object, but it is {config[key]!r}")
     for key, kind in LISTS.items():
-        found = config.get(key) or []
-        if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
+        found = config.get(key)
+        if found is not None and not (isinstance(found, list) and all(isinstance(each, kind) for each in found)):
             raise ModelError(f"{file}: {key} must be a list of {'numbers' if kind is int else 'names'}, but it is {found!r}")
 
 

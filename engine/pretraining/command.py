@@ -65,7 +65,8 @@ def train(options: argparse.Namespace) -> None:
             raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
     with writing(options.out):
         for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
-            shutil.copy(file, options.out)
+            shutil.copy(file, part := options.out / f".{file.name}.part")
+            part.replace(options.out / file.name)
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
 
 
@@ -106,7 +107,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
         drafter["pretrain_responses"] = str(options.responses.absolute())
     return parse(
         {
-            "name": f"drafter for {Path(options.model).name}",
+            "name": "drafter training",
             "seed": options.seed,
             "model": {"path": options.model},
             "task": _task(options),

@@ -159,6 +159,46 @@ def test_a_pickle_of_anything_else_is_refused(tmp_path: Path, config: Pretrained
             load_drafter_folder(tmp_path, config)
 
 
+def test_a_pickle_that_is_cut_off_is_damaged(tmp_path: Path, config: PretrainedConfig) -> None:
+    """Wherever it ends: a copy that broke off is the commonest damage, and the zip's directory is at the end."""
+    file = tmp_path / "pytorch_model.bin"
+    (tmp_path / "config.json").write_text(json.dumps(FLAT))
+    torch.save(eagle3_tensors(), file)
+    whole = file.read_bytes()
+    for share in (0.1, 0.5, 0.9):
+        file.write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(ModelError, match="is damaged"):
+            load_drafter_folder(tmp_path, config, "eagle3")
+
+
+def test_no_one_is_told_to_run_a_pickle(tmp_path: Path, config: PretrainedConfig) -> None:
+    """torch says so in the first line of its error."""
+    (tmp_path / "config.json").write_text(json.dumps(FLAT))
+    torch.save({"a": Evil(tmp_path / "evil")}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"\(Unsupported global: .*\); save it with safetensors$") as raised:
+        load_drafter_folder(tmp_path, config)
+    assert "weights_only" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.eye(HIDDEN).to_sparse(),
+        torch.empty(HIDDEN, device="meta"),
+        torch.zeros(1).expand(10**6, 10**6),
+        torch.zeros(1, dtype=torch.int64).expand(10**12),
+    ],
+    ids=["sparse", "meta", "repeated", "whole numbers"],
+)
+@pytest.mark.parametrize("name", ["fc.weight", "d2t"])
+def test_tensors_without_numbers_of_their_own_are_refused(tmp_path: Path, config: PretrainedConfig, name: str, other: Tensor) -> None:
+    """A small pickle must not fill the memory."""
+    (tmp_path / "config.json").write_text(json.dumps(FLAT))
+    torch.save(eagle3_tensors() | {name: other}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=f"{name} is no plain tensor"):
+        load_drafter_folder(tmp_path, config, "eagle3")
+
+
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
@@ -171,6 +211,7 @@ def test_a_pickle_of_anything_else_is_refused(tmp_path: Path, config: Pretrained
         ({"layers__1__mlp__up_proj__weight": torch.zeros(64, HIDDEN)}, "of several layers is not supported"),
         ({"midlayer__self_attn__q_norm__weight": torch.zeros(8)}, r"q_norm\.weight does not belong"),
         ({"norm__weight": torch.full((HIDDEN,), torch.nan)}, r"norm\.weight has values that are not finite"),
+        ({"norm__weight": torch.full((HIDDEN,), 1e300, dtype=torch.float64)}, r"norm\.weight has values that are not finite in float32"),
         ({"d2t": torch.tensor(3), "t2d": None}, r"d2t must be int64 numbers \[D\], but it is torch\.int64 \[\]"),
         ({"d2t": torch.zeros(12), "t2d": None}, r"d2t must be int64 numbers \[D\], but it is torch\.float32 \[12\]"),
         ({"d2t": torch.arange(0, -12, -1), "t2d": None}, "must rise, each only once"),
@@ -201,6 +242,8 @@ def test_tensors_that_do_not_fit(tmp_path: Path, config: PretrainedConfig, tenso
         ({"transformer_layer_config": {"rope_scaling": "linear"}}, "rope_scaling must be a JSON object, but it is 'linear'"),
         ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": ["a"]}}, r"must be a list of numbers, but it is \['a'\]"),
         ({"eagle_aux_hidden_state_layer_ids": 2}, "must be a list of numbers, but it is 2"),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": 0}}, "must be a list of numbers, but it is 0"),
+        ({"transformer_layer_config": 0}, "transformer_layer_config must be a JSON object, but it is 0"),
         ({"copied_from_target": 5}, "must be a list of names, but it is 5"),
         ({"rms_norm_eps": "1e-6"}, "rms_norm_eps is 1e-6, and the target's is 1e-06"),
     ],

@@ -30,13 +30,15 @@ def train(out: Path, *more: str) -> int:
     return main(["train", "--model", "tiny", "--task", "countdown", "--minutes", "1", "--out", str(out), *more])
 
 
+@pytest.mark.parametrize("name", DRAFTER)
 def test_a_drafter_that_was_not_all_written_is_written_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    def full(source: Path, folder: Path) -> None:
-        if source.name == "model.safetensors":
+    def full(source: Path, place: Path) -> None:
+        if source.name == name:
+            (place / name if place.is_dir() else place).touch()  # the file is there before what is in it
             raise OSError(errno.ENOSPC, "No space left on device")
-        copy(source, folder)
+        copy(source, place)
 
     copy = shutil.copy
     monkeypatch.setattr("shutil.copy", full)
@@ -81,6 +83,12 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "file").touch()
     assert train(tmp_path / "file" / "out") == 2
     assert "cannot be written: Not a directory" in capsys.readouterr().err
+
+
+def test_a_model_may_be_called_anything(tmp_path: Path) -> None:
+    """Its name is not that of the run, which has fewer letters."""
+    name = "\n" + "x" * 254
+    assert main(["train", "--model", name, "--task", "countdown", "--minutes", "1", "--out", str(tmp_path)]) == 0
 
 
 def test_a_training_goes_on_with_what_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
