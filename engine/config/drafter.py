@@ -73,7 +73,7 @@ class DrafterConfig(Section):
         ge=0,
         le=100_000,
         description="Longest training of the drafter before the first step, but at least twice as long as the model writes its first "
-        "responses; with 'auto' only if none was found",
+        "responses; with 'auto' only if none was found, or if there are 0 steps",
     )
     pretrain_responses: HostPath | None = Field(
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"

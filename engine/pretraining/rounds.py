@@ -39,10 +39,10 @@ MOST_PROMPTS = 4096
 
 
 def pretrains(config: RunConfig) -> bool:
-    """Whether the drafter of ``config`` is pretrained: with ``auto`` only where none was found."""
+    """Whether the drafter of ``config`` is pretrained: with ``auto`` only where none was found, or where that is all there is to do."""
     drafter = config.drafter
     found = drafter.path == "auto" and resolve_drafter("auto", config.model.path, RECIPE_KINDS[drafter.recipe]) is not None
-    return drafter.pretrain_minutes > 0 and not found
+    return drafter.pretrain_minutes > 0 and not (found and config.algorithm.steps)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from engine.drafter.spot_trainer import Judged
 from engine.errors import StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log
 from engine.pretraining.pretrainer import PretrainingRound
-from engine.pretraining.rounds import APART, Pretraining
+from engine.pretraining.rounds import APART, Pretraining, pretrains
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Request, Sampling
 from engine.tasks.task import Task
@@ -110,6 +110,17 @@ def test_it_goes_on_for_as_long_as_is_wanted_now(clock: Clock, tmp_path: Path) -
     events = rounds(20, Group(clock), tmp_path, resume=True)
     assert {event.limit for event in events if isinstance(event, DrafterPretrained)} == {1200.0}
     assert clock.now == pytest.approx(1200, abs=10), "what was over before counts"
+
+
+@pytest.mark.parametrize(
+    ("path", "steps", "expected"), [("auto", 1, False), ("auto", 0, True), ("builtin", 1, True), (None, 1, True)], ids=str
+)
+def test_a_drafter_that_was_found_is_trained_before_the_first_step_only_if_there_are_no_steps(
+    path: str | None, steps: int, expected: bool
+) -> None:
+    """``tiny`` has a built-in one: a run of 0 steps that did not train it would do nothing."""
+    drafter = {"path": path, "pretrain_minutes": 1}
+    assert pretrains(parse({"algorithm": {"steps": steps, "prompts_per_step": 4}, "drafter": drafter})) == expected
 
 
 def test_copies_are_averaged_while_they_are_trained(clock: Clock, tmp_path: Path) -> None:
