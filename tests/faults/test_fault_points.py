@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import threading
 import time
 from contextlib import suppress
 
 import history
+import httpx
 import pytest
 from arena import LEASE, Arena, in_background
 from sizes import ALL, first
@@ -282,6 +284,40 @@ def test_a_host_that_vanishes_loses_its_runs_to_another(arena: Arena) -> None:
     until_noticed(arena, run_id, crashed)
     finish(arena)
     assert arena.attempts(run_id) == ["lost", "succeeded"]
+
+
+@pytest.mark.skipif(not ALL, reason="make test-all runs it")
+def test_a_hundred_gigabytes_of_checkpoints_are_checked_beside_everything_else(arena: Arena) -> None:
+    """Of a cancelled run the newest one is read whole before the other goes: for minutes, in which the platform is as quick as ever."""
+    arena.start_api()
+    kept = arena.submit()
+    arena.client.cancel(kept)
+    checkpoints = arena.settings.run_folder(kept) / "checkpoints"
+    for step in (1, 2):
+        place = checkpoints / f"step_{step:06d}"
+        place.mkdir(parents=True)
+        with (place / "weights").open("wb") as weights:
+            weights.truncate(50 * 2**30)
+        (place / "manifest.json").write_text(json.dumps({"schema": 1, "step": step, "files": {"weights": "0" * 64}}))
+    doomed = arena.start_worker(FAULT_STEP_SECONDS="0.2")
+    run_id = arena.submit(steps=30)
+    until_step(arena, run_id, 2)
+    await_another_worker(arena)
+    over, answers = threading.Event(), list[int]()
+
+    def ask() -> None:
+        while not over.wait(0.05):
+            answers.append(httpx.get(f"{arena.client.base_url}/readyz").status_code)
+
+    asking = in_background(ask)
+    arena.kill_worker(doomed)
+    until_noticed(arena, run_id, time.monotonic())
+    assert len(list(checkpoints.iterdir())) == 2, "it is not read yet"
+    finish(arena)
+    over.set()
+    asking.join()
+    assert set(answers) == {200}
+    assert len(answers) > 5
 
 
 def test_what_a_worker_says_of_a_run_names_it(arena: Arena) -> None:
