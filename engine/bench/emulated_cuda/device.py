@@ -26,11 +26,11 @@ aten = torch.ops.aten
 PINNING = {aten.pin_memory, aten._pin_memory}
 
 
-class Intercepts(TorchDispatchMode):
+class Intercepts(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Hands every operation of this thread to the device."""
 
     def __init__(self, device: "EmulatedCuda") -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -171,7 +171,7 @@ class EmulatedCuda:
     def _allocated(self, size: int) -> Block:
         self.bytes += size
         self.peak = max(self.peak, self.bytes)
-        block = Block(size, self._freed, self._graph and self._graph.number)
+        block = Block(size, self._freed, self._graph.number if self._graph else None)
         if self._graph:
             self._graph.allocated(block)
         return block

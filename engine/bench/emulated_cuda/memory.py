@@ -35,7 +35,7 @@ class DeviceTensor(Tensor):
     def __new__(cls, raw: Tensor, block: Block) -> "DeviceTensor":
         as_it = nullcontext() if raw.is_inference() == torch.is_inference_mode_enabled() else torch.inference_mode(raw.is_inference())
         with as_it:
-            made: DeviceTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            made: DeviceTensor = Tensor._make_wrapper_subclass(
                 cls, raw.shape, strides=raw.stride(), storage_offset=raw.storage_offset(), dtype=raw.dtype, device=CUDA
             )
         return made
@@ -43,7 +43,7 @@ class DeviceTensor(Tensor):
     def __init__(self, raw: Tensor, block: Block) -> None:
         self.raw, self.block = raw, block
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"DeviceTensor({tuple(self.shape)}, {self.dtype})"
 
     @classmethod
@@ -52,10 +52,10 @@ class DeviceTensor(Tensor):
             return METHODS.get(function, function)(*args, **kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         raise RuntimeError(f"{function} on a tensor of the emulated device, outside of `with EmulatedCuda()`")
 
 
 def on_device(value: object) -> bool:
     """Whether ``value``, the argument ``device`` of an operation, is the emulated one."""
-    return value is not None and torch.device(value).type == "cuda"  # type: ignore[call-overload, no-any-return]
+    return value is not None and torch.device(value).type == "cuda"  # type: ignore[call-overload]

@@ -16,7 +16,7 @@ class Streams:
     """All streams of a device; ``current`` is the one that work goes to."""
 
     def __init__(self) -> None:
-        self._order = StreamSynchronizations()  # type: ignore[no-untyped-call]
+        self._order = StreamSynchronizations()
         self._numbers, self._streams = count(1), count(DEFAULT)
         self.current = Stream(self)
 

@@ -83,7 +83,7 @@ def watch_eager(engine: NativeEngine) -> set[str]:
         return draft(capture, *rest)
 
     passes._run = watched  # type: ignore[method-assign]
-    passes.draft_whole = watched_draft  # type: ignore[method-assign]
+    passes.draft_whole = watched_draft  # type: ignore[method-assign,assignment]
     return found
 
 
