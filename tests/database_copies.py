@@ -10,6 +10,7 @@ from sqlalchemy import make_url
 
 from backend.database import Database
 from backend.migrate import upgrade
+from longtail.schemas.credentials import private_folder
 
 
 class DatabaseCopies:
@@ -29,8 +30,9 @@ class DatabaseCopies:
             self._postgres().create(url, str(original))
             return
         file = Path(str(make_url(url).database))
-        file.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(file.parent)
         shutil.copyfile(str(original), file)
+        file.chmod(0o600)
 
     def _original(self, kind: str, name: str, fill: Callable[[Database], object]) -> str:
         with ExitStack() as places:
