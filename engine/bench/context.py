@@ -25,7 +25,13 @@ MEASURED = 1024
 """Positions around each of these."""
 CONTEXTS = {"seeing nothing": 0, "seeing 1 k": 1024, "seeing 4 k": 4096, "seeing 16 k": 16_384}
 FRESH = 1000
-WIDTHS = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49_152}
+WIDTHS: dict[str, Any] = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "vocab_size": 49_152,
+}
 """Those of SmolLM2-135M."""
 DRAFTED = 8192
 

@@ -53,7 +53,7 @@ class Eagle3Drafter(Drafter):
 
     @property
     def _attention(self) -> nn.Module:
-        return self.midlayer.self_attn  # type: ignore[no-any-return]
+        return self.midlayer.self_attn
 
     def _inputs(self, embedded: Tensor, features: Tensor) -> Tensor:
         layer: Any = self.midlayer
