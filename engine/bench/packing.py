@@ -6,7 +6,6 @@ from random import Random
 from statistics import median
 from typing import Any
 
-import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from engine.bench.testbed import Bed, ratio
@@ -76,7 +75,7 @@ def pad(group: Group) -> MicroBatch:
     """One row [T] a segment. Padding comes last, so that a causal mask alone keeps it from mattering; it is not trained on."""
     parts = [pack([segment]) for segment in group]
 
-    def stacked(name: str) -> torch.Tensor:
+    def stacked(name: str) -> Any:
         return pad_sequence([getattr(part, name)[0] for part in parts], batch_first=True)
 
     names = ("tokens", "features", "targets", "positions", "trained", "offset")

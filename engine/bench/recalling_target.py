@@ -48,7 +48,7 @@ def recalling_target(law: Law, positions: int) -> Qwen2ForCausalLM:
         num_hidden_layers=2,
         num_attention_heads=1,
         num_key_value_heads=1,
-        head_dim=PART,
+        head_dim=PART,  # type: ignore[call-arg]
         max_position_embeddings=positions,
         rope_parameters={"rope_type": "default", "rope_theta": THETA},
         tie_word_embeddings=False,
@@ -102,7 +102,7 @@ def _copy(value: Tensor, output: Tensor, scale: float, part: int) -> None:
 def recalling_drafter(target: Qwen2ForCausalLM) -> Drafter:
     """One whose layer is the target's last and finds in its inputs what that does in its own: the next token, and the token before that."""
     drafter = first_drafter("eagle", target)
-    embedded, feature = drafter.fc.weight.zero_().split(HIDDEN, 1)
+    embedded, feature = torch.split(drafter.fc.weight.zero_(), HIDDEN, 1)
     for output, inputs in ((0, embedded), (PART, feature)):
         inputs[output : output + PART, :PART] = torch.eye(PART)
     drafter.fc.weight += torch.randn_like(drafter.fc.weight) * NOISE

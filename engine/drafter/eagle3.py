@@ -53,7 +53,7 @@ class Eagle3Drafter(Drafter):
 
     @property
     def _attention(self) -> nn.Module:
-        return self.midlayer.self_attn  # type: ignore[no-any-return]
+        return self.midlayer.self_attn
 
     def _inputs(self, embedded: Tensor, features: Tensor) -> Tensor:
         layer: Any = self.midlayer
@@ -71,7 +71,7 @@ class Eagle3Drafter(Drafter):
         layer: Any = self.midlayer
         inputs = self._inputs(embedded, features)
         normed = inputs.chunk(2, dim=-1)[1]
-        rotary = self.rotary(inputs, positions)
+        rotary = self.rotary(features, positions)
         attended: Tensor = layer.self_attn(inputs, position_embeddings=rotary, attention_mask=mask, history=history, past=past)[0]
         hidden = (normed if self.layout.norm_before_residual else features) + attended
         output: Tensor = hidden + layer.mlp(layer.post_attention_layernorm(hidden))

@@ -76,10 +76,11 @@ class DrafterMeasurement:
 
     def agreement(self, weights: Weights, buffer: DataBuffer) -> float:
         """The share of positions where the most likely tokens of drafter and target are the same, given the target's own features."""
-        drafter = drafter_of(weights, self.model.config)
-        trainer = SpotTrainer(drafter.to(self.model.device), buffer, SpotConfig(), Recipe(drafter.kind))
+        drafter, entries = drafter_of(weights, self.model.config), [*buffer.mix(), *buffer.held_out(buffer.limit)]
+        seen = SpotConfig(context=max((entry.positions for entry in entries), default=0))  # as in drafting: all
+        trainer = SpotTrainer(drafter.to(self.model.device), buffer, seen, Recipe(drafter.kind))
         trainer.set_target(*ends(self.model))
-        return trainer.evaluate([*buffer.mix(), *buffer.held_out(buffer.limit)]).agreement
+        return trainer.evaluate(entries).agreement
 
 
 def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: int, sampling: Sampling) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def attend(
     passes.append((key, value))
     if past or len(passes) > 1:
         assert not isinstance(attention_mask, Tensor)
-        lengths = [length for length in attention_mask or (query.shape[2],) if isinstance(length, int)]
-        return _draft(query, passes, lengths, options["scaling"], past or [None] * len(lengths)).transpose(1, 2).contiguous(), None
+        drafts = [length for length in attention_mask or (query.shape[2],) if isinstance(length, int)]
+        return _draft(query, passes, drafts, options["scaling"], past or [None] * len(drafts)).transpose(1, 2).contiguous(), None
     if not isinstance(attention_mask, tuple):
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
@@ -88,7 +88,7 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float, window: i
     return scaled_dot_product_attention(query, key, value, near, scale=scaling, enable_gqa=True)
 
 
-def _draft(query: Tensor, history: PassHistory, lengths: Sequence[int], scaling: float, past: Past) -> Tensor:
+def _draft(query: Tensor, history: PassHistory, lengths: list[int], scaling: float, past: Past) -> Tensor:
     """Attention [B, heads, T, D] of the newest pass of ``history``, the k-th.
 
     There position t is the k-th token of a draft. It sees the first pass's keys up to t - k + 1, where the draft began, and all of the
@@ -96,12 +96,12 @@ def _draft(query: Tensor, history: PassHistory, lengths: Sequence[int], scaling:
     get finite nonsense.
     """
     (true_keys, true_values), *drafted = history
-    query = query.unflatten(1, (true_keys.shape[1], -1))  # the heads that share a key head
+    query = torch.unflatten(query, 1, (true_keys.shape[1], -1))  # the heads that share a key head
     ages = range(len(drafted) - 1, -1, -1)
     band = [(query * keys.roll(age, 2)[:, :, None]).sum(-1) for age, (keys, _) in zip(ages, drafted, strict=True)]
     own = torch.stack(band, -1) if band else query[..., :0]
-    segments = (*(each.split([*lengths], 3) for each in (query, own)), *(each.split([*lengths], 2) for each in (true_keys, true_values)))
-    parts = [_drafted(*segment, scaling) for segment in zip(*segments, past, strict=True)]
+    segments = (torch.split(each, lengths, dim) for each, dim in ((query, 3), (own, 3), (true_keys, 2), (true_values, 2)))
+    parts = [_drafted(q, o, k, v, before, scaling) for q, o, k, v, before in zip(*segments, past, strict=True)]
     output, shares = (torch.cat(each, 3) for each in zip(*parts, strict=True))
     for weight, age, (_, values) in zip(shares.unbind(-1), ages, drafted, strict=True):
         output = output + weight[..., None] * values.roll(age, 2)[:, :, None]
@@ -116,15 +116,15 @@ def _drafted(
     shape, length, later_passes = queries.shape[2:4], keys.shape[2], own.shape[-1]
     rows = queries.flatten(2, 3)
     later = torch.ones(length, length, dtype=torch.bool, device=queries.device).triu(1 - later_passes)
-    scores = [(rows @ keys.mT).unflatten(2, shape).masked_fill(later, -torch.inf), own]
+    scores = [torch.unflatten(rows @ keys.mT, 2, shape).masked_fill(later, -torch.inf), own]
     before = None
     if past is not None:
         before, mass = attend_past(rows, *past, scaling)
-        scores.append(mass.unflatten(2, shape)[..., None] / scaling)
+        scores.append(torch.unflatten(mass, 2, shape)[..., None] / scaling)
     shares = torch.cat(scores, -1).mul(scaling).softmax(-1)
-    mixed = (shares[..., :length].flatten(2, 3) @ values).unflatten(2, shape)
+    mixed = torch.unflatten(shares[..., :length].flatten(2, 3) @ values, 2, shape)
     if before is not None:
-        mixed = mixed + shares[..., -1:] * before.unflatten(2, shape)
+        mixed = mixed + shares[..., -1:] * torch.unflatten(before, 2, shape)
     return mixed, shares[..., length : length + later_passes]
 
 

@@ -1,6 +1,7 @@
 """A training window sees what is before it, as serving does; it costs no gradients there."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import DrafterKind, feature_width
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, Segment, aligned, cut, pack
-from engine.drafter.recipe import Recipe
+from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.drafter.training_time_unroll import unrolled
 from engine.drafter.window_past import past_of
@@ -98,12 +99,23 @@ def test_windows_are_judged_as_the_whole_response(judge: SpotTrainer, monkeypatc
     assert windows.acceptance == pytest.approx(alone.acceptance, rel=1e-5)
 
 
-def test_windows_are_trained_as_the_whole_response(judge: SpotTrainer) -> None:
-    """Their losses, by their lengths, make up its loss."""
-    judge.learning_rate, one = 0.0, entry(70)
-    losses = [judge.micro_step(pack([segment])) * len(segment) for segment in judge._segments(one)]
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_windows_are_trained_as_the_whole_response(
+    target: Qwen2ForCausalLM, kind: DrafterKind, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their losses, by their lengths, make up its loss; in bfloat16, too."""
+    torch.manual_seed(1)
+    if half:
+        monkeypatch.setattr(spot_trainer, "native_data_type", lambda _, __: torch.bfloat16)
+    drafter = make_drafter(kind, target.config)
+    trainer = SpotTrainer(drafter, DataBuffer(2**20), SpotConfig(tokens_per_microbatch=BOUND), replace(RECIPES[kind], unroll=1))
+    trainer.set_target(target.model.embed_tokens.weight, target.lm_head.weight)
+    trainer.learning_rate, one = 0.0, entry(70, kind)
+    losses = [trainer.micro_step(pack([segment])) * len(segment) for segment in trainer._segments(one)]
     assert len(losses) == 5
-    assert sum(losses) / one.positions == pytest.approx(judge.micro_step(pack([whole(one)])), rel=1e-4)
+    assert sum(losses) / one.positions == pytest.approx(trainer.micro_step(pack([whole(one)])), rel=1e-3 if half else 1e-4)
+    assert trainer.micro_step(pack([trainer._segments(one)[2]]), unroll=3) > 0
 
 
 def gradients(trainer: SpotTrainer, segments: Sequence[Segment], after_the_past: bool) -> dict[str, Tensor]:
