@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from engine.checkpoint.storage import flush
 from engine.checkpoint.verification import sha256_of
-from engine.drafter.data_buffer import DataBuffer, Entry
+from engine.drafter.data_buffer import DataBuffer, Entry, Window
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class BufferFiles:
 
 def write_entries(path: Path, entries: Sequence[Entry]) -> None:
     """Writes at least one entry to a safetensors file."""
-    index = [[entry.id, entry.group, entry.step, entry.prompt, len(entry.tokens)] for entry in entries]
+    index = [[entry.id, entry.group, entry.step, entry.prompt, len(entry.tokens), entry.window] for entry in entries]
     tensors = {"tokens": torch.cat([entry.tokens for entry in entries]), "features": torch.cat([entry.features for entry in entries])}
     save_file(tensors, path, metadata={"entries": json.dumps(index)})
 
@@ -100,10 +100,10 @@ def read_entries(path: Path) -> list[Entry]:
     """What ``write_entries`` wrote; entries share no memory, so that each can be dropped."""
     with safe_open(path, framework="pt") as file:
         index = json.loads(file.metadata()["entries"])
-        lengths = [length for *_, length in index]
+        lengths = [length for _, _, _, _, length, *_ in index]
         tokens = file.get_tensor("tokens").split(lengths)
         features = file.get_tensor("features").split([length - 1 for length in lengths])
     return [
-        Entry(number, group, step, ids.clone(), prompt, hidden.clone())
-        for (number, group, step, prompt, _), ids, hidden in zip(index, tokens, features, strict=True)
+        Entry(number, group, step, ids.clone(), prompt, hidden.clone(), Window(*window[0]) if window and window[0] else None)
+        for (number, group, step, prompt, _, *window), ids, hidden in zip(index, tokens, features, strict=True)  # earlier files have none
     ]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import takewhile
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,12 +19,25 @@ LONGEST, LEAST_BYTES = 8, 256 * 2**20
 MEMORY_SHARE = 8
 CONTEXT = 1024
 """Tokens of a prompt that count, at most: training leaves out windows with nothing of the response (see ``packing.cut``)."""
+WINDOW, LEAST_WINDOW, SPREAD = 4096, 64, 3
+"""Tokens of a window of a response that is kept in parts, as training sees so many before each; but rather ``SPREAD`` shorter ones,
+beginning, middle and end, than fewer."""
+
+
+class Window(NamedTuple):
+    """Which part of a prompt and response that is: its ``number`` among those kept, the position of its ``first`` token, and how many
+    tokens the whole ``response`` has."""
+
+    number: int
+    first: int
+    response: int
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One response: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features`` [T - 1, W] in bfloat16, for W see
-    ``feature_width``; the last token has none: the target need not have seen it. All entries of one prompt have one ``group``."""
+    """One response, or a ``window`` of a long one: ``tokens`` [T] (prompt and response), the ``prompt`` length in tokens, ``features``
+    [T - 1, W] in bfloat16, for W see ``feature_width``; the last token has none: the target need not have seen it. All entries of one
+    prompt have one ``group``."""
 
     id: int
     group: int
@@ -31,6 +45,17 @@ class Entry:
     tokens: Tensor
     prompt: int
     features: Tensor
+    window: Window | None = None
+
+    @property
+    def first(self) -> int:
+        """The position of the first token."""
+        return self.window.first if self.window else 0
+
+    @property
+    def written(self) -> int:
+        """Tokens of the whole response."""
+        return self.window.response if self.window else self.response
 
     @property
     def positions(self) -> int:
@@ -56,17 +81,33 @@ class Entry:
     def bytes(self) -> int:
         return self.tokens.nbytes + self.features.nbytes
 
-    def end(self, limit: int) -> "Entry":
-        """As many of its last tokens as take ``limit`` bytes, but 3 at least; no copy if that is all of it."""
-        start = len(self.tokens) - max(3, limit // bytes_per_token(self.features.shape[1]))
-        if start <= 0:
-            return self
-        return replace(self, tokens=self.tokens[start:].clone(), prompt=max(0, self.prompt - start), features=self.features[start:].clone())
+    def windows(self, limit: int, most: int | None = None) -> list["Entry"]:
+        """Itself if it takes at most ``limit`` bytes. Else windows that do together, but have 3 tokens at least, with ids from its own on:
+        ``most`` of them, from the beginning of the response to its end; a single one is the end."""
+        room = max(3, limit // bytes_per_token(self.features.shape[1]))
+        total = len(self.tokens)
+        if total <= room:
+            return [self]
+        count = most or max(1, min(room // LEAST_WINDOW, max(SPREAD, room // WINDOW)))
+        size = room // count
+        first = min(max(0, self.prompt - size // 2), total - room)
+        starts = [first + (total - size - first) * number // max(1, count - 1) for number in range(count)] if count > 1 else [total - size]
+        return [self._window(number, start, start + size) for number, start in enumerate(starts)]
+
+    def _window(self, number: int, start: int, stop: int) -> "Entry":
+        return replace(
+            self,
+            id=self.id + number,
+            tokens=self.tokens[start:stop].clone(),
+            prompt=max(0, self.prompt - start),
+            features=self.features[start : stop - 1].clone(),
+            window=Window(self.window.number if self.window else number, self.first + start, self.written),
+        )
 
 
 class DataBuffer:
     """Entries in order of arrival; the oldest are dropped once they take more than ``limit`` bytes. Of one that takes more than half of
-    that, the end is kept; ``shortened`` tells of the first one, with its tokens before and after."""
+    that, windows spread over it are kept; ``shortened`` tells of the first one, with its tokens before and after."""
 
     def __init__(self, limit: int, least_tokens: int = 0) -> None:
         """``least_tokens``: see ``mix``."""
@@ -97,7 +138,11 @@ class DataBuffer:
         if len(tokens) - prompt < 2:
             return
         kept, ids = features.detach().to("cpu", torch.bfloat16), torch.tensor(tokens, dtype=torch.int64)
-        self._append(Entry(self._next, self._group(ids[:prompt]), step, ids, prompt, kept))
+        windows = Entry(self._next, self._group(ids[:prompt]), step, ids, prompt, kept).windows(self.limit // 2)
+        if windows[0].window and self.shortened is None:
+            self.shortened = len(ids), sum(len(window.tokens) for window in windows)
+        for window in windows:
+            self._append(window)
 
     def _group(self, prompt: Tensor) -> int:
         """``group_of`` the prompt, but where nothing is held out, the next new one is: without any, no training could be judged."""
@@ -115,11 +160,8 @@ class DataBuffer:
 
     def _append(self, entry: Entry) -> None:
         self._next = entry.id + 1
-        kept = entry.end(self.limit // 2)
-        if kept is not entry and self.shortened is None:
-            self.shortened = len(entry.tokens), len(kept.tokens)
-        self._entries.append(kept)
-        self.bytes += kept.bytes
+        self._entries.append(entry)
+        self.bytes += entry.bytes
         while self.bytes > self.limit:
             self.bytes -= self._entries.popleft().bytes
 
@@ -132,8 +174,8 @@ class DataBuffer:
         """
         steps = sorted({entry.step for entry in self._entries})[-2:]
         newest = [entry for entry in self._entries if entry.step in steps[-1:]]
-        longest = max((entry.response for entry in newest), default=0)
-        before = [entry for entry in self._entries if entry.step in steps[:-1] and entry.response > longest]
+        longest = max((entry.written for entry in newest), default=0)
+        before = [entry for entry in self._entries if entry.step in steps[:-1] and entry.written > longest]
         chosen = {entry.id: entry for entry in (*newest, *before) if not entry.held_out}
         tokens = sum(entry.read for entry in chosen.values())
         for entry in reversed(self._entries):
@@ -147,7 +189,7 @@ class DataBuffer:
     def mix_distance(self) -> float:
         """``length_distance`` of ``mix`` to the newest step that is surely whole: the one before the newest, if there are two."""
         whole = sorted({entry.step for entry in self._entries})[-2:][:1]
-        return length_distance([entry.response for entry in self.mix()], [entry.response for entry in self._entries if entry.step in whole])
+        return length_distance(lengths(self.mix()), lengths(entry for entry in self._entries if entry.step in whole))
 
     def trainable(self) -> list[Entry]:
         """All entries that are not held out."""
@@ -192,8 +234,14 @@ class DataBuffer:
             if entry.id >= counters["oldest"]:
                 # Checkpoints of earlier versions numbered the groups.
                 known = "first_group" in counters
-                self._append(entry if known else replace(entry, group=self._group(entry.tokens[: entry.prompt])))
+                grouped = entry if known else replace(entry, group=self._group(entry.tokens[: entry.prompt]))
+                self._append(*grouped.windows(self.limit // 2, most=1))
         self._next = counters["next"]
+
+
+def lengths(entries: Iterable[Entry]) -> list[int]:
+    """Of the responses that the entries are, each once."""
+    return [entry.written for entry in entries if entry.window is None or entry.window.number == 0]
 
 
 def bytes_per_token(width: int) -> int:

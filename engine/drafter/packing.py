@@ -81,11 +81,12 @@ def pack(row: Sequence[Segment]) -> MicroBatch:
     owner = torch.repeat_interleave(torch.arange(len(row)), torch.tensor([len(segment) for segment in row]))
     positions = torch.cat([torch.arange(segment.start, segment.stop) for segment in row])
     response = torch.tensor([segment.entry.prompt - 1 for segment in row])
+    first = torch.tensor([segment.entry.first for segment in row])
     return MicroBatch(
         tokens=torch.cat([segment.entry.tokens[segment.start + 1 : segment.stop + 1] for segment in row])[None],
         features=torch.cat([segment.entry.features[segment.start : segment.stop] for segment in row])[None],
         targets=torch.cat([segment.entry.features[segment.start + 1 : segment.stop + 1] for segment in row])[None],
-        positions=positions[None],
+        positions=(positions + first[owner])[None],
         trained=(positions >= response[owner])[None],
         offset=torch.cat([torch.arange(len(segment)) for segment in row])[None],
         lengths=tuple(map(len, row)),

@@ -28,5 +28,5 @@ def _part(drafter: Drafter, embedding: Tensor, segment: Segment) -> KeysAndValue
     places = slice(segment.start, segment.stop)
     tokens = segment.entry.tokens[segment.start + 1 : segment.stop + 1].to(embedding.device)
     features = segment.entry.features[places].to(embedding.device, embedding.dtype)
-    positions = torch.arange(segment.start, segment.stop, device=embedding.device)
+    positions = segment.entry.first + torch.arange(segment.start, segment.stop, device=embedding.device)
     return drafter.keys_and_values(drafter.embed(tokens[None], embedding), drafter.fuse(features[None]), positions[None])

@@ -86,6 +86,16 @@ def test_a_kill_at_any_moment_leaves_all_that_the_newest_checkpoint_names(tmp_pa
         check(buffer, step)
 
 
+def test_windows_of_a_long_response_come_back_as_they_were(tmp_path: Path) -> None:
+    buffer, files, _ = resumed(tmp_path)
+    fill(buffer, 0)
+    buffer.add(1, range(4000), PROMPT, torch.zeros(3999, WIDTH))
+    save(tmp_path, 1, files)
+    found, expected = ([(entry.id, entry.window, len(entry.tokens)) for entry in each.since(0)] for each in (resumed(tmp_path)[0], buffer))
+    assert found == expected
+    assert [window.number for _, window, _ in found if window] == [0, 1, 2]
+
+
 def test_a_save_writes_what_is_new_only(tmp_path: Path) -> None:
     buffer, files, _ = resumed(tmp_path)
     for step in range(3):

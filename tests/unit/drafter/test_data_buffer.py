@@ -4,7 +4,7 @@ from itertools import count, pairwise
 import pytest
 import torch
 
-from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, enough_bytes, group_of, length_distance
+from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, enough_bytes, group_of, length_distance, lengths
 
 WIDTH, PROMPT = 4, 2
 unique = count()
@@ -39,19 +39,49 @@ def test_oldest_are_dropped_first_to_hold_the_bound() -> None:
     assert buffer.shortened is None
 
 
-def test_of_a_response_that_is_larger_than_half_of_the_buffer_the_end_is_kept() -> None:
-    buffer = DataBuffer(2 * bytes_of(30))
-    add(buffer, 0, 10, 1000, prompt=7)
-    add(buffer, 1, 2000, prompt=8)
-    entries = buffer.since(0)
+@pytest.mark.parametrize(("room", "starts"), [(32, [970]), (200, [0, 468, 936]), (5000, [0, 24_168, 48_337])])
+def test_of_a_response_that_is_larger_than_half_of_the_buffer_windows_spread_over_it_are_kept(room: int, starts: list[int]) -> None:
+    tokens = 1002 if room < 1000 else 50_003
+    buffer = DataBuffer(2 * room * (8 + 2 * WIDTH))
+    add(buffer, 0, 10, tokens - PROMPT, prompt=7)
+    add(buffer, 1, 2 * tokens, prompt=8)
+    first, second = ([entry for entry in buffer.since(1) if entry.step == step] for step in (0, 1))
+    size = room // len(starts)
     assert buffer.bytes <= buffer.limit
-    assert [(entry.step, entry.prompt, len(entry.tokens), len(entry.features)) for entry in entries] == [(0, 0, 31, 30), (1, 0, 31, 30)]
-    assert entries[0].tokens.tolist() == list(range(971, 1002))
-    assert [entry.held_out for entry in entries] == [True, in_held_out_group(8)], "the whole prompt decides"
-    assert buffer.shortened == (1002, 31)
+    assert [entry.first for entry in first] == starts
+    assert [entry.tokens[-1].item() for entry in first] == [start + size - 1 for start in starts], "the last one is the end"
+    assert [entry.prompt for entry in first] == [PROMPT if start == 0 else 0 for start in starts]
+    for entry in (*first, *second):
+        assert (len(entry.tokens), len(entry.features)) == (size, size - 1)
+        assert entry.held_out == (True if entry.step == 0 else in_held_out_group(8)), "the whole prompt decides"
+    assert buffer.shortened == (tokens, size * len(starts))
+    assert lengths(buffer.since(1)) == [tokens - PROMPT, 2 * tokens]
     restored = DataBuffer(buffer.limit)
-    restored.restore(buffer.counters(), entries)
-    assert [entry.group for entry in restored.since(0)] == [entry.group for entry in entries]
+    restored.restore(buffer.counters(), buffer.since(0))
+    assert [(entry.id, entry.group, entry.window) for entry in restored.since(0)] == [
+        (entry.id, entry.group, entry.window) for entry in buffer.since(0)
+    ]
+    smaller = DataBuffer(buffer.limit // 20)
+    smaller.restore(buffer.counters(), buffer.since(0))
+    (last,) = smaller.since(second[-1].id)
+    assert last.first + len(last.tokens) == PROMPT + 2 * tokens
+
+
+def test_windows_of_a_response_to_a_long_prompt_begin_where_it_does() -> None:
+    buffer = DataBuffer(2 * 300 * (8 + 2 * WIDTH))
+    buffer.add(0, range(5000), 4000, torch.zeros(4999, WIDTH))
+    found = [(entry.first, entry.prompt, len(entry.tokens)) for entry in buffer.since(0)]
+    assert found == [(3950, 50, 100), (4425, 0, 100), (4900, 0, 100)]
+
+
+def test_the_mix_goes_by_whole_lengths() -> None:
+    """Of a step that is partly here only, one response was too long to be kept whole."""
+    buffer = DataBuffer(2 * 300 * (8 + 2 * WIDTH))
+    add(buffer, 0, 5)
+    add(buffer, 1, 1000, prompt=next(number for number in range(100) if not in_held_out_group(number)))
+    add(buffer, 2, 200)
+    assert [(entry.step, entry.first) for entry in buffer.mix()] == [(2, 0), (1, 0), (1, 451), (1, 902)]
+    assert buffer.mix_distance() == 0.5
 
 
 def test_a_partial_step_is_completed_by_the_long_responses_of_the_step_before() -> None:

@@ -43,6 +43,24 @@ def whole(one: Entry) -> Segment:
 
 
 @torch.inference_mode()
+def test_what_is_kept_of_a_long_response_is_trained_on_at_its_true_positions(family: PretrainedConfig) -> None:
+    torch.manual_seed(0)
+    drafter, long = make_drafter("eagle", family), entry(400, prompt=10)
+    kept = long.windows(200 * (8 + 2 * 32))
+    assert [(one.first, len(one.tokens), one.prompt) for one in kept] == [(0, 66, 10), (167, 66, 0), (334, 66, 0)]
+    (expected,) = past_of(drafter, VOCABULARY, pack([Segment(long, 398, 398, 398)])) or ()
+    for one in kept:
+        batch, true = pack([Segment(one, 40, 64, 40)]), slice(one.first + 40, one.first + 64)
+        assert batch.positions[0].tolist() == list(range(true.start, true.stop))
+        assert torch.equal(batch.tokens[0], long.tokens[true.start + 1 : true.stop + 1])
+        assert torch.equal(batch.targets[0], long.features[true.start + 1 : true.stop + 1])
+        assert batch.trained.all()
+        (past,) = past_of(drafter, VOCABULARY, batch) or ()
+        for found, all_ in zip(past or (), expected or (), strict=True):
+            torch.testing.assert_close(found, all_[:, :, one.first : one.first + 40])
+
+
+@torch.inference_mode()
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])
 def test_windows_predict_what_their_responses_do(family: PretrainedConfig, kind: DrafterKind, monkeypatch: pytest.MonkeyPatch) -> None:
     """In every pass, from the place on that drafts reach; the past comes in parts, and the rows of two responses are mixed."""
