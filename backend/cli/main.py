@@ -37,8 +37,13 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except (ApiError, LongtailError) as error:
-            Console(stderr=True, soft_wrap=True).print(f"longtail: {error}", markup=False, highlight=False)
-            raise typer.Exit(USER_ERROR) from None
+            said = str(error)
+        except OSError as error:
+            if error.filename is None:  # of no file that was named
+                raise
+            said = f"{error.filename}: {error.strerror}"
+        Console(stderr=True, soft_wrap=True).print(f"longtail: {said}", markup=False, highlight=False)
+        raise typer.Exit(USER_ERROR)
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, help="Reinforcement learning with TLT, from a shell.")

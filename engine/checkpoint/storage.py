@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, VerifiedCheckpoint, listed, sha256_of
+from engine.errors import CheckpointError
 
 Part = Callable[[Path], None] | Any
 Fence = Callable[[], None]
@@ -55,13 +56,18 @@ def save(folder: Path, step: int, parts: Mapping[str, Part], fence: Fence = unfe
 
 
 def write(part: Part, path: Path) -> None:
-    """Writes a part to ``path``, whose suffix is its format."""
+    """Writes a part to ``path``, whose suffix is its format. CheckpointError if there is no room, of which torch says RuntimeError."""
     if callable(part):
         part(path)
-    elif path.suffix == ".json":
-        _write_json(path, part)
-    else:
-        torch.save(part, path)
+        return
+    try:
+        if path.suffix == ".json":
+            _write_json(path, part)
+        else:
+            torch.save(part, path)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise CheckpointError(f"{path} cannot be written: is the disk full ({reason})? Make room, and resume") from None
 
 
 def read(path: Path) -> Any:

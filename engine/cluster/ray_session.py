@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from engine import errors
 from engine.config import ClusterConfig
-from engine.errors import AttemptError, ConfigError, WorkerLostError
+from engine.errors import AttemptError, ConfigError, LongtailError, WorkerLostError
 from engine.own_folders import new_folder, sweep
 
 PREFIX = "longtail-ray-"
@@ -70,7 +71,8 @@ def _attach(address: str) -> None:
 
 @contextmanager
 def lost(where: str) -> Iterator[None]:
-    """Whatever tells inside the block that a worker is gone becomes a WorkerLostError."""
+    """Whatever tells inside the block that a worker is gone becomes a WorkerLostError; that it could not be made for something that the
+    user can mend, the error that says so."""
     from ray import exceptions as ray
 
     gone = (ray.RayActorError, ray.WorkerCrashedError, ray.OutOfMemoryError, ray.NodeDiedError, ray.ObjectLostError, ray.RaySystemError)
@@ -78,9 +80,29 @@ def lost(where: str) -> Iterator[None]:
         yield
     except gone as error:
         if getattr(error, "actor_init_failed", False):  # it says itself why
-            raise
+            raise _told(str(error)) or error from None
         reason = str(error).strip().splitlines()[0]
         raise WorkerLostError(f"a worker died {where}; resume from the last checkpoint ({reason})") from None
+
+
+@contextmanager
+def said() -> Iterator[None]:
+    """What a worker raises that the user can mend comes as it was said, without Ray's traceback in it."""
+    from ray.exceptions import RayTaskError
+
+    try:
+        yield
+    except RayTaskError as error:
+        if isinstance(error.cause, LongtailError):
+            raise error.cause from None
+        raise
+
+
+def _told(trace: str) -> LongtailError | None:
+    """The error of ours that ends ``trace``: of a worker that could not be made Ray keeps no more than the text."""
+    kind, _, message = trace.rstrip().rpartition(f"\n{errors.__name__}.")[2].partition(": ")
+    found = getattr(errors, kind, None)
+    return found(message) if isinstance(found, type) and issubclass(found, LongtailError) else None
 
 
 def _isolate() -> None:

@@ -15,7 +15,7 @@ from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
 from engine.cluster.distributed_rollout.request_assignment import assign_requests
 from engine.cluster.learner_rank import LearnShare
 from engine.cluster.placement import places
-from engine.cluster.ray_session import lost, ray_session
+from engine.cluster.ray_session import lost, ray_session, said
 from engine.cluster.rendezvous import meeting_point
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
@@ -272,7 +272,7 @@ class WorkerGroup:
         return results
 
     def _get(self, references: Any) -> Any:
-        with lost("outside a rollout"):
+        with said(), lost("outside a rollout"):
             return self._ray.get(references)
 
     def _decision(self, step: int) -> TrainingDecision:

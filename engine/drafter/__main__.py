@@ -21,6 +21,11 @@ def main(arguments: list[str] | None = None) -> int:
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if error.filename is None:  # of no file that was named
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return LongtailError.exit_code
     return 0
 
 

@@ -72,10 +72,13 @@ def read_facts(folder: Path) -> ModelFacts:
     check_architecture(folder, config)
     if not (folder / "tokenizer.json").is_file():
         raise ModelError(f"{folder}: no tokenizer (tokenizer.json)")
+    sizes = [size for file in weight_files(folder) for size in _sizes(file)]
+    if (layers := _size(config, "num_hidden_layers")) > len(sizes):
+        raise ModelError(f"{folder}: config.json says {layers} layers, and there are only {len(sizes)} tensors of weights")
     return ModelFacts(
         family=config["model_type"],
-        parameters=sum(_parameters(file) for file in weight_files(folder)),
-        layers=_size(config, "num_hidden_layers"),
+        parameters=sum(sizes),
+        layers=layers,
         hidden_size=_size(config, "hidden_size"),
         vocabulary=_size(config, "vocab_size"),
         context=_context(config),
@@ -189,9 +192,10 @@ def _context(config: dict[str, Any]) -> int:
     return min(longest, original) if isinstance(original, int) else longest
 
 
-def _parameters(file: Path) -> int:
+def _sizes(file: Path) -> list[int]:
+    """Numbers in each tensor."""
     try:
         with safe_open(file, framework="numpy") as tensors:
-            return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+            return [math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys()]  # noqa: SIM118
     except SafetensorError as error:
         raise ModelError(f"{file}: not readable as safetensors: {error}") from None

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 from gguf import GGMLQuantizationType, GGUFReader
-from transformers import AutoModelForCausalLM, modeling_gguf_pytorch_utils
+from transformers import AutoConfig, AutoModelForCausalLM, modeling_gguf_pytorch_utils
 from transformers.utils import logging
 
 from engine.errors import ModelError
 from engine.models.gguf_tokenizer import gguf_tokenizer
-from engine.models.load import load_tokenizer
+from engine.models.load import load_tokenizer, parameters_of, quiet
 
 # Its own progress bar does not heed that engine.models.load turns them off.
 modeling_gguf_pytorch_utils.tqdm = logging.tqdm  # type: ignore[attr-defined]
@@ -44,18 +44,15 @@ def unpack(file: Path, folder: Path) -> None:
         tokenizer = gguf_tokenizer(fields)
         types = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
         dtype = UNQUANTISED.get(types.pop(), torch.bfloat16) if len(types) == 1 else torch.bfloat16
-        model = _model(file, dtype, fields.get("qwen3.attention.key_length"))
+        held = sum(int(tensor.n_elements) for tensor in reader.tensors)
+        with quiet():
+            model = _model(file, dtype, fields.get("qwen3.attention.key_length"), held)
     except ModelError as error:
         raise ModelError(f"{file}: {error}") from None
     except OSError:
         raise
     except Exception as error:  # tokenizers and transformers have no errors of their own for what they cannot read
         raise ModelError(f"{file}: damaged: {error}") from None
-    held = sum(int(tensor.n_elements) for tensor in reader.tensors)
-    if held != model.num_parameters():
-        raise ModelError(
-            f"{file}: holds {held} weights, but a {fields['general.architecture']} model of its shape {model.num_parameters()}"
-        )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     load_tokenizer(folder)
@@ -73,13 +70,17 @@ def _check(file: Path, fields: dict[str, Any], tensors: set[str]) -> None:
         raise ModelError(f"{file}: its scaled rotary embedding cannot be taken from GGUF; use the model's Hugging Face folder instead")
 
 
-def _model(file: Path, dtype: torch.dtype, head_dim: int | None) -> Any:
-    """In a folder of its own, as transformers also reads what lies beside the file; of qwen3 it leaves out the heads' width."""
+def _model(file: Path, dtype: torch.dtype, head_dim: int | None, held: int) -> Any:
+    """In a folder of its own, as transformers also reads what lies beside the file; of qwen3 it leaves out the heads' width. ``held``:
+    how many weights there are."""
     known = {} if head_dim is None else {"head_dim": head_dim}
     with TemporaryDirectory() as alone:
         (Path(alone) / "model.gguf").symlink_to(file.absolute())
+        config = AutoConfig.from_pretrained(alone, gguf_file="model.gguf", local_files_only=True, **known)
+        if (described := parameters_of(config)) != held:
+            raise ModelError(f"holds {held} weights, but a {config.model_type} model of its shape {described}")
         found: Any = AutoModelForCausalLM.from_pretrained(
-            alone, gguf_file="model.gguf", dtype=dtype, local_files_only=True, output_loading_info=True, **known
+            alone, config=config, gguf_file="model.gguf", dtype=dtype, local_files_only=True, output_loading_info=True
         )
     model, loaded = found
     if missing := sorted(loaded["missing_keys"]):

@@ -8,7 +8,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging
 
 from engine.drafter.kind import DrafterKind
@@ -45,7 +52,13 @@ def resolve_drafter(path: str | None, model: str, kind: DrafterKind = "eagle") -
 def load_model(folder: Path, dtype: torch.dtype | str) -> PreTrainedModel:
     """The causal LM in evaluation mode on the CPU, with every weight from the folder; ModelError names those that are missing or do not
     fit."""
-    read_facts(folder)
+    facts = read_facts(folder)
+    with readable(folder):
+        described = parameters_of(AutoConfig.from_pretrained(folder, local_files_only=True))
+    if described > 2 * facts.parameters:  # the missing ones would be made up first, in memory that there may not be
+        raise ModelError(
+            f"{folder}: the weights do not fit config.json: a model of its shape has {described:,}, and it has {facts.parameters:,}"
+        )
     with readable(folder):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
@@ -65,14 +78,23 @@ def load_model(folder: Path, dtype: torch.dtype | str) -> PreTrainedModel:
     return model
 
 
+def parameters_of(config: PretrainedConfig) -> int:
+    """Of the causal LM that ``config`` describes, which takes no memory for it."""
+    with torch.device("meta"):
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    return model.num_parameters()
+
+
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The folder's tokenizer.json as it is (AutoTokenizer replaces parts of a qwen2 tokenizer by those of the published models).
 
-    ModelError if it is not readable, or its tokens go beyond the model's vocabulary.
+    ModelError if it is not readable, its chat template takes no question, or its tokens go beyond the model's vocabulary.
     """
     facts = read_facts(folder)
     with readable(folder):
         tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        if tokenizer.chat_template:
+            tokenizer.apply_chat_template([{"role": "user", "content": "?"}], tokenize=False, add_generation_prompt=True)
     largest = max(tokenizer.get_vocab().values())
     if largest >= facts.vocabulary:
         raise ModelError(f"{folder}: the tokenizer has token {largest}, but the model's vocabulary has {facts.vocabulary} tokens")
@@ -83,12 +105,24 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def readable(folder: Path) -> Iterator[None]:
     """ModelError for whatever is wrong with the files: transformers and tokenizers have no errors of their own for that."""
     try:
-        yield
+        with quiet():
+            yield
     except (MemoryError, ImportError):
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"{folder}: a file in it is damaged, or of another version: {reason[:300]}") from None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what transformers prints of weights that do not fit: our errors say it in a line."""
+    said = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(said)
 
 
 def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

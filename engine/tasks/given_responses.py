@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TOGETHER = 256
 """Rows that are tokenised at a time."""
+CHARACTERS = 16
+"""Of a response for each token that there is room for; the rest is not even tokenised. Tokens of text have four or so."""
 
 
 class GivenResponses:
@@ -44,9 +46,10 @@ class GivenResponses:
     def _tokens(self, rows: Sequence[Example]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         prompts, texts = zip(*pairs(rows), strict=True)
         _, encoded = encode(self._tokenizer, [[prompt] for prompt in prompts])
-        responses: Sequence[list[int]] = self._tokenizer(list(texts), add_special_tokens=False).input_ids
+        most = CHARACTERS * self._longest
+        responses: Sequence[list[int]] = self._tokenizer([text[:most] for text in texts], add_special_tokens=False).input_ids
         ends = [self._tokenizer.eos_token_id] if isinstance(self._tokenizer.eos_token_id, int) else []
         return [
-            (tuple(prompt), tuple([*response, *ends][: max(self._longest - len(prompt), 0)]))
-            for prompt, response in zip(encoded, responses, strict=True)
+            (tuple(prompt), tuple([*response, *(ends if len(text) <= most else [])][: max(self._longest - len(prompt), 0)]))
+            for prompt, text, response in zip(encoded, texts, responses, strict=True)
         ]

@@ -1,4 +1,5 @@
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -131,3 +132,17 @@ def test_prune_keeps_the_newest(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step_000015", "step_000020"]
     storage.prune(tmp_path, keep=2)
     assert names(tmp_path) == ["step_000015", "step_000020"]
+
+
+@pytest.mark.parametrize(("name", "part"), [("x.pt", {"x": torch.zeros(100_000)}), ("x.json", list(range(100_000)))])
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path, name: str, part: Any) -> None:
+    """A limit on file sizes stands for it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(CheckpointError, match=f"{name} cannot be written: is the disk full .*Make room, and resume$") as raised:
+            storage.save(tmp_path, 1, {name: part})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "\n" not in str(raised.value)
+    assert newest(tmp_path) is None

@@ -159,6 +159,11 @@ def scaled(writer: GGUFWriter) -> None:
     writer.add_tensor("rope_freqs.weight", np.ones(8, np.float32))
 
 
+def wider(writer: GGUFWriter) -> None:
+    writer.kv_data[0].pop("llama.feed_forward_length")
+    writer.add_feed_forward_length(2**24)
+
+
 def with_more(writer: GGUFWriter) -> None:
     writer.add_tensor("blk.0.attn_output.bias", np.ones(64, np.float32))
 
@@ -170,6 +175,8 @@ def with_more(writer: GGUFWriter) -> None:
         ({"words": "tekken"}, r"its tokenizer \(gpt2, tekken\) cannot be taken from GGUF, that of gpt2 with .*smollm.* can"),
         ({"change": scaled}, "scaled rotary embedding cannot be taken from GGUF"),
         ({"change": lambda writer: writer.add_rope_scaling_type(RopeScalingType.YARN)}, "scaled rotary embedding"),
+        ({"change": wider}, r"holds \d+ weights, but a llama model of its shape \d{10}"),
+        ({"change": lambda writer: writer.add_chat_template("{% for x in %}")}, "damaged, or of another version: TemplateSyntaxError"),
         ({"change": with_more}, r"holds \d+ weights, but a llama model of its shape \d+"),
     ],
 )

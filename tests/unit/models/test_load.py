@@ -162,6 +162,34 @@ def test_weights_of_other_shapes_than_config_json_says(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": 2**15}, r"the weights do not fit config\.json: a model of its shape has [\d,]{10,}, and it has [\d,]{6,7}$"),
+        ({"num_hidden_layers": 10**9}, r"config\.json says 1000000000 layers, and there are only \d+ tensors"),
+    ],
+)
+def test_what_is_missing_is_not_made_in_memory_first(folder: Path, change: dict[str, int], message: str) -> None:
+    """Random numbers for what the file does not have, and layers without end."""
+    edit_json(folder / "config.json", lambda config: config.update(change))
+    with pytest.raises(ModelError, match=message):
+        load_model(folder, torch.float32)
+
+
+def test_transformers_prints_nothing_beside_our_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    edit_json(folder / "config.json", lambda config: config.update(intermediate_size=100))
+    with pytest.raises(ModelError):
+        load_model(folder, torch.float32)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("template", ["{% for x in %}", "{{ ''.__class__.__mro__ }}", "{{ raise_exception('no') }}"])
+def test_a_chat_template_that_takes_no_question(folder: Path, template: str) -> None:
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ModelError, match="model: a file in it is damaged"):
+        load_tokenizer(folder)
+
+
+@pytest.mark.parametrize(
     ("file", "text"),
     [
         ("tokenizer.json", ""),

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,23 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "file").touch()
     assert train(tmp_path / "file" / "out") == 2
     assert "cannot be written: Not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--model", "tiny", "--task", "countdown", "--minutes", "1", "--out"],
+        ["export", "--format", "sglang", "--out", "out"],
+        ["eval"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_path_that_can_be_none_is_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "x" * 300]) == 2
+    assert re.fullmatch(r"error: x{300}(/README\.md)?: File name too long\n", capsys.readouterr().err)
 
 
 def test_a_model_may_be_called_anything(tmp_path: Path) -> None:

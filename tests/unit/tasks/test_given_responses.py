@@ -1,10 +1,15 @@
 """Prompts and responses from a file."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import PreTrainedTokenizerFast
 
 from engine.errors import DataError
 from engine.models.folder import TINY
@@ -37,6 +42,28 @@ def test_what_is_too_long_is_cut_or_left_out(tmp_path: Path) -> None:
     assert (len(request.prompt), len(request.begun.tokens)) == (60, 4)
     with pytest.raises(DataError, match="within 10 tokens"):
         given(tmp_path, {"prompt": "1" * 70, "response": "2"}, longest=10)
+
+
+def test_of_a_long_response_no_more_is_tokenised_than_there_is_room_for(tmp_path: Path) -> None:
+    """256 of 100,000 tokens took 3 GB, and all of their time again in every round."""
+    tracemalloc.start()
+    try:
+        source = given(tmp_path, *({"prompt": str(row), "response": "1+" * 50_000} for row in range(20)), longest=10)
+        requests = source.requests(0, 20)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert all(TOKENIZER.decode(list(request.begun.tokens)) == ("1+" * 5)[: 10 - len(request.prompt)] for request in requests)
+
+
+def test_a_response_that_was_cut_does_not_end(tmp_path: Path) -> None:
+    """Spaces may be one token together, so that a text is cut though there is room for more tokens."""
+    words = Tokenizer(WordLevel({"a": 0, "<eos>": 1}, "a"))
+    words.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+    file = tmp_path / "given.jsonl"
+    file.write_text("".join(json.dumps({"prompt": "a", "response": f"a{' ' * spaces}a"}) + "\n" for spaces in (50, 200)))
+    assert [request.begun.tokens for request in GivenResponses(file, tokenizer, 10).requests(0, 2)] == [(0, 0, 1), (0,)]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,10 @@ def names(out: str) -> list[str]:
     return [each["name"] for each in json.loads(out)]
 
 
+def test_a_path_that_can_be_none_is_told_in_a_line() -> None:
+    assert models("add", "x" * 300) == (2, "", f"longtail: {'x' * 300}: File name too long\n")
+
+
 def test_models_are_added_listed_and_removed(tmp_path: Path) -> None:
     folder = make_bare_model(tmp_path / "mine")
     code, out, _ = models("add", str(folder))
