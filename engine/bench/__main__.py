@@ -104,9 +104,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     _table(result)
     if options.json:
-        save(options.json, result, {"quick": options.quick, "model": options.model})
+        save(options.json, result, settings(options))
     print(f"RESULT {json.dumps(result)}")
     return 0
+
+
+def settings(options: argparse.Namespace) -> dict[str, Any]:
+    """What a result says of how it was made: what it was measured with, but not where."""
+    drafter = options.drafter and options.drafter.absolute().name
+    return {"quick": options.quick, "model": options.model, "minutes": options.minutes, "drafter": drafter}
 
 
 def _measured(name: str, quick: bool, model: str | None, runs: Path | None) -> dict[str, Any]:

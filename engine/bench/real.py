@@ -8,6 +8,7 @@ generate the same responses, so their times compare directly; ``mismatches`` cou
 import argparse
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,10 +22,12 @@ from engine.config.task import MathConfig
 from engine.drafter.evaluate import CHAIN, DrafterMeasurement
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import drafter_kind, weights_kind
+from engine.drafter.model_card import base_model
 from engine.errors import DataError
 from engine.models.folder import home, read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
 from engine.pretraining import command
+from engine.pretraining.command import DONE
 from engine.rollout.data_type import native_data_type
 from engine.rollout.interface import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
@@ -85,12 +88,16 @@ class RealBed:
 
 def run(quick: bool, model: str, data: Path | None, minutes: Sequence[float] | None = None) -> dict[str, Any]:
     """Arms take turns; every speed-up is a median of ratios to plain decoding in the same repetition. ``minutes`` of training of each
-    drafter."""
+    drafter; ``trained`` in the result is the day of that, as kept drafters may be older than the code."""
     data = training_file("real", data)
     drafters = {each: trained_drafter(model, data, each) for each in minutes or ((1,) if quick else MINUTES)}
     bed = RealBed(model, data)
     weights = {each: load_drafter_folder(folder, bed.model.config, drafter_kind(folder)) for each, folder in drafters.items()}
-    result: dict[str, Any] = {"model": model, "facts": {"dtype": str(bed.dtype).removeprefix("torch.")} | machine(bed.model.device)}
+    days = {
+        f"{each:g}": datetime.fromtimestamp((folder / DONE).stat().st_mtime, UTC).date().isoformat() for each, folder in drafters.items()
+    }
+    facts = {"dtype": str(bed.dtype).removeprefix("torch.")} | machine(bed.model.device)
+    result: dict[str, Any] = {"model": model, "facts": facts, "trained": days}
     result |= _measured(bed, SAMPLED, weights, quick)
     return result if quick else result | {"temperature_1": _measured(bed, WARM, weights, quick)}
 
@@ -103,9 +110,13 @@ def training_file(bench: str, data: Path | None) -> Path:
 
 
 def trained_drafter(model: str, data: Path, minutes: float) -> Path:
-    """The drafter that so many minutes of training make; kept, for that is what takes the time."""
+    """The drafter that so many minutes of training make; kept, for that is what takes the time. DataError if the one that is kept was made
+    for another model."""
     folder = home() / "bench" / f"real-{Path(model).name}-{minutes:g}min"
-    if not (folder / "config.json").exists():
+    if (folder / DONE).exists():
+        if (target := base_model(folder)) != model:
+            raise DataError(f"the drafter that is kept in {folder} was trained for {target}, not for {model}; move it away")
+    else:
         parser = argparse.ArgumentParser()
         command.add_arguments(parser)
         options = ["--model", model, "--task", str(data), "--minutes", f"{minutes:g}", "--out", str(folder)]

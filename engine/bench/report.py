@@ -34,6 +34,8 @@ test compares the two. To measure a figure again and to renew the page:
 
 Every figure stands with its machine, the commit that it was taken at, and the day. A dash means that it is not known.
 Where a row has several values, the brackets say what they belong to.
+
+The native engine's matrix products of today are of 2026-11-23. Benchmarks of that day, or without one, ran with others.
 """
 FIGURES = Path(__file__).with_name("figures.yaml")
 HEAD = ("figure", "value", "range", "machine", "commit", "date")

@@ -83,6 +83,7 @@ class DrafterConfig(Section):
         8192,
         ge=0,
         le=1_000_000,
-        description="Tokens, the most frequent ones, that a drafter drafts from if it is pretrained; 0: all. Responses stay the same",
+        description="Tokens, the most frequent ones, that a drafter drafts from if it is pretrained from nothing; 0: all. Responses stay "
+        "the same",
     )
     spot: SpotConfig = Field(default_factory=SpotConfig)

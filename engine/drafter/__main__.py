@@ -44,10 +44,12 @@ def _eval(options: argparse.Namespace) -> None:
 
 def table(result: dict[str, Any]) -> str:
     """The result for people: a line for each strategy, with its acceptance by position in per cent."""
+    from engine.drafter.evaluate import measured_in
+
     lines = [
         f"drafter         {result['drafter']}",
         f"base model      {result['base_model']}",
-        f"task            {result['task']}, {result['prompts']} prompts, temperature {result['temperature']:g}",
+        f"measured in     {measured_in(result)}",
         f"top-1 agreement {result['top1_agreement']:.1%}",
         "",
         f"{'strategy':22} {'accept length':>13}  accepted at depth 1, 2, ... (%)",

@@ -112,6 +112,7 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
         "task": task.name,
         "prompts": prompts,
         "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
         "top1_agreement": round(bench.agreement(weights, buffer), 4),
         "chain": CHAIN.model_dump(exclude={"drafter"}) | asdict(chain),
         "tree": tree.model_dump(exclude={"drafter"}) | asdict(bench.measure(weights, tree)),
@@ -121,8 +122,14 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
 def write_card(folder: Path, result: Mapping[str, Any]) -> None:
     """Puts the figures of the chain from ``evaluate_folder``'s ``result`` into the folder's card. ModelError if it has none of ours."""
     chain = result["chain"]
-    measured = f"chains of {chain['depth']}, {result['prompts']} prompts of {result['task']}, temperature {result['temperature']:g}"
+    measured = f"chains of {chain['depth']}, {measured_in(result)}"
     write_figures(folder, chain["accept_length"], chain["acceptance"], measured)
+
+
+def measured_in(result: Mapping[str, Any]) -> str:
+    """The prompts and the sampling of ``evaluate_folder``'s ``result``, in words."""
+    cut = "" if result["top_p"] == 1 else f", top-p {result['top_p']:g}"
+    return f"{result['prompts']} prompts of {result['task']}, temperature {result['temperature']:g}{cut}"
 
 
 def task_of(name: str) -> TaskConfig:

@@ -19,6 +19,8 @@ RUN, CONFIG, GIVEN = "training", "config.json", "given.sha256"
 """The run's folder in that of the drafter: what it goes on from, and its events; what it is of; and of which content of the file given."""
 DONE = "config.json"
 """Of the drafter's files the last that is written: where it is, there is a drafter."""
+LARGE = ("pretraining", "checkpoints", "artifacts")
+"""What the run would go on from, hidden states of responses among it: of no use once there is a drafter."""
 MOST_WORKERS = 4
 
 
@@ -39,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--max-new-tokens", type=int, default=512, help="longest response")
     parser.add_argument("--max-prompt-tokens", type=int, default=512, help="longest prompt")
-    parser.add_argument("--draft-vocabulary", type=int, help="most tokens that it drafts from; 0: all of the model's")
+    parser.add_argument("--draft-vocabulary", type=int, help="most tokens that it drafts from, without --start; 0: all of the model's")
     parser.add_argument("--workers", type=int, help="by default one a GPU, or one a core")
     parser.add_argument("--learning-rate", type=float, help="the largest")
     parser.add_argument("--seed", type=int, default=0)
@@ -49,6 +51,8 @@ def train(options: argparse.Namespace) -> None:
     """Writes the drafter's folder. ConfigError, ModelError or DataError say what does not fit."""
     if options.out.exists() and not options.out.is_dir():
         raise ConfigError(f"--out: {options.out} is a file; give a folder")
+    if options.start and options.draft_vocabulary is not None:
+        raise ConfigError("--draft-vocabulary: the drafter that is given as --start keeps its own; leave one of them out")
     if (options.out / DONE).exists():
         raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
     config, folder = _config(options), options.out / RUN
@@ -63,10 +67,12 @@ def train(options: argparse.Namespace) -> None:
             run(config, folder, resume, on_event=_tell)
         except KeyboardInterrupt:
             raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
-    with writing(options.out):
-        for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
-            shutil.copy(file, part := options.out / f".{file.name}.part")
-            part.replace(options.out / file.name)
+        with writing(options.out):
+            for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
+                shutil.copy(file, part := options.out / f".{file.name}.part")
+                part.replace(options.out / file.name)
+        for name in LARGE:
+            shutil.rmtree(folder / name, ignore_errors=True)
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
 
 

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
 from engine.drafter.spot_trainer import LOOK_AHEAD, Judged
-from engine.errors import DataError, StoppedError
+from engine.errors import ConfigError, DataError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStopped
 from engine.experience.collection import requests_for, sampling
 from engine.models.load import resolve_drafter
@@ -118,9 +118,7 @@ class Pretraining:
         training = max(TRAINING * state.writing, LEAST_SECONDS)
         last = state.drafter_version > 0 and state.writing + training > left
         requests = self._requests(state.round) if state.drafter_version and not last else []
-        shares = self._workers.pretrain(  # who has written early trains until the slowest has
-            state.round, requests, sampling(self._config), state.schedule, state.writing if requests else 0.0
-        )
+        shares = self._pretrain(requests, state.schedule, state.writing if requests else 0.0)  # who has written early trains until all have
         shares = self._trained(shares, began, left if last else min(left, time.monotonic() - began + training))
         if not any(share.microsteps for share in shares):
             raise DataError(
@@ -130,6 +128,14 @@ class Pretraining:
         schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
         self._state = replace(self._written(shares), round=state.round + 1, schedule=schedule, drafter_version=version)
         return shares, judged
+
+    def _pretrain(self, requests: Sequence[Request], schedule: PretrainingSchedule, seconds: float) -> list[PretrainingRound]:
+        """See ``Worker.pretrain``. ConfigError if a copy of the drafter has diverged."""
+        shares = self._workers.pretrain(self._state.round, requests, sampling(self._config), schedule, seconds)
+        if diverged := [share.loss for share in shares if not isfinite(share.loss)]:
+            rate = self._config.drafter.pretrain_learning_rate
+            raise ConfigError(f"drafter.pretrain_learning_rate: with {rate:g} the drafter's loss is {diverged[0]}; lower it")
+        return shares
 
     def _trained(self, shares: list[PretrainingRound], began: float, seconds: float) -> list[PretrainingRound]:
         """``shares`` with what is trained on until ``seconds`` after ``began``. Every now and then the copies are averaged: the longer they
@@ -141,7 +147,7 @@ class Pretraining:
                 apart = max(apart, (time.monotonic() - began - passed) / AVERAGING)
             passed = time.monotonic() - began
             reached = replace(schedule, spent=schedule.spent + passed)
-            newest = self._workers.pretrain(self._state.round, [], sampling(self._config), reached, min(apart, seconds - passed))
+            newest = self._pretrain([], reached, min(apart, seconds - passed))
             shares = [share.plus(more) for share, more in zip(shares, newest, strict=True)]
             if not any(share.microsteps for share in newest):
                 break

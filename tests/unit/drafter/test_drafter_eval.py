@@ -82,6 +82,16 @@ def test_the_card_gets_the_figures(random_model: Path, tmp_path: Path, capsys: p
     assert measured(capsys, str(folder)) == result
 
 
+def test_top_p_is_told_with_the_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which decide on them as much as the temperature does."""
+    sampling = ["--temperature", "0.7", "--top-p", "0.9", "--write-card"]
+    assert measured(capsys, str(folder), *sampling)["top_p"] == 0.9
+    told = "6 prompts of countdown, temperature 0.7, top-p 0.9"
+    assert f"| measured in | chains of 6, {told} |" in (folder / "README.md").read_text()
+    assert main(["eval", str(folder), *QUICK, *sampling]) == 0
+    assert f"measured in     {told}\n" in capsys.readouterr().out
+
+
 def test_a_card_of_others_is_left_alone(folder: Path, random_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "README.md").write_text("# Mine\n")
     assert main(["eval", str(folder), "--model", str(random_model), *QUICK, "--write-card"]) == 2
@@ -114,7 +124,7 @@ def test_maths_questions_of_a_file(folder: Path, capsys: pytest.CaptureFixture[s
 def test_the_table_has_a_line_for_each_strategy(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(folder), *QUICK]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines if line] == ["drafter", "base", "task", "top-1", "strategy", "chain", "tree"]
+    assert [line.split()[0] for line in lines if line] == ["drafter", "base", "measured", "top-1", "strategy", "chain", "tree"]
 
 
 @pytest.mark.parametrize(

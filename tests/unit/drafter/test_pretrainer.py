@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import count
+from math import isfinite
 
 import pytest
 import torch
@@ -78,10 +79,11 @@ def test_what_a_round_did_not_reach_of_a_long_response_is_seen_in_the_next(train
     assert sorted(seen.values()) == [1] * sum(map(len, parts)), "a micro-step a round"
 
 
-def test_a_loss_that_is_not_finite_says_so(trainer: SpotTrainer) -> None:
+def test_it_ends_with_a_loss_that_is_not_finite(trainer: SpotTrainer) -> None:
     clock = count()
-    with pytest.raises(FloatingPointError, match="pretrain_learning_rate"):
-        Pretrainer(trainer, 1e30, 0, clock=lambda: float(next(clock))).train(WRITTEN, PretrainingSchedule(20.0), 0.0, 20.0)
+    done = Pretrainer(trainer, 1e30, 0, clock=lambda: float(next(clock))).train(WRITTEN, PretrainingSchedule(20.0), 0.0, 20.0)
+    assert not isfinite(done.loss)
+    assert done.microsteps < 20
 
 
 def test_it_is_judged_by_the_same_responses_when_the_buffer_has_dropped_them(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ def test_a_drafter_that_was_not_all_written_is_written_again(
         (["--temperature", "nan"], "rollout.temperature"),
         (["--learning-rate", "nan"], "drafter.pretrain_learning_rate"),
         (["--seed", "-1"], "seed"),
+        (["--start", "builtin", "--draft-vocabulary", "64"], "--draft-vocabulary: the drafter that is given as --start keeps its own"),
     ],
 )
 def test_options_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str) -> None:
@@ -78,6 +79,22 @@ def test_a_folder_has_one_training_at_a_time(tmp_path: Path, capsys: pytest.Capt
     finally:
         os.close(other)
     assert train(tmp_path) == 0
+
+
+def test_it_is_the_only_one_until_the_drafter_is_there_and_keeps_nothing_to_go_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(source: Path, folder: Path) -> None:
+        copy(source, folder)
+        other = os.open(tmp_path / "training", os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(other)
+
+    copy = shutil.copy
+    monkeypatch.setattr("shutil.copy", meanwhile)
+    assert train(tmp_path) == 0
+    assert {file.name for file in (tmp_path / "training").iterdir()} == {"config.json", "given.sha256"}
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +131,9 @@ def test_a_training_goes_on_with_what_it_began_with(tmp_path: Path, capsys: pyte
     given.write_text('{"prompt": "a", "response": "b"}\n')
 
     def again(*more: str) -> int:
-        (out / "config.json").unlink(missing_ok=True)  # as if it had been killed before the drafter was written
+        if (out / "config.json").exists():  # as if it had been killed before the drafter was written
+            (out / "config.json").unlink()
+            (out / "training/pretraining").mkdir()
         return main(["train", "--model", "tiny", "--responses", str(given), "--minutes", "1", "--out", str(out), *more])
 
     assert (again(), again()) == (0, 0)

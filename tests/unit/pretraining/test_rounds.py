@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from itertools import pairwise
+from math import nan
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig, parse
 from engine.drafter.spot_trainer import Judged
-from engine.errors import StoppedError
+from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log
 from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.rounds import APART, Pretraining, pretrains
@@ -30,7 +31,7 @@ class Clock:
 class Group:
     """In place of a WorkerGroup: writes for ``writing`` seconds, then trains for as long as it is told."""
 
-    vocabulary = 100
+    vocabulary, loss = 100, 1.0
 
     def __init__(self, clock: Clock, writing: float = 1.0, workers: int = 1) -> None:
         self._clock, self._writing, self._workers = clock, writing, workers
@@ -46,7 +47,7 @@ class Group:
             self.rates.append(schedule.rate(schedule.spent + writing + 0.01))
         self._clock.now += max(writing, seconds)
         alarms = (("engine_restarted", "SGLang died"),) if requests else ()
-        return [PretrainingRound(len(requests), 9, writing, int(schedule is not None), 9, 1.0, alarms)] * self._workers
+        return [PretrainingRound(len(requests), 9, writing, int(schedule is not None), 9, self.loss, alarms)] * self._workers
 
     def average_pretrained(self, microsteps: Sequence[int]) -> None:
         assert microsteps == [1] * self._workers
@@ -97,6 +98,15 @@ def test_what_writes_slowly_has_time_to_train_all_the_same(clock: Clock, tmp_pat
     assert last.done
     assert last.limit == 180.0
     assert max(group.rates) > 0.5
+
+
+def test_a_drafter_that_diverges_is_not_published_and_says_what_to_do(clock: Clock, tmp_path: Path) -> None:
+    group = Group(clock)
+    group.loss = nan
+    with pytest.raises(ConfigError, match=r"drafter\.pretrain_learning_rate: with 0\.003 the drafter's loss is nan; lower it"):
+        rounds(1, group, tmp_path)
+    assert len(group.rates) == 1
+    assert not (tmp_path / "pretraining").exists()
 
 
 def test_it_goes_on_for_as_long_as_is_wanted_now(clock: Clock, tmp_path: Path) -> None:
