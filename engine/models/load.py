@@ -118,7 +118,7 @@ def readable(folder: Path) -> Iterator[None]:
 def quiet() -> Iterator[None]:
     """Without what transformers prints of weights that do not fit: our errors say it in a line."""
     said = logging.get_verbosity()
-    logging.set_verbosity_error()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:

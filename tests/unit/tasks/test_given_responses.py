@@ -60,7 +60,7 @@ def test_a_response_that_was_cut_does_not_end(tmp_path: Path) -> None:
     """Spaces may be one token together, so that a text is cut though there is room for more tokens."""
     words = Tokenizer(WordLevel({"a": 0, "<eos>": 1}, "a"))
     words.pre_tokenizer = WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")  # type: ignore[no-untyped-call]
     file = tmp_path / "given.jsonl"
     file.write_text("".join(json.dumps({"prompt": "a", "response": f"a{' ' * spaces}a"}) + "\n" for spaces in (50, 200)))
     assert [request.begun.tokens for request in GivenResponses(file, tokenizer, 10).requests(0, 2)] == [(0, 0, 1), (0,)]
