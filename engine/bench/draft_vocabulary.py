@@ -38,6 +38,7 @@ ALL, DRAFTED = "all", 8192
 RESPONSES, SIBLINGS, TOKENS, TURNS, STEPS_A_TURN = 256, 4, 192, 8, 40
 MEASURED, SIZES, LENGTH = 64, (1, 4, 16), 64
 SETTINGS = DrafterConfig(recipe="hass")
+RECIPE = configured_recipe(SETTINGS)
 
 
 @dataclass
@@ -64,7 +65,9 @@ def run(quick: bool, model: str, data: Path | None) -> dict[str, Any]:
     responses = _responses(bed, data, RESPONSES // (16 if quick else 1))
     counts = Counter(token for pair in responses for part in pair for token in part)
     drafted = frequent_tokens(counts, bed.model.config.vocab_size, DRAFTED)
-    arms = {ALL: _arm(bed, responses, None)} | ({} if drafted is None else {f"{DRAFTED}": _arm(bed, responses, drafted)})
+    buffer = DataBuffer(2**32)
+    remember(buffer, 0, bed.theirs, responses, RECIPE.kind)
+    arms = {ALL: _arm(bed, buffer, None)} | ({} if drafted is None else {f"{DRAFTED}": _arm(bed, buffer, drafted)})
     turns, steps = (2, 4) if quick else (TURNS, STEPS_A_TURN)
     schedule = PretrainingSchedule(turns * steps)
     for turn in range(turns):
@@ -109,12 +112,10 @@ def _responses(bed: RealBed, data: Path, number: int) -> list[PromptAndResponse]
     return [(each.request.prompt, each.tokens) for each in bed.engine(None).generate(requests, sampling)]
 
 
-def _arm(bed: RealBed, responses: list[PromptAndResponse], drafted: torch.Tensor | None) -> Arm:
+def _arm(bed: RealBed, buffer: DataBuffer, drafted: torch.Tensor | None) -> Arm:
     torch.manual_seed(0)
-    recipe, buffer = configured_recipe(SETTINGS), DataBuffer(2**32)
-    remember(buffer, 0, bed.theirs, responses, recipe.kind)
-    drafter = make_drafter(recipe.kind, bed.model.config, drafted).to(bed.model.device)
-    trainer = SpotTrainer(drafter, buffer, SETTINGS.spot, recipe)
+    drafter = make_drafter(RECIPE.kind, bed.model.config, drafted).to(bed.model.device)
+    trainer = SpotTrainer(drafter, buffer, SETTINGS.spot, RECIPE)
     trainer.set_target(*ends(bed.theirs))
     clock = count()
     return Arm(trainer, Pretrainer(trainer, SETTINGS.pretrain_learning_rate, 0, lambda: next(clock)), clock)
