@@ -1,5 +1,6 @@
 """The files that a drafter folder, ours or another's, keeps its weights in. Needs no torch to find them."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def _tensors(file: Path) -> "dict[str, Tensor]":
 
 def _reason(error: Exception) -> str:
     """In a line, without torch's advice to run the code in the file."""
-    said = str(error).rpartition("WeightsUnpickler error: ")[2].partition(" Please use ")[0].splitlines()
+    said = re.split(r"WeightsUnpickler error:|trusted source\.", str(error))[-1].partition(" Please use ")[0].strip().splitlines()
     return said[0] if said else type(error).__name__
 
 
