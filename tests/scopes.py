@@ -9,17 +9,16 @@ SHARED = {
 }
 """Folders and files that share what is slow to start. Every other file is a scope of its own."""
 SECONDS = {
-    "browser": 790,
-    "sglang": 430,
-    "test_engine_run": 290,
-    "arena": 280,
-    "test_backend_jobs": 270,
-    "test_engine_kills": 110,
-    **dict.fromkeys(("test_contract", "test_demo_command"), 100),
-    **dict.fromkeys(("test_native_bits", "test_native_lossless", "test_stack"), 60),
-    **dict.fromkeys(("test_large_artifacts", "test_tail_faults", "test_real_model", "test_code_task", "test_bench_platform"), 40),
-    **dict.fromkeys(("test_artifact_routes", "test_backup", "test_native_laws", "test_bench", "test_client_wheel"), 30),
-    **dict.fromkeys(("test_learner_processes", "test_native_endings", "test_authorization"), 25),
+    "browser": 620,
+    "sglang": 370,
+    "test_engine_run": 270,
+    "test_backend_jobs": 220,
+    "arena": 210,
+    "test_demo_command": 85,
+    **dict.fromkeys(("test_contract", "test_native_bits"), 65),
+    "test_stack": 50,
+    **dict.fromkeys(("test_code_task", "test_native_lossless", "test_real_model", "test_large_artifacts"), 35),
+    **dict.fromkeys(("test_client_wheel", "test_native_laws", "test_native_endings", "test_learner_processes", "test_tail_faults"), 25),
 }
 """Of the scopes that take 25 or more beside two others, on a machine that does nothing else; measured with --durations."""
 

@@ -4,10 +4,16 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 Variant = TypeVar("Variant")
 
 ALL = os.environ.get("LONGTAIL_TESTS") == "all"
 """Whether every test runs at its full size, however long that takes."""
+
+
+only_with_all = pytest.mark.skipif(not ALL, reason="make test-all runs it")
+"""Of a test whose subject others show, too, in less time."""
 
 
 def examples(most: int) -> int:

@@ -1,6 +1,7 @@
 """The benchmark of pages waits for what a visitor waits for, and counts what that costs the API."""
 
 from playwright.sync_api import Browser
+from sizes import only_with_all
 
 from backend.bench.pages import load, measured
 from backend.stack.local_stack import Stack
@@ -8,6 +9,7 @@ from longtail import Longtail
 from longtail.identity import entrance
 
 
+@only_with_all
 def test_a_page_is_timed(browser: Browser, stack: Stack, api: Longtail) -> None:
     assert stack.dashboard_url is not None
     context = browser.new_context(base_url=stack.dashboard_url)

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from engine_attempts import RESUMABLE, Attempts, check, configuration
 from safetensors.torch import load_file
-from sizes import ALL
+from sizes import only_with_all
 from torch import Tensor
 
-KILLS = 10 if ALL else 1
+KILLS = 10
 SEED = int(os.environ.get("LONGTAIL_FAULT_SEED", "0"))
 PARTS = {"worker": "ray::", "engine": "-m engine run", "raylet": "raylet/raylet", "everything": ""}
 FARTHEST = 4
@@ -73,22 +73,22 @@ def survive(attempts: Attempts, parts: Sequence[str], chance: random.Random) -> 
     assert attempts.ended() == 0, attempts.log()[-3000:]
 
 
+@only_with_all
 def test_a_run_survives_kills_at_random(tmp_path: Path) -> None:
-    """``make test-all`` kills ten times in 600 steps, and compares with the run that nobody disturbs: the curve is the same, to the bit.
+    """Ten times in 600 steps; compared with the run that nobody disturbs, the curve is the same, to the bit.
 
     So is the policy, up to rounding: when the drafter was trained is for the clock to say, and log-probs of steps with other drafts
     differ in their last digits.
     """
     chance = random.Random(SEED)
-    steps = 600 if KILLS > 1 else 12  # a run goes on for 17 seconds until it notices that Ray is dead
+    steps = 600  # a run goes on for 17 seconds until it notices that Ray is dead
     parts = [list(PARTS)[index % len(PARTS)] for index in range(KILLS)]
     chance.shuffle(parts)
     config = configuration(tmp_path, steps)
     attempts = Attempts(tmp_path / "killed", config)
     survive(attempts, parts, chance)
     check(attempts, steps)
-    if KILLS > 1:
-        calm = Attempts(tmp_path / "calm", config)
-        survive(calm, [], chance)
-        assert calm.curve() == attempts.curve()
-        torch.testing.assert_close(policy(calm), policy(attempts), atol=1e-5, rtol=0)
+    calm = Attempts(tmp_path / "calm", config)
+    survive(calm, [], chance)
+    assert calm.curve() == attempts.curve()
+    torch.testing.assert_close(policy(calm), policy(attempts), atol=1e-5, rtol=0)

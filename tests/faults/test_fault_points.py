@@ -11,7 +11,7 @@ import history
 import httpx
 import pytest
 from arena import LEASE, Arena, in_background
-from sizes import ALL, first
+from sizes import ALL, first, only_with_all
 from sqlalchemy import select
 
 from backend.jobs.engine.processes import start_time
@@ -286,7 +286,7 @@ def test_a_host_that_vanishes_loses_its_runs_to_another(arena: Arena) -> None:
     assert arena.attempts(run_id) == ["lost", "succeeded"]
 
 
-@pytest.mark.skipif(not ALL, reason="make test-all runs it")
+@only_with_all
 def test_a_hundred_gigabytes_of_checkpoints_are_checked_beside_everything_else(arena: Arena) -> None:
     """Of a cancelled run the newest one is read whole before the other goes: for minutes, in which the platform is as quick as ever."""
     arena.start_api()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from sglang_cases import TESTS, accept_length, chains, native_engine, needs_sglang, trained_eagle3
-from sizes import ALL, first
+from sizes import first, only_with_all
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -104,7 +104,7 @@ def test_an_eagle3_export_drafts_in_a_bare_sglang_as_in_our_engine(
     assert found.accept_length == pytest.approx(ours, rel=0.05)
 
 
-@pytest.mark.skipif(not ALL, reason="make test-all runs it")
+@only_with_all
 @pytest.mark.skipif(kept("smollm2-135m") is None, reason="there is no model smollm2-135m: longtail models get smollm2-135m")
 def test_an_eagle3_export_of_a_pretrained_model_drafts_in_a_bare_sglang_as_in_our_engine(tmp_path: Path) -> None:
     """With tied embeddings of 49,152 tokens. ``longtail bench sglang`` does so with an EAGLE drafter that is trained in earnest."""
@@ -124,6 +124,7 @@ def test_an_eagle3_export_of_a_pretrained_model_drafts_in_a_bare_sglang_as_in_ou
     assert found.accept_length == pytest.approx(ours, rel=0.05)
 
 
+@only_with_all
 def test_an_eagle_exports_draft_vocabulary_is_sglangs_token_map(
     tmp_path: Path, model: PreTrainedModel, requests: list[Request], expected: list[Completion]
 ) -> None:

@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
+from sizes import only_with_all
 
 from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
 from engine.config.task import CountdownConfig
@@ -49,6 +50,7 @@ def accepted(statistics: RolloutStatistics) -> float:
     return sum(statistics.accepted_by_position) / sum(statistics.drafted_by_position)
 
 
+@only_with_all
 def test_a_small_model_drafts_chains_that_the_tuner_chooses_or_none() -> None:
     """The best draft model there can be: the target itself, as it was."""
     rollout = ROLLOUT.model_copy(update={"sglang": SGLangConfig(draft_model=str(TINY))})

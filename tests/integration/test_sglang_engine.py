@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, trained_eagle3, weights_of
-from sizes import first
+from sizes import first, only_with_all
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SGLangConfig
@@ -234,6 +234,7 @@ def test_an_error_ends_what_still_runs(tuned: SGLangEngine, requests: list[Reque
     assert outcome(tuned.generate(requests, GREEDY)) == outcome(expected)
 
 
+@only_with_all
 def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
     model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from models_for_tests import Family, make_random_model
 from sglang_cases import TESTS, needs_sglang, run, sglang_engine, weights_of
-from sizes import ALL
+from sizes import ALL, only_with_all
 from transformers import PreTrainedModel
 
 from engine.bench.bare_sglang import STAND_IN
@@ -58,7 +58,7 @@ def test_weights_that_it_would_not_use_are_refused(tmp_path: Path, family: Famil
         pass
 
 
-@pytest.mark.skipif(not ALL, reason="make test-all runs it")
+@only_with_all
 def test_a_run_with_its_ngrams_trains_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that no learned drafter could be for: it has no such layers."""
     monkeypatch.setitem(STAND_IN, "PYTHONPATH", f"{STAND_IN['PYTHONPATH']}{os.pathsep}{TESTS}")

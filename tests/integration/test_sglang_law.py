@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 from sglang_cases import chains, needs_sglang, random_drafter, sglang_engine
-from sizes import ALL, first
+from sizes import ALL, first, only_with_all
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, LogitsProcessorList, PreTrainedModel, TemperatureLogitsWarper, TopPLogitsWarper
 
@@ -77,6 +77,7 @@ def p_value(law: Tensor, counts: Counter[tuple[int, int, int]]) -> float:
     return float(chisquare(seen, wanted, ddof=sum(count > 0 for count in starts.values()) - 1).pvalue)
 
 
+@only_with_all
 @pytest.mark.parametrize("sampling", first(1, [Sampling(0.7, 0.9, seed=2), Sampling(seed=1)]), ids=str)
 def test_samples_have_the_law_of_the_target(engine: SGLangEngine, model: PreTrainedModel, sampling: Sampling) -> None:
     """38,000 sampled tokens, which tell a temperature from one that is a tenth higher; 10^5 with ``make test-all``."""

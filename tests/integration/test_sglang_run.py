@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sglang_cases import needs_sglang, run
-from sizes import ALL
+from sizes import only_with_all
 
 from engine.events import DrafterTrained, Log, Speculation, StepFinished
 
@@ -38,7 +37,7 @@ def test_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:
     assert events[-1].kind == "run_finished"
 
 
-@pytest.mark.skipif(not ALL, reason="make test-all runs it")
+@only_with_all
 def test_the_learner_has_a_rank_on_each_device_of_a_worker(tmp_path: Path) -> None:
     """One worker over two: the shards of both reach its SGLang whole, or what it generates would not be the policy's."""
     changes: dict[str, Any] = {

@@ -1,9 +1,12 @@
 """The platform's own benchmarks measure something."""
 
+from sizes import only_with_all
+
 from backend.bench.lists import measured
 from backend.bench.server import served
 
 
+@only_with_all
 def test_lists_and_comparisons_are_measured_over_http() -> None:
     with served() as server:
         result = measured(server, runs=240, requests=24)

@@ -1,11 +1,11 @@
 """What an earlier version has left open to everybody on the machine is closed by whatever starts first."""
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from backend import migrate
 from backend.api import create_app
@@ -17,9 +17,8 @@ from backend.storage.private_home import tighten_home
 CLOSED = "closed to everybody"
 
 
-async def serve(settings: Settings) -> None:
-    app = create_app(settings)
-    async with app.router.lifespan_context(app):
+def serve(settings: Settings) -> None:
+    with TestClient(create_app(settings)):
         pass
 
 
@@ -30,7 +29,7 @@ def hold(settings: Settings) -> None:
 
 STARTS: dict[str, Callable[[Settings], object]] = {
     "migrations": lambda _: migrate.main([]),
-    "the API": lambda settings: asyncio.run(serve(settings)),
+    "the API": serve,
     "a worker": JobWorker,
     "longtail up": hold,
 }

@@ -126,7 +126,7 @@ def test_attempts_are_shown_with_what_they_ran_in(api: TestClient, database: Dat
     run = api.post("/api/v1/runs", json={"config": config, "source": source}).json()
     assert run["source"] == source
     address = f"/api/v1/runs/{run['id']}/attempts"
-    assert api.get(address).json() == {"items": []}
+    assert api.get(address).json() == {"items": [], "next_cursor": None}
     for outcome in (Outcome("lost", -9, "killed"), Outcome("failed", 2, "no data")):
         with database.write() as session:
             claimed = claim(session, run["id"], "b" * 16, 60)
