@@ -337,8 +337,10 @@ def _own(path: Path, take_over: bool) -> tuple[BinaryIO, int]:
         free = lock(file.fileno()) and os.path.samestat(os.fstat(file.fileno()), path.stat())
         if not (free or take_over):
             raise ConfigError(f"--out: another process is writing {path}; wait for it or stop it, or choose another folder")
-        copy = aside.open("wb")
-        lock(copy.fileno())
+        copy = aside.open("ab")  # which leaves what a third one, who does the same now, has in it
+        if not lock(copy.fileno()):
+            raise TakenOverError(f"another engine is just taking over {path.parent}, and goes on there")
+        copy.truncate(0)
         file.seek(0)
         for line in file:
             if line.endswith(b"\n"):

@@ -257,24 +257,23 @@ class Worker(LearnerRank):
         """The published drafter and ``candidate``, by default the last good one, on held-out responses."""
         return self._require_spot().judge(candidate)
 
-    def publish(self, weights: Mapping[str, Tensor], version: int, proven: bool) -> LoadedWeights:
-        """Takes ``weights`` as the drafter of ``version``, in engine and trainer; returns what the engine holds now.
+    def prove(self) -> None:
+        """The published drafter drafted well, so that it is the one to roll back to."""
+        spot = self._require_spot()
+        spot.good = spot.published
 
-        ``proven``: the version held until now drafted well, so that it is the one to roll back to.
-        """
-        self._settle(weights, proven)
+    def publish(self, weights: Mapping[str, Tensor], version: int) -> LoadedWeights:
+        """Takes ``weights`` as the drafter of ``version``, in engine and trainer; returns what the engine holds now."""
+        self._settle(weights)
         self._load_drafter(weights, version)
         return self.engine.loaded_weights()
 
-    def keep(self, proven: bool) -> None:
-        """Undoes what was trained since the last version, which stays; for ``proven`` see ``publish``."""
-        self._settle(None, proven)
+    def keep(self) -> None:
+        """Undoes what was trained since the last version, which stays."""
+        self._settle(None)
 
-    def _settle(self, weights: Mapping[str, Tensor] | None, proven: bool) -> None:
-        spot = self._require_spot()
-        if proven:
-            spot.good = spot.published
-        spot.adopt(weights)
+    def _settle(self, weights: Mapping[str, Tensor] | None) -> None:
+        self._require_spot().adopt(weights)
         self._sketch = sketch(self.policy.weights())
 
     def roll_back(self, version: int) -> LoadedWeights:

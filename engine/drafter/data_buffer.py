@@ -83,15 +83,18 @@ class Entry:
 
     def windows(self, limit: int, most: int | None = None) -> list["Entry"]:
         """Itself if it takes at most ``limit`` bytes. Else windows that do together, but have 3 tokens at least, with ids from its own on:
-        ``most`` of them, from the beginning of the response to its end; a single one is the end."""
+        ``most`` of them, from the beginning of the response to its end, with something of it in each; a single one is the end, as it is
+        where that has all of the response."""
         room = max(3, limit // bytes_per_token(self.features.shape[1]))
         total = len(self.tokens)
         if total <= room:
             return [self]
         count = most or max(1, min(room // LEAST_WINDOW, max(SPREAD, room // WINDOW)))
         size = room // count
-        first = min(max(0, self.prompt - size // 2), total - room)
-        starts = [first + (total - size - first) * number // max(1, count - 1) for number in range(count)] if count > 1 else [total - size]
+        first = max(0, self.prompt - size // 2)
+        if count == 1 or first >= total - room:
+            return [self._window(0, total - room, total)]
+        starts = [first + (total - size - first) * number // (count - 1) for number in range(count)]
         return [self._window(number, start, start + size) for number, start in enumerate(starts)]
 
     def _window(self, number: int, start: int, stop: int) -> "Entry":

@@ -15,6 +15,8 @@ SCORES, SCORES_ON_GPU = 2**20, 2**26
 def attend_past(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
     """``query`` [B, heads, R, D], ``key`` and ``value`` [B, heads, P, D], to what is taken of the values, [B, heads, R, D], and the
     logarithm of the sum of the exponentials of all scores, in float32, [B, heads, R]: with that, other attention can join it."""
+    if torch.is_autocast_enabled(query.device.type):  # which ends before the gradients are computed
+        query = query.to(torch.get_autocast_dtype(query.device.type))
     mixed, mass = _PastAttention.apply(query, key.to(query.dtype), value.to(query.dtype), scaling)  # type: ignore[no-untyped-call]
     return mixed, mass
 

@@ -7,6 +7,7 @@ import pytest
 
 from engine.errors import ConfigError, DataError, LongtailError, StoppedError, TakenOverError, WorkerLostError
 from engine.events import EventWriter, Log, read
+from engine.own_folders import lock
 
 
 def test_a_writer_goes_on_after_one_that_was_killed_within_a_line(tmp_path: Path) -> None:
@@ -56,6 +57,23 @@ def test_whoever_is_succeeded_is_told_and_takes_nothing_back(tmp_path: Path) -> 
     second.fence()
     second.write(Log(level="info", message="on"))
     assert [event.message for event in read(path) if isinstance(event, Log)] == ["on"]
+
+
+def test_two_do_not_take_over_at_the_same_time(tmp_path: Path) -> None:
+    path, half = tmp_path / "events.jsonl", tmp_path / ".events.jsonl.copy"
+    paused = EventWriter(path)
+    paused.write(Log(level="info", message="one"))
+    with half.open("ab") as other:
+        assert lock(other.fileno())
+        other.write(b"a part")
+        other.flush()
+        with pytest.raises(TakenOverError, match="just taking over"):
+            EventWriter(path, take_over=True)
+        assert half.read_bytes() == b"a part"
+    paused.fence()
+    with closing(EventWriter(path, take_over=True)) as second:  # the other one was killed
+        second.write(Log(level="info", message="two"))
+    assert [(event.seq, event.message) for event in read(path) if isinstance(event, Log)] == [(0, "one"), (1, "two")]
 
 
 @pytest.mark.parametrize(("error", "told"), [(DataError("no rows"), [("error", "data", "no rows")]), (StoppedError("asked"), [])])

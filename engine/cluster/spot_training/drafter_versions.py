@@ -61,31 +61,37 @@ class DrafterVersions:
         """
         if (rolled_back := self.heed(statistics.alarms)) is not None:
             return rolled_back
+        if drafted(statistics) and not collapsed(statistics.alarms):
+            self._prove()
         reports = {worker: session.report for worker, session in sessions.items() if session.report.microsteps}
         if not reports:
             return None
         report, better = self._judged(reports)
-        proven = drafted(statistics) and not collapsed(statistics.alarms)
-        if proven:
-            self.good = self.version
         if better is None:
-            self._call("keep", proven)
+            self._call("keep")
         else:
             self.version += 1
-            same(self._call("publish", better, self.version, proven))
+            same(self._call("publish", better, self.version))
         return Published(self.version, better is not None, _acceptance(report), report)
 
     def average(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
         """Publishes the average of all workers' copies, whatever it is worth: a pretraining goes on from it. Its version, and what all
         held-out responses say of it."""
         weights = self._merged(microsteps)
-        self.version, self.good = self.version + 1, self.version
-        same(self._call("publish", weights, self.version, True))
+        self._prove()
+        self.version += 1
+        same(self._call("publish", weights, self.version))
         return self.version, mean(self._call("judge_pretrained"), [1] * len(microsteps))
 
     def blend(self, microsteps: Sequence[int]) -> None:
         """Every copy is their average from now on; nothing is published."""
         self._call("adopt_pretrained", self._merged(microsteps))
+
+    def _prove(self) -> None:
+        """The newest version is the one to go back to from now on."""
+        if self.good != self.version:
+            self.good = self.version
+            self._call("prove")
 
     def _merged(self, microsteps: Sequence[int]) -> Weights:
         return merge(list(zip(self._call("drafter_weights"), microsteps, strict=True)))

@@ -110,7 +110,7 @@ class SpotTraining:
             return []
         self._told = True
         before, after = shortened
-        reason = f"of a prompt and response of {before:,} tokens the drafter is trained on {after:,}, in parts, for lack of memory"
+        reason = f"of a prompt and response of {before:,} tokens the drafter is trained on {after:,}, for lack of memory"
         return [("response_shortened", f"worker {self._rank}: {reason}; raise drafter.spot.buffer_bytes")]
 
     def train(self, should_stop: Callable[[], bool], progress: SessionProgress) -> TrainedSession | None:

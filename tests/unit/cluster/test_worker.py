@@ -79,7 +79,7 @@ def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(rando
     assert session
     assert session.report.microsteps > 0
     weights = worker.drafter_weights()
-    worker.publish(weights, 1, True)
+    worker.publish(weights, 1)
     assert worker.spot
     worker.spot._buffer.limit = 5000
     share, again = (worker.rollout(step, requests, Sampling(max_new_tokens=24)) for step in (1, 2))
@@ -151,7 +151,7 @@ def test_a_worker_with_shards_does_what_one_with_the_whole_policy_does(
         assert session
         assert session.report.microsteps > 0
         shares.append((rollout.completions, worker.learn(rows, worker.infer(rows), 0)))
-        worker.keep(False)
+        worker.keep()
     (expected, replica), (found, shard) = shares
     assert [completion.tokens for completion in found] == [completion.tokens for completion in expected]
     assert shard.metrics == pytest.approx(replica.metrics, abs=1e-5)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, enough_bytes, group_of, length_distance, lengths
+from engine.drafter.packing import cut
 
 WIDTH, PROMPT = 4, 2
 unique = count()
@@ -72,6 +73,18 @@ def test_windows_of_a_response_to_a_long_prompt_begin_where_it_does() -> None:
     buffer.add(0, range(5000), 4000, torch.zeros(4999, WIDTH))
     found = [(entry.first, entry.prompt, len(entry.tokens)) for entry in buffer.since(0)]
     assert found == [(3950, 50, 100), (4425, 0, 100), (4900, 0, 100)]
+
+
+@pytest.mark.parametrize("prompt", [10, 900, 910, 925, 975, 998])
+def test_each_window_has_something_of_the_response(prompt: int) -> None:
+    """One without would be new to training for ever, as nothing of it is trained on."""
+    buffer = DataBuffer(2 * 300 * (8 + 2 * WIDTH))
+    buffer.add(0, range(1000), prompt, torch.zeros(999, WIDTH))
+    windows = buffer.since(0)
+    assert all(cut(window, 32) for window in windows)
+    assert windows[0].first <= max(0, prompt - 50), "with something of the prompt"
+    assert sum(len(window.tokens) for window in windows) == 300
+    assert windows[-1].first + len(windows[-1].tokens) == 1000
 
 
 def test_the_mix_goes_by_whole_lengths() -> None:

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -6,6 +8,7 @@ from engine.models import past_attention
 from engine.models.past_attention import attend_past
 
 SCALING = 0.3
+Attention = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
 def plain(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
@@ -28,3 +31,23 @@ def test_it_is_attention_and_so_are_its_gradients(scores: int, monkeypatch: pyte
         found.append((*results, queries.grad))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def gradient(attention: Attention, states: Tensor, slopes: tuple[Tensor, Tensor], half: bool) -> Tensor:
+    query, key, value = states
+    queries = query.clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        mixed, mass = attention(queries, key, value, SCALING)
+    torch.autograd.backward((mixed, mass), (slopes[0].to(mixed), slopes[1].to(mass)))
+    assert queries.grad is not None
+    return queries.grad
+
+
+def test_gradients_have_the_precision_of_autocast_s() -> None:
+    """They are computed once it has ended, of scores that must be the same as before."""
+    torch.manual_seed(0)
+    states, slopes = torch.randn(3, 1, 2, 300, 32), (torch.randn(1, 2, 300, 32), torch.randn(1, 2, 300))
+    states[0] *= 8
+    true = gradient(plain, states, slopes, half=False)
+    ours, theirs = ((gradient(attention, states, slopes, half=True) - true).norm() for attention in (attend_past, plain))
+    assert ours < 1.2 * theirs

@@ -64,7 +64,7 @@ def test_the_alarms_of_all_workers_are_told_and_the_good_drafter_is_back(crew: C
     (good, _), versions = crew.call("drafter_weights"), group._versions
     broken = {name: torch.full_like(weight, 9.0) for name, weight in good.items()}
     versions.version = 1
-    crew.call("publish", broken, 1, True)
+    crew.call("publish", broken, 1)
     group.stage()
     group.write(tmp_path / "saved")
     versions.resumed(0)

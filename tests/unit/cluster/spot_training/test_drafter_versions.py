@@ -132,6 +132,17 @@ def test_a_good_version_is_not_rolled_back(crew: Crew) -> None:
     assert "held-out" in published.reason
 
 
+def test_a_version_that_drafted_well_is_good_though_nothing_was_trained_then(crew: Crew) -> None:
+    versions = DrafterVersions(crew.call)
+    statistics = crew.rollout(0)
+    versions.publish({0: claimed(crew.train([0])[0], 0.5, 0.6)}, statistics)
+    assert (versions.version, versions.good) == (1, 0)
+    assert versions.publish({}, crew.rollout(1)) is None
+    assert versions.good == 1
+    assert versions.heed(ALARM.alarms) is None
+    assert all(worker.spot and worker.spot.good is worker.spot.published for worker in crew.workers)
+
+
 def test_versions_go_on_after_a_resume(crew: Crew, random_model: Path, tmp_path: Path) -> None:
     versions = DrafterVersions(crew.call)
     statistics = crew.rollout(0)
