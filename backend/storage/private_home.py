@@ -38,6 +38,6 @@ def _closes(path: Path) -> bool:
         loose = found.st_uid == os.geteuid() and bool(found.st_mode & OTHERS) and not found.st_mode & stat.S_ISVTX
         if loose:
             path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return loose
