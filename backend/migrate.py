@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 import migrations
 from backend.database import Database
 from backend.settings import Settings
+from backend.start_faults import told
 from backend.storage.private_home import tighten_home
 
 
@@ -50,6 +51,7 @@ def is_known(revision: str) -> bool:
     return revision in {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
 
 
+@told()
 def main(arguments: list[str]) -> None:
     settings = Settings()
     tighten_home(settings)

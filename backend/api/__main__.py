@@ -7,15 +7,18 @@ from backend import logs
 from backend.api.app import create_app
 from backend.api.server import ApiServer, allow_open_files
 from backend.settings import Settings
+from backend.start_faults import told
 
 FAILED_TO_START = 3
 
 
 def main() -> None:
-    settings = Settings()
-    logs.configure(settings)
+    with told():
+        settings = Settings()
+        logs.configure(settings)
+        app = create_app(settings)
     allow_open_files()
-    server = ApiServer(create_app(settings), settings)
+    server = ApiServer(app, settings)
     gc.collect()
     gc.freeze()  # what is there by now stays; to look through all of it now and then would have every request wait for 100 ms
     server.run()

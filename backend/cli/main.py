@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from typer.core import TyperGroup
 
+from backend import start_faults
 from backend.cli import backup, demo_data, identity, models, projects, runs, terminal, webhooks
 from backend.cli.runs import RunId, find
 from backend.cli.written_files import written
@@ -42,6 +45,9 @@ class Commands(TyperGroup):
             if error.filename is None:  # of no file that was named
                 raise
             said = f"{error.filename}: {error.strerror}"
+        except (ValidationError, DBAPIError, ArgumentError) as error:
+            if not (said := start_faults.said(error)):
+                raise
         Console(stderr=True, soft_wrap=True).print(f"longtail: {said}", markup=False, highlight=False)
         raise typer.Exit(USER_ERROR)
 

@@ -29,6 +29,7 @@ from backend.models import Worker, new_id
 from backend.services.queue.scheduling import QueueLimits, next_fitting
 from backend.services.runs.attempts import Claim, Outcome, claim_next, settle
 from backend.settings import Settings
+from backend.start_faults import told
 from backend.storage.private_home import tighten_home
 
 FORGET_SECONDS = 24 * 3600
@@ -185,9 +186,11 @@ class JobWorker:
 
 
 def main() -> None:
-    settings = Settings()
-    logs.configure(settings)
-    JobWorker(settings).main()
+    with told():
+        settings = Settings()
+        logs.configure(settings)
+        worker = JobWorker(settings)
+    worker.main()
 
 
 if __name__ == "__main__":

@@ -18,10 +18,8 @@ logger = logging.getLogger(__name__)
 
 def tighten_home(settings: Settings) -> None:
     """Closes the home, its secrets and a SQLite database to everybody but their owner, and says which it has closed. What belongs to
-    another user stays as it is."""
-    loose = [path for path in _private(settings) if path.exists() and _is_loose(path.stat())]
-    for path in loose:
-        path.chmod(stat.S_IMODE(path.stat().st_mode) & ~OTHERS)
+    another user stays as it is, and so does a folder that is there for everybody, such as /tmp."""
+    loose = [path for path in _private(settings) if _closes(path)]
     if loose:
         logger.warning("closed to everybody but their owner, as others could read them: %s", ", ".join(map(str, loose)))
 
@@ -33,5 +31,13 @@ def _private(settings: Settings) -> list[Path]:
     return [*database, settings.secret_file, settings.token_file, settings.server_file, settings.home]
 
 
-def _is_loose(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and bool(found.st_mode & OTHERS)
+def _closes(path: Path) -> bool:
+    """Whether there was something to close. SQLite may take its files away at any moment."""
+    try:
+        found = path.stat()
+        loose = found.st_uid == os.geteuid() and bool(found.st_mode & OTHERS) and not found.st_mode & stat.S_ISVTX
+        if loose:
+            path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return loose

@@ -11,6 +11,7 @@ from engine.config.algorithm import SET_BY_NAME
 from engine.config.run import RunConfig
 from engine.errors import ConfigError
 
+LONGEST_BITS, LONGEST_TEXT = 512, 200
 SECTION_EXPECTED = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
@@ -48,8 +49,15 @@ def describe(fault: Any) -> str:
     section = fault["type"] in SECTION_EXPECTED
     message = "has to be a section, with a line for each setting" if section else fault["msg"]
     message = message.removeprefix("Value error, ").replace("a valid tuple", "a list")
-    value = fault["input"]
-    return f"{field}: {message}" + (f" (got {value!r})" if isinstance(value, str | int | float | bool | None) else "")
+    return f"{field}: {message}{_got(fault['input'])}"
+
+
+def _got(value: Any) -> str:
+    """The beginning of a long value; nothing of a section, nor of a number that Python refuses to spell out, as YAML can have it."""
+    if not isinstance(value, str | int | float | None) or (isinstance(value, int) and value.bit_length() > LONGEST_BITS):
+        return ""
+    shown = repr(value[:LONGEST_TEXT] + "..." if isinstance(value, str) and len(value) > LONGEST_TEXT else value)
+    return f" (got {shown})"
 
 
 def load(path: Path) -> RunConfig:
@@ -58,6 +66,8 @@ def load(path: Path) -> RunConfig:
         raise ConfigError(f"{path}: {'a folder, not a file of a configuration' if path.is_dir() else 'no such file'}")
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also a date such as 2026-13-45
         raise ConfigError(f"{path}: not readable as YAML: {error}") from None
     return parse({} if data is None else data)

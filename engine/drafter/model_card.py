@@ -83,7 +83,7 @@ def base_model(folder: Path) -> str:
     try:
         parts = file.read_text(encoding="utf-8").split("---\n") if file.is_file() else []
         facts = yaml.safe_load(parts[1]) if len(parts) > 2 else None
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError, RecursionError):  # as in engine.config.parsing
         facts = None
     if not isinstance(facts, dict) or not isinstance(facts.get("base_model"), str):
         raise ModelError(f"drafter {folder}: no {README} in it that names its base model; name it with --model")

@@ -44,7 +44,7 @@ class JsonLines(Sequence[Example]):
         start, index = self._starts[index], index % len(self)
         with self._opened() as file:
             file.seek(start)
-            line = file.readline()
+            line = file.readline(LONGEST_ROW)
         return self._row(index, index + 1 + bisect_right(self._blanks, index), line)
 
     def __iter__(self) -> Iterator[Example]:
@@ -56,7 +56,7 @@ class JsonLines(Sequence[Example]):
     def _opened(self) -> BinaryIO:
         try:
             return self._path.open("rb")
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
             raise self._changed() from None
 
     def _row(self, index: int, number: int, line: bytes) -> Example:

@@ -54,6 +54,7 @@ class Supervisor:
         """The run's state after this attempt; None if the attempt was taken away."""
         try:
             config = self._patiently(GivenDrafter(self._database, self._settings, self._claim, self._keep_lease).config)
+            self._patiently(self._ingestor.go_back)
             with self._engine(config) as engine:
                 self._patiently(lambda: self._introduce(engine.pid))
                 interruption = self._watch(engine)

@@ -26,13 +26,13 @@ def sees_all_projects(identity: Identity) -> bool:
 
 
 def check_membership(session: Session, identity: Identity, named: Mapping[str, Any], needed: Role) -> None:
-    """NotFoundError if something that ``named`` names (by a key of PROJECT_OF) is out of the caller's sight, ForbiddenError if they may do
-    less than ``needed`` there. What does not exist is left to the route."""
+    """NotFoundError if something that ``named`` names (by a key of PROJECT_OF) is out of the caller's sight, or not there: these must not
+    look different, whatever else is wrong with the request. ForbiddenError if they may do less than ``needed`` there."""
     if sees_all_projects(identity):
         return
     for kind, value in named.items():
         project_id = session.scalar(PROJECT_OF[kind](value)) if is_id(value) else None
-        role = role_in(session, identity, project_id) if project_id else needed
+        role = role_in(session, identity, project_id) if project_id else None
         if role is None:
             raise NotFoundError(f"there is no {kind.removesuffix('_id')} {value}")
         if not allows(role, needed):

@@ -64,6 +64,16 @@ class EventIngestor:
         self.finished = False
         self.stopped: int | None = None
 
+    def go_back(self) -> None:
+        """To where the file ends, if that lacks lines that are ingested already: a crash of the machine may take what was not on its disk
+        yet, and another host may not have the file. For who begins, as the next lines come there. LeaseLostError as in ``drain``."""
+        end, seq = self._end()
+        if end < self._offset:
+            with self._database.write() as session:
+                self._move(session, end)
+                affected(session, update(Run).where(Run.id == self._run_id).values(events_seq=seq))
+            self._offset, self._seq = end, seq
+
     def drain(self) -> None:
         """Ingests every complete line that is there by now; LeaseLostError if the attempt was fenced off."""
         while self._pull():
@@ -104,6 +114,16 @@ class EventIngestor:
             file.seek(self._offset)
             lines = file.readlines(BATCH_BYTES)
         return [line for line in lines if line.endswith(b"\n")]
+
+    def _end(self) -> tuple[int, int]:
+        """Where the last whole line ends, and its ``seq``."""
+        end, seq = 0, -1
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                for line in file:
+                    if line.endswith(b"\n"):
+                        end, seq = end + len(line), seq + 1
+        return end, seq
 
     def _move(self, session: Session, offset: int) -> None:
         here = (Run.id == self._run_id, Run.attempt == self._attempt, Run.events_offset == self._offset)

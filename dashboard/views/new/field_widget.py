@@ -1,7 +1,7 @@
 """The widget of a field of a run's configuration."""
 
 from collections.abc import Callable, Sequence
-from math import floor, isfinite, log10
+from math import floor, log10
 from typing import Any
 
 import streamlit as st
@@ -67,7 +67,7 @@ def _heard(spec: FormField, name: str, version: int, shown: Any, on_edit: Callab
 def _fits(spec: FormField, before: Any, kind: Any) -> bool:
     if before is None:
         return spec.nullable
-    return isinstance(before, kind) and not isinstance(before, bool) and isfinite(before) and abs(before) <= LARGEST
+    return isinstance(before, kind) and not isinstance(before, bool) and abs(before) <= LARGEST
 
 
 def _step(default: Any) -> float:

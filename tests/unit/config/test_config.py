@@ -82,6 +82,7 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
         ({"drafter": {"spot": {"first_set_up": math.inf}}}, "drafter.spot.first_set_up: Input should be a finite number (got inf)"),
         ({"model": {"path": "x" * 256}}, "model.path: no path: one has at most"),
         ({"drafter": {"pretrain_responses": "/x" * 1025}}, "drafter.pretrain_responses: no path: one has at most"),
+        ({"rollout": {"min_p": "x" * 2**20}}, f"(got '{'x' * 200}...')"),
         ({"rollout": {"min_p": 1}}, "rollout.min_p: Input should be less than 1 (got 1)"),
         ({"rollout": {"min_p": -0.1}}, "rollout.min_p: Input should be greater than or equal to 0 (got -0.1)"),
         ({"rollout": {"stop": ["end", ""]}}, "rollout.stop.1: String should have at least 1 character (got '')"),

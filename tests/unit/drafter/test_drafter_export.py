@@ -102,6 +102,13 @@ def test_the_card_names_any_base_model(tmp_path: Path, config: PretrainedConfig,
     assert base_model(tmp_path) == name
 
 
+@pytest.mark.parametrize("facts", ["", "date: 2026-13-45", "[" * 5000, "{", "base_model: 7", "\xff"])
+def test_a_card_that_names_none_is_told(tmp_path: Path, facts: str) -> None:
+    (tmp_path / "README.md").write_bytes(f"---\n{facts}\n---\ntext".encode("latin-1"))
+    with pytest.raises(ModelError, match=r"no README\.md in it that names its base model"):
+        base_model(tmp_path)
+
+
 def test_missing_folder_or_file(tmp_path: Path, family: PretrainedConfig) -> None:
     with pytest.raises(ModelError, match="not a local folder"):
         load_drafter_folder(tmp_path / "organisation" / "drafter", family)

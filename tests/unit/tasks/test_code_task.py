@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,6 +61,15 @@ def runs(sandbox: Sandbox, program: str) -> bool:
 )
 def test_which_programs_run(sandbox: Sandbox, program: str, ends: bool) -> None:
     assert runs(sandbox, program) == ends
+
+
+def test_tests_that_say_much_fill_no_memory_of_ours() -> None:
+    tests = "import os, sys\nwhile True: os.write(sys._getframe(1).f_locals['verdict'], bytes(2**16))"
+    tracemalloc.start()
+    assert not Sandbox(0.5, 256, "limits").passes("", tests)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20
 
 
 @needs_bubblewrap
@@ -219,10 +229,13 @@ def test_no_named_pipe() -> None:
         "socket.socket(40, socket.SOCK_STREAM)",  # a vsock
         "libc.syscall(425, 4, ctypes.create_string_buffer(256))",  # io_uring_setup
         "libc.msgget(0, 0o1600)",
+        "libc.semget(0, 32000, 0o1600)",  # 2 MiB
+        "libc.syscall(447, 0)",  # memfd_secret
+        "libc.syscall(platform.machine() == 'x86_64' and 206, 100, ctypes.create_string_buffer(8))",  # io_setup
     ],
 )
 def test_which_calls_are_refused(call: str) -> None:
-    prepared = "import ctypes, errno, socket; libc = ctypes.CDLL(None, use_errno=True)"
+    prepared = "import ctypes, errno, platform, socket; libc = ctypes.CDLL(None, use_errno=True)"
     assert runs(WALLED, f"{prepared}\ntry: {call}\nexcept PermissionError: pass\nelse: assert ctypes.get_errno() == errno.EPERM")
 
 

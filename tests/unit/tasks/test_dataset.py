@@ -13,6 +13,7 @@ from models_for_tests import byte_tokenizer
 
 from engine.config.task import MathConfig
 from engine.errors import DataError
+from engine.tasks import json_lines
 from engine.tasks.dataset import HEAD_ROWS, head, read
 from engine.tasks.json_lines import LONGEST_LINE
 from engine.tasks.registry import build_task, check_rows
@@ -172,14 +173,16 @@ def test_rows_do_not_stay_in_memory(tmp_path: Path) -> None:
     assert most < len(row) * 1000
 
 
-@pytest.mark.parametrize("change", ["rewritten", "of the same size", "truncated", "replaced", "gone"])
+@pytest.mark.parametrize("change", ["rewritten", "of the same size", "truncated", "replaced", "gone", "a folder"])
 def test_a_file_that_is_changed_while_it_is_in_use_is_told(tmp_path: Path, change: str) -> None:
     config = written(tmp_path, GOOD * 9)
     rows, task = read(config.path), build_task(config, 0, byte_tokenizer())
     written(tmp_path, GOOD * 9 + GOOD)
     assert (len(list(rows)), rows[8].text("answer")) == (9, "2"), "the same rows, and more"
-    if change == "gone":
+    if change in ("gone", "a folder"):
         config.path.unlink()
+        if change == "a folder":
+            config.path.mkdir()
     elif change == "truncated":
         os.truncate(config.path, 5 * len(GOOD))
     elif change == "replaced":
@@ -190,6 +193,19 @@ def test_a_file_that_is_changed_while_it_is_in_use_is_told(tmp_path: Path, chang
     for look in (lambda: rows[8], lambda: list(rows), lambda: task.prompts(0, 9), lambda: task.check_lengths(99)):
         with pytest.raises(DataError, match=r"data\.jsonl: was changed while it was in use"):
             look()
+
+
+def test_a_file_that_becomes_one_endless_line_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = read(written(tmp_path, GOOD * 9).path)
+    monkeypatch.setattr(json_lines, "LONGEST_ROW", 2**10)
+    path = written(tmp_path, "").path
+    os.truncate(path, 2**26)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="was changed while it was in use"):
+        rows[8]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20
 
 
 def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,6 +259,8 @@ def test_upload_by_the_command_line(client: Longtail, config: dict[str, Any], tm
         ("speculation: {strategies: [{drafter: ngram, depth: 3, top_k: 2, verify: 3}]}", "set top_k to 1, or drafter to eagle"),
         ("speculation: {tuner: {name: beg, thresholds: [1, 2]}}", "speculation: tuner.thresholds has 2 values"),
         ("[" * 5000, "not readable as YAML"),
+        ("name: 2026-13-45", "not readable as YAML: month must be in 1..12"),
+        (f"algorithm: {{steps: 0x{'f' * 5000}}}", "algorithm.steps: Input should be less"),
     ],
 )
 def test_a_bad_file_is_one_line_and_code_2(database: Database, tmp_path: Path, content: str, said: str) -> None:

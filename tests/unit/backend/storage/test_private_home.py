@@ -1,11 +1,13 @@
 """What an earlier version has left open to everybody on the machine is closed by whatever starts first."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import make_url
 
 from backend import migrate
 from backend.api import create_app
@@ -81,3 +83,31 @@ def test_a_database_in_a_shared_folder_is_closed_and_the_folder_is_not(settings:
     file.chmod(0o666)
     tighten_home(settings.model_copy(update={"database_url": f"sqlite:///{file}"}))
     assert (shared.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o777, 0o600)
+
+
+def test_a_folder_that_is_there_for_everybody_stays_open(settings: Settings) -> None:
+    """As /tmp, which all programs of a machine need."""
+    settings.home.chmod(0o1777)
+    tighten_home(settings)
+    assert settings.home.stat().st_mode & 0o7777 == 0o1777
+    assert settings.token_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_files_that_go_meanwhile_disturb_nobody(settings: Settings) -> None:
+    """SQLite takes its files away whenever nobody has the database open."""
+    file = Path(f"{make_url(settings.database).database}-wal")
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            file.touch(mode=0o644)
+            file.unlink()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(1000):
+            tighten_home(settings)
+    finally:
+        ended.set()
+        thread.join()

@@ -45,13 +45,14 @@ def test_the_first_start_makes_a_project_for_everybody(editor: TestClient, confi
 
 
 def test_a_stranger_finds_nothing_of_a_project(editor: TestClient, new_token: NewToken, database: Database, config: dict[str, Any]) -> None:
-    """Every route that names a run, an artifact or a project, whatever it is asked."""
+    """Every route that names a run, an artifact or a project, whatever it is asked; nor can it be told from one that is not there."""
     place = project(editor)
     run_id = submit(editor, config, place).json()["id"]
     with database.write() as session:
         session.add(artifact := Artifact(run_id=run_id, name="a", type="drafter", path="a", bytes=1, sha256="0" * 64))
         session.flush()
         ids = {"run_id": run_id, "artifact_id": artifact.id, "project_id": place, "user_name": "anna"}
+    nothing = dict.fromkeys(("run_id", "artifact_id", "project_id"), "f" * 16)
     stranger = as_user(editor, new_token("editor", "eve"))
     assert isinstance(editor.app, FastAPI)
     asked = 0
@@ -62,6 +63,8 @@ def test_a_stranger_finds_nothing_of_a_project(editor: TestClient, new_token: Ne
             body = {"role": "viewer"} if method == "put" else {}
             reply = stranger.request(method, path.format(**ids), json=body if method.upper() in WRITES - {"DELETE"} else None)
             assert reply.status_code == 404, f"{method} {path}: {reply.text}"
+            absent = stranger.request(method, path.format(**ids | nothing), json=body if method.upper() in WRITES - {"DELETE"} else None)
+            assert absent.status_code == 404, f"{method} {path}: {absent.text}"
             asked += 1
     assert asked > 20
     assert stranger.get("/api/v1/compare", params={"baseline": run_id, "run": run_id}).status_code == 404

@@ -135,6 +135,24 @@ def test_a_resumed_attempt_takes_back_the_steps_that_it_does_again(
         assert len(session.scalars(select(WorkerSpan)).all()) == 2
 
 
+@pytest.mark.parametrize("kept", [0, 3, 5])
+def test_lines_that_a_crash_of_the_machine_took_do_not_hide_those_of_the_next_attempt(
+    database: Database, run_id: str, path: Path, ingestor: EventIngestor, kept: int
+) -> None:
+    write(path, started(), *step(0), *step(1))
+    ingestor.drain()
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]) + b"\0" * 9)
+    again = EventIngestor(database, run_id, 1, path)
+    again.go_back()
+    write(path, started(1), *step(1, reward=0.75), events.RunFinished(steps=STEPS))
+    again.drain()
+    again.go_back()
+    assert again.finished
+    with database.read() as session:
+        assert session.get_one(Run, run_id).summary["reward_mean"] == 0.75
+        assert session.scalars(select(Metric.value).where(Metric.key == "reward_mean").order_by(Metric.step)).all() == [0.5, 0.75]
+
+
 def test_who_was_fenced_off_writes_nothing(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
     write(path, started(), *step(0))
     with database.write() as session:
