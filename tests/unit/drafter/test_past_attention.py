@@ -39,8 +39,9 @@ def gradient(attention: Attention, states: Tensor, slopes: tuple[Tensor, Tensor]
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
         mixed, mass = attention(queries, key, value, SCALING)
     torch.autograd.backward((mixed, mass), (slopes[0].to(mixed), slopes[1].to(mass)))
-    assert queries.grad is not None
-    return queries.grad
+    found: Tensor | None = queries.grad
+    assert found is not None
+    return found
 
 
 def test_gradients_have_the_precision_of_autocast_s() -> None:
