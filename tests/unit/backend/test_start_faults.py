@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,12 @@ from backend.api import __main__ as api
 from backend.cli.main import app
 from backend.jobs import worker
 
-STARTS = {"migrations": lambda: migrate.main([]), "the API": api.main, "a worker": worker.main, "longtail": lambda: app(["verify"])}
+STARTS: dict[str, Callable[[], object]] = {
+    "migrations": lambda: migrate.main([]),
+    "the API": api.main,
+    "a worker": worker.main,
+    "longtail": lambda: app(["verify"]),
+}
 
 FIRST = ("migrations", "longtail")
 """Those that leave logging as it is."""
