@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from sizes import only_with_all
 
 ROOT = Path(__file__).parents[2]
 MOST_PACKAGES = 15
@@ -39,6 +40,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@only_with_all
 def test_the_client_works_alone(sources: Path, tmp_path: Path) -> None:
     wheel = wheel_of(sources / "backend" / "client", tmp_path)
     venv.create(tmp_path / "empty", with_pip=True)

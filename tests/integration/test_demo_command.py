@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from bare_model import make_bare_model
+from sizes import only_with_all
 
 from backend.database import Database
 from backend.jobs.engine.processes import start_time
@@ -110,6 +111,7 @@ def stack(tmp_path: Path) -> Stack:
     return Stack(tmp_path, port=0, dashboard=False, settings=Settings(engine_command=REPLAY))
 
 
+@only_with_all
 def test_a_stack_that_runs_already_is_used_and_left_running(stack: Stack, start: Start) -> None:
     with stack:
         demo = start(stack.settings.home, REPLAY)
@@ -141,6 +143,7 @@ def test_the_real_demo_trains_a_drafter_which_the_next_one_takes(stack: Stack, s
     assert f"Takes the drafter of run {drafter.id}" in again
 
 
+@only_with_all
 def test_the_real_demo_gets_its_model_or_says_why_not(tmp_path: Path, start: Start) -> None:
     demo = start(tmp_path, REPLAY, "--real", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
     output, _ = demo.communicate(timeout=1000)

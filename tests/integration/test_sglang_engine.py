@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, trained_eagle3, weights_of
-from sizes import first, only_with_all
+from sizes import only_with_all
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig, SGLangConfig
@@ -234,7 +234,6 @@ def test_an_error_ends_what_still_runs(tuned: SGLangEngine, requests: list[Reque
     assert outcome(tuned.generate(requests, GREEDY)) == outcome(expected)
 
 
-@only_with_all
 def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
     model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
 ) -> None:
@@ -251,7 +250,8 @@ def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
 
 
-@pytest.mark.parametrize(("kind", "ranks"), first(1, [("eagle3", 1), ("eagle3", 2), ("eagle", 1)]))
+@only_with_all
+@pytest.mark.parametrize(("kind", "ranks"), [("eagle3", 1), ("eagle3", 2), ("eagle", 1)])
 def test_a_draft_vocabulary_follows_the_target(
     model: PreTrainedModel, requests: list[Request], expected: list[Completion], kind: DrafterKind, ranks: int
 ) -> None:

@@ -32,7 +32,7 @@ from backend.services.identity.tokens import issue
 from backend.settings import Settings
 from longtail.schemas.identity import Role
 
-EXAMPLES = 100 if ALL else 16
+EXAMPLES = 100 if ALL else 10
 """Beside those of the boundaries that the document names."""
 Asker = Literal["nobody"] | Role
 ROLES: tuple[Asker, ...] = ("admin", "editor", "viewer", "nobody")
