@@ -18,6 +18,7 @@ from engine.checkpoint.drafter_snapshots import SessionProgress
 from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyStop
 from engine.cluster.distributed_rollout.finish_forecast import FinishForecaster
 from engine.cluster.learner_rank import LearnerRank, LearnShare
+from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.weight_drift import sketch
 from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
 from engine.config import RunConfig
@@ -275,7 +276,7 @@ class Worker(LearnerRank):
 
     def drafter_weights(self) -> dict[str, Tensor]:
         """The spot trainer's current weights."""
-        return self._require_spot().weights()
+        return SentWeights(self._require_spot().weights())
 
     def judge(self, candidate: dict[str, Tensor] | None) -> tuple[Judged, Judged]:
         """The published drafter and ``candidate``, by default the last good one, on held-out responses."""

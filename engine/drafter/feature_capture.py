@@ -37,11 +37,11 @@ class FeatureCapture:
         """The next part, [B, T, H]."""
         flat = states.detach().flatten(0, 1)
         kept = torch.empty(flat.shape, dtype=torch.bfloat16, pin_memory=flat.is_cuda)
-        for there, here in zip(kept.split(ROWS), flat.split(ROWS), strict=True):
+        for there, here in zip(torch.split(kept, ROWS), torch.split(flat, ROWS), strict=True):
             there.copy_(here.to(torch.bfloat16), non_blocking=True)
         self._parts.append(kept)
         if flat.is_cuda:
-            self._written = torch.cuda.Event()
+            self._written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._written.record()
 
     def of(self, places: Tensor) -> Tensor:
