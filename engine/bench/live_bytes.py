@@ -9,12 +9,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """``now`` and ``peak`` are of storages that operations made inside of the block, and that still are. What one operation allocates for
     itself and frees again is not seen."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.peak = 0
         self._made: WeakSet[UntypedStorage] = WeakSet()
         self._given: WeakSet[UntypedStorage] = WeakSet()

@@ -17,8 +17,8 @@ MISSED = -1
 
 @dataclass(frozen=True)
 class TrainingTruth:
-    """What a drafter is to learn at N positions: the target's ``features`` h [N, H], and by its ``head`` [D, H], the rows of the tokens that
-    are drafted, the probabilities p of these, among these."""
+    """What a drafter is to learn at N positions: the target's ``features`` h [N, H], and by its ``head`` [D, H], the rows of the tokens
+    that are drafted, the probabilities p of these, among these."""
 
     features: Tensor
     head: Tensor
