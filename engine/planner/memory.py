@@ -7,6 +7,7 @@ All figures are bytes on the fullest GPU: the learner has a rank on each, the ro
 from dataclasses import dataclass
 
 from engine.config.learner import LearnerConfig
+from engine.drafter.kind import DrafterKind
 from engine.planner.model_shape import Shape
 
 GB = 10**9
@@ -101,14 +102,12 @@ def engine(shape: Shape, hardware: Hardware, load: Load) -> Parts:
     }
 
 
-def drafter_training(shape: Shape) -> int:
-    """States of the drafter's trainer, and the target's embedding and head, both whole, in float32."""
-    return 4 * FLOAT * drafter_parameters(shape) + 2 * FLOAT * shape.vocabulary * shape.hidden
-
-
-def drafter_parameters(shape: Shape) -> int:
-    """A layer, and what fuses embedding and feature (EAGLE)."""
-    return shape.layer + 2 * shape.hidden**2
+def drafter_parameters(shape: Shape, kind: DrafterKind = "eagle") -> int:
+    """A layer, and what fuses embedding and feature (EAGLE), or three features, beside which attention reads the embedding (EAGLE-3)."""
+    if kind == "eagle":
+        return shape.layer + 2 * shape.hidden**2
+    more = shape.hidden * shape.head_size * (shape.heads + 2 * shape.kv_heads)
+    return shape.layer + more + 3 * shape.hidden**2
 
 
 def adapters(shape: Shape, rank: int) -> int:
