@@ -31,8 +31,8 @@ class Event(BaseModel):
 
 
 class RunStarted(Event):
-    """First line of an attempt. ``first_step`` is above 0 after a resume. ``rollout_engine`` generates its responses, for that reason; events
-    of earlier versions do not say."""
+    """First line of an attempt. ``first_step`` is above 0 after a resume. ``rollout_engine`` generates its responses, for that reason;
+    events of earlier versions do not say."""
 
     kind: Literal["run_started"] = "run_started"
     first_step: int

@@ -25,6 +25,7 @@ from engine.models.weights import host_copy
 from engine.policy.training.learner import Learner
 from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.policy.training.policy import Policy
+from engine.policy.training.precision import allow_tf32, computing_type
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
 from engine.rollout.data_type import data_type
@@ -68,6 +69,7 @@ class LearnerRank(ABC):
         show_gpus(config.rollout.gpus, place, self.device)
         self.learner = Learner(self.policy, config.algorithm, config.rollout.max_new_tokens)
         self._dtype = data_type(config, self.device, self.policy.model.config.hidden_size)
+        allow_tf32(self.device, self._dtype, computing_type(config.cluster.learner, self.device, self.policy.model.config.hidden_size))
         self._kind = RECIPE_KINDS[config.drafter.recipe]
         self._target_version = 0
         self._staged_policy: dict[str, Any] | None = None

@@ -24,8 +24,8 @@ class SGLangConfig(Section):
 class RolloutConfig(Section):
     engine: Literal["auto", "native", "sglang"] = Field(
         "auto",
-        description="Rollout engine: native (ours, any machine), sglang (the extra sglang, on CUDA), or auto: sglang where there is CUDA and "
-        "the package and it can do what the run asks for, else native",
+        description="Rollout engine: native (ours, any machine), sglang (the extra sglang, on CUDA), or auto: sglang where there is CUDA "
+        "and the package and it can do what the run asks for, else native",
     )
     sglang: SGLangConfig = Field(default_factory=SGLangConfig)
     temperature: float = Field(1.0, ge=0, le=10, description="0 is greedy")

@@ -37,14 +37,14 @@ def step_parts(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, hal
     width = feature_width(kind, shape.hidden)
     return {
         "gradients": FLOAT * drafter_parameters(shape, kind),
-        "activations": tokens * unroll * pass_activations(shape, kind, c),
+        "activations": tokens * unroll * pass_activations(shape, c),
         "scores": (unroll - 1) * shape.heads * tokens**2 * (FLOAT + c),
         "responses": tokens * (2 * HALF * width + FLOAT * (width + shape.hidden)),
         "laws": VALUE * rows * shape.vocabulary,
     }
 
 
-def pass_activations(shape: Shape, kind: DrafterKind, c: int) -> int:
+def pass_activations(shape: Shape, c: int) -> int:
     """Of one token in one pass, in ``c`` bytes."""
     queries, keys, hidden = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.hidden
     return 12 * hidden + 4 * c * hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate

@@ -18,8 +18,8 @@ class EngineChoice(NamedTuple):
 
 
 def choose_engine(config: RunConfig, gpus: int | None = None) -> EngineChoice:
-    """``rollout.engine`` auto is SGLang where there are CUDA devices, SGLang is installed, and it can do what the run asks for; else native.
-    ``gpus``: CUDA devices of this machine, by default those that there are."""
+    """``rollout.engine`` auto is SGLang where there are CUDA devices, SGLang is installed, and it can do what the run asks for; else
+    native. ``gpus``: CUDA devices of this machine, by default those that there are."""
     if config.rollout.engine != "auto":
         return EngineChoice(config, "rollout.engine says so")
     wanted = _with(config, "sglang")
