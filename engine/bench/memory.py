@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM, PretrainedConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, Qwen2Config
 
 from engine.bench.live_bytes import LiveBytes
 from engine.config import DrafterConfig, SpotConfig
@@ -86,8 +86,9 @@ def measured_update(folder: Path, sizes: Shape, learner: LearnerConfig, rows: in
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous-{id(learner)}", rank=0, world_size=1)
     algorithm = AlgorithmConfig(kl_coefficient=0.0, tokens_per_microbatch=rows * LENGTH)
     forwards: list[int] = []
+    whole = load_model(folder, torch.float32) if learner.parallel == "ddp" else None
     with LiveBytes() as live:
-        policy = _policy(folder, learner)
+        policy = _policy(folder, learner, whole)
         weights = sum(local(weight).nbytes for weight in policy.weights().values())
         there = live.now
         subject = Learner(policy, algorithm, LENGTH)
@@ -101,17 +102,23 @@ def measured_update(folder: Path, sizes: Shape, learner: LearnerConfig, rows: in
     dist.destroy_process_group()
     kept = memory.states(sizes, learner, 1, reference=False)
     passing = memory.passes(sizes, learner, rows * LENGTH)
-    measured = {"weights": weights, "optimizer": optimizer, "gradients": gradients, "activations": forwards[-1], "all": live.peak}
+    measured = {
+        "weights": weights,
+        "optimizer": optimizer,
+        "gradients": gradients,
+        "activations": forwards[-1],
+        "all": live.peak + (weights if whole else 0),
+    }
     names = {"weights": "weights (float32)", "optimizer": "optimizer", "gradients": "gradients", "activations": "activations"}
     computed = {name: (kept | passing)[part] for name, part in names.items()} | {"all": sum(kept.values()) + sum(passing.values())}
     return measured, computed
 
 
-def _policy(folder: Path, learner: LearnerConfig) -> Policy:
+def _policy(folder: Path, learner: LearnerConfig, whole: PreTrainedModel | None) -> Policy:
     assert dist.group.WORLD
-    if learner.parallel == "fsdp":
-        return ShardedPolicy(folder, learner, 1.0, CPU, dist.group.WORLD, False)
-    return ReplicatedPolicy(load_model(folder, torch.float32), learner, 1.0, CPU, dist.group.WORLD, False)
+    if whole:
+        return ReplicatedPolicy(whole, learner, 1.0, CPU, dist.group.WORLD, False)
+    return ShardedPolicy(folder, learner, 1.0, CPU, dist.group.WORLD, False)
 
 
 def _counted(policy: Policy, live: LiveBytes, kept: list[int]) -> Any:

@@ -32,7 +32,7 @@ from engine.rollout.sglang.host_settings import HostSettings
 from engine.rollout.sglang.messages import Pause, Stop
 from engine.rollout.sglang.supported_speculation import chain_speculation, chain_steps, drafting
 from engine.rollout.sglang.tuner_state import RemoteTunerState
-from engine.rollout.sglang.weight_transfer import through
+from engine.rollout.sglang.weight_transfer import on_device, through
 from engine.speculation.remaining_length import RemainingLengthPredictor
 from engine.speculation.strategy import OFF
 
@@ -318,10 +318,19 @@ class SGLangEngine:
     def _send_target(self) -> None:
         weights, version = self._target
         host = self.host
-        for bucket, last in through(host.bucket, weights, self._dtype):
-            host.ask("load_target", bucket=bucket, version=version, last=last)
+        if self._shares_gpu:
+            for bucket, last, handle in on_device(weights, self._dtype, self._device):
+                host.ask("load_target", bucket=bucket, version=version, last=last, handle=handle)
+        else:
+            for bucket, last in through(host.bucket, weights, self._dtype):
+                host.ask("load_target", bucket=bucket, version=version, last=last)
         if self._drafting == "eagle" and self._drafter and supported_drafters.follows(self._drafter[0]):
             host.plugin("follow_head")
+
+    @property
+    def _shares_gpu(self) -> bool:
+        """Whether SGLang computes on this process's GPU, and on no other."""
+        return self._device.type == "cuda" and self._rollout.sglang.tensor_parallel == 1
 
     def _send_untried_target(self) -> None:
         """That of a family whose weights SGLang may know by other names. ModelError if it does not use all of them."""
