@@ -18,6 +18,7 @@ from engine.planner.memory import GB, Hardware, Load
 from engine.planner.memory_plan import MemoryPlan, plan
 from engine.planner.model_shape import PRESETS, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
+from engine.planner.weight_sync import Way, sync_seconds
 
 UNROLLS = {"eagle": 2, "hass": 3, "eagle3": 7}
 """Passes of a training step, as engine.drafter.recipe has them."""
@@ -53,6 +54,9 @@ def _print(options: argparse.Namespace, found: MemoryPlan) -> None:
         print(f"{name:26}{size / GB:9.2f}")
     print(f"host memory of a worker   {found.host / GB:9.2f}")
     print(f"cache of a worker at most {found.cache:9,} tokens")
+    way: Way = "same GPU" if options.tensor_parallel == 1 else "host memory"
+    seconds = sync_seconds(shape(options.model), _hardware(options), way, sharded=options.parallel == "fsdp")
+    print(f"new weights into the engine, by way of the {way}: {seconds:.2f} s, on links of an H100")
     print("fits" if found.fits else "DOES NOT FIT")
 
 
