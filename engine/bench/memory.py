@@ -1,7 +1,6 @@
 """``bench memory``: what an update of the policy and a step of the drafter take of memory, part by part: the bytes of all tensors there
 are, counted on a CPU, beside what the planner says of them."""
 
-from collections.abc import Mapping
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, Qwen2Config
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
 from engine.bench.live_bytes import LiveBytes
 from engine.config import DrafterConfig, SpotConfig
@@ -50,13 +49,13 @@ def run(quick: bool, model: str) -> dict[str, Any]:
     with TemporaryDirectory(prefix="longtail-") as folder:
         path = Path(folder)
         write_model(sizes, path)
-        arms = {name: _compared(measured_update, path, sizes, _learner(how), rows) for name, how in ARMS.items()}
+        arms = {name: _compared(measured_update, path, sizes, learner(name), rows) for name in ARMS}
         drafters = {name: _compared(measured_drafter_step, path, sizes, name, LENGTH * rows) for name in RECIPES}
     return {"model": model, "parameters": sizes.parameters, "tokens": rows * LENGTH, "arms": arms, "drafter_step": drafters}
 
 
-def _learner(how: Mapping[str, Any]) -> LearnerConfig:
-    return LearnerConfig(**{"parallel": "fsdp", "precision": "bfloat16", "packed": True} | how)
+def learner(arm: str) -> LearnerConfig:
+    return LearnerConfig(**{"parallel": "fsdp", "precision": "bfloat16", "packed": True} | ARMS[arm])
 
 
 def _compared(measure: Any, *arguments: Any) -> dict[str, Any]:
@@ -81,14 +80,14 @@ def _tell(told: Connection, measure: Any, arguments: tuple[Any, ...]) -> None:
     told.send(measure(*arguments))
 
 
-def measured_update(folder: Path, sizes: Shape, learner: LearnerConfig, rows: int) -> tuple[Parts, Parts]:
+def measured_update(folder: Path, sizes: Shape, how: LearnerConfig, rows: int) -> tuple[Parts, Parts]:
     """Bytes, counted and computed, of an update with two micro-batches of ``rows`` responses each, on one rank."""
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous-{id(learner)}", rank=0, world_size=1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous-{id(how)}", rank=0, world_size=1)
     algorithm = AlgorithmConfig(kl_coefficient=0.0, tokens_per_microbatch=rows * LENGTH)
     forwards: list[int] = []
-    whole = load_model(folder, torch.float32) if learner.parallel == "ddp" else None
+    whole = load_model(folder, torch.float32) if how.parallel == "ddp" else None
     with LiveBytes() as live:
-        policy = _policy(folder, learner, whole)
+        policy = _policy(folder, how, whole)
         weights = sum(local(weight).nbytes for weight in policy.weights().values())
         there = live.now
         subject = Learner(policy, algorithm, LENGTH)
@@ -100,8 +99,8 @@ def measured_update(folder: Path, sizes: Shape, learner: LearnerConfig, rows: in
         subject.update([TrainingRow(tuple(line), PROMPT, 1.0, (-5.0,) * (LENGTH - PROMPT)) for line in tokens], None, 0)
     gradients = sum(local(weight.grad).nbytes for weight in policy.trained().values() if weight.grad is not None)
     dist.destroy_process_group()
-    kept = memory.states(sizes, learner, 1, reference=False)
-    passing = memory.passes(sizes, learner, rows * LENGTH)
+    kept = memory.states(sizes, how, 1, reference=False)
+    passing = memory.passes(sizes, how, rows * LENGTH)
     measured = {
         "weights": weights,
         "optimizer": optimizer,
@@ -114,11 +113,11 @@ def measured_update(folder: Path, sizes: Shape, learner: LearnerConfig, rows: in
     return measured, computed
 
 
-def _policy(folder: Path, learner: LearnerConfig, whole: PreTrainedModel | None) -> Policy:
+def _policy(folder: Path, how: LearnerConfig, whole: PreTrainedModel | None) -> Policy:
     assert dist.group.WORLD
     if whole:
-        return ReplicatedPolicy(whole, learner, 1.0, CPU, dist.group.WORLD, False)
-    return ShardedPolicy(folder, learner, 1.0, CPU, dist.group.WORLD, False)
+        return ReplicatedPolicy(whole, how, 1.0, CPU, dist.group.WORLD, False)
+    return ShardedPolicy(folder, how, 1.0, CPU, dist.group.WORLD, False)
 
 
 def _counted(policy: Policy, live: LiveBytes, kept: list[int]) -> Any:
@@ -136,8 +135,7 @@ def _counted(policy: Policy, live: LiveBytes, kept: list[int]) -> Any:
 
 def measured_drafter_step(folder: Path, sizes: Shape, name: str, tokens: int) -> tuple[Parts, Parts]:
     """Bytes, counted and computed, of a drafter's states and of one training step on a response of so many ``tokens``."""
-    config, recipe = PretrainedConfig.from_pretrained(folder), configured_recipe(DrafterConfig(recipe=name))
-    config = Qwen2Config(**config.to_dict())
+    config, recipe = Qwen2Config.from_pretrained(folder), configured_recipe(DrafterConfig(recipe=name))
     spot = SpotConfig(tokens_per_microbatch=tokens)
     buffer, width = DataBuffer(2**40), feature_width(recipe.kind, sizes.hidden)
     for first in range(2):  # the first prompt there is may be held out
@@ -148,7 +146,7 @@ def measured_drafter_step(folder: Path, sizes: Shape, name: str, tokens: int) ->
         trainer.set_target(ends, ends)
         batch = next(trainer.one_pass())
         trainer.micro_step(batch)
-        states = live.now
+        states = live.now - sum(each.nbytes for each in vars(batch).values() if isinstance(each, torch.Tensor))
         live.peak = states
         trainer.micro_step(batch)
     half = trainer._training_rows.dtype == torch.bfloat16

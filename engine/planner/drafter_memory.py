@@ -5,11 +5,15 @@ from engine.drafter.kind import DrafterKind, feature_width
 from engine.planner.memory import FLOAT, HALF, Parts, drafter_parameters
 from engine.planner.model_shape import Shape
 
-BLOCK, BLOCK_ON_CPU = 2**25, 128
-"""Values of a block of a law on a GPU, and rows of one on a CPU, as engine.drafter.law_loss has them."""
-VALUE = 20
-"""Bytes of a value of a block at the worst moment: the law of the target, and of the drafter logits, their logarithm, exponential and
-derivative."""
+BLOCK, ROWS = 2**25, 128
+"""Values of a block of a law on a GPU, and rows of one at least, as engine.drafter.law_loss has them."""
+VALUE = 4 * FLOAT
+"""Bytes of a value of a block at the worst moment: the target's probability, and of the drafter the logarithm of its own, that itself, and
+the derivative."""
+KEPT: dict[DrafterKind, int] = {"eagle": 32, "eagle3": 44}
+"""Bytes that a token of a pass keeps for each hidden dimension, outside of attention and MLP: what attention reads (two features side by
+side, of EAGLE-3 after norms of each), the residuals, the norm before the MLP (of EAGLE-3 that before the head, too), the prediction and
+its gradient. Under autocast copies make up for what is smaller."""
 
 
 def states(shape: Shape, kind: DrafterKind) -> int:
@@ -33,18 +37,19 @@ def step(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: boo
 def step_parts(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: bool, on_gpu: bool) -> Parts:
     """Bytes by what takes them."""
     c = HALF if half else FLOAT
-    rows = BLOCK // shape.vocabulary if on_gpu else BLOCK_ON_CPU
+    rows = max(ROWS, BLOCK // shape.vocabulary) if on_gpu else ROWS
     width = feature_width(kind, shape.hidden)
     return {
         "gradients": FLOAT * drafter_parameters(shape, kind),
-        "activations": tokens * unroll * pass_activations(shape, c),
-        "scores": (unroll - 1) * shape.heads * tokens**2 * (FLOAT + c),
+        "activations": tokens * unroll * pass_activations(shape, kind, c),
+        "scores": (unroll - 1) * shape.heads * tokens**2 * (FLOAT + HALF if half else FLOAT),
+        "drafts before": tokens * unroll * (unroll - 1) * c * shape.kv_heads * shape.head_size,
         "responses": tokens * (2 * HALF * width + FLOAT * (width + shape.hidden)),
         "laws": VALUE * rows * shape.vocabulary,
     }
 
 
-def pass_activations(shape: Shape, c: int) -> int:
-    """Of one token in one pass, in ``c`` bytes."""
-    queries, keys, hidden = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.hidden
-    return 12 * hidden + 4 * c * hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate
+def pass_activations(shape: Shape, kind: DrafterKind, c: int) -> int:
+    """Of one token in one pass; ``c``: bytes of a value."""
+    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    return KEPT[kind] * shape.hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate

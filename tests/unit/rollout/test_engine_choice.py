@@ -38,7 +38,7 @@ def test_sglang_where_there_are_gpus_and_the_package(random_model: Path) -> None
         ({}, 0, "this machine has no CUDA device"),
         ({"cluster": {"device": "cpu"}}, 2, "computes on CPUs"),
         ({"cluster": {"workers": 4}}, 2, "need 4 GPUs"),
-        ({"rollout": {"max_prompt_tokens": 16, "min_p": 0.1}}, 1, r"rollout\.min_p=0\.1: SGLang ignores min_p"),
+        ({"rollout": {"max_prompt_tokens": 16, "min_p": 0.1}}, 2, r"rollout\.min_p=0\.1: SGLang ignores min_p"),
     ],
 )
 def test_else_native_and_it_says_why(random_model: Path, changes: dict[str, Any], gpus: int, reason: str) -> None:
