@@ -66,14 +66,13 @@ def _compared(measure: Any, *arguments: Any) -> dict[str, Any]:
     there.close()
     measured, computed = here.recv()
     process.join()
-    return {
-        name: {
-            "measured_gb": round(measured[name] / GB, 3),
-            "computed_gb": round(computed[name] / GB, 3),
-            "computed_over_measured": round(computed[name] / measured[name], 3),
-        }
-        for name in measured
-    }
+    parts = {name: _figures(measured[name], computed[name]) for name in measured}
+    return parts.pop("all") | {"parts": parts}
+
+
+def _figures(measured: int, computed: int) -> dict[str, float]:
+    sizes = {"measured_gb": round(measured / GB, 3), "predicted_gb": round(computed / GB, 3)}
+    return sizes | {"predicted_over_measured": round(computed / measured, 3)}
 
 
 def _tell(told: Connection, measure: Any, arguments: tuple[Any, ...]) -> None:
@@ -151,7 +150,9 @@ def measured_drafter_step(folder: Path, sizes: Shape, name: str, tokens: int) ->
         trainer.micro_step(batch)
     half = trainer._training_rows.dtype == torch.bfloat16
     step = drafter_memory.step(sizes, recipe.kind, recipe.unroll, tokens, half=half, on_gpu=False)
-    return {"states": states, "step": live.peak - states}, {"states": drafter_memory.states(sizes, recipe.kind), "step": step}
+    computed = {"states": drafter_memory.states(sizes, recipe.kind), "step": step}
+    measured = {"states": states, "step": live.peak - states}
+    return measured | {"all": live.peak}, computed | {"all": sum(computed.values())}
 
 
 def write_model(sizes: Shape, folder: Path) -> None:

@@ -65,7 +65,7 @@ class Worker(LearnerRank):
         published = self.spot.published if self.spot else None
         self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published)
         # Then the engine's checksum of the target is the policy's.
-        self._copies_exactly = config.rollout.engine == "native" and self._dtype == torch.float32
+        self._copies_exactly = config.rollout.engine != "sglang" and self._dtype == torch.float32
         self._lends_memory = config.rollout.engine == "sglang" and config.rollout.sglang.release_memory
         self._drafter_version = 0
         # SGLang keeps no features: they are taken out of the learner's passes over the responses.

@@ -119,7 +119,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("arm", measuring.ARMS)
 def test_an_update_takes_what_was_computed_part_by_part(small_model: Path, monkeypatch: pytest.MonkeyPatch, arm: str) -> None:
-    """With logits in blocks, as at a real vocabulary. The bytes of all tensors are counted; a model of 0.5 B is measured by the benchmark."""
+    """With logits in blocks, as at a real vocabulary; all tensors are counted. The benchmark has a model of 0.5 B."""
     monkeypatch.setattr("engine.policy.training.logprobs.LOGITS_AT_ONCE", 2**14)
     monkeypatch.setattr(memory, "LOGITS_AT_ONCE", 2**14)
     measured, computed = measuring.measured_update(small_model, SMALL, measuring.learner(arm), 2)
