@@ -169,6 +169,8 @@ class Worker(LearnerRank):
         alarms: list[Alarm] = []
         if not requests:
             assert schedule is not None
+            if isinstance(self.engine, SGLangEngine):
+                self._read(number, [])  # shards of the policy take part in what other workers read
             return spot.pretrain(PretrainingRound(0, 0, 0.0), schedule, began, seconds)
         if given:
             self._read(number, given)
