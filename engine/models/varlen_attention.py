@@ -69,8 +69,8 @@ def sequences(parts: Parts, device: torch.device) -> Sequences:
     if seen != lengths:
         rows = [torch.arange(starts[part], starts[part + 1]) for _, sees in parts for part in sees]
         joined = torch.cat(rows).to(device)
-    bounds = (torch.tensor(each, dtype=torch.int32).to(device) for each in (starts, [0, *accumulate(seen)]))
-    return Sequences(*bounds, max(lengths), max(seen), joined)
+    queries, keys = (torch.tensor(each, dtype=torch.int32).to(device) for each in (starts, [0, *accumulate(seen)]))
+    return Sequences(queries, keys, max(lengths), max(seen), joined)
 
 
 def _flash() -> Kernel:

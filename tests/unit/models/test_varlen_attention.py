@@ -1,5 +1,6 @@
 """Packed rows as a GPU's kernel takes them: on a CPU its place is taken by its definition."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,6 +41,11 @@ def definition(
     return torch.cat(outputs)
 
 
+def attended_by(drawn: list[Tensor], segments: Segments, options: dict[str, Any]) -> tuple[Tensor, None]:
+    query, key, value = drawn
+    return attend(nn.Module(), query, key, value, segments, **options)
+
+
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("segments", [(12,), (3, 9, 1), ((4, 3, 5), 6, (2, 7, 1, 2))], ids=["one", "rows", "prefixes"])
 def test_it_is_what_a_cpu_computes_segment_by_segment(segments: Segments, window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,15 +54,11 @@ def test_it_is_what_a_cpu_computes_segment_by_segment(segments: Segments, window
     drawn = [torch.randn(1, heads, total, SIZE, dtype=torch.float64) for heads in (HEADS, KEY_HEADS, KEY_HEADS)]
     found, expected = ([each.clone().requires_grad_() for each in drawn] for _ in range(2))
     options: dict[str, Any] = {"scaling": 0.3, "sliding_window": window}
-    by_hand, _ = attend(nn.Module(), *expected, segments, **options)  # type: ignore[arg-type]
-
-    def on_a_gpu(*arguments: Any) -> Tensor:
-        return attend_varlen(*arguments, kernel=definition)
-
+    by_hand, _ = attended_by(expected, segments, options)
     monkeypatch.setattr("engine.models.varlen_attention.HALVES", (torch.float64,))
     monkeypatch.setattr(packed_attention, "takes", lambda *_: True)
-    monkeypatch.setattr(packed_attention, "attend_varlen", on_a_gpu)
-    attended, _ = attend(nn.Module(), *found, segments, **options)  # type: ignore[arg-type]
+    monkeypatch.setattr(packed_attention, "attend_varlen", partial(attend_varlen, kernel=definition))
+    attended, _ = attended_by(found, segments, options)
     torch.testing.assert_close(attended, by_hand)
     slope = torch.randn_like(by_hand)
     torch.autograd.backward([attended, by_hand], [slope, slope])
@@ -73,8 +75,8 @@ def test_a_cpu_takes_no_kernel() -> None:
 @pytest.mark.parametrize("window", [None, 40])
 def test_the_kernel_computes_its_definition(window: int | None) -> None:
     torch.manual_seed(0)
-    drawn = [torch.randn(1, heads, 200, 64, device="cuda", dtype=torch.bfloat16) for heads in (HEADS, KEY_HEADS, KEY_HEADS)]
-    segments: Segments = ((40, 30, 50), 60, 20)
-    found = attend_varlen(*drawn, _parts(segments), 0.125, window)
-    expected = attend_varlen(*(each.cpu() for each in drawn), _parts(segments), 0.125, window, definition)
+    query, key, value = (torch.randn(1, heads, 200, 64, device="cuda", dtype=torch.bfloat16) for heads in (HEADS, KEY_HEADS, KEY_HEADS))
+    parts = _parts(((40, 30, 50), 60, 20))
+    found = attend_varlen(query, key, value, parts, 0.125, window)
+    expected = attend_varlen(query.cpu(), key.cpu(), value.cpu(), parts, 0.125, window, definition)
     torch.testing.assert_close(found.cpu().float(), expected.float(), atol=0.02, rtol=0.02)

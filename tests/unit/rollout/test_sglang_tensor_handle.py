@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
+from typing import Any
 
 import pytest
 import torch
@@ -24,10 +25,11 @@ sys.stdout.buffer.write(bytes(ForkingPickler.dumps({"flattened_tensor": handle.o
 @pytest.fixture(autouse=True)
 def by_name() -> Iterator[None]:
     """As CUDA IPC does it: by default a CPU's memory is shared by a file descriptor, which only a child gets."""
-    before = torch.multiprocessing.get_sharing_strategy()
-    torch.multiprocessing.set_sharing_strategy("file_system")
+    shared: Any = torch.multiprocessing
+    before = shared.get_sharing_strategy()
+    shared.set_sharing_strategy("file_system")
     yield
-    torch.multiprocessing.set_sharing_strategy(before)
+    shared.set_sharing_strategy(before)
 
 
 def test_a_bucket_goes_through_a_process_that_does_not_open_it() -> None:
