@@ -31,7 +31,8 @@ class Event(BaseModel):
 
 
 class RunStarted(Event):
-    """First line of an attempt. ``first_step`` is above 0 after a resume."""
+    """First line of an attempt. ``first_step`` is above 0 after a resume. ``rollout_engine`` generates its responses, for that reason;
+    events of earlier versions do not say."""
 
     kind: Literal["run_started"] = "run_started"
     first_step: int
@@ -40,6 +41,8 @@ class RunStarted(Event):
     model_parameters: int
     device: str
     packages: dict[str, str]
+    rollout_engine: str = ""
+    engine_reason: str = ""
 
 
 class StepFinished(Event):

@@ -9,6 +9,7 @@ import torch
 from crew import MICROSTEPS, Crew, config
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, drafted, same, total
+from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.worker_side import TrainedSession
 from engine.drafter.spot_trainer import Judged, TrainingReport
 from engine.errors import SyncError
@@ -52,6 +53,21 @@ def test_a_better_drafter_is_published_to_all(crew: Crew) -> None:
     assert not equal(weights(crew), before)
     assert len(set(holdings(crew))) == 1
     assert holdings(crew)[0].drafter_version == 1
+
+
+def test_an_average_is_sent_once_to_be_judged_and_published(crew: Crew) -> None:
+    sent = []
+
+    def send(weights: SentWeights) -> SentWeights:
+        sent.append(weights)
+        return weights
+
+    versions = DrafterVersions(crew.call, send)
+    statistics = crew.rollout(0)
+    published = versions.publish({worker: claimed(session, 0.5, 0.6) for worker, session in crew.train([0, 1]).items()}, statistics)
+    assert published
+    assert len(sent) == 1
+    assert not published.accepted or equal(sent[0], weights(crew, 1))
 
 
 @pytest.mark.parametrize("after", [0.5, 0.4])
