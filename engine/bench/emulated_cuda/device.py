@@ -64,6 +64,9 @@ class EmulatedCuda:
         self._entered.enter_context(patch.multiple(torch.cuda, create=True, **self._names()))
         self._entered.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor makes its tensor on the host, and moves it where a mode sees it
+        swaps = torch.__future__.set_swap_module_params_on_conversion  # else Module.to makes two of a tied weight, as CUDA's does not
+        self._entered.callback(swaps, torch.__future__.get_swap_module_params_on_conversion())
+        swaps(True)
         self._entered.enter_context(Intercepts(self))
         return self
 
@@ -180,11 +183,14 @@ class EmulatedCuda:
         self.bytes -= size
 
     def _on_host(self, function: Any, args: Any, kwargs: Any) -> Any:
-        if function.overloadpacket in PINNING:
-            pinned: Tensor = args[0].clone()
-            self._pinned[pinned.untyped_storage()._cdata] = pinned
-            return pinned
-        return function(*args, **kwargs)
+        pins = function.overloadpacket in PINNING
+        result = args[0].clone() if pins else function(*args, **{name: each for name, each in kwargs.items() if name != "pin_memory"})
+        if pins or kwargs.get("pin_memory"):
+            self._pinned[result.untyped_storage()._cdata] = result
+        return result
+
+    def _is_pinned(self, tensor: Tensor) -> bool:
+        return tensor.untyped_storage()._cdata in self._pinned
 
     def _copied(self, function: Any, source: Tensor, *, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Tensor:
         """What ``to`` does if there is anything to do."""
@@ -210,7 +216,8 @@ class EmulatedCuda:
             self._launched(aten.copy_, [target, source], partial(target.raw.copy_, source), target.raw, [target.block])
         else:
             assert isinstance(source, DeviceTensor)
-            self._waits("copy to the host")
+            if not (non_blocking and self._is_pinned(target)):
+                self._waits("copy to the host")
             target.copy_(source.raw)
         return target
 
@@ -218,7 +225,7 @@ class EmulatedCuda:
         """From the host. Memory that is not pinned is read before the copy returns."""
         if self._graph:
             raise CaptureError("a copy from the host in a capture")
-        if not (non_blocking and source.untyped_storage()._cdata in self._pinned):
+        if not (non_blocking and self._is_pinned(source)):
             self._waits("copy from the host")
 
     def _waits(self, what: str) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from engine.config.algorithm import AlgorithmConfig
 from engine.drafter.feature_capture import FeatureCapture
 from engine.drafter.kind import DrafterKind, captured_layers
+from engine.models.host_to_device import to_device
 from engine.policy.algorithms.learning_rate import learning_rate
 from engine.policy.algorithms.losses import Tokens
 from engine.policy.algorithms.objective import Objective
@@ -162,9 +163,10 @@ class Learner:
 
     def _sum(self, values: Sequence[float]) -> list[float]:
         """Element-wise sums over all workers."""
-        tensor = torch.tensor(values, dtype=torch.float64, device=self._device)
-        if self._group is not None:
-            dist.all_reduce(tensor, group=self._group)
+        if self._group is None:
+            return list(values)
+        tensor = to_device(torch.tensor(values, dtype=torch.float64), self._device)
+        dist.all_reduce(tensor, group=self._group)
         return tensor.tolist()
 
 

@@ -1,0 +1,56 @@
+"""Plain decoding, chains, trees and the tuner, by requests at once, and rollouts with a long tail."""
+
+from typing import Any
+
+from engine.bench.gpu.models import bed
+from engine.bench.gpu.parts import Part
+from engine.bench.testbed import Bed, fixed, full_batch_rate, timed
+from engine.config import SpeculationConfig
+from engine.rollout.interface import Sampling
+from engine.rollout.native.engine import NativeEngine
+
+ARMS = {"plain": None, "chain": fixed(4), "tree": fixed(8, 4, 24), "tuned": SpeculationConfig()}
+TAIL = ("plain", "tuned")
+
+
+def run(part: Part) -> None:
+    """Tokens per second, and the seconds of a rollout to its last token. One engine is there at a time: each has a copy of the weights."""
+    models: dict[str, Any] = {}
+    for name in part.scale.models:
+        subject = bed(part, name)
+        arms: dict[str, Any] = {}
+        models[name] = {"facts": subject.facts(), "arms": arms}
+        for arm, speculation in ARMS.items():
+            engine = subject.engine(speculation, max(part.scale.batches))
+            arms[arm] = {"tok_s": {}}
+            for batch in part.scale.batches:
+                arms[arm]["tok_s"][str(batch)] = _rate(subject, engine, batch, part.scale.tokens)
+                _compare(arms, "tok_s", arm)
+                part.found(models=models)
+            if arm in TAIL:
+                arms[arm] |= _tail(subject, engine, part)
+                if arm != "plain":
+                    arms[arm]["tail_speedup"] = round(arms["plain"]["tail_s"] / arms[arm]["tail_s"], 3)
+            part.found(models=models)
+
+
+def _rate(subject: Bed, engine: NativeEngine, batch: int, tokens: int) -> float:
+    """The first time graphs are captured."""
+    requests = subject.long_requests(batch, tokens, seed=0)
+    rates = [full_batch_rate(engine, requests, Sampling(max_new_tokens=tokens, seed=0)) for _ in range(2)]
+    return round(rates[-1], 1)
+
+
+def _compare(arms: dict[str, Any], key: str, arm: str) -> None:
+    """With plain decoding, by batch."""
+    if arm != "plain":
+        arms[arm]["speedup"] = {batch: round(rate / arms["plain"][key][batch], 3) for batch, rate in arms[arm][key].items()}
+
+
+def _tail(subject: Bed, engine: NativeEngine, part: Part) -> dict[str, Any]:
+    """Of responses of very different lengths, in groups of 8, after a smaller rollout to learn on."""
+    timed(engine, subject.requests(part.scale.tail_requests // 4, 8, seed=900), Sampling(max_new_tokens=part.scale.tail_tokens // 4))
+    requests = subject.requests(part.scale.tail_requests, 8, seed=1000)
+    completions, statistics = timed(engine, requests, Sampling(max_new_tokens=part.scale.tail_tokens, seed=0))
+    longest = max(len(completion.tokens) for completion in completions)
+    return {"tail_s": round(statistics.seconds, 3), "tail_tokens": statistics.tokens, "tail_longest": longest}
