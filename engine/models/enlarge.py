@@ -135,8 +135,7 @@ def _shared_out(tensor: Tensor, copies: int, generator: Generator) -> Tensor:
     x / 2 <= y <= x."""
     if copies == 1:
         return tensor
-    drawn = torch.rand(2, *tensor.shape, generator=generator, device=tensor.device)
-    large = (tensor * (0.5 + 0.4 * drawn[0])).to(tensor.dtype)
-    first = drawn[1] < 0.5
+    large = (tensor * (0.5 + 0.4 * torch.rand(tensor.shape, generator=generator, device=tensor.device))).to(tensor.dtype)
+    first = torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.5
     one, other = torch.where(first, large, tensor - large), torch.where(first, tensor - large, large)
     return torch.cat([_shared_out(half, copies // 2, generator) for half in (one, other)], dim=1)

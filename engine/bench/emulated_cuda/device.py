@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from engine.bench.emulated_cuda.autocast import available
 from engine.bench.emulated_cuda.faults import CaptureError, MixedDevicesError, StaleGraphError, place
 from engine.bench.emulated_cuda.graph import Graph
 from engine.bench.emulated_cuda.memory import Block, DeviceTensor, on_device
@@ -64,6 +65,7 @@ class EmulatedCuda:
         self._entered.enter_context(patch.multiple(torch.cuda, create=True, **self._names()))
         self._entered.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor makes its tensor on the host, and moves it where a mode sees it
+        available(self._entered)
         swaps = torch.__future__.set_swap_module_params_on_conversion  # else Module.to makes two of a tied weight, as CUDA's does not
         self._entered.callback(swaps, torch.__future__.get_swap_module_params_on_conversion())
         swaps(True)

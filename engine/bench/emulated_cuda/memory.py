@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.bench.emulated_cuda.autocast import cast
 from engine.bench.emulated_cuda.methods import METHODS
 
 CUDA = torch.device("cuda:0")
@@ -53,7 +54,8 @@ class DeviceTensor(Tensor):
         if function in SAID:
             return SAID[function]
         with torch._C.DisableTorchFunctionSubclass():
-            return METHODS.get(function, function)(*map(_known, args), **{name: _known(each) for name, each in (kwargs or {}).items()})
+            args = cast(function, tuple(map(_known, args)))
+            return METHODS.get(function, function)(*args, **{name: _known(each) for name, each in (kwargs or {}).items()})
 
     @classmethod
     def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]

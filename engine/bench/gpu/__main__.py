@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=25.0, help="to end after (default 25)")
     parser.add_argument("--emulate", action="store_true", help="rehearse it without a GPU, in small sizes")
     parser.add_argument("--parts", nargs="+", choices=MINUTES, default=list(MINUTES), help="only these, in this order")
-    parser.add_argument("--out", type=Path, help=f"folder for the results (default {RESULTS.relative_to(ROOT)}; to be given with --emulate)")
+    parser.add_argument("--out", type=Path, help=f"folder for results (default {RESULTS.relative_to(ROOT)}; none with --emulate)")
     options = parser.parse_args(arguments)
     if options.minutes <= 0:
         parser.error("--minutes: give more than 0")

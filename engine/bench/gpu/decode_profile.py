@@ -38,4 +38,4 @@ def _kernels(profiled: profile) -> dict[str, float]:
     """Milliseconds of each in all steps, those that take most."""
     name = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
     events: list[Any] = sorted(profiled.key_averages(), key=lambda event: -getattr(event, name))[:MOST]
-    return {event.key[:100]: round(getattr(event, name) / 1000, 3) for event in events}
+    return {event.key[:100].replace("|", "/"): round(getattr(event, name) / 1000, 3) for event in events}

@@ -1,5 +1,6 @@
 """Plain decoding, chains, trees and the tuner, by requests at once, and rollouts with a long tail."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from engine.bench.gpu.models import bed
@@ -14,24 +15,31 @@ TAIL = ("plain", "tuned")
 
 
 def run(part: Part) -> None:
-    """Tokens per second, and the seconds of a rollout to its last token. One engine is there at a time: each has a copy of the weights."""
-    models: dict[str, Any] = {}
+    """Tokens per second by requests at once, and the seconds of a rollout to its last token, of each model and arm. One engine is there at
+    a time: each has a copy of the weights."""
+    arms: dict[str, Any] = {}
+    part.found(batches=part.scale.batches, arms=arms)
     for name in part.scale.models:
         subject = bed(part, name)
-        arms: dict[str, Any] = {}
-        models[name] = {"facts": subject.facts(), "arms": arms}
+        part.found(facts=subject.facts())
         for arm, speculation in ARMS.items():
             engine = subject.engine(speculation, max(part.scale.batches))
-            arms[arm] = {"tok_s": {}}
+            found = arms[f"{name}, {arm}"] = {"tok_s": []}
+            plain = arms[f"{name}, plain"]
             for batch in part.scale.batches:
-                arms[arm]["tok_s"][str(batch)] = _rate(subject, engine, batch, part.scale.tokens)
-                _compare(arms, "tok_s", arm)
-                part.found(models=models)
+                found["tok_s"].append(_rate(subject, engine, batch, part.scale.tokens))
+                part.found()
+            if arm != "plain":
+                found["speedup"] = speedups(found["tok_s"], plain["tok_s"])
             if arm in TAIL:
-                arms[arm] |= _tail(subject, engine, part)
-                if arm != "plain":
-                    arms[arm]["tail_speedup"] = round(arms["plain"]["tail_s"] / arms[arm]["tail_s"], 3)
-            part.found(models=models)
+                found |= _tail(subject, engine, part)
+                found["tail_speedup"] = round(plain["tail_s"] / found["tail_s"], 3)
+            part.found()
+
+
+def speedups(rates: Sequence[float], plain: Sequence[float]) -> list[float]:
+    """Against plain decoding of as many requests."""
+    return [round(rate / base, 3) for rate, base in zip(rates, plain, strict=True)]
 
 
 def _rate(subject: Bed, engine: NativeEngine, batch: int, tokens: int) -> float:
@@ -39,12 +47,6 @@ def _rate(subject: Bed, engine: NativeEngine, batch: int, tokens: int) -> float:
     requests = subject.long_requests(batch, tokens, seed=0)
     rates = [full_batch_rate(engine, requests, Sampling(max_new_tokens=tokens, seed=0)) for _ in range(2)]
     return round(rates[-1], 1)
-
-
-def _compare(arms: dict[str, Any], key: str, arm: str) -> None:
-    """With plain decoding, by batch."""
-    if arm != "plain":
-        arms[arm]["speedup"] = {batch: round(rate / arms["plain"][key][batch], 3) for batch, rate in arms[arm][key].items()}
 
 
 def _tail(subject: Bed, engine: NativeEngine, part: Part) -> dict[str, Any]:

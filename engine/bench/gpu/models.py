@@ -13,7 +13,7 @@ from engine.models.folder import DRAFTER, TINY
 from engine.planner.model_shape import shape
 
 UPDATE_BYTES = 20
-"""That an update with Adam takes of a GPU for each parameter: weights, gradients and moments in float32, the engine's copy, and its drafter."""
+"""That an update with Adam takes of a GPU for each parameter: weights, gradients and moments in float32, the engine's copy, the drafter."""
 ROOM = 10 * 10**9
 """For activations and caches."""
 

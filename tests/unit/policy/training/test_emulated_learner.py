@@ -31,6 +31,7 @@ PACKED = LearnerConfig(packed=True, precision="float32")
 HOWS = {
     "packed": PACKED,
     "padded": LearnerConfig(precision="float32"),
+    "bfloat16": LearnerConfig(packed=True, precision="bfloat16"),
     "activations computed again": LearnerConfig(packed=True, precision="float32", activation_checkpointing=True),
 }
 WAITS = {"policy/training/flat_gradients.py": UPDATES, "policy/training/learner.py": 1}
