@@ -13,17 +13,19 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from engine.bench.emulated_cuda.autocast import available
 from engine.bench.emulated_cuda.faults import CaptureError, MixedDevicesError, StaleGraphError, place
 from engine.bench.emulated_cuda.graph import Graph
-from engine.bench.emulated_cuda.memory import Block, DeviceTensor, on_device
+from engine.bench.emulated_cuda.memory import CUDA, Block, DeviceTensor, on_device
 from engine.bench.emulated_cuda.operations import changed, fills, waits
-from engine.bench.emulated_cuda.streams import Stream, Streams
+from engine.bench.emulated_cuda.streams import Event, Stream, Streams
 
 aten = torch.ops.aten
+OURS = {Tensor, Parameter, DeviceTensor}
 PINNING = {aten.pin_memory, aten._pin_memory}
 
 
@@ -35,6 +37,8 @@ class Intercepts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._device = device
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(kind not in OURS for kind in types):  # a shard, say, which does its own part first
+            return NotImplemented
         if function.overloadpacket is aten.to:  # which may have nothing to do
             with self:
                 return function.decompose(*args, **kwargs or {})
@@ -78,7 +82,9 @@ class EmulatedCuda:
     def _names(self) -> dict[str, Any]:
         return {
             "_lazy_init": lambda: None,
-            "Stream": lambda device=None: Stream(self._streams),  # noqa: ARG005
+            "current_device": lambda: CUDA.index,
+            "Stream": lambda device=None, priority=0: Stream(self._streams),  # noqa: ARG005
+            "Event": lambda **options: Event(self._streams, self._counts),  # noqa: ARG005
             "current_stream": lambda device=None: self._streams.current,  # noqa: ARG005
             "stream": self._streams.on,
             "synchronize": lambda device=None: self._waits("synchronize"),  # noqa: ARG005
@@ -117,7 +123,7 @@ class EmulatedCuda:
             return self._on_host(function, args, kwargs)
         if packet is aten._to_copy:
             return self._copied(function, args[0], **kwargs)
-        hosts = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not isinstance(leaf, DeviceTensor)]
+        hosts = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not isinstance(leaf, DeviceTensor) and not leaf.is_meta]
         if packet is aten.copy_ and hosts:
             return self._transferred(*args, **kwargs)
         self._check(function, hosts)
@@ -230,8 +236,11 @@ class EmulatedCuda:
         if not (non_blocking and self._is_pinned(source)):
             self._waits("copy from the host")
 
-    def _waits(self, what: str) -> None:
+    def _counts(self, what: str) -> None:
         if self._graph:
             raise CaptureError(f"{what} waits for the device in a capture")
         self.syncs[f"{what} {place()}"] += 1
+
+    def _waits(self, what: str) -> None:
+        self._counts(what)
         self._streams.host_waits(None if what == "synchronize" else self._streams.current.number)

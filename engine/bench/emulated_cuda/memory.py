@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.bench.emulated_cuda.autocast import cast
-from engine.bench.emulated_cuda.methods import METHODS
+from engine.bench.emulated_cuda.methods import METHODS, RUN_OTHERS
 
 CUDA = torch.device("cuda:0")
 KNOWN = torch.device("lazy:0")
@@ -53,6 +53,8 @@ class DeviceTensor(Tensor):
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in SAID:
             return SAID[function]
+        if function in RUN_OTHERS:
+            return RUN_OTHERS[function](*args, **kwargs or {})
         with torch._C.DisableTorchFunctionSubclass():
             args = cast(function, tuple(map(_known, args)))
             return METHODS.get(function, function)(*args, **{name: _known(each) for name, each in (kwargs or {}).items()})

@@ -1,6 +1,6 @@
 """What torch would do otherwise with tensors of a GPU than with those of the device that it takes ours for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -44,9 +44,33 @@ def deep_copy(tensor: Any, memo: dict[int, Any]) -> Any:
     return memo[id(tensor)]
 
 
+def backward(tensors: Sequence[Tensor], grad_tensors: Sequence[Tensor] | None = None, create_graph: bool = False, **options: Any) -> None:
+    """``torch.autograd.backward``."""
+    gradients = tuple(grad_tensors or map(torch.ones_like, tensors))
+    keep, inputs = options.get("retain_graph"), options.get("inputs") or ()
+    run = torch.autograd.graph._engine_run_backward  # type: ignore[attr-defined]
+    run(
+        tuple(tensors),
+        gradients,
+        create_graph if keep is None else keep,
+        create_graph,
+        inputs,
+        allow_unreachable=True,
+        accumulate_grad=True,
+    )
+
+
+def backward_of(tensor: Tensor, gradient: Tensor | None = None, **options: Any) -> None:
+    """``tensor.backward(gradient)``."""
+    backward((tensor,), None if gradient is None else (gradient,), **options)
+
+
+RUN_OTHERS: dict[Any, Callable[..., Any]] = {torch.autograd.backward: backward, Tensor.backward: backward_of}
+"""What runs hooks and functions of others, which are to be told of the device, too."""
 METHODS: dict[Any, Callable[..., Any]] = {
     functional.scaled_dot_product_attention: attention,
     Tensor.__deepcopy__: deep_copy,
     Tensor.data.__set__: put_data,  # type: ignore[attr-defined]
+    Tensor.untyped_storage: lambda tensor: tensor.raw.untyped_storage(),
     Tensor.tolist: lambda tensor: tensor.to("cpu").tolist(),
 }
