@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from engine.bench.emulated_cuda.autocast import available
 from engine.bench.emulated_cuda.faults import CaptureError, MixedDevicesError, StaleGraphError, place
 from engine.bench.emulated_cuda.graph import Graph
-from engine.bench.emulated_cuda.memory import CUDA, Block, DeviceTensor, on_device
+from engine.bench.emulated_cuda.memory import CUDA, Block, DeviceTensor, Names, on_device
 from engine.bench.emulated_cuda.operations import changed, fills, waits
 from engine.bench.emulated_cuda.streams import Event, Stream, Streams
 
@@ -73,6 +73,7 @@ class EmulatedCuda:
         swaps = torch.__future__.set_swap_module_params_on_conversion  # else Module.to makes two of a tied weight, as CUDA's does not
         self._entered.callback(swaps, torch.__future__.get_swap_module_params_on_conversion())
         swaps(True)
+        self._entered.enter_context(Names())
         self._entered.enter_context(Intercepts(self))
         return self
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from engine.bench.emulated_cuda.autocast import cast
 from engine.bench.emulated_cuda.methods import METHODS, RUN_OTHERS
@@ -56,12 +57,21 @@ class DeviceTensor(Tensor):
         if function in RUN_OTHERS:
             return RUN_OTHERS[function](*args, **kwargs or {})
         with torch._C.DisableTorchFunctionSubclass():
-            args = cast(function, tuple(map(_known, args)))
-            return METHODS.get(function, function)(*args, **{name: _known(each) for name, each in (kwargs or {}).items()})
+            return METHODS.get(function, function)(*cast(function, args), **kwargs or {})
 
     @classmethod
     def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         raise RuntimeError(f"{function} on a tensor of the emulated device, outside of `with EmulatedCuda()`")
+
+
+class Names(TorchFunctionMode):
+    """Torch hears of ``KNOWN`` where CUDA is named, and what it says of ``KNOWN`` it says of CUDA: of shards, too, whose parts are ours."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.device:
+            return function(*args, **kwargs or {})
+        result = function(*map(_known, args), **{name: _known(each) for name, each in (kwargs or {}).items()})
+        return CUDA if isinstance(result, torch.device) and result.type == KNOWN.type else result
 
 
 SAID: dict[Any, object] = {

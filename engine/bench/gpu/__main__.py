@@ -17,6 +17,8 @@ from engine.bench.gpu.parts import MINUTES
 from engine.bench.provenance import ROOT
 
 RESULTS = ROOT / "tests" / "gpu" / "results"
+PATIENCE = 10
+"""How much longer a part may take where it is rehearsed on a processor."""
 SPARE_SECONDS = 10
 """At the end, for what is still to be written."""
 
@@ -58,7 +60,12 @@ def measure(parts: Sequence[str], out: Path, scratch: Path, seconds: float, emul
             states.append(1)
             continue
         options = ["--file", str(out / f"gpu_{name}.json"), "--scratch", str(scratch), *(["--emulate"] if emulated else [])]
-        states.append(_run([sys.executable, "-m", "engine.bench.gpu.process", name, *options], min(left, 60 * MINUTES[name])))
+        states.append(
+            _run(
+                [sys.executable, "-m", "engine.bench.gpu.process", name, *options],
+                min(left, 60 * MINUTES[name] * (PATIENCE if emulated else 1)),
+            )
+        )
     return states
 
 

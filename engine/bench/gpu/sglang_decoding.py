@@ -1,5 +1,6 @@
 """The same in a bare SGLang, with the same drafter, exported: plain decoding, a chain and a tree."""
 
+from importlib.metadata import version
 from typing import Any
 
 from engine.bench.bare_sglang import Rollout, drafting, serve
@@ -16,10 +17,8 @@ SHAPES = {"plain": None, "chain": (4, 1, 4), "tree": (8, 4, 24)}
 
 def run(part: Part) -> None:
     """The largest model first: each SGLang takes a minute to start. Prompts of a batch come a second time, with all graphs there."""
-    import sglang
-
     arms: dict[str, Any] = {}
-    part.found(version=sglang.__version__, batches=part.scale.batches, arms=arms)
+    part.found(version=version("sglang"), batches=part.scale.batches, arms=arms)
     for name in reversed(part.scale.models):
         exported, rollouts = part.scratch / f"{name}-exported", _prepared(part, name)
         for arm, draft in SHAPES.items():

@@ -24,6 +24,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from engine.config.learner import LearnerConfig
 from engine.models.checksum import checksum
 from engine.models.folder import read_facts
+from engine.models.host_to_device import to_device
 from engine.models.load_sharded import empty_model, read_shards, renew_rotary
 from engine.models.weights import base_weights, local, whole
 from engine.policy.training import lora
@@ -61,7 +62,7 @@ class ShardedPolicy(Policy):
         checkpoint_activations(network.model, config)
 
     def rounds(self, batches: int) -> int:
-        most = torch.tensor(max(1, batches), device=self.device)  # at least one, which leaves gradients to step with
+        most = to_device(torch.tensor(max(1, batches)), self.device)  # at least one, which leaves gradients to step with
         dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
         return int(most.item())
 

@@ -3,6 +3,7 @@ has tensors of two devices, and the host waits where it must know a number and n
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from engine.policy.algorithms.objective import Objective
 from engine.policy.training.learner import Learner
 from engine.policy.training.microbatches import Microbatch, TrainingRow
 from engine.policy.training.replicated_policy import ReplicatedPolicy
+from engine.policy.training.sharded_policy import ShardedPolicy
 
 MakePolicy = Callable[..., PreTrainedModel]
 MakeRows = Callable[..., list[TrainingRow]]
@@ -27,6 +29,7 @@ CPU, RANKS, UPDATES = torch.device("cpu"), 64, 2
 ALGORITHM = AlgorithmConfig(
     learning_rate=1e-6, warmup_steps=0, kl_coefficient=0.1, tokens_per_microbatch=100, updates_per_step=UPDATES, rollout_correction=0.0
 )
+ON_POLICY = ALGORITHM.model_copy(update={"kl_coefficient": 0.0})
 PACKED = LearnerConfig(packed=True, precision="float32")
 HOWS = {
     "packed": PACKED,
@@ -91,6 +94,25 @@ def test_one_of_64_ranks_updates_as_the_cpu_does(make_policy: MakePolicy, make_r
     with EmulatedCuda() as device:
         waits = check(learner(make_policy(), CUDA, group=world), other, rows, device)
     assert waits == WAITS | {"policy/training/learner.py": 2}, "sums over the ranks: the rows' before, and those of what it tells"
+
+
+@pytest.mark.usefixtures("world")
+def test_a_shard_of_64_is_trained_as_on_the_cpu(random_model: Path, make_rows: MakeRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is gathered of the others is this rank's own, on both. FSDP's streams wait for each other."""
+    monkeypatch.setattr(dist, "new_group", lambda backend: dist.group.WORLD)  # noqa: ARG005 - a checkpoint's, of which there is none
+    how, rows, metrics = LearnerConfig(parallel="fsdp", packed=True, precision="float32"), make_rows(5), []
+    with EmulatedCuda() as device:
+        for where in (CPU, CUDA):
+            assert dist.group.WORLD
+            subject = Learner(ShardedPolicy(random_model, how, 1.0, where, dist.group.WORLD, with_reference=False), ON_POLICY, 64)
+            device.forget()
+            metrics.append(subject.update(rows, None, 0))
+    assert metrics[1] == pytest.approx(metrics[0], rel=1e-4, abs=1e-6)
+    assert waiting(device) == {
+        "policy/training/learner.py": 2,
+        "policy/training/flat_gradients.py": UPDATES,
+        "policy/training/sharded_policy.py": UPDATES,
+    }, "the last of them, to learn how many passes all must take part in"
 
 
 def test_values_left_on_the_host_are_caught(make_policy: MakePolicy, make_rows: MakeRows, monkeypatch: pytest.MonkeyPatch) -> None:
