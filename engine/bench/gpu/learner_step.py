@@ -79,7 +79,7 @@ def _step(worker: Worker, step: int, requests: Sequence[Request], scale: Scale) 
     seconds |= {"update": round(learned.update_seconds, 3), "sync": round(learned.sync_seconds, 3)}
     tokens = {"generated": share.statistics.tokens, "trained": sum(len(row.tokens) for row in rows)}
     most = {"peak_bytes": torch.cuda.max_memory_allocated()} if torch.cuda.is_available() else {}
-    return {"seconds": seconds, "tokens": tokens, "sync_bytes": learned.sync_bytes, "spot_microsteps": _microsteps(session), **most}
+    return {"phases": seconds, "tokens": tokens, "sync_bytes": learned.sync_bytes, "spot_microsteps": _microsteps(session), **most}
 
 
 def _microsteps(session: Any) -> int:
