@@ -26,8 +26,23 @@ STEPS = 2
 
 
 def run(part: Part) -> None:
-    """Rewards are made up: every other response is good."""
-    name = trainable(part)
+    """Of the largest model that fits. Rewards are made up: every other response is good."""
+    for name in trainable(part):
+        if _fits(part, name):
+            return
+        torch.cuda.empty_cache()
+
+
+def _fits(part: Part, name: str) -> bool:
+    try:
+        _steps(part, name)
+    except torch.OutOfMemoryError:
+        part.found(too_large=name)
+        return False
+    return True
+
+
+def _steps(part: Part, name: str) -> None:
     model, drafter = folders(part, name)
     with TemporaryDirectory(prefix="longtail-bench-") as folder:
         worker = Worker(0, configuration(model, drafter, part.scale), f"file://{folder}/rendezvous")

@@ -12,7 +12,7 @@ from engine.models.enlarge import enlarge, enlarge_drafter
 from engine.models.folder import DRAFTER, TINY
 from engine.planner.model_shape import shape
 
-UPDATE_BYTES = 20
+UPDATE_BYTES = 18.5
 """That an update with Adam takes of a GPU for each parameter: weights, gradients and moments in float32, the engine's copy, the drafter."""
 ROOM = 10 * 10**9
 """For activations and caches."""
@@ -43,13 +43,13 @@ def bed(part: Part, name: str) -> Bed:
     return Bed(str(model), device=device(), drafter_from=drafter)
 
 
-def trainable(part: Part) -> str:
-    """The largest model that an update fits for."""
-    if not torch.cuda.is_available():
-        return list(part.scale.models)[-1]
-    free = torch.cuda.mem_get_info()[0] - ROOM
-    fitting = [name for name in part.scale.models if UPDATE_BYTES * billions(name) * 10**9 < free]
-    return fitting[-1] if fitting else next(iter(part.scale.models))
+def trainable(part: Part) -> list[str]:
+    """The models that an update may fit for, the largest first; at least one."""
+    names = list(part.scale.models)
+    if torch.cuda.is_available():
+        free = torch.cuda.mem_get_info()[0] - ROOM
+        names = [name for name in names if UPDATE_BYTES * billions(name) * 10**9 < free] or names[:1]
+    return names[::-1]
 
 
 def billions(name: str) -> float:

@@ -45,7 +45,7 @@ FULL = Scale(
     tokens=128,
     tail_requests=128,
     tail_tokens=1024,
-    prompts=16,
+    prompts=8,
     seconds=30.0,
     graph_batch=64,
 )

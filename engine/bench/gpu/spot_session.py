@@ -15,10 +15,10 @@ from engine.rollout.interface import Sampling
 
 def run(part: Part) -> None:
     """Micro-steps and tokens per second, what held-out drafts gain, and how long a worker takes to stop."""
-    name = trainable(part)
+    name = trainable(part)[0]
     subject = bed(part, name)
     engine, scale = subject.engine(SpeculationConfig()), part.scale
-    responses = engine.generate(subject.requests(4 * scale.tail_requests, 8), Sampling(max_new_tokens=scale.tail_tokens))
+    responses = engine.generate(subject.requests(scale.tail_requests, 8), Sampling(max_new_tokens=scale.tail_tokens))
     del engine
     buffer = DataBuffer(2**33)
     remember(buffer, 0, subject.model, [(each.request.prompt, each.tokens) for each in responses])
