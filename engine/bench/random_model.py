@@ -1,5 +1,7 @@
 """Models with random weights and a real model's shape, for what does not depend on what weights say."""
 
+from typing import Any
+
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
@@ -9,8 +11,9 @@ from engine.planner.model_shape import Shape
 def random_model(sizes: Shape, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
     """In evaluation mode, made where it stays."""
     with device:
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(qwen2_config(sizes), dtype=dtype)  # type: ignore[no-untyped-call]
-    return model.eval()
+        made: Any = AutoModelForCausalLM.from_config(qwen2_config(sizes), dtype=dtype)  # type: ignore[no-untyped-call]
+    model: PreTrainedModel = made.eval()
+    return model
 
 
 def qwen2_config(sizes: Shape) -> Qwen2Config:

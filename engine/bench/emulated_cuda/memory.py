@@ -75,7 +75,7 @@ class Names(TorchFunctionMode):
 
 
 SAID: dict[Any, object] = {
-    Tensor.device.__get__: CUDA,  # type: ignore[attr-defined]
+    Tensor.device.__get__: CUDA,
     Tensor.is_cuda.__get__: True,  # type: ignore[attr-defined]
 }
 

@@ -48,7 +48,7 @@ def backward(tensors: Sequence[Tensor], grad_tensors: Sequence[Tensor] | None = 
     """``torch.autograd.backward``."""
     gradients = tuple(grad_tensors or map(torch.ones_like, tensors))
     keep, inputs = options.get("retain_graph"), options.get("inputs") or ()
-    run = torch.autograd.graph._engine_run_backward  # type: ignore[attr-defined]
+    run = torch.autograd.graph._engine_run_backward
     run(
         tuple(tensors),
         gradients,

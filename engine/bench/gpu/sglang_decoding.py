@@ -19,7 +19,7 @@ def run(part: Part) -> None:
     """The largest model first: each SGLang takes a minute to start. Prompts of a batch come a second time, with all graphs there."""
     arms: dict[str, Any] = {}
     part.found(version=version("sglang"), batches=part.scale.batches, arms=arms)
-    for name in reversed(part.scale.models):
+    for name in list(part.scale.models)[::-1]:
         exported, rollouts = part.scratch / f"{name}-exported", _prepared(part, name)
         for arm, draft in SHAPES.items():
             options = drafting(exported, *draft) if draft else {}

@@ -10,7 +10,7 @@ from sizes import only_with_all
 
 from engine.bench.gpu import __main__ as command
 from engine.bench.gpu import process
-from engine.bench.gpu.parts import EMULATED, FULL, MINUTES
+from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
 from engine.bench.report import SECTIONS, Measured, at, page
 
 
@@ -35,7 +35,7 @@ def test_a_part_that_lacks_a_package_names_it(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_part_that_fails_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(part: process.Part) -> None:
+    def run(part: Part) -> None:
         part.found(first=1)
         raise RuntimeError("out of luck")
 

@@ -1,13 +1,12 @@
 """The spot trainer's way through CUDA, on a GPU that is emulated: its losses are the CPU's, and it waits once in a training step."""
 
 import warnings
-from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 import torch
 from sizes import first
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.bench.emulated_cuda.device import EmulatedCuda
@@ -20,6 +19,8 @@ from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import feature_width
 from engine.drafter.recipe import RECIPES
 from engine.drafter.spot_trainer import SpotTrainer
+from engine.drafter.window_past import past_of
+from engine.models.packed_attention import Past
 from engine.models.weights import ends
 
 CPU = torch.device("cpu")
@@ -76,9 +77,7 @@ def test_on_a_gpu_it_computes_in_bfloat16(target: PreTrainedModel, monkeypatch: 
 
 @pytest.mark.usefixtures("in_float32")
 def test_a_past_that_stays_on_the_host_is_caught(target: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    past_of: Callable[..., list[tuple[Tensor, Tensor] | None]] = spot_trainer.past_of
-
-    def on_host(*given: object) -> list[tuple[Tensor, Tensor] | None] | None:
+    def on_host(*given: Any) -> Past | None:
         past = past_of(*given)
         return past and [each and (each[0].cpu(), each[1].cpu()) for each in past]
 
