@@ -24,7 +24,7 @@ from engine.models.packed_attention import Past
 from engine.models.weights import ends
 
 CPU = torch.device("cpu")
-LENGTHS = (30, 70, 12, 90)
+LENGTHS = (30, 70, 12)
 
 
 def make(target: PreTrainedModel, recipe: str, device: torch.device) -> SpotTrainer:
@@ -46,7 +46,7 @@ def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_float32")
-@pytest.mark.parametrize("recipe", first(2, ["hass", "eagle3", "eagle"]))
+@pytest.mark.parametrize("recipe", first(1, ["hass", "eagle3", "eagle"]))
 def test_a_pass_trains_as_on_the_cpu_and_waits_for_each_loss_alone(target: PreTrainedModel, recipe: str) -> None:
     other = make(target, recipe, CPU)
     expected = [other.micro_step(batch) for batch in other.one_pass()]
