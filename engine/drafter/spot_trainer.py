@@ -315,8 +315,8 @@ class SpotTrainer:
             batch = aligned(pack(row)).to(head.device)
             passes = []
             for predicted, reached in self._predict(batch, LOOK_AHEAD):
-                drafts = predicted.index_select(0, _places(reached[batch.trained], head.device))
-                passes.append((drafts, to_device(reached, head.device)))
+                reaching = predicted.index_select(0, _places(reached[batch.trained], head.device))
+                passes.append((reaching, to_device(reached, head.device)))
                 if interrupted():
                     raise _InterruptedError
             truth = HeldOutTruth.of(self._true(batch), self._head, vocabulary)
