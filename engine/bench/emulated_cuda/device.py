@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -37,6 +38,8 @@ class Intercepts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._device = device
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if FakeTensor in types:
+            return function(*args, **kwargs or {})
         if any(kind not in OURS for kind in types):  # a shard, say, which does its own part first
             return NotImplemented
         if function.overloadpacket is aten.to:  # which may have nothing to do
