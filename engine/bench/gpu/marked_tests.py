@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
@@ -14,15 +15,14 @@ SHOWN = 2000
 
 def run(part: Part) -> None:
     """How many passed, were skipped for lack of something, and failed, and what pytest says of these."""
-    import pytest
-
+    runner = f"pytest {version('pytest')}"
     files = [str(path) for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.gpu" in path.read_text(encoding="utf-8")]
     with TemporaryDirectory(prefix="longtail-bench-") as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", f"--junitxml={report}", *files]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if not report.exists():
-            raise RuntimeError(f"pytest {pytest.__version__} ended with {done.returncode}: {(done.stdout + done.stderr)[-SHOWN:]}")
+            raise RuntimeError(f"{runner} ended with {done.returncode}: {(done.stdout + done.stderr)[-SHOWN:]}")
         suite = next(ElementTree.parse(report).getroot().iter("testsuite"))
     counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
     failed = {} if done.returncode == 0 else {"output": done.stdout[-SHOWN:]}
