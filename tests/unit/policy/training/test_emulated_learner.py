@@ -43,8 +43,8 @@ WAITS = {"policy/training/flat_gradients.py": UPDATES, "policy/training/learner.
 
 @pytest.fixture
 def world() -> Iterator[dist.ProcessGroup]:
-    """64 ranks, of which there is one: what is sent comes back as it is."""
-    dist.init_process_group("fake", store=FakeStore(), rank=3, world_size=RANKS)
+    """64 ranks, of which there is the first: what is sent comes back as it is."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
     assert dist.group.WORLD
     yield dist.group.WORLD
     dist.destroy_process_group()
