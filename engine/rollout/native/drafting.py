@@ -94,7 +94,7 @@ class Drafting:
         if behind > 1:
             older = (self._newest - behind + cache.positions[: behind - 1]).clamp_min_(0)
             for part in torch.split(older, max(1, TOKENS_PER_PASS // n), 1):
-                *inputs, index = self._inputs(part)
+                inputs, index = self._inputs(part)
                 self._passes.fill(*inputs, Placement(part, self._known, index=index, drafter=True, attends=False))
         for response in self._batch:
             response.drafted = response.length - 1
@@ -102,13 +102,14 @@ class Drafting:
     def _last(self, newest: Tensor) -> tuple[Tensor, Tensor]:
         """Shows it the last; its prediction [n, hidden] of the newest token's feature, and the logits [n, drafted] that follow."""
         last = newest - 1
-        *inputs, index = self._inputs(last)
+        inputs, index = self._inputs(last)
         return self._passes.draft(*inputs, self._cache.plan(Placement(last, self._known, index=index, drafter=True)))
 
-    def _inputs(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _inputs(self, positions: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """Tokens and features that the drafter reads at ``positions`` [n, T], and the rows of these."""
         index, following = self._cache.index(torch.cat((positions, positions + 1), 1)).chunk(2, 1)
-        return self._cache.tokens[following.flatten()], self._passes.fuse(self._cache.features[index.flatten()]), index
+        features = self._passes.fuse(self._cache.features[index.flatten()])
+        return (self._cache.tokens[following.flatten()], features), index
 
     def _chain(self, capture: Capture, guesses: Guesses, newest: Tensor, reach: int) -> dict[str, Tensor]:
         """Of ``newest`` [n, 1], whose drafts lie below ``reach``: ``tokens`` [n, levels]."""

@@ -108,7 +108,7 @@ def test_its_compiled_kernels_read_the_pages_that_the_mask_lists(name: str) -> N
     mask = page_mask(cache.pages, placed, GROUP, None)
     ours = attend_to_pages(query, cache.keys, cache.values, *mask, 0.3)
     pages = cache.pages.rows // PAGE  # as many as a kernel for a CPU, and no other, wants to have room for in the lists
-    lists = {name: F.pad(each, (0, pages - each.shape[-1])) for name, each in (("partial", mask.partial), ("full", mask.full))}
+    partial, full = (F.pad(each, (0, pages - each.shape[-1])) for each in (mask.partial, mask.full))
     compiled = torch.compile(flex_to_pages, fullgraph=True, dynamic=False)
-    mixed = compiled(query, cache.keys, cache.values, mask._replace(**lists), 0.3)
+    mixed = compiled(query, cache.keys, cache.values, mask._replace(partial=partial, full=full), 0.3)
     torch.testing.assert_close(mixed, ours, atol=1e-4, rtol=1e-4)
