@@ -28,6 +28,8 @@ from engine.bench.emulated_cuda.streams import Event, Stream, Streams
 aten = torch.ops.aten
 OURS = {Tensor, Parameter, DeviceTensor}
 PINNING = {aten.pin_memory, aten._pin_memory}
+MEMORY = 80 * 10**9
+"""Bytes that it says to have."""
 
 
 class Intercepts(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -94,6 +96,7 @@ class EmulatedCuda:
             "synchronize": lambda device=None: self._waits("synchronize"),  # noqa: ARG005
             "empty_cache": lambda: None,
             "memory_reserved": lambda device=None: self.bytes,  # noqa: ARG005
+            "mem_get_info": lambda device=None: (MEMORY - self.bytes, MEMORY),  # noqa: ARG005
             "get_device_name": lambda device=None: "emulated",  # noqa: ARG005
             "CUDAGraph": partial(Graph, self._replays),
             "graph_pool_handle": lambda: (0, 0),
