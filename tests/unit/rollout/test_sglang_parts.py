@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sglang_cases import chains
+from sglang_cases import chains, shapes
 
 from engine.config import RolloutConfig, SGLangConfig
 from engine.errors import ConfigError, LongtailError, ModelError
@@ -71,9 +71,9 @@ def test_the_engine_in_sglangs_words(tmp_path: Path) -> None:
     for dtype, head in ((torch.float32, 128), (torch.bfloat16, 32)):
         assert engine_arguments(Path("model"), rollout, cuda, dtype, 5, 3, head)["attention_backend"] == "triton"
     assert engine_arguments(Path("model"), rollout, torch.device("cpu"), torch.float32, 5, 3, 64)["device"] == "cpu"
-    found = speculative_arguments(chains(4, 2), "EAGLE3", tmp_path / "drafter", tmp_path)
-    assert {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 4, "speculative_num_draft_tokens": 5}.items() <= found.items()
-    assert (tmp_path / "adaptive.json").read_text() == '{"1": {"candidate_steps": [0, 2, 4]}}'
+    found = speculative_arguments(shapes((4, 2, 5), (6, 1, 6), (3, 3, 9)), "EAGLE3", tmp_path / "drafter")
+    assert {"speculative_algorithm": "EAGLE3", "speculative_eagle_topk": 3}.items() <= found.items()
+    assert {"speculative_num_steps": 6, "speculative_num_draft_tokens": 10}.items() <= found.items(), "room for each"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="SGLang is not installed")
