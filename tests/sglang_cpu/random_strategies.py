@@ -28,4 +28,4 @@ def register() -> None:
     def build(config: SpeculationConfig, seed: int, costs: CostTable | None = None) -> RandomTuner:  # noqa: ARG001
         return RandomTuner([OFF, *map(Strategy.of, config.strategies)])
 
-    speculator.build_tuner = build  # type: ignore[assignment]
+    speculator.build_tuner = build  # type: ignore[attr-defined]

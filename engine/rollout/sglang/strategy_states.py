@@ -114,7 +114,7 @@ class StrategyStates:
             return dict(zip(VERIFY, (backend, recorded), strict=True))
 
     def _measured(self, strategy: Strategy, make: Callable[[], Mapping[str, Any]]) -> StateSet:
-        from sglang.srt.utils import get_available_gpu_memory
+        from sglang.srt.utils.common import get_available_gpu_memory
 
         if not _graphs():
             return StateSet(make(), 0.0)
