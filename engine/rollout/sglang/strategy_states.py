@@ -133,12 +133,12 @@ class StrategyStates:
     def _made_for(self, steps: int, top_k: int, tokens: int) -> Iterator[None]:
         """Worker and settings say so inside, and speak of the widest strategy behind it."""
         try:
-            self._say(steps, top_k, tokens)
+            self._set_shape(steps, top_k, tokens)
             yield
         finally:
-            self._say(*self._widest)
+            self._set_shape(*self._widest)
 
-    def _say(self, steps: int, top_k: int, tokens: int) -> None:
+    def _set_shape(self, steps: int, top_k: int, tokens: int) -> None:
         from sglang.srt.runtime_context import get_context
 
         names = {"speculative_num_steps": steps, "speculative_num_draft_tokens": tokens}

@@ -131,5 +131,15 @@ def test_a_missing_or_untried_sglang_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert start_errors.missing() is None
 
 
+def test_trees_are_refused_where_graphs_know_one_top_k(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_errors, "version", lambda _: "0.5.17")
+    for fitting in (None, chains(4, 2)):
+        start_errors.check_trees(fitting)
+    with pytest.raises(ConfigError, match=r"speculation\.strategies: SGLang 0\.5\.17 drafts chains only; set top_k=3 to 1"):
+        start_errors.check_trees(shapes((2, 1, 2), (3, 3, 9)))
+    monkeypatch.setattr(start_errors, "version", lambda _: "0.5.20")
+    start_errors.check_trees(shapes((2, 1, 2), (3, 3, 9)))
+
+
 def test_ports_are_free_and_different() -> None:
     assert len(set(free_ports(5))) == 5
