@@ -66,4 +66,4 @@ def test_trees_are_accepted_as_in_the_native_engine(shape: tuple[int, int, int])
     expected = tokens(native.generate(asked, GREEDY))
     with sglang_engine(TINY, model, rollout, shapes(shape), **more) as engine:
         assert tokens(engine.generate(asked, GREEDY)) == expected
-        assert accept_length(engine.take_statistics()) == pytest.approx(accept_length(native.take_statistics()), rel=0.03)
+        assert accept_length(engine.take_statistics()) == pytest.approx(accept_length(native.take_statistics()), rel=0.05)
