@@ -24,7 +24,7 @@ from engine.own_folders import new_folder, sweep
 from engine.rollout.decoding_timeline import DecodingTimeline, Moment
 from engine.rollout.interface import Completion, GenerationProgress, LoadedWeights, Request, RolloutStatistics, Sampling, longest_prompt
 from engine.rollout.response import Response, StopCondition
-from engine.rollout.sglang import start_errors, supported_drafters, untried_families
+from engine.rollout.sglang import supported_drafters, untried_families
 from engine.rollout.sglang.arguments import draft_arguments, engine_arguments, environment
 from engine.rollout.sglang.generation import Generation
 from engine.rollout.sglang.host_process import PREFIX, HostLostError, HostProcess
@@ -75,7 +75,6 @@ class SGLangEngine:
         if (self._drafting == "eagle" and drafter_weights is None) or (speculation is None and drafter_weights is not None):
             raise ModelError("the SGLang engine needs weights of a drafter for speculation, and for that only")
         self._speculation = supported(speculation, self._drafting) if speculation and self._drafting else None
-        start_errors.check_trees(self._speculation)
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
         self._learns = True

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sglang_cases import chains, shapes
 
-from engine.config import RolloutConfig, SGLangConfig
+from engine.config import RolloutConfig, SGLangConfig, parse
 from engine.errors import ConfigError, LongtailError, ModelError
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.sglang import start_errors
@@ -16,6 +16,7 @@ from engine.rollout.sglang.arguments import engine_arguments, environment, sampl
 from engine.rollout.sglang.host_process import free_ports
 from engine.rollout.sglang.host_settings import HostSettings, current
 from engine.rollout.sglang.messages import Bucket
+from engine.rollout.sglang.requirements import check_machine
 from engine.rollout.sglang.weight_transfer import plan_buckets, through
 
 WEIGHTS = {"a": torch.randn(3, 5), "b": torch.randn(7), "large": torch.randn(50, 4), "c": torch.randn(2, 2)}
@@ -132,11 +133,12 @@ def test_a_missing_or_untried_sglang_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_trees_are_refused_where_graphs_know_one_top_k(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_errors, "missing", lambda: None)
     monkeypatch.setattr(start_errors, "version", lambda _: "0.5.17")
-    for fitting in (None, chains(4, 2)):
-        start_errors.check_trees(fitting)
-    with pytest.raises(ConfigError, match=r"speculation\.strategies: SGLang 0\.5\.17 drafts chains only; set top_k=3 to 1"):
-        start_errors.check_trees(shapes((2, 1, 2), (3, 3, 9)))
+    with pytest.raises(ConfigError, match=r"speculation\.strategies: SGLang 0\.5\.17 drafts chains only; set top_k=4 to 1"):
+        check_machine(parse({"rollout": {"engine": "sglang"}}), 2)
+    check_machine(parse({"rollout": {"engine": "sglang"}, "speculation": {"enabled": False}}), 2)
+    start_errors.check_trees(chains(4, 2))
     monkeypatch.setattr(start_errors, "version", lambda _: "0.5.20")
     start_errors.check_trees(shapes((2, 1, 2), (3, 3, 9)))
 
