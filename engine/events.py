@@ -30,8 +30,18 @@ class Event(BaseModel):
     version: int = SCHEMA
 
 
+class StartingUp(Event):
+    """What an attempt is at before it has done a step, told as it begins and in between. ``first_rollout``: ``done`` of ``total`` responses
+    are there; of the other phases both are 0. Those that come before ``run_started`` are the first lines of an attempt."""
+
+    kind: Literal["starting_up"] = "starting_up"
+    phase: Literal["starting_workers", "measuring_costs", "first_rollout"]
+    done: int = 0
+    total: int = 0
+
+
 class RunStarted(Event):
-    """First line of an attempt. ``first_step`` is above 0 after a resume."""
+    """An attempt's workers are there. ``first_step`` is above 0 after a resume."""
 
     kind: Literal["run_started"] = "run_started"
     first_step: int
@@ -49,9 +59,10 @@ class StepFinished(Event):
     idle_seconds, trained_seconds (idle worker time, and the part of it spent training the drafter), loss, kl, entropy, gradient_norm,
     clip_share, logprob_gap (mean |rollout - training log-prob|), learning_rate, drafter_version, target_drift (relative change of the
     target's weights since the drafter was last trained), sync_seconds and sync_bytes (of the target's weights into the engines: the
-    slowest worker's time, checks included, and what all workers took). With rollout.scheduling also forecast_correlation (of predicted
-    and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step), carried_responses (those that
-    the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an evaluation eval/..., see
+    slowest worker's time, checks included, and what all workers took). What was not measured is left out: kl without
+    algorithm.kl_coefficient, and what the update brings where there was none. With rollout.scheduling also forecast_correlation (of
+    predicted and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step), carried_responses (those
+    that the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an evaluation eval/..., see
     ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
     """
 
@@ -141,8 +152,9 @@ class DrafterTrained(Event):
     ``held_out_before`` and ``held_out_after`` are in [0, 1]: on recent responses that are never trained on, the share of
     the drafts of chains of 4 that can be expected to be accepted, at most, at temperature 1. ``mix_distance``, in [0, 1]: the total
     variation between the lengths of the responses trained on and those of a whole step; 0 is alike.
+    ``noise``: the standard error of the difference of the two, over parts of these responses; only a gain beyond it is published.
     ``top1_*`` and ``top3_*``, in [0, 1], are on the same responses: the share of positions where the target's most likely token is the
-    drafter's, or among its three most likely, given the target's own hidden states.
+    drafter's, or among its three most likely, given the target's own hidden states. None: not measured.
     """
 
     kind: Literal["drafter"] = "drafter"
@@ -156,6 +168,7 @@ class DrafterTrained(Event):
     held_out_before: float
     held_out_after: float
     mix_distance: float | None = None
+    noise: float | None = None
     top1_before: float | None = None
     top1_after: float | None = None
     top3_before: float | None = None
@@ -264,7 +277,8 @@ class RunFinished(Event):
 
 
 AnyEvent = Annotated[
-    RunStarted
+    StartingUp
+    | RunStarted
     | StepFinished
     | WorkerSpan
     | Decoding

@@ -29,6 +29,7 @@ from engine.events import (
     Sample,
     Source,
     Speculation,
+    StartingUp,
     StepFinished,
     WorkerSpan,
 )
@@ -78,6 +79,8 @@ def events(
     )
     yield Log(time=start, level="info", message=f"policy {run.model.path} on {run.cluster.workers} workers")
     yield from (Log(time=start, level="warning", message=line) for line in says)
+    if first == 0 and total:
+        yield StartingUp(time=start + 5, phase="first_rollout", total=run.algorithm.prompts_per_step * run.algorithm.group_size)
     now, version, stopped, accepted = start + 6, first, 0, [1.0]
     for learned in pretraining.rounds(run, now) if first == 0 else ():
         yield learned
@@ -225,6 +228,7 @@ class _Step:
             top3_before=before + 0.2,
             top3_after=after + 0.2,
             mix_distance=self.random.uniform(0.02, 0.2),
+            noise=0.008,
         )
 
     @property
@@ -246,7 +250,7 @@ class _Step:
             "idle_seconds": sum(self.rollout - busy for busy in self.busy),
             "trained_seconds": sum(self.trained),
             "loss": self.random.gauss(0, 0.02),
-            "kl": 0.012 * self.progress,
+            **({"kl": 0.012 * self.progress} if self.run.algorithm.kl_coefficient else {}),
             "entropy": 0.9 - 0.3 * self.progress,
             "gradient_norm": self.random.uniform(0.3, 0.9),
             "clip_share": self.random.uniform(0.0, 0.02),

@@ -130,6 +130,7 @@ class DrafterSession(Stepped):
     held_out_before: Mapped[float | None]
     held_out_after: Mapped[float | None]
     mix_distance: Mapped[float | None]
+    noise: Mapped[float | None]
     top1_before: Mapped[float | None]
     top1_after: Mapped[float | None]
     top3_before: Mapped[float | None]

@@ -1,8 +1,9 @@
 """What happened in a step, as events. Pure: results in, events out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from math import isfinite, nan
 from statistics import fmean, pstdev
 
 from engine.cluster.spot_training.drafter_versions import Published
@@ -18,6 +19,7 @@ from engine.events import (
     RunStarted,
     Sample,
     Speculation,
+    StartingUp,
     StepFinished,
     WorkerSpan,
 )
@@ -66,6 +68,21 @@ def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Ite
     yield Log(level="info", message=f"responses are generated in {facts['dtype']} (model.dtype: {config.model.dtype})")
     if "graphs" in facts:
         yield Log(level="info", message=facts["graphs"])
+
+
+def first_rollout(config: RunConfig, write: Callable[[AnyEvent], None]) -> Callable[[int], None]:
+    """Tells how many responses of the first rollout are there; at first, that there are none. When all are, the update has begun."""
+    total = config.algorithm.prompts_per_step * config.algorithm.group_size
+    last = 0
+    write(StartingUp(phase="first_rollout", total=total))
+
+    def tell(done: int) -> None:
+        nonlocal last
+        if done > last:
+            write(StartingUp(phase="first_rollout", done=min(done, total), total=total))
+            last = done
+
+    return tell
 
 
 def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
@@ -124,6 +141,7 @@ def _decoding(step: StepRecord) -> Iterator[Decoding]:
 
 def _drafter(step: StepRecord, published: Published) -> DrafterTrained:
     report = published.report
+    was, now = (judged if isfinite(judged.accepted) else None for judged in (report.before, report.after))
     return DrafterTrained(
         step=step.index,
         drafter_version=published.version,
@@ -131,14 +149,15 @@ def _drafter(step: StepRecord, published: Published) -> DrafterTrained:
         reason=published.reason,
         microsteps=report.microsteps,
         tokens=report.tokens,
-        loss=report.loss,
+        loss=report.loss if report.microsteps else nan,
         held_out_before=report.before.accepted,
         held_out_after=report.after.accepted,
-        mix_distance=report.mix_distance,
-        top1_before=report.before.top1,
-        top1_after=report.after.top1,
-        top3_before=report.before.top3,
-        top3_after=report.after.top3,
+        mix_distance=report.mix_distance if report.microsteps else None,
+        noise=report.noise or None,
+        top1_before=was and was.top1,
+        top1_after=now and now.top1,
+        top3_before=was and was.top3,
+        top3_after=now and now.top3,
     )
 
 

@@ -10,8 +10,10 @@ from backend.api.error_responses import documented
 from backend.services.artifacts import listing
 from backend.services.telemetry import log_lines, metric_series, step_rows
 from backend.services.telemetry.metric_series import downsampled
+from backend.services.telemetry.run_statistics import run_statistics
 from longtail.schemas.artifacts import RunArtifactPage
 from longtail.schemas.base import Items, Schema, StepItems
+from longtail.schemas.run_statistics import RunStatistics
 from longtail.schemas.telemetry import (
     Decoding,
     DrafterSession,
@@ -110,6 +112,12 @@ def logs(
 ) -> Items[LogLine]:
     """Log lines and alarms, oldest first, at most 1000 at a time: the first ones, or with ``tail`` the last ones."""
     return Items[LogLine].of(log_lines.log_lines(session, run.id, since, before, tail, level or (), contains))
+
+
+@router.get("/statistics")
+def statistics(run: RunDep, session: ReadSession) -> RunStatistics:
+    """What all steps that are done come to, exactly, however long the run is."""
+    return run_statistics(session, run)
 
 
 @router.get("/artifacts")

@@ -15,6 +15,7 @@ from longtail.schemas.attempts import GitState
 from longtail.schemas.base import Items, StepItems
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.models import Model
+from longtail.schemas.run_statistics import RunStatistics
 from longtail.schemas.runs import Preset, Run
 from longtail.schemas.telemetry import (
     Decoding,
@@ -131,6 +132,10 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
     def metric_keys(self, run_id: str) -> list[MetricKey]:
         """What series there are, and their latest values."""
         return self._get(Items[MetricKey], f"/api/v1/runs/{run_id}/metrics/keys").items
+
+    def statistics(self, run_id: str) -> RunStatistics:
+        """What all of its steps come to."""
+        return self._get(RunStatistics, f"/api/v1/runs/{run_id}/statistics")
 
     def lengths(self, run_id: str, since_step: int = -1, until_step: int | None = None, *, every: int = 1) -> list[Lengths]:
         return self._steps(Lengths, run_id, "lengths", since_step, until_step, every)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from backend.database import Database, affected, upsert
@@ -27,7 +27,17 @@ from backend.services.runs import search_index
 from backend.services.runs.attempts import LeaseLostError
 from backend.services.runs.lifecycle import transition
 from backend.services.telemetry import metric_storage
-from backend.services.telemetry.event_rows import Rows, event_rows, log_line, pretraining_round, run_summary, step_metrics
+from backend.services.telemetry.event_rows import (
+    Rows,
+    event_rows,
+    log_line,
+    pretraining_round,
+    run_summary,
+    starting_up,
+    step_metrics,
+    unmeasured,
+)
+from backend.services.telemetry.run_statistics import recent_reward
 from backend.services.webhooks.notifications import queue_deliveries
 from engine.events import (
     AnyEvent,
@@ -38,6 +48,7 @@ from engine.events import (
     RunFinished,
     RunStarted,
     RunStopped,
+    StartingUp,
     StepFinished,
     parse_line,
 )
@@ -145,6 +156,8 @@ class EventRowWriter:
         self._session, self._run_id, self._notifies = session, run_id, notifies
         self._rows: Rows = {}
         self._progress: dict[str, Any] = {}
+        config, self._starting = session.execute(select(Run.config, Run.starting_up).where(Run.id == run_id)).one()
+        self._unmeasured = unmeasured(config)
 
     def add(self, event: AnyEvent) -> None:
         if isinstance(event, RunStarted):
@@ -157,11 +170,13 @@ class EventRowWriter:
             self._progress["checkpoint_step"] = event.step
         if isinstance(event, DrafterPretrained):
             self._pretrained(event)
+        if isinstance(event, StartingUp):
+            self._progress["starting_up"] = self._starting = starting_up(event, self._starting)
         if isinstance(event, StepFinished):
-            self._progress |= {"step": event.step + 1, "summary": run_summary(step_metrics(event))}
+            self._progress |= {"step": event.step + 1, "starting_up": None, "summary": run_summary(step_metrics(event, self._unmeasured))}
         if isinstance(event, ArtifactSaved):
             registry.record_saved(self._session, self._run_id, event)
-        for table, new in event_rows(self._run_id, event).items():
+        for table, new in event_rows(self._run_id, event, self._unmeasured).items():
             self._rows.setdefault(table, []).extend(new)
 
     def _pretrained(self, event: DrafterPretrained) -> None:
@@ -178,6 +193,8 @@ class EventRowWriter:
     def close(self, seq: int) -> None:
         self._flush()
         if "summary" in self._progress:
+            reward, spread = recent_reward(self._session, self._run_id)
+            self._progress["summary"] |= {"reward_recent": reward, "reward_spread": spread}
             search_index.index_summary(self._session, self._run_id, self._progress["summary"])
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
 
@@ -201,6 +218,8 @@ def rebuild(database: Database, run_id: str, path: Path) -> None:
         affected(session, delete(PretrainingRound).where(PretrainingRound.run_id == run_id))
         metric_storage.forget_points(session, run_id, 0)
         affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
-        affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0, pretraining=None))
+        affected(
+            session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0, pretraining=None, starting_up=None)
+        )
         attempt = session.get_one(Run, run_id).attempt
     EventIngestor(database, run_id, attempt, path, notifies=False).drain()

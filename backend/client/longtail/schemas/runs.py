@@ -79,6 +79,16 @@ class RunChange(Body):
     priority: Priority | None = None
 
 
+class StartingUp(Schema):
+    """What an attempt is at before it has done a step; ``since``: when it began with that. ``first_rollout``: ``done`` of ``total``
+    responses are there."""
+
+    phase: Literal["starting_workers", "measuring_costs", "first_rollout"]
+    since: datetime
+    done: int
+    total: int
+
+
 class Preset(Schema):
     name: str
     title: str
@@ -90,7 +100,8 @@ class Run(Schema):
     """``step`` counts finished RL steps of ``steps``; ``attempt`` is 0 until a worker takes the run. One of 0 steps only trains a drafter.
 
     ``pretraining`` is the latest round of training its drafter before the first step, null if there was none. ``drafter_id`` is the
-    artifact that its drafter.path auto stands for: empty where none fitted, null until a worker has looked.
+    artifact that its drafter.path auto stands for: empty where none fitted, null until a worker has looked. ``starting_up`` is null
+    unless its engine has begun, and has not done a step since.
 
     ``kind`` "tracked": a script elsewhere tells of it; then ``config`` is whatever that script says, and ``steps`` 0 if it does not know.
 
@@ -101,7 +112,8 @@ class Run(Schema):
     ``revision`` counts the changes of name, notes, tags and priority: it is the ETag that a PATCH can name in If-Match. ``source`` is the
     git state of the folder that it was submitted from.
 
-    ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds).
+    ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds), and
+    ``reward_recent``, the mean reward of the latest ten steps, with their standard deviation, ``reward_spread``. null: not measured.
     """
 
     id: str
@@ -135,6 +147,7 @@ class Run(Schema):
     source: GitState | None = None
     pretraining: PretrainingRound | None = None
     drafter_id: str | None = None
+    starting_up: StartingUp | None = None
 
     @property
     def finished(self) -> bool:

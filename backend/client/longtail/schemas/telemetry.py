@@ -105,7 +105,8 @@ class SpeculationStep(Schema):
 class DrafterSession(Schema):
     """One spot-training session of the drafter: it before and after, in shares of [0, 1] on responses that are never trained on.
 
-    ``held_out_*``: of the drafts of chains of 4, those that are expected to be accepted. ``top1_*`` and ``top3_*``: of the positions,
+    ``held_out_*``: of the drafts of chains of 4, those that are expected to be accepted, and ``noise`` the standard error of what the
+    session gained by that: only a gain beyond it is published. ``top1_*`` and ``top3_*``: of the positions,
     those where the target's most likely token is the drafter's, or among its three most likely; null where that was not measured.
     """
 
@@ -120,6 +121,7 @@ class DrafterSession(Schema):
     held_out_before: float | None
     held_out_after: float | None
     mix_distance: float | None = None
+    noise: float | None = None
     top1_before: float | None = None
     top1_after: float | None = None
     top3_before: float | None = None
