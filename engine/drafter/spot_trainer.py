@@ -84,7 +84,7 @@ def gain_noise(before: Judged, after: Judged) -> float:
     drafts = sum(count for _, count in pairs)
     gain = sum(more for more, _ in pairs) / drafts
     spread = sum((more - gain * count) ** 2 for more, count in pairs) * len(pairs) / (len(pairs) - 1)
-    return spread**0.5 / drafts
+    return float(spread**0.5 / drafts)
 
 
 @dataclass(frozen=True)

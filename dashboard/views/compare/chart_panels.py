@@ -26,7 +26,10 @@ def curves(figures: ComparisonFigures) -> None:
         if index % 2 == 0:
             columns = st.columns(2)
         with columns[index % 2], panel(escaped(metric_title(key)), f"The metric {escaped(key)}"):
-            chart(figure, f"curve-{key}")
+            missing = figures.unmeasured(key)
+            chart(figure if len(missing) < len(figures.names) else None, f"curve-{key}", "Not measured in any of these runs.")
+            if 0 < len(missing) < len(figures.names):
+                st.caption(f"Not measured: {', '.join(map(escaped, missing))}")
     if not drawn:
         empty("The metrics chosen above will appear here as soon as one of the runs has reported them.")
 

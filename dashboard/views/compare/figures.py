@@ -38,6 +38,11 @@ class ComparisonFigures:
         timed = self._timed({metric.key: metric for metric in self.comparison.metrics})
         return [name for run_id, name in self.names.items() if run_id not in timed]
 
+    def unmeasured(self, key: str) -> list[str]:
+        """Names of the runs that have no value of it."""
+        found = next((metric.values for metric in self.comparison.metrics if metric.key == key), {})
+        return [name for run_id, name in self.names.items() if all(value is None for value in found.get(run_id, ()))]
+
     def phases(self) -> go.Figure | None:
         if not phase_means(self.comparison.metrics, list(self.names)):
             return None

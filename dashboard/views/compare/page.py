@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from dashboard.analysis.comparability import machines
 from dashboard.auth.api_client import client, me
+from dashboard.text.escaping import escaped
 from dashboard.views.compare import chart_panels, seed_table
 from dashboard.views.compare.export_menu import export_menu
 from dashboard.views.compare.figures import ALWAYS, ComparisonFigures
@@ -19,6 +21,10 @@ from dashboard.widgets.table import table
 from longtail.schemas.runs import Run
 
 REFRESH_SECONDS = 4
+SPEEDUPS = (
+    "Speed-ups are against the baseline, over the steps that both runs have, and only for runs that do the same work: the same model, "
+    "task, algorithm, limits and seed. They may differ in speculation, drafter, tuner, scheduling, engine, machine and number of steps."
+)
 LENGTH_STEPS = 100
 POINTS = 300
 
@@ -46,9 +52,10 @@ def show(chosen: Sequence[Run]) -> None:
     with place:
         export_menu(figures)
     if len(runs) == 2:
-        speedup_cards(comparison.items[0], comparison.items[1], names[ids[1]])
-    with panel("Side by side", "Speed-ups are against the baseline, over the steps that both runs have."):
+        speedup_cards(comparison.items[0], comparison.items[1], names[ids[1]], comparison.config_diff)
+    with panel("Side by side", SPEEDUPS):
         table(run_rows(comparison, names), ids)
+        st.caption(escaped(machines(comparison.items, names)))
     chart_panels.curves(figures)
     chart_panels.speed(figures)
     chart_panels.lengths(figures)

@@ -149,8 +149,9 @@ def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[Judged, 
 
 
 def mean(judged: Sequence[Judged], weights: Sequence[int]) -> Judged:
-    """Of each figure."""
-    return Judged(*(fmean(values, weights) for values in zip(*((each.accepted, each.top1, each.top3) for each in judged), strict=True)))
+    """Of each figure, not of the parts."""
+    accepted, top1, top3 = (fmean([getattr(each, field) for each in judged], weights) for field in ("accepted", "top1", "top3"))
+    return Judged(accepted, top1, top3)
 
 
 def after(first: TrainedSession | None, then: TrainedSession) -> TrainedSession:
