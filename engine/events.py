@@ -59,11 +59,12 @@ class StepFinished(Event):
     idle_seconds, trained_seconds (idle worker time, and the part of it spent training the drafter), loss, kl, entropy, gradient_norm,
     clip_share, logprob_gap (mean |rollout - training log-prob|), learning_rate, drafter_version, target_drift (relative change of the
     target's weights since the drafter was last trained), sync_seconds and sync_bytes (of the target's weights into the engines: the
-    slowest worker's time, checks included, and what all workers took). What was not measured is left out: kl without
-    algorithm.kl_coefficient, and what the update brings where there was none. With rollout.scheduling also forecast_correlation (of
-    predicted and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step), carried_responses (those
-    that the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an evaluation eval/..., see
-    ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
+    slowest worker's time, checks included, and what all workers took), generated_tokens (of the rollout), worker/N/tokens_per_second
+    (while worker N generates); for what the responses teach see ``engine.telemetry.learning_signal``. What was not measured is left out:
+    kl without algorithm.kl_coefficient, and what the update brings where there was none. With rollout.scheduling also
+    forecast_correlation (of predicted and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step),
+    carried_responses (those that the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an
+    evaluation eval/..., see ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
     """
 
     kind: Literal["step"] = "step"
@@ -103,12 +104,14 @@ class Decoding(Event):
 
 
 class RolloutFinished(Event):
-    """Response lengths in tokens, in no particular order; ``truncated`` of them stopped at the length limit."""
+    """Response lengths in tokens; ``truncated`` of them stopped at the length limit. ``rewards`` are of the same responses, group by group;
+    None: not told, and then the lengths are in no particular order."""
 
     kind: Literal["rollout"] = "rollout"
     step: int
     lengths: list[int]
     truncated: int
+    rewards: list[float] | None = None
 
 
 class ArmStatistics(BaseModel):
@@ -234,7 +237,11 @@ class Piece(NamedTuple):
 
 
 class Sample(Event):
-    """``pieces`` are the response from its beginning to its end; None where the engine does not tell what made its tokens."""
+    """``pieces`` are the response from its beginning to its end; None where the engine does not tell what made its tokens.
+
+    ``prompt_number``: the place of its prompt in the step; ``group_rewards``: those of all responses to that prompt. ``advantage``: None
+    where nothing was learned from it. ``truncated``: it stopped at the length limit. None: not told.
+    """
 
     kind: Literal["sample"] = "sample"
     step: int
@@ -242,6 +249,11 @@ class Sample(Event):
     response: str
     reward: float
     pieces: list[Piece] | None = None
+    prompt_number: int | None = None
+    group_rewards: list[float] | None = None
+    advantage: float | None = None
+    tokens: int | None = None
+    truncated: bool | None = None
 
 
 class Alarm(Event):

@@ -113,7 +113,8 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     evaluates = every > 0 and (done % every == 0 or done == config.algorithm.steps)
     evaluation = evaluate(config, workers, task, tokenizer) if evaluates else None
     ended, usage = time.time(), workers.usage()
-    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage)
+    advantages = {place: row.advantage for place, row in zip(experience.kept, rows, strict=True)}
+    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage, advantages)
     yield from step_events.events(step, partial(text_of, tokenizer))
 
 

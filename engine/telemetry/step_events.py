@@ -1,11 +1,13 @@
 """What happened in a step, as events. Pure: results in, events out."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from math import isfinite, nan
 from statistics import fmean, pstdev
 
+from engine.cluster.distributed_rollout.driver import Rollout
 from engine.cluster.spot_training.drafter_versions import Published
 from engine.cluster.worker_group import Learning
 from engine.config import RunConfig
@@ -24,7 +26,8 @@ from engine.events import (
     WorkerSpan,
 )
 from engine.experience.collection import Experience
-from engine.experience.evaluation import Evaluation
+from engine.experience.evaluation import RIGHT, Evaluation
+from engine.telemetry.learning_signal import learning_signal
 from engine.telemetry.text_by_source import Decode, text_by_source
 
 PACKAGES = ("torch", "transformers", "ray", "numpy")
@@ -32,7 +35,7 @@ PACKAGES = ("torch", "transformers", "ray", "numpy")
 
 @dataclass(frozen=True)
 class StepRecord:
-    """Everything that one RL step brought; times are seconds since the epoch."""
+    """Everything that one RL step brought; times are seconds since the epoch. ``advantages``: of the responses learned from, by index."""
 
     index: int
     began: float
@@ -43,6 +46,11 @@ class StepRecord:
     published: Published | None
     evaluation: Evaluation | None = None
     usage: Mapping[str, float] = field(default_factory=dict)
+    advantages: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def group_size(self) -> int:
+        return len(self.experience.responses) // len(self.experience.prompts)
 
     @property
     def synced(self) -> float:
@@ -95,6 +103,7 @@ def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
         step=step.index,
         lengths=[len(completion.tokens) for completion in completions],
         truncated=sum(completion.finish == "length" for completion in completions),
+        rewards=step.experience.rewards,
     )
     statistics = rollout.statistics
     if statistics.arms:
@@ -115,7 +124,7 @@ def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
     for published in (step.published, step.evaluation and step.evaluation.rolled_back):
         if published:
             yield _drafter(step, published)
-    yield from _samples(step.index, step.experience, decode)
+    yield from _samples(step, decode)
     yield _summary(step)
 
 
@@ -161,18 +170,27 @@ def _drafter(step: StepRecord, published: Published) -> DrafterTrained:
     )
 
 
-def _samples(step: int, experience: Experience, decode: Decode) -> Iterator[Sample]:
-    """The longest and the shortest response of the step."""
-    responses, prompts = experience.responses, experience.prompts
+def _samples(step: StepRecord, decode: Decode) -> Iterator[Sample]:
+    """The longest and the shortest response of the step, and of the longest one's group the first that is right and the first that is
+    wrong: what tells them apart is what the group teaches."""
+    experience, size = step.experience, step.group_size
+    responses, prompts, rewards = experience.responses, experience.prompts, experience.rewards
     order = sorted(range(len(responses)), key=lambda index: len(responses[index]))
-    group = len(responses) // len(prompts)
-    for index in dict.fromkeys((order[-1], order[0])):
+    siblings = range(order[-1] // size * size, (order[-1] // size + 1) * size)
+    differing = [next((index for index in siblings if (rewards[index] >= RIGHT) is wanted), order[-1]) for wanted in (True, False)]
+    for index in dict.fromkeys((order[-1], order[0], *differing)):
+        completion, number = experience.rollout.completions[index], index // size
         yield Sample(
-            step=step,
-            prompt=prompts[index // group].text,
+            step=step.index,
+            prompt=prompts[number].text,
             response=responses[index],
-            reward=experience.rewards[index],
-            pieces=text_by_source(experience.rollout.completions[index], responses[index], decode),
+            reward=rewards[index],
+            pieces=text_by_source(completion, responses[index], decode),
+            prompt_number=number,
+            group_rewards=rewards[number * size : (number + 1) * size],
+            advantage=step.advantages.get(index),
+            tokens=len(completion.tokens),
+            truncated=completion.finish == "length",
         )
 
 
@@ -181,6 +199,8 @@ def _summary(step: StepRecord) -> StepFinished:
     rollout, rewards = experience.rollout, experience.rewards
     statistics, rollout_seconds = rollout.statistics, rollout.ended - step.began
     tokens = sum(len(completion.tokens) for completion in rollout.completions)
+    cut = [completion.finish == "length" for completion in rollout.completions]
+    lengths = [len(completion.tokens) for completion in rollout.completions]
     return StepFinished(
         step=step.index,
         seconds=step.ended - step.began,
@@ -198,6 +218,9 @@ def _summary(step: StepRecord) -> StepFinished:
             "kept_share": len(experience.kept) / len(rewards),
             "response_tokens": tokens / len(rollout.completions),
             "tokens_per_second": statistics.tokens / rollout_seconds,
+            "generated_tokens": float(statistics.tokens),
+            **_worker_rates(rollout),
+            **learning_signal(rewards, lengths, cut, step.group_size),
             "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),
             "idle_seconds": rollout.seconds("IDLE", "TRAINING"),
             "trained_seconds": rollout.seconds("TRAINING"),
@@ -208,6 +231,15 @@ def _summary(step: StepRecord) -> StepFinished:
             **step.usage,
         },
     )
+
+
+def _worker_rates(rollout: Rollout) -> dict[str, float]:
+    """Tokens a second of each worker while it generates."""
+    busy: defaultdict[int, float] = defaultdict(float)
+    for span in rollout.spans:
+        busy[span.worker] += span.end - span.start if span.activity == "BUSY" else 0.0
+    known = {worker: count for worker, count in sorted(rollout.worker_tokens.items()) if busy[worker] > 0}
+    return {f"worker/{worker}/tokens_per_second": count / busy[worker] for worker, count in known.items()}
 
 
 def accept_length(tokens: int, requests: int) -> float:

@@ -35,7 +35,7 @@ SUMMED = ("reward_recent", "reward_spread")
 
 def upgrade() -> None:
     op.add_column("runs", sa.Column("starting_up", sa.JSON(), nullable=True))
-    op.add_column("drafter_sessions", sa.Column("noise", sa.Float(), nullable=True))
+    op.add_column("drafter_sessions", sa.Column("noise", sa.Double(), nullable=True))
     _each_run(lambda run: _change(run, _likeness(run.config, ("steps",)), _summary(run)))
 
 

@@ -25,6 +25,7 @@ from longtail.schemas.telemetry import (
     LogLine,
     MetricKey,
     Metrics,
+    Outcome,
     PretrainingRound,
     PretrainingRounds,
     SampleItem,
@@ -162,9 +163,22 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
             after = found.next_since_round
         return rounds
 
-    def samples(self, run_id: str, since_step: int = -1, limit: int = 100, *, step: int | None = None) -> list[SampleItem]:
-        """The latest ``limit`` of them, oldest first; of one ``step`` only if that is given."""
-        wanted = {"since_step": since_step, "step": step, "limit": limit}
+    def samples(
+        self,
+        run_id: str,
+        since_step: int = -1,
+        limit: int = 100,
+        *,
+        step: int | None = None,
+        outcome: Outcome | None = None,
+        contains: str = "",
+        prompt: str | None = None,
+        longest: bool = False,
+    ) -> list[SampleItem]:
+        """The latest ``limit`` of them, or the ``longest``, oldest first; of one ``step``, ``outcome`` or ``prompt`` only, or with a text, if
+        that is given."""
+        wanted = {"since_step": since_step, "step": step, "limit": limit, "outcome": outcome, "contains": contains or None}
+        wanted |= {"prompt": prompt, "longest": longest or None}
         return self._get(Items[SampleItem], f"/api/v1/runs/{run_id}/samples", **wanted).items
 
     def logs(

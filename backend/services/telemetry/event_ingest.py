@@ -37,6 +37,7 @@ from backend.services.telemetry.event_rows import (
     step_metrics,
     unmeasured,
 )
+from backend.services.telemetry.falling_figures import fallen_reward_line
 from backend.services.telemetry.run_statistics import recent_reward
 from backend.services.webhooks.notifications import queue_deliveries
 from engine.events import (
@@ -54,6 +55,8 @@ from engine.events import (
 )
 
 BATCH_BYTES = 2**20
+EVENTS_OF_ALARMS = {"reward_fell": ("run.reward_fell",), "acceptance_collapsed": ("run.acceptance_collapsed",)}
+"""What webhooks hear of an alarm of this code, beside run.alarm."""
 STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, WorkerSpan, Decoding, DrafterSession, Sample)
 
 
@@ -195,13 +198,21 @@ class EventRowWriter:
         if "summary" in self._progress:
             reward, spread = recent_reward(self._session, self._run_id)
             self._progress["summary"] |= {"reward_recent": reward, "reward_spread": spread}
+            self._tell_of_fallen_reward(self._progress["step"] - 1)
             search_index.index_summary(self._session, self._run_id, self._progress["summary"])
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
+
+    def _tell_of_fallen_reward(self, step: int) -> None:
+        if self._notifies and (line := fallen_reward_line(self._session, self._run_id, step)):
+            self._rows[LogLine] = [line]
+            self._flush()
 
     def _flush(self) -> None:
         for line in self._rows.get(LogLine, ()) if self._notifies else ():
             if line["level"] == "alarm":
-                queue_deliveries(self._session, self._run_id, "run.alarm", alarm={name: line[name] for name in ("step", "code", "message")})
+                told = {name: line[name] for name in ("step", "code", "message")}
+                for event in ("run.alarm", *EVENTS_OF_ALARMS.get(line["code"], ())):
+                    queue_deliveries(self._session, self._run_id, event, alarm=told)
         for table, new in self._rows.items():
             if table is Metric:
                 metric_storage.write_points(self._session, self._run_id, new)

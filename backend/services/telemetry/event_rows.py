@@ -110,7 +110,9 @@ def event_rows(run_id: str, event: AnyEvent, missing: frozenset[str] = frozenset
                 out[LogLine].append(log_line(run_id, event.time, "info", "pretrained", message))
         case events.Sample():
             texts = {"prompt": storable_text(event.prompt), "response": storable_text(event.response)}
-            out[Sample].append(key | texts | {"step": event.step, "reward": storable_number(event.reward), "pieces": event.pieces})
+            told = event.model_dump(include={"step", "pieces", "prompt_number", "group_rewards", "tokens", "truncated"})
+            figures = {name: storable_number(getattr(event, name)) for name in ("reward", "advantage")}
+            out[Sample].append(key | texts | told | figures)
         case events.Alarm():
             out[LogLine].append(log_line(run_id, event.time, "alarm", event.code, event.message, event.step))
         case events.StartingUp() if event.done == 0:
@@ -142,4 +144,6 @@ def _rollout(run_id: str, event: events.RolloutFinished) -> dict[str, Any]:
     ordered = sorted(event.lengths)
     shares = {f"p{percent}": percentile(ordered, percent / 100) for percent in (50, 75, 90)}
     longest = ordered[-1] if ordered else 0
-    return {"run_id": run_id, "step": event.step, "lengths": event.lengths, "truncated": event.truncated, "max": longest} | shares
+    rewards = event.rewards if event.rewards and all(map(math.isfinite, event.rewards)) else None
+    told = {"lengths": event.lengths, "rewards": rewards, "truncated": event.truncated, "max": longest}
+    return {"run_id": run_id, "step": event.step} | told | shares

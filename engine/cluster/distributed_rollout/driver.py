@@ -5,9 +5,10 @@ Whatever takes long there (scoring responses) runs in a thread beside it.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.cluster.distributed_rollout import coordinator
@@ -31,7 +32,7 @@ REMIND_EVERY = 1.0
 class Rollout:
     """Completions in the order of the requests' ids. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
     worker was done; ``stopped``: when nobody trained any more. ``untrained``: why nobody did at all, None if somebody did. ``notice``:
-    what users should know of it, if anything."""
+    what users should know of it, if anything. ``worker_tokens``: what each worker generated."""
 
     completions: list[Completion]
     statistics: RolloutStatistics
@@ -41,6 +42,7 @@ class Rollout:
     stopped: float
     untrained: str | None = None
     notice: str | None = None
+    worker_tokens: Mapping[int, int] = field(default_factory=dict)
 
     def seconds(self, *activities: str) -> float:
         """Worker seconds spent in any of ``activities``."""
@@ -61,6 +63,7 @@ def joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
             sessions={**whole.sessions, **sessions},
             untrained=rollout.untrained if whole.untrained else None,
             notice=rollout.notice or whole.notice,
+            worker_tokens=Counter(whole.worker_tokens) + Counter(rollout.worker_tokens),
         )
     return whole
 
@@ -98,6 +101,7 @@ class RolloutDriver:
         self._refusals: list[Refusal] = []
         self._completions: list[Completion] = []
         self._statistics = RolloutStatistics()
+        self._tokens: dict[int, int] = {}
         self._ended = 0.0
 
     def run(self, shares: Sequence[Sequence[Request]], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]) -> Rollout:
@@ -120,7 +124,8 @@ class RolloutDriver:
                 future.result()
         self._completions.sort(key=lambda completion: completion.request.id)
         reason = None if self._sessions else untrained_reason(self._state, self._refusals)
-        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, self._ended, stopped, reason)
+        times = self._ended, stopped
+        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, *times, reason, worker_tokens=self._tokens)
 
     def _next(self) -> Sequence[Completion]:
         """Waits for one reply and passes it on, or repeats what was left unanswered; the completions, if it is a share's."""
@@ -170,6 +175,7 @@ class RolloutDriver:
         self._post(coordinator.WorkerDone(self._step, worker))
         self._ended = time.time()
         self._statistics.add(share.statistics)
+        self._tokens[worker] = share.statistics.tokens
         self._completions.extend(share.completions)
         completions: Sequence[Completion] = share.completions
         return completions

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, computed_field
 
 from longtail.schemas.attempts import GitState
 from longtail.schemas.base import Body, Moment, Page, Schema, number
+from longtail.schemas.identity import USER_NAME
 from longtail.schemas.projects import DEFAULT_PROJECT
 from longtail.schemas.telemetry import PretrainingRound
 
@@ -71,12 +72,15 @@ class CloneRequest(Body):
 
 
 class RunChange(Body):
-    """What users can change of a run at any time. What is left out stays. A priority counts while the run is queued."""
+    """What users can change of a run at any time. What is left out stays. A priority counts while the run is queued. Into another project
+    moves who may work in both; the owner, a user's name, is changed by admins."""
 
     name: Name | None = None
     notes: Notes | None = None
     tags: list[Tag] | None = Field(None, max_length=32)
     priority: Priority | None = None
+    project_id: str | None = Field(None, max_length=16)
+    owner: str | None = Field(None, max_length=64, pattern=USER_NAME)
 
 
 class StartingUp(Schema):
@@ -109,7 +113,7 @@ class Run(Schema):
     step of that one after whose checkpoint it goes on; -1: it goes on with pretraining the drafter. ``actions`` says what can be done with
     it now.
 
-    ``revision`` counts the changes of name, notes, tags and priority: it is the ETag that a PATCH can name in If-Match. ``source`` is the
+    ``revision`` counts the changes of name, notes, tags, priority, project and owner: it is the ETag that a PATCH can name in If-Match. ``source`` is the
     git state of the folder that it was submitted from.
 
     ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds), and
@@ -185,3 +189,9 @@ class Run(Schema):
 
 class RunPage(Page[Run]):
     pass
+
+
+class RunTotals(Schema):
+    """How many runs there are in each state that one of them is in."""
+
+    states: dict[RunState, int]

@@ -6,6 +6,9 @@ from pydantic import Field
 
 from longtail.schemas.base import Items, Schema
 
+RIGHT = 1.0
+"""The reward of a response that counts as right."""
+Outcome = Literal["right", "wrong", "truncated"]
 Level = Literal["info", "warning", "error", "alarm"]
 
 
@@ -38,10 +41,12 @@ class MetricKey(Schema):
 
 
 class Lengths(Schema):
-    """Response lengths of one step in tokens; percentiles are of the nearest rank."""
+    """Response lengths of one step in tokens; percentiles are of the nearest rank. ``rewards`` are of the same responses, group by group;
+    null: not told."""
 
     step: int
     lengths: list[int]
+    rewards: list[float] | None = None
     truncated: int
     p50: int
     p75: int
@@ -182,13 +187,26 @@ class Piece(NamedTuple):
 
 
 class SampleItem(Schema):
-    """``pieces`` are the response from its beginning to its end; null where the engine does not tell what made its tokens."""
+    """``pieces`` are the response from its beginning to its end; null where the engine does not tell what made its tokens.
+
+    ``prompt_number``: the place of its prompt in the step; ``group_rewards``: those of all responses to that prompt. ``advantage``: null
+    also where nothing was learned from it. ``truncated``: it stopped at the length limit. null: not told.
+    """
 
     step: int
     prompt: str
     response: str
     reward: float | None
     pieces: list[Piece] | None = None
+    prompt_number: int | None = None
+    group_rewards: list[float] | None = None
+    advantage: float | None = None
+    tokens: int | None = None
+    truncated: bool | None = None
+
+    @property
+    def is_right(self) -> bool:
+        return self.reward is not None and self.reward >= RIGHT
 
 
 class LogLine(Schema):

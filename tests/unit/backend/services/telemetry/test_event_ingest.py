@@ -233,15 +233,13 @@ def test_the_log_has_a_line_for_each_step_publication_checkpoint_and_alarm(datab
 
 
 @pytest.mark.parametrize(("coefficient", "kl"), [(0.0, None), (0.1, 0.0)])
-def test_a_kl_that_nobody_measured_is_null(
-    database: Database, run_id: str, path: Path, ingestor: EventIngestor, coefficient: float, kl: float | None
-) -> None:
+def test_a_kl_that_nobody_measured_is_null(database: Database, run_id: str, path: Path, coefficient: float, kl: float | None) -> None:
     """Also where an earlier version wrote 0 for it, and where the engine leaves it out."""
     with database.write() as session:
         session.get_one(Run, run_id).config = {"algorithm": {"kl_coefficient": coefficient}}
     old, new = ({"reward_mean": 0.5, **more} for more in ({"kl": 0.0}, {}))
     write(path, started(), *(events.StepFinished(step=at, seconds=1.0, phases={}, metrics=told) for at, told in enumerate((new, old))))
-    EventIngestor(database, run_id, 1, path).drain()
+    begin(database, run_id, path).drain()
     with database.read() as session:
         assert session.get_one(Run, run_id).summary["kl"] == kl
         assert session.scalars(select(Metric.value).where(Metric.key == "kl", Metric.step == 1)).one() == kl
