@@ -15,7 +15,9 @@ def other_work(baseline: ComparedRun, other: ComparedRun, differences: Sequence[
     values = {each.field: each.values for each in differences}
 
     def told(field: str) -> str:
-        pair = (one_line_yaml(values[field].get(item.run.id)) for item in (baseline, other)) if field in values else ()
+        if field not in values:
+            return field
+        pair = (one_line_yaml(values[field].get(item.run.id)) for item in (baseline, other))
         return short(f"{field} ({', '.join(pair)})", LONGEST)
 
     fields = other.confounders

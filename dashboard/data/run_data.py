@@ -42,15 +42,17 @@ Item = TypeVar("Item", bound=OfStep)
 @dataclass(frozen=True)
 class DataQuery:
     """The records and the metrics that something draws. ``eval/*`` is every key that begins with ``eval/``. ``latest_steps``: also the
-    metrics of the latest so many steps."""
+    metrics of the latest so many steps; ``statistics``: also what all steps come to."""
 
     records: tuple[RecordKind, ...] = ()
     metric_keys: tuple[str, ...] = ()
     latest_steps: int = 0
+    statistics: bool = False
 
     def merged(self, other: "DataQuery") -> "DataQuery":
         keys = (*self.metric_keys, *other.metric_keys)
-        return DataQuery((*self.records, *other.records), keys, max(self.latest_steps, other.latest_steps))
+        latest = max(self.latest_steps, other.latest_steps)
+        return DataQuery((*self.records, *other.records), keys, latest, self.statistics or other.statistics)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class RunData:
     """Everything that the run page draws; of a long run only the latest lengths, spans, samples and alarms, and of the speculation and
     the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one, and
     ``sessions`` are those of the drafter in the latest SESSION_STEPS. Of a long pretraining, too, only some rounds. ``statistics`` are
-    over all steps, None before the first answer and of a run that a script tracks. ``latest`` are the metrics of the latest steps, every
+    over all steps, None where nobody asked for them. ``latest`` are the metrics of the latest steps, every
     one, where that is asked for."""
 
     run: Run
@@ -92,7 +94,7 @@ def refreshed(data: RunData, client: Longtail, query: DataQuery) -> RunData:
     if run.kind == "tracked":
         data = replace(data, metrics={})
     records: dict[str, Any] = {kind: FETCH[kind](data, client) for kind in dict.fromkeys(query.records)}
-    if run.kind != "tracked":
+    if query.statistics:
         records["statistics"] = client.statistics(run.id)
     if query.latest_steps:
         records["latest"] = client.metrics(run.id, since_step=max(run.step - 1 - query.latest_steps, -1)).series

@@ -175,8 +175,8 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         prompt: str | None = None,
         longest: bool = False,
     ) -> list[SampleItem]:
-        """The latest ``limit`` of them, or the ``longest``, oldest first; of one ``step``, ``outcome`` or ``prompt`` only, or with a text, if
-        that is given."""
+        """The latest ``limit`` of them, or the ``longest``, oldest first; only of one ``step``, ``outcome`` or ``prompt``, or with a text,
+        if that is given."""
         wanted = {"since_step": since_step, "step": step, "limit": limit, "outcome": outcome, "contains": contains or None}
         wanted |= {"prompt": prompt, "longest": longest or None}
         return self._get(Items[SampleItem], f"/api/v1/runs/{run_id}/samples", **wanted).items

@@ -52,7 +52,8 @@ class RunLists(Identity):
         return self._get(Items[RunOverview], "/api/v1/glances", run=list(run_ids), limit=len(run_ids)).items if run_ids else []
 
     def change_run(self, run_id: str, revision: int | None = None, **changes: Any) -> Run:
-        """``name``, ``notes``, ``tags``, ``priority``, ``project_id`` or ``owner``. With a ``revision`` only if the run is still at that, else ApiError 412."""
+        """``name``, ``notes``, ``tags``, ``priority``, ``project_id`` or ``owner``. With a ``revision`` only if the run is still at that,
+        else ApiError 412."""
         headers = {} if revision is None else {"If-Match": f'"{revision}"'}
         return self._reply(Run, self._request("PATCH", f"/api/v1/runs/{run_id}", json=changes, headers=headers))
 

@@ -11,7 +11,7 @@ from dashboard.text.escaping import escaped
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.runs import Run
 
-QUERY = DataQuery(metric_keys=("step_seconds",))
+QUERY = DataQuery(metric_keys=("step_seconds",), statistics=True)
 PRETRAINING = DataQuery(("pretraining",))
 
 

@@ -113,8 +113,8 @@ class Run(Schema):
     step of that one after whose checkpoint it goes on; -1: it goes on with pretraining the drafter. ``actions`` says what can be done with
     it now.
 
-    ``revision`` counts the changes of name, notes, tags, priority, project and owner: it is the ETag that a PATCH can name in If-Match. ``source`` is the
-    git state of the folder that it was submitted from.
+    ``revision`` counts the changes of name, notes, tags, priority, project and owner: it is the ETag that a PATCH can name in If-Match.
+    ``source`` is the git state of the folder that it was submitted from.
 
     ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds), and
     ``reward_recent``, the mean reward of the latest ten steps, with their standard deviation, ``reward_spread``. null: not measured.

@@ -92,7 +92,7 @@ def test_figures_are_of_the_latest_steps() -> None:
         SpeculationStep(step=step, arms=[], drafted_by_position=[], accepted_by_position=[], untrained=reason)
         for step, reason in enumerate(reasons)
     ]
-    found = recent_steps(True, 2, metrics, lengths, steps)
+    found = recent_steps(True, 2, metrics, lengths, steps, first_entropy=2.0)
     assert found.phases is not None
     assert (found.phases["rollout"], found.phases["update"], found.phases["sync"]) == (0.5, 0.25, 0.0)
     assert (found.idle, found.harvest, found.untrained) == (0.25, 0.25, "idle")

@@ -130,7 +130,7 @@ def test_config_diff_names_what_differs() -> None:
     ("config", "fields"),
     [
         ({"model": {"path": "small"}}, ["model.path"]),
-        ({"task": {"name": "word_problems"}, "seed": 7}, ["seed", "task.name", "task.four_numbers"]),
+        ({"task": {"name": "countdown", "four_numbers": 0.5}, "seed": 7}, ["seed", "task.four_numbers"]),
         ({"rollout": {"max_new_tokens": 64}}, ["rollout.max_new_tokens"]),
         ({"algorithm": {"learning_rate": 1e-3, "steps": 5}}, ["algorithm.learning_rate"]),
     ],
