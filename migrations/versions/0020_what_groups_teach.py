@@ -5,6 +5,8 @@ Rewards beside lengths, what a sample's group came to, what users keep for thems
 Revises: 0019
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -13,7 +15,7 @@ down_revision = "0019"
 branch_labels = None
 depends_on = None
 
-SAMPLE = {
+SAMPLE: dict[str, sa.types.TypeEngine[Any]] = {
     "prompt_number": sa.Integer(),
     "group_rewards": sa.JSON(),
     "advantage": sa.Double(),

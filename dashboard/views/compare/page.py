@@ -6,13 +6,15 @@ import streamlit as st
 
 from dashboard.analysis.comparability import machines
 from dashboard.auth.api_client import client, me
-from dashboard.text.escaping import escaped
+from dashboard.text.escaping import escaped, visible
+from dashboard.text.formats import short
 from dashboard.views.compare import chart_panels, seed_table
 from dashboard.views.compare.export_menu import export_menu
 from dashboard.views.compare.figures import ALWAYS, ComparisonFigures
 from dashboard.views.compare.metric_picker import chosen_metrics
 from dashboard.views.compare.run_labels import run_labels
 from dashboard.views.compare.run_picker import chosen_runs
+from dashboard.views.compare.settings_panels import settings_panels
 from dashboard.views.compare.speedup_cards import speedup_cards
 from dashboard.views.compare.tables import config_rows, run_rows
 from dashboard.widgets.api_errors import answered, explained
@@ -42,13 +44,13 @@ def lengths(reader: str, run_id: str, attempt: int, step: int) -> list[int]:  # 
 @explained()
 def show(chosen: Sequence[Run]) -> None:
     keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)})
-    metrics, how, place = chosen_metrics(keys)
+    metrics, how, by_group, place = chosen_metrics(keys)
     ids = [run.id for run in chosen]
     comparison = client().compare(ids[0], ids[1:], [*metrics, *ALWAYS], POINTS)
     runs = [item.run for item in comparison.items]
     names = run_labels(runs)
     tails = {run.id: lengths(me().token_id, run.id, run.attempt, run.step) for run in runs}
-    figures = ComparisonFigures(comparison, names, tails, metrics, how)
+    figures = ComparisonFigures(comparison, names, tails, metrics, how, by_group)
     with place:
         export_menu(figures)
     if len(runs) == 2:
@@ -59,6 +61,7 @@ def show(chosen: Sequence[Run]) -> None:
     chart_panels.curves(figures)
     chart_panels.speed(figures)
     chart_panels.lengths(figures)
+    settings_panels(figures)
     with panel("Over seeds", "Runs of one configuration with several seeds count as one row."):
         table(seed_table.rows(comparison.items, names))
         st.caption(seed_table.remark(comparison.items))
@@ -74,6 +77,8 @@ def show(chosen: Sequence[Run]) -> None:
 st.header("Compare", anchor=False)
 with answered(), charts_ahead():
     chosen = chosen_runs()
+    if chosen:
+        st.set_page_config(page_title=f"{visible(short(' / '.join(run.name for run in chosen), 120))} · Compare · Longtail")
     if len(chosen) < 2:
         st.info("Choose two runs or more. The first is the baseline that the others are measured by.")
     else:

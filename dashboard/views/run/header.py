@@ -13,6 +13,7 @@ from dashboard.data.similar_runs import conditions, similar_run
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago, duration, number, ratio, short
 from dashboard.views.run.action_buttons import action_buttons
+from dashboard.views.run.record import record
 from dashboard.widgets.panel import STATE_COLORS
 from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import Series
@@ -37,6 +38,7 @@ def heading(run: Run, partner: Run | None) -> bool:
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
     drafter = f" · begins with the drafter of artifact `{run.drafter_id}`" if run.drafter_id else ""
     st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
+    record(run)
     return live
 
 

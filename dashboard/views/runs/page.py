@@ -8,15 +8,19 @@ from typing import Any
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.auth.api_client import client
+from dashboard.auth.api_client import client, me
 from dashboard.data.glances import glances
 from dashboard.text.escaping import escaped
 from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outcome
 from dashboard.views.runs.filters import run_filters
+from dashboard.views.runs.group_table import group_table
 from dashboard.views.runs.navigation import leave
+from dashboard.views.runs.own_columns import choose_columns, own_columns
 from dashboard.views.runs.pagination import NumberedPages
 from dashboard.views.runs.run_table import run_table
+from dashboard.views.runs.saved_views import saved_views
 from dashboard.widgets.api_errors import answered, show_form_errors
+from dashboard.widgets.panel import STATE_COLORS
 from longtail import ApiError
 from longtail.schemas.runs import Run
 
@@ -39,6 +43,19 @@ def listed(choice: dict[str, Any], number: int) -> tuple[list[Run], int]:
     return found
 
 
+@st.cache_data(ttl=10, max_entries=64, show_spinner=False)
+def totals(reader: str, choice: str) -> dict[str, int]:  # noqa: ARG001  (whose sight it is)
+    return dict(client().run_totals(**json.loads(choice)).states)
+
+
+def _totals(choice: dict[str, Any]) -> None:
+    """How many runs are in each state, whatever states the list shows."""
+    wanted = {name: value for name, value in choice.items() if name not in ("state", "sort")}
+    found = totals(me().token_id, json.dumps(wanted, sort_keys=True))
+    told = [f"{found[state]:,} {state}" for state in STATE_COLORS if state in found]
+    st.caption(f"{sum(found.values()):,} runs: {', '.join(told)}" if told else "No runs.")
+
+
 def wanted_page() -> int:
     asked = str(state.get("page") or st.query_params.get("page", "1"))
     return min(max(int(asked), 1), MOST_PAGES) if asked.isdecimal() and len(asked) <= LONGEST_NUMBER else 1
@@ -58,10 +75,18 @@ def page(projects: Mapping[str, str]) -> None:
         )
         return
     state["seen"] = runs
+    _totals(choice)
     head = st.container(gap="small")
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        grouped = st.toggle("Group seeds", key="grouped", bind="query-params", help="Runs that differ in name and seed only are one row")
+        choose_columns(runs)
+        saved_views()
     selected = []
-    if runs:
-        selected = run_table(runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC))
+    if runs and grouped:
+        selected = group_table(runs, known)
+    elif runs:
+        names = {project_id: name for name, project_id in projects.items()}
+        selected = run_table(runs, known, names, datetime.now(UTC), own_columns())
     elif len(choice) > 1:
         st.info("No run matches. Clear the search or choose otherwise.")
     else:

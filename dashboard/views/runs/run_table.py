@@ -15,6 +15,7 @@ from dashboard.text.escaping import without_shortcodes
 from dashboard.text.formats import MISSING, ago, duration, number
 from dashboard.views.runs.filters import sort_by, sorted_head
 from dashboard.views.runs.navigation import go
+from dashboard.views.runs.own_columns import cell
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
@@ -44,8 +45,8 @@ HELP: Mapping[str, str] = {
 }
 
 
-def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[str, str]) -> dict[str, Any]:
-    """A run's cells by column; ``projects`` are names by id."""
+def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[str, str], own: Sequence[str] = ()) -> dict[str, Any]:
+    """A run's cells by column; ``projects`` are names by id, ``own`` the columns of the visitor's own."""
     pace = glance.step_seconds if glance else None
     return {
         "Name": [without_shortcodes(run.name)],  # in a list, since a text in brackets would be taken for one
@@ -64,6 +65,7 @@ def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[s
         "Project": projects.get(run.project_id),
         "Tags": run.tags,
         "Error": run.error and without_shortcodes(run.error),
+        **{name: without_shortcodes(value) if isinstance(value := cell(run, name), str) else value for name in own},
     }
 
 
@@ -108,20 +110,22 @@ def columns(runs: Sequence[Run], name: Any) -> dict[str, Any]:
     return drawn | {key: None for key, different in values.items() if len(different) == 1}
 
 
-def run_table(runs: Sequence[Run], glances: Mapping[str, RunOverview], projects: Mapping[str, str], now: datetime) -> list[Run]:
+def run_table(
+    runs: Sequence[Run], glances: Mapping[str, RunOverview], projects: Mapping[str, str], now: datetime, own: Sequence[str] = ()
+) -> list[Run]:
     """The runs selected. A click on a name opens its run.
 
     Streamlit knows rows by their number: where the runs change, so does the grid's key, and the selection is carried over by id.
     """
     state = st.session_state
-    key = hashlib.sha256(",".join(run.id for run in runs).encode()).hexdigest()[:12]
+    key = hashlib.sha256(",".join([*own, *(run.id for run in runs)]).encode()).hexdigest()[:12]
     ids = [run.id for run in runs]
     name = column.ButtonColumn(
         sorted_head("Name"), key=f"open-{key}", type="tertiary", alignment="left", pinned=True, width=210, on_click=partial(_open, key, ids)
     )
     chosen = state.get("selected", ())
     event = st.dataframe(
-        [row(run, glances.get(run.id), now, projects) for run in runs],
+        [row(run, glances.get(run.id), now, projects, own) for run in runs],
         column_config=columns(runs, name),
         hide_index=True,
         height="content",
