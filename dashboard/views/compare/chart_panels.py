@@ -39,7 +39,7 @@ def speed(figures: ComparisonFigures) -> None:
     with left, panel("Time per phase", PHASES):
         chart(figures.phases(), "phases", "The seconds of each phase will appear here when all runs have a step in common.")
     with right, panel("What a faster rollout brings", AMDAHL):
-        missing = "Each run's rollout speed-up and end-to-end speed-up against the baseline will appear here."
+        missing = "The speed-ups of runs that do the baseline's work, in the rollout and end to end, will appear here."
         chart(figures.amdahl(), "amdahl", missing)
 
 

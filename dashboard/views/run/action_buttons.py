@@ -26,8 +26,8 @@ def action_buttons(run: Run) -> None:
     for action, (label, explanation, act) in BUTTONS.items():
         if action in run.actions:
             st.button(label, help=explanation, key=f"{action}-{run.id}", on_click=_do, args=(run.id, act))
-    if "clone" in run.actions and st.button("Clone", help="Opens the form with this run's configuration.", key=f"clone-{run.id}"):
-        st.switch_page(page_files.NEW_RUN, query_params={"from": run.id})
+    if "clone" in run.actions:
+        st.page_link(page_files.NEW_RUN, label="Clone", help="Opens the form with this run's configuration.", query_params={"from": run.id})
     if not run.finished:
         st.button("Cancel run", disabled=run.cancel_requested, key=f"cancel-{run.id}", on_click=_ask, args=(run.id,))
         if st.session_state.get(ASKED) == run.id:

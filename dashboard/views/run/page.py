@@ -51,10 +51,10 @@ def how_to_read(tab: str, run: Run) -> None:
     guide = GUIDES[tab]
     with (
         st.container(horizontal=True, horizontal_alignment="right"),
-        st.popover("How to read this", type="tertiary", key=f"read-{tab}", width=520),
+        st.popover("How to read this", type="tertiary", key=f"read-{tab}"),
     ):
         st.markdown(f"**{guide.question}**  \n{guide.read}")
-        st.code(f"{guide.rest.format(run=run.id)}\n{guide.command.format(run=run.id)}", language="bash", wrap_lines=True)
+        st.code(f"{guide.rest.format(run=run.id)}\n{guide.command.format(run=run.id)}", language="bash", wrap_lines=True, width=520)
         st.page_link(page_files.HELP, label="All words and tabs")
 
 

@@ -30,11 +30,11 @@ def record(run: Run) -> None:
             with st.popover("Edit", key=f"edit-{run.id}", help="Name, notes, tags, project and owner"):
                 _form(run, projects)
         if run.kind == "engine":
-            with st.popover("Reproduce", key=f"reproduce-{run.id}", width=640):
+            with st.popover("Reproduce", key=f"reproduce-{run.id}"):
                 _reproduce(run)
-            with st.popover("Memory plan", key=f"memory-{run.id}", width=560):
+            with st.popover("Memory plan", key=f"memory-{run.id}"):
                 st.caption("What takes the memory of each GPU in a run like this one, by arithmetic. In a shell:")
-                st.code(memory_command(run.config), language="bash", wrap_lines=True)
+                st.code(memory_command(run.config), language="bash", wrap_lines=True, width=520)
             if run.step:
                 name = f"{run.id}-trace.json"
                 help = f"The timeline of at most the last {TRACED_STEPS} steps, for ui.perfetto.dev"
@@ -64,7 +64,7 @@ def _form(run: Run, projects: dict[str, str]) -> None:
         project = st.selectbox("Project", ids, ids.index(run.project_id), format_func=lambda each: projects.get(each, MISSING))
         is_admin = me().role == "admin"
         owner = st.text_input("Owner", run.owner or "", disabled=not is_admin, help="Only admins give a run to another owner.")
-        notes = st.text_area("Notes", run.notes, max_chars=20_000, height=160)
+        notes = st.text_area("Notes", run.notes, max_chars=20_000, height=160, width=460)
         saved = st.form_submit_button("Save", type="primary")
     if saved:
         wanted = {"name": name.strip(), "tags": tags, "project_id": project, "owner": owner.strip(), "notes": notes}
@@ -81,7 +81,7 @@ def _reproduce(run: Run) -> None:
     latest = found[-1] if found else None
     st.download_button("Configuration (YAML)", config_yaml(run), f"{run.id}.yaml", "application/yaml", on_click="ignore")
     st.caption("Complete, with all defaults and the seed. Then, in a checkout of Longtail:")
-    st.code(commands(run, latest), language="bash", wrap_lines=True)
+    st.code(commands(run, latest), language="bash", wrap_lines=True, width=560)
     if known := versions(latest):
         st.caption(f"Attempt {latest.number if latest else MISSING} ran in:")
         st.table({"": [name for name, _ in known], "version": [escaped(text) for _, text in known]}, border="horizontal", hide_index=True)

@@ -53,7 +53,7 @@ def _totals(choice: dict[str, Any]) -> None:
     wanted = {name: value for name, value in choice.items() if name not in ("state", "sort")}
     found = totals(me().token_id, json.dumps(wanted, sort_keys=True))
     told = [f"{found[state]:,} {state}" for state in STATE_COLORS if state in found]
-    st.caption(f"{sum(found.values()):,} runs: {', '.join(told)}" if told else "No runs.")
+    st.caption(f"{sum(found.values()):,} runs: {', '.join(told)}" if told else "No runs.", width="stretch")
 
 
 def wanted_page() -> int:
@@ -75,12 +75,12 @@ def page(projects: Mapping[str, str]) -> None:
         )
         return
     state["seen"] = runs
-    _totals(choice)
-    head = st.container(gap="small")
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        _totals(choice)
         grouped = st.toggle("Group seeds", key="grouped", bind="query-params", help="Runs that differ in name and seed only are one row")
         choose_columns(runs)
         saved_views()
+    head = st.container(gap="small")
     selected = []
     if runs and grouped:
         selected = group_table(runs, known)

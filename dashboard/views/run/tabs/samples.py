@@ -54,7 +54,6 @@ def _group(data: RunData, group: SampleGroup) -> None:
             with st.popover(
                 "Elsewhere",
                 key=f"elsewhere-{place}",
-                width=900,
                 on_change="rerun",
                 help="The same prompt at other steps, or in another run",
             ) as more:

@@ -68,9 +68,7 @@ def test_only_what_can_be_changed_is_changed(api: TestClient, run: str, change: 
     assert api.get(run).json() == before
 
 
-def test_a_run_moves_to_a_project_that_its_editor_may_work_in(
-    api: TestClient, run: str, new_token: NewToken, anonymous: TestClient
-) -> None:
+def test_a_run_moves_to_a_project_that_its_editor_may_work_in(run: str, new_token: NewToken, anonymous: TestClient) -> None:
     admin = {"Authorization": f"Bearer {new_token('admin', 'root')}"}
     theirs = anonymous.post("/api/v1/projects", json={"name": "theirs"}, headers=admin).json()["id"]
     own = {"Authorization": f"Bearer {new_token('editor', 'eve')}"}
