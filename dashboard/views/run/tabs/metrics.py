@@ -35,9 +35,11 @@ def show(data: RunData) -> None:
         empty("Each series that the run reports will appear here.")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        pattern = st.text_input("Find", key="metric-find", placeholder="regular expression: reward|length", max_chars=200, width=260)
-        over = st.segmented_control("Over", [STEPS, TIME, TOKENS], default=STEPS, required=True, key="metric-over")
-        window = st.selectbox("Smoothing (steps)", WINDOWS, key="metric-window", width=140)
+        pattern = st.text_input(
+            "Find", key="metric-find", bind="query-params", placeholder="regular expression: reward|length", max_chars=200, width=260
+        )
+        over = st.segmented_control("Over", [STEPS, TIME, TOKENS], default=STEPS, required=True, key="metric-over", bind="query-params")
+        window = st.selectbox("Smoothing (steps)", WINDOWS, key="metric-window", bind="query-params", width=140)
         log_x, log_y = st.toggle("Log x", key="metric-log-x"), st.toggle("Log y", key="metric-log-y")
         st.space("stretch")
         place = st.container(width="content")

@@ -26,10 +26,12 @@ TITLE = 60
 def show(data: RunData) -> None:
     run = data.run
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        contains = st.text_input("Search", key="sample-search", placeholder="text in prompt or response", max_chars=200, width=230)
-        outcome = st.pills("Outcome", get_args(Outcome), key="sample-outcome")
-        step = st.number_input("Step", 0, LAST_STEP, None, key="sample-step", placeholder="all", width=130)
-        order = st.selectbox("Order", ORDERS, key="sample-order", width=160)
+        contains = st.text_input(
+            "Search", key="sample-search", bind="query-params", placeholder="text in prompt or response", max_chars=200, width=230
+        )
+        outcome = st.pills("Outcome", get_args(Outcome), key="sample-outcome", bind="query-params")
+        step = st.number_input("Step", 0, LAST_STEP, None, key="sample-step", bind="query-params", placeholder="all", width=130)
+        order = st.selectbox("Order", ORDERS, key="sample-order", bind="query-params", width=160)
         st.html(response_html.legend(), width="content")
     asked = (run.id, run.attempt, run.step, contains, outcome, step, order)
     wanted = {"step": step, "outcome": outcome, "contains": contains, "longest": order == ORDERS[1]}
