@@ -197,7 +197,7 @@ class _Step:
                 reward=group[index],
                 pieces=pieces(response, self.run.speculation.enabled),
                 truncated=self.lengths[index] == self.limit,
-                **facts,  # type: ignore[arg-type]
+                **facts,
             )
 
     def _speculation(self) -> Speculation:

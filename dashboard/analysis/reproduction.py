@@ -38,7 +38,7 @@ def versions(attempt: Attempt | None) -> list[tuple[str, str]]:
 def memory_command(config: dict[str, Any]) -> str:
     """``longtail plan-memory`` for a run of this configuration."""
     cluster, rollout, algorithm = (section(config, name) for name in ("cluster", "rollout", "algorithm"))
-    learner = cluster.get("learner") if isinstance(cluster.get("learner"), dict) else {}
+    learner = section(cluster, "learner")
     parallel = section(rollout, "sglang").get("tensor_parallel", 1) if rollout.get("engine") == "sglang" else 1
     context = rollout.get("max_prompt_tokens", 256) + rollout.get("max_new_tokens", 1024)
     lora = learner.get("lora")

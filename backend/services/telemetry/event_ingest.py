@@ -159,6 +159,7 @@ class EventRowWriter:
         self._session, self._run_id, self._notifies = session, run_id, notifies
         self._rows: Rows = {}
         self._progress: dict[str, Any] = {}
+        self._last_step: int | None = None
         config, self._starting = session.execute(select(Run.config, Run.starting_up).where(Run.id == run_id)).one()
         self._unmeasured = unmeasured(config)
 
@@ -176,6 +177,7 @@ class EventRowWriter:
         if isinstance(event, StartingUp):
             self._progress["starting_up"] = self._starting = starting_up(event, self._starting)
         if isinstance(event, StepFinished):
+            self._last_step = event.step
             self._progress |= {"step": event.step + 1, "starting_up": None, "summary": run_summary(step_metrics(event, self._unmeasured))}
         if isinstance(event, ArtifactSaved):
             registry.record_saved(self._session, self._run_id, event)
@@ -196,13 +198,14 @@ class EventRowWriter:
     def close(self, seq: int) -> None:
         self._flush()
         if "summary" in self._progress:
-            reward, spread = recent_reward(self._session, self._run_id)
-            self._progress["summary"] |= {"reward_recent": reward, "reward_spread": spread}
-            self._tell_of_fallen_reward(self._progress["step"] - 1)
+            if self._last_step is not None:
+                self._sum_rewards_up(self._last_step)
             search_index.index_summary(self._session, self._run_id, self._progress["summary"])
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
 
-    def _tell_of_fallen_reward(self, step: int) -> None:
+    def _sum_rewards_up(self, step: int) -> None:
+        reward, spread = recent_reward(self._session, self._run_id)
+        self._progress["summary"] |= {"reward_recent": reward, "reward_spread": spread}
         if self._notifies and (line := fallen_reward_line(self._session, self._run_id, step)):
             self._rows[LogLine] = [line]
             self._flush()

@@ -73,7 +73,7 @@ def samples(session: Session, run_id: str, wanted: SampleFilter, limit: int) -> 
     if wanted.step is not None:
         query = query.where(Sample.step == wanted.step)
     if wanted.outcome == "truncated":
-        query = query.where(Sample.truncated)
+        query = query.where(Sample.truncated.is_(True))
     elif wanted.outcome is not None:
         query = query.where(Sample.reward >= RIGHT if wanted.outcome == "right" else Sample.reward < RIGHT)
     if wanted.contains:

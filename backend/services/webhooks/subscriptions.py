@@ -18,7 +18,7 @@ SECRET_PREFIX = "whsec_"
 
 def add(session: Session, url: str, events: Sequence[str], project_id: str | None = None) -> Webhook:
     """NotFoundError if there is no such project."""
-    if project_id is not None and not (is_id(project_id) and session.get(Project, project_id)):
+    if project_id is not None and (not is_id(project_id) or session.get(Project, project_id) is None):
         raise NotFoundError(f"there is no project {project_id}")
     if (session.scalar(select(func.count()).select_from(Webhook)) or 0) >= MOST:
         raise ConflictError(f"there are {MOST} webhooks already; remove one first")

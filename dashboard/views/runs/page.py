@@ -22,7 +22,7 @@ from dashboard.views.runs.saved_views import saved_views
 from dashboard.widgets.api_errors import answered, show_form_errors
 from dashboard.widgets.panel import STATE_COLORS
 from longtail import ApiError
-from longtail.schemas.runs import Run
+from longtail.schemas.runs import Run, RunState
 
 REFRESH_SECONDS = 3
 PAGE = 50
@@ -44,8 +44,8 @@ def listed(choice: dict[str, Any], number: int) -> tuple[list[Run], int]:
 
 
 @st.cache_data(ttl=10, max_entries=64, show_spinner=False)
-def totals(reader: str, choice: str) -> dict[str, int]:  # noqa: ARG001  (whose sight it is)
-    return dict(client().run_totals(**json.loads(choice)).states)
+def totals(reader: str, choice: str) -> dict[RunState, int]:  # noqa: ARG001  (whose sight it is)
+    return client().run_totals(**json.loads(choice)).states
 
 
 def _totals(choice: dict[str, Any]) -> None:

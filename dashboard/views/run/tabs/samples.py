@@ -1,7 +1,7 @@
 """What the model was asked, what it answered, how each answer did within its group, and what drafted the tokens of that."""
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import streamlit as st
 
@@ -34,7 +34,7 @@ def show(data: RunData) -> None:
         order = st.selectbox("Order", ORDERS, key="sample-order", bind="query-params", width=160)
         st.html(response_html.legend(), width="content")
     asked = (run.id, run.attempt, run.step, contains, outcome, step, order)
-    wanted = {"step": step, "outcome": outcome, "contains": contains, "longest": order == ORDERS[1]}
+    wanted: dict[str, Any] = {"step": step, "outcome": outcome, "contains": contains, "longest": order == ORDERS[1]}
     found = fetch_or_cached("samples", asked, lambda: client().samples(run.id, limit=MOST, **wanted)) or ()
     if not found:
         st.caption(

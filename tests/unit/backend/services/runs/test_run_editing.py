@@ -81,7 +81,7 @@ def test_a_run_moves_to_a_project_that_its_editor_may_work_in(run: str, new_toke
 
 
 def test_only_admins_give_a_run_to_another_owner(run: str, new_token: NewToken, anonymous: TestClient) -> None:
-    admin, own = ({"Authorization": f"Bearer {new_token(role, role + '2')}"} for role in ("admin", "editor"))  # type: ignore[arg-type]
+    admin, own = ({"Authorization": f"Bearer {new_token(role, role + '2')}"} for role in ("admin", "editor"))
     assert anonymous.patch(run, json={"owner": "admin2"}, headers=own).status_code == 403
     assert anonymous.patch(run, json={"owner": "nobody"}, headers=admin).status_code == 404
     assert anonymous.patch(run, json={"owner": "editor2"}, headers=admin).json()["owner"] == "editor2"

@@ -197,7 +197,7 @@ def test_a_start_tells_what_is_under_way(database: Database, run_id: str, path: 
     def at() -> tuple[str, float, int, int] | None:
         with database.read() as session:
             told = RunReply.model_validate(session.get_one(Run, run_id)).starting_up
-            return told and (told.phase, told.since.timestamp(), told.done, told.total)
+            return (told.phase, told.since.timestamp(), told.done, told.total) if told else None
 
     phases: list[tuple[events.AnyEvent, tuple[str, float, int, int]]] = [
         (events.StartingUp(time=5.0, phase="starting_workers"), ("starting_workers", 5.0, 0, 0)),
@@ -216,7 +216,7 @@ def test_a_start_tells_what_is_under_way(database: Database, run_id: str, path: 
 
 def test_the_log_has_a_line_for_each_step_publication_checkpoint_and_alarm(database: Database, path: Path, ingestor: EventIngestor) -> None:
     session_of = {"step": 1, "microsteps": 3, "tokens": 9, "loss": 1.0, "held_out_before": 0.4, "held_out_after": 0.5}
-    trained = [events.DrafterTrained(drafter_version=1, published=told, reason="why", **session_of) for told in (True, False)]  # type: ignore[arg-type]
+    trained = [events.DrafterTrained(drafter_version=1, published=told, reason="why", **session_of) for told in (True, False)]
     saved = events.CheckpointSaved(step=1, path="checkpoints/step-1", seconds=0.1)
     write(path, started(), *step(0), *step(1), *trained, saved, events.Alarm(step=1, code="truncated", message="long"))
     ingestor.drain()

@@ -30,7 +30,7 @@ def told(steps: int, seed: int = 1) -> Iterator[AnyEvent]:
         yield events.RolloutFinished(step=step, lengths=[luck.randint(1, 40 + step % 400) for _ in range(6)], truncated=0)
         if luck.random() < 0.7:
             session = {"microsteps": 3, "tokens": 9, "loss": 1.0, "held_out_before": 0.4, "held_out_after": 0.5}
-            yield events.DrafterTrained(step=step, drafter_version=step, published=luck.random() < 0.5, reason="better", **session)  # type: ignore[arg-type]
+            yield events.DrafterTrained(step=step, drafter_version=step, published=luck.random() < 0.5, reason="better", **session)
         metrics = {
             "reward_mean": luck.gauss(0.3 + 0.2 * step / steps, 0.1),
             "accept_length": luck.uniform(1, 3),

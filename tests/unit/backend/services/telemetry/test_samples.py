@@ -60,7 +60,7 @@ def test_samples_are_chosen_by_outcome_text_prompt_and_length(client: Longtail, 
     facts = {"group_rewards": [0.0, 1.0], "advantage": 0.5}
     with EventWriter(path) as writer:
         writer.write(RunStarted(first_step=0, steps=3, workers=1, model_parameters=1, device="cpu", packages={}))
-        writer.write(Sample(step=0, prompt="2 + 2", response="FOUR", reward=1.0, tokens=4, truncated=False, prompt_number=3, **facts))  # type: ignore[arg-type]
+        writer.write(Sample(step=0, prompt="2 + 2", response="FOUR", reward=1.0, tokens=4, truncated=False, prompt_number=3, **facts))
         writer.write(Sample(step=1, prompt="2 + 3", response="four", reward=0.0, tokens=9, truncated=True))
         writer.write(Sample(step=2, prompt="2 + 2", response="five", reward=0.5, tokens=2, truncated=False))
     rebuild(database, run_id, path)
