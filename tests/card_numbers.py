@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from statistics import fmean, stdev, variance
 
+import pytest
+
 from engine.events import AnyEvent, DrafterTrained, RolloutFinished, StepFinished, WorkerSpan
 from longtail.schemas.run_statistics import RewardTrend, RunStatistics
 
@@ -39,3 +41,13 @@ def trend(rewards: Sequence[float]) -> RewardTrend | None:
     first, last = rewards[:third], rewards[-third:]
     error = ((variance(first) + variance(last)) / third) ** 0.5
     return RewardTrend(steps=third, first=fmean(first), last=fmean(last), error=error)
+
+
+def same(found: RunStatistics, expected: RunStatistics) -> None:
+    """To the last digits: sums in a database are made in another order."""
+    pairs = {name: (getattr(found, name), value) for name, value in expected if name != "reward_trend"}
+    if expected.reward_trend is not None:
+        assert found.reward_trend is not None
+        pairs |= {name: (getattr(found.reward_trend, name), value) for name, value in expected.reward_trend}
+    for name, (seen, value) in pairs.items():
+        assert seen == (value if value is None else pytest.approx(value, rel=1e-6)), name
