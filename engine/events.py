@@ -41,7 +41,8 @@ class StartingUp(Event):
 
 
 class RunStarted(Event):
-    """An attempt's workers are there. ``first_step`` is above 0 after a resume."""
+    """An attempt's workers are there. ``first_step`` is above 0 after a resume. ``rollout_engine`` generates its responses, for that
+    reason; events of earlier versions do not say."""
 
     kind: Literal["run_started"] = "run_started"
     first_step: int
@@ -50,6 +51,8 @@ class RunStarted(Event):
     model_parameters: int
     device: str
     packages: dict[str, str]
+    rollout_engine: str = ""
+    engine_reason: str = ""
 
 
 class StepFinished(Event):

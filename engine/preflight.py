@@ -1,7 +1,5 @@
 """What can be known before a run starts. ``check_light`` needs neither torch nor transformers, so the API calls it at submit time."""
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,9 +8,8 @@ from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.drafter.weight_files import drafter_files
 from engine.errors import ConfigError, DataError, ModelError
 from engine.models.families import FAMILIES, LISTED
-from engine.models.folder import BUILT_IN, architecture, locate, read_config, read_facts
-from engine.rollout.sglang import start_errors, supported_speculation
-from engine.rollout.sglang.model_modules import module_of
+from engine.models.folder import BUILT_IN, locate, read_facts
+from engine.rollout.sglang import requirements, supported_speculation
 from engine.tasks import response_rows
 from engine.tasks.registry import check_rows
 
@@ -38,8 +35,8 @@ def check(config: RunConfig) -> None:
     check_drafter(config)
     _check_responses(config.drafter.pretrain_responses)
     if config.rollout.engine == "sglang":
-        _check_sglang(config, torch.cuda.device_count())
-        _check_known(config)
+        requirements.check_machine(config, torch.cuda.device_count())
+        requirements.check_known(config)
     if config.cluster.device == "cuda" and config.cluster.ray_address is None and not torch.cuda.is_available():
         raise ConfigError("cluster.device: cuda was asked for, but this machine has no usable CUDA device; use auto or cpu")
     registry.advantage(config.algorithm)
@@ -58,43 +55,14 @@ def _check_model(config: RunConfig) -> None:
             f"rollout.max_new_tokens: max_prompt_tokens={prompt} and max_new_tokens={response} together exceed the {facts.context} tokens "
             f"that model {config.model.path} can hold; lower one of them"
         )
-    if config.rollout.engine == "sglang":
+    engine = config.rollout.engine
+    if engine == "sglang" or (engine == "auto" and facts.family not in FAMILIES):
         supported_speculation.check(config, facts)
     elif facts.family not in FAMILIES:
         raise ModelError(
             f"model.path: {config.model.path} is a {facts.family} model; supported are {LISTED}, and with rollout.engine=sglang other "
             "causal language models that SGLang knows"
         )
-
-
-def _check_sglang(config: RunConfig, gpus: int) -> None:
-    if (lacking := start_errors.missing()) is not None:
-        raise lacking
-    ngrams = config.speculation.enabled and supported_speculation.drafting(config.speculation, config.rollout.sglang) == "ngram"
-    if ngrams and not (shutil.which(os.environ.get("CXX", "c++")) and shutil.which("ninja")):
-        raise ConfigError(
-            "speculation.strategies: SGLang compiles its n-gram store, and needs c++ and ninja for that: apt-get install g++ ninja-build"
-        )
-    if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":  # SGLang's own word for a build with kernels for the CPU
-        return
-    if config.cluster.device == "cpu" or (config.cluster.ray_address is None and not gpus):
-        raise ConfigError("rollout.engine: sglang needs a CUDA device, and this run has none; set rollout.engine to native")
-    if config.cluster.ray_address is None and gpus < (needed := config.cluster.workers * config.rollout.sglang.tensor_parallel):
-        raise ConfigError(
-            f"rollout.sglang.tensor_parallel: {config.cluster.workers} workers need {needed} GPUs together, and this machine has {gpus}; "
-            "lower it or cluster.workers, or give cluster.ray_address"
-        )
-
-
-def _check_known(config: RunConfig) -> None:
-    """ModelError if SGLang or the learner has no such model."""
-    from transformers import CONFIG_MAPPING
-
-    found = read_config(locate(config.model.path))
-    family, kind = found["model_type"], architecture(found)
-    for name, knows in (("SGLang", module_of(kind)), ("transformers", family in CONFIG_MAPPING)):
-        if not knows:
-            raise ModelError(f"model.path: {name} knows no {family} models ({kind}); use one of {LISTED}")
 
 
 def _check_responses(path: Path | None) -> None:

@@ -24,6 +24,7 @@ from engine.policy.algorithms.credit_assignment import advantages, training_rows
 from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.preflight import check
 from engine.pretraining.rounds import Pretraining, pretrains
+from engine.rollout.engine_choice import choose_engine
 from engine.tasks.given_responses import GivenResponses
 from engine.tasks.registry import build_task
 from engine.tasks.task import Task
@@ -49,14 +50,15 @@ def run(
     """
     out = out.absolute()
     with EventWriter(out / "events.jsonl", on_event, take_over) as events:
-        check(config)
-        with closing(_events(config, out, resume, events)) as told:
+        chosen, reason = choose_engine(config)
+        check(chosen)
+        with closing(_events(chosen, reason, out, resume, events)) as told:
             for event in told:
                 events.write(event)
         events.write(RunFinished(steps=config.algorithm.steps))
 
 
-def _events(config: RunConfig, out: Path, resume: bool, written: EventWriter) -> Generator[AnyEvent]:
+def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: EventWriter) -> Generator[AnyEvent]:
     """``written``: where they go, which within a step hears of its progress at once."""
     fence = written.fence
     yield StartingUp(phase="starting_workers")
@@ -65,7 +67,7 @@ def _events(config: RunConfig, out: Path, resume: bool, written: EventWriter) ->
         workers.measure_costs()
         trained = _resume(workers, out) if resume else None
         first = trained or 0
-        yield from step_events.started(config, first, workers.facts)
+        yield from step_events.started(config, first, workers.facts, reason)
         if trained is None and pretrains(config):
             yield from _pretrain(config, workers, out, resume, fence)
         if first < config.algorithm.steps:

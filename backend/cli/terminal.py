@@ -157,6 +157,7 @@ def environment(found: Environment) -> Table:
         "System": f"{found.platform}, Python {found.python}, {len(found.packages)} packages",
         "CPU": f"{found.cpu}, {found.cores} cores, {found.memory_bytes / GIB:.1f} GiB",
         "GPUs": gpus,
+        "Rollout engine": found.rollout_engine or "",
         "Longtail": longtail or "",
         "Variables": "\n".join(f"{name}={value}" for name, value in found.variables.items()),
     }

@@ -17,6 +17,8 @@ from engine.bench import (
     device,
     draft_vocabulary,
     e2e,
+    equality,
+    few_rows,
     graphs,
     learning,
     lossless,
@@ -49,9 +51,12 @@ BENCHES = {
     "e2e": (e2e.run, "all"),
     "memory": (memory.run, "0.5B"),
     "device": (device.run, "tiny"),
+    "few_rows": (few_rows.run, "all"),
 }
 OF_DATA = ("draft_vocabulary", "real", "sglang")
 """Those in which a pretrained model answers questions."""
+OF_DRAFTER = ("equality",)
+"""Those that a drafter can be given to, of a model that has none."""
 PRETRAINED = "smollm2-135m"
 OF_RUNS = {
     "algorithms": (algorithms.run, "tiny"),
@@ -66,7 +71,7 @@ OF_RUNS = {
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="longtail bench", description="Measure what Longtail claims")
-    parser.add_argument("name", choices=[*sorted([*BENCHES, *OF_DATA, *OF_RUNS]), "report"])
+    parser.add_argument("name", choices=[*sorted([*BENCHES, *OF_DATA, *OF_DRAFTER, *OF_RUNS]), "report"])
     parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
@@ -79,7 +84,11 @@ def main(arguments: list[str] | None = None) -> int:
         nargs="+",
         help="for real: minutes of training of each of its drafters, which are kept (default 10 30 60)",
     )
-    parser.add_argument("--drafter", type=Path, help="for sglang: a drafter folder, in place of one that is trained first")
+    parser.add_argument(
+        "--drafter",
+        type=Path,
+        help="a drafter folder: for sglang in place of one that is trained first, for equality of a model that has none",
+    )
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
@@ -97,6 +106,8 @@ def main(arguments: list[str] | None = None) -> int:
             result = draft_vocabulary.run(options.quick, options.model or PRETRAINED, options.data)
         elif options.name == "sglang":
             result = sglang.run(options.quick, options.model or PRETRAINED, options.data, options.drafter)
+        elif options.name == "equality":
+            result = equality.run(options.quick, options.model or "tiny", options.drafter)
         else:
             result = _measured(options.name, options.quick, options.model, options.runs)
     except LongtailError as error:

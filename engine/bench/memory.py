@@ -1,6 +1,6 @@
-"""``bench memory``: what a learner step takes of memory, measured (peak resident memory on a CPU), beside what the planner says."""
+"""``bench memory``: what an update of the policy and a step of the drafter take of memory, part by part: the bytes of all tensors there
+are, counted on a CPU, beside what the planner says of them."""
 
-import resource
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -9,67 +9,154 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM, Qwen2Config
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
+from engine.bench.live_bytes import LiveBytes
+from engine.config import DrafterConfig, SpotConfig
 from engine.config.algorithm import AlgorithmConfig
 from engine.config.learner import LearnerConfig
+from engine.drafter.data_buffer import DataBuffer
+from engine.drafter.eagle3 import make_drafter
+from engine.drafter.kind import feature_width
+from engine.drafter.recipe import configured_recipe
+from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.folder import TINY
-from engine.models.load import load_tokenizer
-from engine.planner.memory import GB, passes, states
+from engine.models.load import load_model, load_tokenizer
+from engine.models.weights import local
+from engine.planner import drafter_memory, memory
+from engine.planner.memory import GB
 from engine.planner.model_shape import Shape, shape
 from engine.policy.training.learner import Learner
 from engine.policy.training.microbatches import TrainingRow
+from engine.policy.training.policy import LogprobsAndEntropies, Policy
+from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
 
-ARMS = {"activations kept": False, "activations computed again": True}
+ARMS: dict[str, dict[str, Any]] = {
+    "activations kept": {},
+    "activations computed again": {"activation_checkpointing": True},
+    "whole on every GPU": {"parallel": "ddp", "activation_checkpointing": True},
+}
+RECIPES = ("eagle", "eagle3")
 LENGTH, PROMPT = 256, 32
+CPU = torch.device("cpu")
+Parts = dict[str, int]
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:
     """In bfloat16 with float32 weights, of a random model with the shape of ``model``, a preset of the planner or a folder."""
-    sizes, rows = shape(model), 2 if quick else 8
+    sizes, rows = shape(model), 1 if quick else 4
     with TemporaryDirectory(prefix="longtail-") as folder:
         path = Path(folder)
-        _write_model(sizes, path)
-        arms = {name: _measure(path, sizes, checkpointing, rows) for name, checkpointing in ARMS.items()}
-    return {"model": model, "parameters": sizes.parameters, "tokens": rows * LENGTH, "arms": arms}
+        write_model(sizes, path)
+        arms = {name: _compared(measured_update, path, sizes, learner(name), rows) for name in ARMS}
+        drafters = {name: _compared(measured_drafter_step, path, sizes, name, LENGTH * rows) for name in RECIPES}
+    return {"model": model, "parameters": sizes.parameters, "tokens": rows * LENGTH, "arms": arms, "drafter_step": drafters}
 
 
-def _measure(folder: Path, sizes: Shape, checkpointing: bool, rows: int) -> dict[str, float]:
-    learner = LearnerConfig(parallel="fsdp", precision="bfloat16", packed=True, activation_checkpointing=checkpointing)
-    parts = states(sizes, learner, 1, reference=False) | passes(sizes, learner, rows * LENGTH)
+def learner(arm: str) -> LearnerConfig:
+    return LearnerConfig(**{"parallel": "fsdp", "precision": "bfloat16", "packed": True} | ARMS[arm])
+
+
+def _compared(measure: Any, *arguments: Any) -> dict[str, Any]:
+    """In a process of its own, so that one measurement leaves nothing to the next."""
     here, there = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_step, args=(folder, learner, rows, there))
+    process = get_context("spawn").Process(target=_tell, args=(there, measure, arguments))
     process.start()
     there.close()
-    before, after = here.recv()
+    measured, computed = here.recv()
     process.join()
-    measured, predicted = (after - before) / GB, sum(parts.values()) / GB
-    return {
-        "measured_gb": round(measured, 2),
-        "predicted_gb": round(predicted, 2),
-        "predicted_over_measured": round(predicted / measured, 3),
-    }
+    parts = {name: _figures(measured[name], computed[name]) for name in measured}
+    return parts.pop("all") | {"parts": parts}
 
 
-def _step(folder: Path, learner: LearnerConfig, rows: int, told: Connection) -> None:
-    """Tells this process's peak resident bytes before there is a model and after an update."""
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous-{learner.activation_checkpointing}", rank=0, world_size=1)
-    assert dist.group.WORLD
-    before = _peak()
+def _figures(measured: int, computed: int) -> dict[str, float]:
+    sizes = {"measured_gb": round(measured / GB, 3), "predicted_gb": round(computed / GB, 3)}
+    return sizes | {"predicted_over_measured": round(computed / measured, 3)}
+
+
+def _tell(told: Connection, measure: Any, arguments: tuple[Any, ...]) -> None:
+    told.send(measure(*arguments))
+
+
+def measured_update(folder: Path, sizes: Shape, how: LearnerConfig, rows: int) -> tuple[Parts, Parts]:
+    """Bytes, counted and computed, of an update with two micro-batches of ``rows`` responses each, on one rank."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous-{id(how)}", rank=0, world_size=1)
     algorithm = AlgorithmConfig(kl_coefficient=0.0, tokens_per_microbatch=rows * LENGTH)
-    subject = Learner(ShardedPolicy(folder, learner, 1.0, torch.device("cpu"), dist.group.WORLD, False), algorithm, LENGTH)
-    tokens = torch.randint(1000, (rows, LENGTH), generator=torch.Generator().manual_seed(0)).tolist()
-    subject.update([TrainingRow(tuple(line), PROMPT, 1.0, (-5.0,) * (LENGTH - PROMPT)) for line in tokens], None, 0)
-    told.send((before, _peak()))
+    forwards: list[int] = []
+    whole = load_model(folder, torch.float32) if how.parallel == "ddp" else None
+    with LiveBytes() as live:
+        policy = _policy(folder, how, whole)
+        weights = sum(local(weight).nbytes for weight in policy.weights().values())
+        there = live.now
+        subject = Learner(policy, algorithm, LENGTH)
+        optimizer = live.now - there
+        policy.forward = _counted(policy, live, forwards)  # type: ignore[method-assign]
+        generator = torch.Generator().manual_seed(0)
+        tokens = torch.randint(min(1000, sizes.vocabulary), (2 * rows, LENGTH), generator=generator).tolist()
+        live.peak = live.now
+        subject.update([TrainingRow(tuple(line), PROMPT, 1.0, (-5.0,) * (LENGTH - PROMPT)) for line in tokens], None, 0)
+    gradients = sum(local(weight.grad).nbytes for weight in policy.trained().values() if weight.grad is not None)
     dist.destroy_process_group()
+    kept = memory.states(sizes, how, 1, reference=False)
+    passing = memory.passes(sizes, how, rows * LENGTH)
+    measured = {
+        "weights": weights,
+        "optimizer": optimizer,
+        "gradients": gradients,
+        "activations": forwards[-1],
+        "all": live.peak + (weights if whole else 0),
+    }
+    names = {"weights": "weights (float32)", "optimizer": "optimizer", "gradients": "gradients", "activations": "activations"}
+    computed = {name: (kept | passing)[part] for name, part in names.items()} | {"all": sum(kept.values()) + sum(passing.values())}
+    return measured, computed
 
 
-def _peak() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _policy(folder: Path, how: LearnerConfig, whole: PreTrainedModel | None) -> Policy:
+    assert dist.group.WORLD
+    if whole:
+        return ReplicatedPolicy(whole, how, 1.0, CPU, dist.group.WORLD, False)
+    return ShardedPolicy(folder, how, 1.0, CPU, dist.group.WORLD, False)
 
 
-def _write_model(sizes: Shape, folder: Path) -> None:
+def _counted(policy: Policy, live: LiveBytes, kept: list[int]) -> Any:
+    """``policy.forward``, which tells ``kept`` what there is more after it than before."""
+    forward = policy.forward
+
+    def counted(*arguments: Any) -> LogprobsAndEntropies:
+        before = live.now
+        found = forward(*arguments)
+        kept.append(live.now - before)
+        return found
+
+    return counted
+
+
+def measured_drafter_step(folder: Path, sizes: Shape, name: str, tokens: int) -> tuple[Parts, Parts]:
+    """Bytes, counted and computed, of a drafter's states and of one training step on a response of so many ``tokens``."""
+    config, recipe = Qwen2Config.from_pretrained(folder), configured_recipe(DrafterConfig(recipe=name))
+    spot = SpotConfig(tokens_per_microbatch=tokens)
+    buffer, width = DataBuffer(2**40), feature_width(recipe.kind, sizes.hidden)
+    for first in range(2):  # the first prompt there is may be held out
+        buffer.add(0, [first, *range(1, tokens + 2)], 2, torch.randn(tokens + 1, width).bfloat16())
+    ends = torch.randn(sizes.vocabulary, sizes.hidden) / sizes.hidden**0.5
+    with LiveBytes() as live:
+        trainer = SpotTrainer(make_drafter(recipe.kind, config), buffer, spot, recipe)
+        trainer.set_target(ends, ends)
+        batch = next(trainer.one_pass())
+        trainer.micro_step(batch)
+        states = live.now - sum(each.nbytes for each in vars(batch).values() if isinstance(each, torch.Tensor))
+        live.peak = states
+        trainer.micro_step(batch)
+    half = trainer._training_rows.dtype == torch.bfloat16
+    step = drafter_memory.step(sizes, recipe.kind, recipe.unroll, tokens, half=half, on_gpu=False)
+    computed = {"states": drafter_memory.states(sizes, recipe.kind), "step": step}
+    measured = {"states": states, "step": live.peak - states}
+    return measured | {"all": live.peak}, computed | {"all": sum(computed.values())}
+
+
+def write_model(sizes: Shape, folder: Path) -> None:
+    """A random one of that shape, in bfloat16."""
     config = Qwen2Config(
         vocab_size=sizes.vocabulary,
         hidden_size=sizes.hidden,

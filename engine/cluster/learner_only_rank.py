@@ -38,6 +38,3 @@ class LearnerOnlyRank(LearnerRank):
     def _follow(self) -> None:
         if self._drafts:
             ends(self.policy.model)
-
-    def _read(self) -> None:
-        self.learner.features([], self._kind)

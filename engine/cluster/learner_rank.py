@@ -25,6 +25,7 @@ from engine.models.weights import host_copy
 from engine.policy.training.learner import Learner
 from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.policy.training.policy import Policy
+from engine.policy.training.precision import allow_tf32, computing_type
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
 from engine.rollout.data_type import data_type
@@ -68,10 +69,8 @@ class LearnerRank(ABC):
         show_gpus(config.rollout.gpus, place, self.device)
         self.learner = Learner(self.policy, config.algorithm, config.rollout.max_new_tokens)
         self._dtype = data_type(config, self.device, self.policy.model.config.hidden_size)
+        allow_tf32(self.device, self._dtype, computing_type(config.cluster.learner, self.device, self.policy.model.config.hidden_size))
         self._kind = RECIPE_KINDS[config.drafter.recipe]
-        # SGLang keeps no features: they take another pass over the responses, which shards of the policy make together, later.
-        late = self.policy.sharded and config.rollout.engine == "sglang"
-        self._reads_late = late and config.speculation.enabled and config.drafter.spot.enabled
         self._target_version = 0
         self._staged_policy: dict[str, Any] | None = None
         self._sketch = sketch(self.policy.weights())
@@ -92,8 +91,6 @@ class LearnerRank(ABC):
 
     def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         """Policy update with all other ranks, and new weights into the rollout engine. ``inferred``: what ``infer`` said of the rows."""
-        if self._reads_late:
-            self._read()
         began = time.perf_counter()
         metrics = self.learner.update(rows, inferred, step)
         give_back()
@@ -147,10 +144,6 @@ class LearnerRank(ABC):
     @abstractmethod
     def _follow(self) -> None:
         """The policy's embedding and head as the drafter's, if there is one."""
-
-    @abstractmethod
-    def _read(self) -> None:
-        """The step's responses, for the drafter's training, by the policy that generated them."""
 
 
 def _policy(config: RunConfig, device: torch.device, group: dist.ProcessGroup | None) -> Policy:

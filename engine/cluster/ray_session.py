@@ -14,7 +14,8 @@ from engine.errors import AttemptError, ConfigError, LongtailError, WorkerLostEr
 from engine.own_folders import new_folder, sweep
 
 PREFIX = "longtail-ray-"
-OBJECT_STORE_BYTES = 512 * 2**20
+OBJECT_STORE_BYTES, MOST_OBJECT_STORE_BYTES = 512 * 2**20, 16 * 2**30
+SHARED_MEMORY = Path("/dev/shm")
 TOKEN = secrets.token_hex(32)
 """This process's own: Ray reads it once, so that later sessions must have the same."""
 
@@ -37,7 +38,7 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
             ray.init(
                 num_cpus=cluster.workers * ranks * cluster.threads_per_worker,
                 include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES,
+                object_store_memory=object_store_bytes(),
                 log_to_driver=False,
                 _temp_dir=str(folder),
             )
@@ -52,6 +53,13 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
         ray.shutdown()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def object_store_bytes() -> int:
+    """A quarter of the shared memory that is free, within bounds: a large model's drafter takes a gigabyte, and is there for all at once.
+    What is not used of it is not taken."""
+    free = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.exists() else 0
+    return max(OBJECT_STORE_BYTES, min(MOST_OBJECT_STORE_BYTES, free // 4))
 
 
 def _attach(address: str) -> None:

@@ -17,16 +17,18 @@ from engine.checkpoint import storage
 from engine.checkpoint.drafter_snapshots import SessionProgress
 from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyStop
 from engine.cluster.distributed_rollout.finish_forecast import FinishForecaster
-from engine.cluster.learner_rank import LearnerRank
+from engine.cluster.learner_rank import LearnerRank, LearnShare
+from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.weight_drift import sketch
 from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
 from engine.config import RunConfig
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.model_card import DrafterCard
+from engine.drafter.offline_training import PromptAndResponse
 from engine.drafter.spot_trainer import Judged
 from engine.models.load import load_tokenizer, resolve
 from engine.models.weights import base_weights
-from engine.policy.training.microbatches import TrainingRow
+from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.factory import build_engine
@@ -63,10 +65,11 @@ class Worker(LearnerRank):
         published = self.spot.published if self.spot else None
         self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published)
         # Then the engine's checksum of the target is the policy's.
-        self._copies_exactly = config.rollout.engine == "native" and self._dtype == torch.float32
+        self._copies_exactly = config.rollout.engine != "sglang" and self._dtype == torch.float32
         self._lends_memory = config.rollout.engine == "sglang" and config.rollout.sglang.release_memory
         self._drafter_version = 0
-        self._unread: list[Completion] = []
+        # SGLang keeps no features: they are taken out of the learner's passes over the responses.
+        self._captures = config.rollout.engine == "sglang" and self.spot is not None and config.drafter.spot.enabled
         self._staged: dict[str, Any] = {}
         self._max_batch = config.rollout.max_batch
         self._trains_policy = config.algorithm.steps > 0
@@ -90,19 +93,32 @@ class Worker(LearnerRank):
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
         self._step = step
         self._halt.clear()
+        self.learner.capture(self._kind if self._captures and watch else None)
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
         self.engine.watch(watch)
         with self._early_stop.rollout(step, requests):
             completions = self._generate(requests, sampling, self._early_stop.finished)
-        finished = [completion for completion in completions if completion.finish != "abort"]
         if self.spot and (features := self.engine.take_features()):
-            self.spot.remember(step, finished, features)
-        elif self._reads_late and watch:
-            self._unread += finished
+            self.spot.remember(step, [completion for completion in completions if completion.finish != "abort"], features)
         statistics = self.engine.take_statistics()
         statistics.moments = {self.rank: statistics.moments[0]}
         statistics.alarms += self.spot.take_alarms() if self.spot else []
         return RolloutShare(completions, statistics, time.time())
+
+    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
+        found = super().infer(rows)
+        self._remember()
+        return found
+
+    def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
+        share = super().learn(rows, inferred, step)
+        self._remember()
+        return share
+
+    def _remember(self) -> None:
+        """What the policy's passes over the step's rows have shown of them."""
+        if self.spot and (taken := self.learner.take_features()):
+            self.spot.add(self._step, taken)
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:
         """Generates outside of training: neither speculation nor the drafter learns of it, nor do the statistics."""
@@ -157,20 +173,31 @@ class Worker(LearnerRank):
         alarms: list[Alarm] = []
         if not requests:
             assert schedule is not None
+            if isinstance(self.engine, SGLangEngine):
+                self._read(number, [])  # shards of the policy take part in what other workers read
             return spot.pretrain(PretrainingRound(0, 0, 0.0), schedule, began, seconds)
         if given:
-            spot.read(number + BEFORE_STEPS, given)
+            self._read(number, given)
         else:
             completions = self._generate(requests, sampling)
-            spot.remember(number + BEFORE_STEPS, completions, self.engine.take_features())
-            alarms = self.engine.take_statistics().alarms
-            if not isinstance(self.engine, SGLangEngine):
-                self.engine.release()  # training has the memory of the cache, which is made anew for the next responses
             given = [(completion.request.prompt, completion.tokens) for completion in completions]
+            if isinstance(self.engine, SGLangEngine):
+                self._read(number, given)
+            else:
+                spot.remember(number + BEFORE_STEPS, completions, self.engine.take_features())
+                self.engine.release()  # training has the memory of the cache, which is made anew for the next responses
+            alarms = self.engine.take_statistics().alarms
         writing = time.monotonic() - began
         tokens = sum(len(response) for _, response in given)
         written = PretrainingRound(len(given), tokens, writing, alarms=tuple(alarms))
         return written if schedule is None else spot.pretrain(written, schedule, began, seconds)
+
+    def _read(self, number: int, responses: Sequence[PromptAndResponse]) -> None:
+        """Remembers what another engine wrote in a round of a pretraining, which has no other pass of the policy over it."""
+        lines = [(len(prompt), (*prompt, *response)) for prompt, response in responses]
+        rows = [TrainingRow(tokens, prompt, 0.0, (0.0,) * (len(tokens) - prompt)) for prompt, tokens in lines]
+        features = self.learner.features(rows, self._kind)
+        self._require_spot().add(number + BEFORE_STEPS, list(zip(rows, features, strict=True)))
 
     def token_counts(self) -> Counter[int]:
         """How often tokens occur in the responses that the drafter is to be trained on, prompts included."""
@@ -256,7 +283,7 @@ class Worker(LearnerRank):
 
     def drafter_weights(self) -> dict[str, Tensor]:
         """The spot trainer's current weights."""
-        return self._require_spot().weights()
+        return SentWeights(self._require_spot().weights())
 
     def judge(self, candidate: dict[str, Tensor] | None) -> tuple[Judged, Judged]:
         """The published drafter and ``candidate``, by default the last good one, on held-out responses."""
@@ -287,13 +314,6 @@ class Worker(LearnerRank):
         spot.roll_back()
         self._load_drafter(spot.published, version)
         return self.engine.loaded_weights()
-
-    def _read(self) -> None:
-        read, self._unread = self._unread, []
-        rows = [TrainingRow((*each.request.prompt, *each.tokens), len(each.request.prompt), 0.0, each.logprobs) for each in read]
-        features = self.learner.features(rows, self._kind)
-        kept = {each.request.id: found[:-1].to("cpu", torch.bfloat16, copy=True) for each, found in zip(read, features, strict=True)}
-        self._require_spot().remember(self._step, read, kept)
 
     def _loaded_weights(self) -> LoadedWeights:
         return self.engine.loaded_weights()

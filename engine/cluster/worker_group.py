@@ -83,7 +83,7 @@ class WorkerGroup:
             own = len(self._ranks)
             others = range(own + 1, own + config.rollout.gpus)
             self._ranks += [actor, *(learner_only.options(**place).remote(rank, config, rendezvous) for rank in others)]
-        self._versions = DrafterVersions(self._all)
+        self._versions = DrafterVersions(self._all, ray.put)
         self._history = TrainingHistory()
         self._cooldown = Cooldown()
         self.schedule = SchedulingState(config)

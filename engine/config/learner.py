@@ -26,9 +26,9 @@ class LearnerConfig(Section):
         description="ddp: every GPU holds the whole policy; fsdp: weights, gradients and optimizer are shared out over all (FSDP2)",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "float32",
+        "auto",
         description="Data type of forward and backward passes; weights, gradient sums and optimizer stay float32. auto: bfloat16 where the "
-        "device multiplies it fast, else float32",
+        "device multiplies it fast (a GPU; a CPU that has it, for models of 512 and wider), else float32",
     )
     packed: bool = Field(
         False,

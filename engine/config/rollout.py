@@ -9,7 +9,7 @@ from engine.config.section import HostPathText, Section
 
 
 class SGLangConfig(Section):
-    """Of rollout.engine=sglang alone."""
+    """Of SGLang alone (rollout.engine=sglang, or auto where that is it)."""
 
     tensor_parallel: int = Field(1, ge=1, le=64, description="GPUs of one machine that each worker has: its engine is spread over them")
     mem_fraction: float = Field(
@@ -22,8 +22,10 @@ class SGLangConfig(Section):
 
 
 class RolloutConfig(Section):
-    engine: Literal["native", "sglang"] = Field(
-        "native", description="Rollout engine: native (ours, any machine) or sglang (the extra sglang, on CUDA)"
+    engine: Literal["auto", "native", "sglang"] = Field(
+        "auto",
+        description="Rollout engine: native (ours, any machine), sglang (the extra sglang, on CUDA), or auto: sglang where there is CUDA "
+        "and the package and it can do what the run asks for, else native",
     )
     sglang: SGLangConfig = Field(default_factory=SGLangConfig)
     temperature: float = Field(1.0, ge=0, le=10, description="0 is greedy")
@@ -39,4 +41,4 @@ class RolloutConfig(Section):
     @property
     def gpus(self) -> int:
         """What a worker needs, where there are any."""
-        return self.sglang.tensor_parallel if self.engine == "sglang" else 1
+        return self.sglang.tensor_parallel if self.engine != "native" else 1

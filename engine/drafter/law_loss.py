@@ -1,24 +1,37 @@
 """The losses of TLT section 4 on whole laws of tokens, a block of rows at a time: at real vocabularies they are most of a training step,
 and a block's logits stay in a processor's cache and are gone before the next one's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
+from torch.nn.functional import pad, softmax
 
 ROWS = 128
-ELEMENTS = 2**26
+ELEMENTS = 2**25
 """Of a block on a GPU."""
 TINY = torch.finfo(torch.float32).tiny
 
 
-def law_loss(predicted: Tensor, head: Tensor, law: Tensor, rows: Tensor | None, token_weight: float, reverse_kl_weight: float) -> Tensor:
-    """Mean over n positions of ``token_weight`` * CE(p, q) + ``reverse_kl_weight`` * KL(q, p), for q = softmax of ``predicted`` [n, H] by
-    ``head`` [D, H] and the laws p, ``rows`` [n] of ``law`` [N, D] or, if None, all of them."""
-    loss: Tensor = _LawLoss.apply(predicted, head, law, rows, token_weight, reverse_kl_weight)  # type: ignore[no-untyped-call]
+def law_loss(
+    passes: Sequence[Tensor],
+    shares: Tensor,
+    head: Tensor,
+    features: Tensor,
+    true_head: Tensor,
+    token_weight: float,
+    reverse_kl_weight: float,
+) -> Tensor:
+    """The sum of ``token_weight`` * CE(p, q) + ``reverse_kl_weight`` * KL(q, p) over all positions of K ``passes``, each times its share.
+
+    ``passes`` [N, H] each, of the same positions, with ``shares`` [K, N]; q = softmax of them by ``head`` [D, H], and p = softmax of the
+    target's ``features`` [N, H] by ``true_head`` [D, H]. No more than a block of p and of one pass's q is there at a time, and one sum of
+    the head's gradient, if that is trained, however many passes there are.
+    """
+    weights = token_weight, reverse_kl_weight
+    loss: Tensor = _LawLoss.apply(shares, head, features, true_head, weights, *passes)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -27,32 +40,34 @@ class _LawLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, predicted: Tensor, head: Tensor, law: Tensor, rows: Tensor | None, token_weight: float, reverse_kl_weight: float
+        ctx: Any, shares: Tensor, head: Tensor, features: Tensor, true_head: Tensor, weights: tuple[float, float], *passes: Tensor
     ) -> Tensor:
-        ctx.types = predicted.dtype, head.dtype
-        learns, count = ctx.needs_input_grad[1], len(predicted)
-        half = head.to(torch.bfloat16) if torch.is_autocast_enabled(predicted.device.type) else head
-        gradient = torch.empty_like(predicted)
+        ctx.types = head.dtype, *(predicted.dtype for predicted in passes)
+        device, learns = head.device.type, ctx.needs_input_grad[1]
+        half, true = (each.to(torch.bfloat16) if torch.is_autocast_enabled(device) else each for each in (head, true_head))
+        gradients = [torch.empty_like(predicted) for predicted in passes]
         of_head = torch.zeros_like(head, dtype=torch.float32) if learns else None
-        total = predicted.new_zeros((), dtype=torch.float32)
-        with torch.autocast(predicted.device.type, enabled=False):
-            for block in row_blocks(count, head):
-                x = _full(predicted[block].to(half.dtype), block)
-                p = _full(law[block] if rows is None else law[rows[block]], block)
-                loss, slope = _block(torch.log_softmax((x @ half.t()).float(), -1), p, token_weight, reverse_kl_weight)
-                total += loss[: min(block.stop, count) - block.start].sum()
-                slope = slope.to(half.dtype)
-                gradient[block] = (slope @ half)[: count - block.start]
-                if of_head is not None:
-                    of_head += slope.t() @ x
-        ctx.save_for_backward(gradient.div_(count), None if of_head is None else of_head.div_(count))
-        return total / count
+        total = shares.new_zeros((), dtype=torch.float32)
+        with torch.autocast(device, enabled=False):
+            for block in row_blocks(len(features), head):
+                p = softmax((_full(features[block].to(true.dtype), block) @ true.t()).float(), -1)
+                for predicted, gradient, share in zip(passes, gradients, shares, strict=True):
+                    x, counts = _full(predicted[block].to(half.dtype), block), _full(share[block, None], block)
+                    loss, slope = _block(torch.log_softmax((x @ half.t()).float(), -1), p, *weights)
+                    total += torch.dot(loss, counts[:, 0])
+                    slope = slope.mul_(counts).to(half.dtype)
+                    gradient[block] = (slope @ half)[: len(features) - block.start]
+                    if of_head is not None:
+                        of_head += slope.t() @ x
+        ctx.save_for_backward(of_head, *gradients)
+        return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = (None if each is None else (each * outer[0]).to(kind) for each, kind in zip(ctx.saved_tensors, ctx.types, strict=True))
-        return *gradients, None, None, None, None
+        saved = zip(ctx.saved_tensors, ctx.types, strict=True)
+        of_head, *gradients = (None if each is None else (each * outer[0]).to(kind) for each, kind in saved)
+        return None, of_head, None, None, None, *gradients
 
 
 def row_blocks(count: int, head: Tensor) -> Iterator[slice]:
@@ -70,7 +85,7 @@ def _full(rows: Tensor, block: slice) -> Tensor:
 
 
 def _block(logq: Tensor, p: Tensor, token_weight: float, reverse_kl_weight: float) -> tuple[Tensor, Tensor]:
-    """Losses [R] of rows, and their derivatives by the logits [R, D]. Rows of zeros in ``p`` mean nothing."""
+    """Losses [R] of rows, and their derivatives by the logits [R, D]."""
     q = logq.exp()
     loss, slope = -token_weight * torch.linalg.vecdot(p, logq), (q - p).mul_(token_weight)
     if reverse_kl_weight:

@@ -1,6 +1,6 @@
 """The recipes of TLT section 4: which hidden states a drafter reads, how many of its own steps a training step unrolls, and the loss."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,20 +17,11 @@ MISSED = -1
 
 @dataclass(frozen=True)
 class TrainingTruth:
-    """What a drafter is to learn at N positions: computed once, for all passes of a training step.
-
-    ``features`` h [N, H] of the target; ``law`` [N, D], its probabilities p of the tokens that are drafted, among these.
-    """
+    """What a drafter is to learn at N positions: the target's ``features`` h [N, H], and by its ``head`` [D, H], the rows of the tokens
+    that are drafted, the probabilities p of these, among these."""
 
     features: Tensor
-    law: Tensor
-
-    @classmethod
-    def of(cls, features: Tensor, head: Tensor) -> "TrainingTruth":
-        """``head`` [D, H] are the rows of the target's head of the tokens that are drafted."""
-        return cls(
-            features, torch.cat([softmax(linear(features[block], head).float(), dim=-1) for block in row_blocks(len(features), head)])
-        )
+    head: Tensor
 
 
 @dataclass(frozen=True)
@@ -49,16 +40,23 @@ class Recipe:
     decay: float = 1.0
     through: bool = False
 
-    def loss(self, predicted: Tensor, truth: TrainingTruth, head: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Mean over n positions of weighted smooth-L1(h', h) + CE(p, q) + KL(q, p), for the laws p of the target and q of the drafter.
+    def loss(self, passes: Sequence[Tensor], truth: TrainingTruth, head: Tensor, reached: Tensor | None = None) -> Tensor:
+        """The sum over K passes, each times its ``decay``, of the mean over the positions it has ``reached``, [K, N], None: all, of
+        weighted smooth-L1(h', h) + CE(p, q) + KL(q, p), for the laws p of the target and q of the drafter.
 
-        ``predicted`` h'[t+1], [n, H], as ``head`` [D, H] reads it; the truth of these positions are its ``rows`` [n], None: all.
+        ``passes``: h'[t+1], [N, H] each, as ``head`` [D, H] reads it; finite where they have not reached, too.
         """
-        loss = law_loss(predicted, head, truth.law, rows, self.token_weight, self.reverse_kl_weight)
+        counted = truth.features.new_ones(len(passes), len(truth.features), dtype=torch.float32) if reached is None else reached.float()
+        shares = counted / counted.sum(-1, keepdim=True) * self.decays(len(passes)).to(counted)[:, None]
+        loss = law_loss(passes, shares, head, truth.features, truth.head, self.token_weight, self.reverse_kl_weight)
         if self.feature_weight:
-            features = truth.features if rows is None else truth.features[rows]
-            loss = loss + self.feature_weight * smooth_l1_loss(predicted, features)
+            distances = [smooth_l1_loss(predicted, truth.features, reduction="none").mean(-1) for predicted in passes]
+            loss = loss + self.feature_weight * (torch.stack(distances) * shares).sum()
         return loss
+
+    def decays(self, passes: int) -> Tensor:
+        """What each of ``passes`` counts."""
+        return self.decay ** torch.arange(passes)
 
 
 RECIPES = {
@@ -95,22 +93,27 @@ class HeldOutTruth(NamedTuple):
         place = torch.searchsorted(vocabulary, best).clamp_(max=len(vocabulary) - 1)
         return cls(law.index_select(1, vocabulary), torch.where(vocabulary[place] == best, place, MISSED))
 
-    def rows(self, rows: Tensor) -> "HeldOutTruth":
-        return HeldOutTruth(self.law[rows], self.best[rows])
-
 
 def ranks(predicted: Tensor, truth: HeldOutTruth, head: Tensor) -> Tensor:
     """For each of N positions: how many tokens the drafter takes to be more likely than the target's most likely one, D if it never drafts
     that. At 0 a greedy draft is accepted. ``head`` [D, H] reads ``predicted`` [N, H]. [N]"""
-    drafted = linear(predicted, head)
-    before = (drafted > drafted.gather(-1, truth.best.clamp_min(0)[:, None])).sum(-1)
-    return before.masked_fill(truth.best == MISSED, len(head))
+    before = [_before(linear(predicted[block], head), truth.best[block]) for block in row_blocks(len(predicted), head)]
+    return torch.cat(before).masked_fill(truth.best == MISSED, len(head))
 
 
-def acceptance(predicted: Tensor, truth: HeldOutTruth, head: Tensor) -> Tensor:
-    """For each of N positions how much the laws overlap, the sum over x of min(p(x), q(x)): the most with which a sampled draft can be
-    accepted. A draft that is drawn with the target's noise is so with a little less (at 0.75 about 0.71). [N]"""
-    return truth.law.minimum(softmax(linear(predicted, head).float(), dim=-1)).sum(-1)
+def _before(logits: Tensor, best: Tensor) -> Tensor:
+    return (logits > logits.gather(-1, best.clamp_min(0)[:, None])).sum(-1)
+
+
+def acceptance(predicted: Tensor, truth: HeldOutTruth, head: Tensor, rows: Tensor | None = None) -> Tensor:
+    """For each of n positions, the ``rows`` [n] of the truth, None: all, how much the laws overlap, the sum over x of min(p(x), q(x)): the
+    most with which a sampled draft can be accepted. A draft that is drawn with the target's noise is so with a little less (at 0.75 about
+    0.71). [n]"""
+    overlaps = []
+    for block in row_blocks(len(predicted), head):
+        law = truth.law[block] if rows is None else truth.law[rows[block]]
+        overlaps.append(law.minimum(softmax(linear(predicted[block], head).float(), dim=-1)).sum(-1))
+    return torch.cat(overlaps)
 
 
 def chain_acceptance(passes: Iterable[tuple[Tensor, Tensor]], truth: HeldOutTruth, head: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -123,7 +126,7 @@ def chain_acceptance(passes: Iterable[tuple[Tensor, Tensor]], truth: HeldOutTrut
     first = kept = possible = None
     for predicted, reached in passes:
         first = reached if first is None else first
-        chances = acceptance(predicted, truth.rows(reached[first]), head)
+        chances = acceptance(predicted, truth, head, reached[first].nonzero()[:, 0])
         chance = torch.zeros_like(reached, dtype=torch.float32).masked_scatter(reached, chances)
         kept = chance if kept is None else chance * kept.roll(1, -1)  # a chain's draft before is at the position before
         possible = reached if possible is None else reached & possible.roll(1, -1)

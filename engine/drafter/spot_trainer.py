@@ -292,32 +292,27 @@ class SpotTrainer:
         if batch.lengths:
             batch = aligned(batch)
         batch, head = batch.to(rows.device), self.drafter.head(rows)
-        losses = []
         with torch.autocast(rows.device.type, torch.bfloat16, enabled=rows.dtype == torch.bfloat16):
-            truth = TrainingTruth.of(self._true(batch), rows)
-            for predicted, reached in self._predict(batch, unroll):
-                places = None if len(predicted) == len(truth.features) else reached[batch.trained].nonzero()[:, 0]
-                losses.append(self.recipe.loss(predicted, truth, head, places))
-        weights = [self.recipe.decay**step for step in range(len(losses))]
-        loss = torch.stack([weight * one for weight, one in zip(weights, losses, strict=True)]).sum()
+            passes, reached = zip(*self._predict(batch, unroll), strict=True)
+            loss = self.recipe.loss(passes, TrainingTruth(self._true(batch), rows), head, torch.cat(reached)[:, batch.trained[0]])
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        return loss.item() / sum(weights)
+        return (loss / self.recipe.decays(len(passes)).sum()).item()
 
     def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Predicted features [n, H], as the head reads them, in each of at most ``unroll`` passes; see ``unrolled``. A pass has those of
-        the trained positions that a draft can reach by so many tokens, a mask [1, N], the first one all; there may be fewer passes for
-        lack of these."""
+        """Predicted features [n, H] of the trained positions, as the head reads them, in each of at most ``unroll`` passes; see
+        ``unrolled``. They mean something where a draft can reach by so many tokens, a mask [1, N], in the first pass all of these; there
+        may be fewer passes for lack of such."""
         embedded = self.drafter.embed(batch.tokens, self._embedding)
         past = past_of(self.drafter, self._embedding, batch)
         for step, features in enumerate(unrolled(self.drafter, embedded, batch, unroll, self.recipe.through, past)):
             reached = batch.trained & (batch.offset >= step)
             if not reached.any():
                 break
-            yield self.drafter.readout(features[reached]), reached
+            yield self.drafter.readout(features[batch.trained]), reached
 
     def _true(self, batch: MicroBatch) -> Tensor:
         """The target's features [n, H] at the trained positions, as its head reads them."""
@@ -339,8 +334,8 @@ class SpotTrainer:
         for row in rows(segments, EVALUATED_TOKENS):
             batch = aligned(pack(row)).to(head.device)
             passes = []
-            for one in self._predict(batch, LOOK_AHEAD):
-                passes.append(one)
+            for predicted, reached in self._predict(batch, LOOK_AHEAD):
+                passes.append((predicted[reached[batch.trained]], reached))
                 if interrupted():
                     raise _InterruptedError
             truth = HeldOutTruth.of(self._true(batch), self._head, vocabulary)

@@ -12,6 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from engine.models.past_attention import attend_past
+from engine.models.varlen_attention import Parts, attend_varlen, takes
 
 SEGMENTS = "longtail_segments"
 Segments = tuple[int | tuple[int, ...], ...]
@@ -52,16 +53,19 @@ def attend(
     if not isinstance(attention_mask, tuple):
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
-    lengths, seen = zip(*_parts(attention_mask), strict=True)
+    parts = _parts(attention_mask)
+    if takes(query, value):
+        return attend_varlen(query, key, value, parts, options["scaling"], options.get("sliding_window")), None
+    lengths, seen = zip(*parts, strict=True)
     queries, keys, values = (torch.split(states, list(lengths), 2) for states in (query, key, value))
     outputs = []
-    for own, parts in zip(queries, seen, strict=True):
-        seen_keys, seen_values = (_joined([states[part] for part in parts]) for states in (keys, values))
+    for own, sees in zip(queries, seen, strict=True):
+        seen_keys, seen_values = (_joined([states[part] for part in sees]) for states in (keys, values))
         outputs.append(_causal(own, seen_keys, seen_values, options["scaling"], options.get("sliding_window")))
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
 
 
-def _parts(segments: Segments) -> list[tuple[int, tuple[int, ...]]]:
+def _parts(segments: Segments) -> Parts:
     """The length of each part, and which parts it sees: itself, and before that its prefix, if it has one."""
     parts: list[tuple[int, tuple[int, ...]]] = []
     for segment in segments:
@@ -69,7 +73,7 @@ def _parts(segments: Segments) -> list[tuple[int, tuple[int, ...]]]:
         first = len(parts)
         parts.append((prefix, (first,)))
         parts += [(length, (first, first + place)) for place, length in enumerate(continuations, 1)]
-    return parts
+    return tuple(parts)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

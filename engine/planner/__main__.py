@@ -12,11 +12,16 @@ from pydantic import ValidationError
 
 from engine.config import describe
 from engine.config.learner import LearnerConfig, LoraConfig
+from engine.drafter.kind import RECIPE_KINDS
 from engine.errors import LongtailError
 from engine.planner.memory import GB, Hardware, Load
 from engine.planner.memory_plan import MemoryPlan, plan
 from engine.planner.model_shape import PRESETS, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
+from engine.planner.weight_sync import Way, sync_seconds
+
+UNROLLS = {"eagle": 2, "hass": 3, "eagle3": 7}
+"""Passes of a training step, as engine.drafter.recipe has them."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,6 +54,9 @@ def _print(options: argparse.Namespace, found: MemoryPlan) -> None:
         print(f"{name:26}{size / GB:9.2f}")
     print(f"host memory of a worker   {found.host / GB:9.2f}")
     print(f"cache of a worker at most {found.cache:9,} tokens")
+    way: Way = "same GPU" if options.tensor_parallel == 1 else "host memory"
+    seconds = sync_seconds(shape(options.model), _hardware(options), way, sharded=options.parallel == "fsdp")
+    print(f"new weights into the engine, by way of the {way}: {seconds:.2f} s, on links of an H100")
     print("fits" if found.fits else "DOES NOT FIT")
 
 
@@ -76,7 +84,16 @@ def _learner(options: argparse.Namespace) -> LearnerConfig:
 
 
 def _load(options: argparse.Namespace) -> Load:
-    return Load(options.tokens, options.requests, options.context, not options.no_reference, not options.no_drafter, not options.keep_cache)
+    return Load(
+        options.tokens,
+        options.requests,
+        options.context,
+        not options.no_reference,
+        not options.no_drafter,
+        not options.keep_cache,
+        RECIPE_KINDS[options.recipe],
+        UNROLLS[options.recipe],
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--context", type=_positive, default=8_192, help="longest prompt and response together, in tokens")
     parser.add_argument("--no-reference", action="store_true", help="algorithm.kl_coefficient: 0")
     parser.add_argument("--no-drafter", action="store_true", help="speculation.enabled: false")
+    parser.add_argument("--recipe", choices=tuple(UNROLLS), default="eagle", help="drafter.recipe")
     parser.add_argument("--keep-cache", action="store_true", help="rollout.sglang.release_memory: false")
     parser.add_argument("--known", action="store_true", help="only compare with published figures")
     parser.add_argument("--json", action="store_true", help="bytes, as JSON")

@@ -7,6 +7,7 @@ All figures are bytes on the fullest GPU: the learner has a rank on each, the ro
 from dataclasses import dataclass
 
 from engine.config.learner import LearnerConfig
+from engine.drafter.kind import DrafterKind
 from engine.planner.model_shape import Shape
 
 GB = 10**9
@@ -37,7 +38,8 @@ class Hardware:
 @dataclass(frozen=True)
 class Load:
     """``tokens`` in a micro-batch; ``requests`` that a worker decodes at once, each of up to ``context`` tokens; ``reference``: a KL term
-    needs a second model; ``drafter``: one is used, and trained in idle time; ``released``: the cache is given up between rollouts."""
+    needs a second model; ``drafter``: one is used, and trained in idle time, of ``kind``, by steps of ``unroll`` passes; ``released``: the
+    cache is given up between rollouts."""
 
     tokens: int = 8_192
     requests: int = 32
@@ -45,6 +47,8 @@ class Load:
     reference: bool = True
     drafter: bool = True
     released: bool = True
+    kind: DrafterKind = "eagle"
+    unroll: int = 2
 
 
 Parts = dict[str, int]
@@ -66,11 +70,16 @@ def states(shape: Shape, learner: LearnerConfig, ranks: int, reference: bool) ->
 
 def passes(shape: Shape, learner: LearnerConfig, tokens: int, logits: int | None = None) -> Parts:
     """What the forward and backward pass of a micro-batch take beside the states. ``logits``: bytes for them, if they are not ours."""
-    c = width(learner)
-    kept = layer_activations(shape, learner)
-    activations = tokens * (shape.layers * c * shape.hidden + kept if learner.activation_checkpointing else shape.layers * kept)
+    layer, again = layer_activations(shape, learner), learner.activation_checkpointing
+    kept = residual_width(learner) * shape.hidden if again else layer
+    last = (FLOAT + 2 * residual_width(learner)) * shape.hidden
     ours = LOGIT * min(tokens * shape.vocabulary, LOGITS_AT_ONCE)
-    return {"gathered weights": gathered_weights(shape, learner), "activations": activations, "logits": ours if logits is None else logits}
+    return {
+        "gathered weights": gathered_weights(shape, learner),
+        "activations": tokens * (shape.layers * kept + last),
+        "a layer computed again": tokens * layer if again else 0,
+        "logits": ours if logits is None else logits,
+    }
 
 
 def gathered_weights(shape: Shape, learner: LearnerConfig) -> int:
@@ -84,16 +93,23 @@ def gathered_weights(shape: Shape, learner: LearnerConfig) -> int:
 
 def layer_activations(shape: Shape, learner: LearnerConfig) -> int:
     """Of one token in one layer: per norm its input in float32 and two results; queries, keys, values and twice the output of attention,
-    which keeps no scores; of the MLP both inputs of the product, the gate before its activation, and the product."""
+    which keeps no scores; of the MLP both inputs of the product, the gate before its activation, and the product. Under autocast (DDP) a
+    norm's results are in float32, and each of the five products that read them has a copy of its own."""
     c, queries, keys = width(learner), shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-    return 2 * (FLOAT + 2 * c) * shape.hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate
+    norms = 2 * (FLOAT + 2 * c) if residual_width(learner) == c else 2 * (FLOAT + FLOAT) + 5 * c
+    return norms * shape.hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate
+
+
+def residual_width(learner: LearnerConfig) -> int:
+    """Bytes of a value between layers: FSDP casts a layer's inputs, autocast does not."""
+    return width(learner) if learner.parallel == "fsdp" else FLOAT
 
 
 def engine(shape: Shape, hardware: Hardware, load: Load) -> Parts:
     """The rollout engine in bfloat16, with room for all its requests at their longest, and its drafter."""
     share = hardware.tensor_parallel
     cache = HALF * shape.cached * load.requests * load.context
-    drafter = HALF * (drafter_parameters(shape) * share + cache // shape.layers // HALF) if load.drafter else 0
+    drafter = HALF * (drafter_parameters(shape, load.kind) * share + cache // shape.layers // HALF) if load.drafter else 0
     return {
         "engine weights": HALF * shape.parameters // share,
         "KV cache": cache // share,
@@ -101,14 +117,12 @@ def engine(shape: Shape, hardware: Hardware, load: Load) -> Parts:
     }
 
 
-def drafter_training(shape: Shape) -> int:
-    """States of the drafter's trainer, and the target's embedding and head, both whole, in float32."""
-    return 4 * FLOAT * drafter_parameters(shape) + 2 * FLOAT * shape.vocabulary * shape.hidden
-
-
-def drafter_parameters(shape: Shape) -> int:
-    """A layer, and what fuses embedding and feature (EAGLE)."""
-    return shape.layer + 2 * shape.hidden**2
+def drafter_parameters(shape: Shape, kind: DrafterKind = "eagle") -> int:
+    """A layer, and what fuses embedding and feature (EAGLE), or three features, beside which attention reads the embedding (EAGLE-3)."""
+    if kind == "eagle":
+        return shape.layer + 2 * shape.hidden**2
+    more = shape.hidden * shape.head_size * (shape.heads + 2 * shape.kv_heads)
+    return shape.layer + more + 3 * shape.hidden**2
 
 
 def adapters(shape: Shape, rank: int) -> int:

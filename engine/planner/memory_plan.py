@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 
 from engine.config.learner import LearnerConfig
-from engine.planner import memory
+from engine.planner import drafter_memory, memory
 from engine.planner.memory import OVERHEAD, Hardware, Load, Parts
 from engine.planner.model_shape import Shape
+
+DRAFTER_TOKENS = 1024
+"""drafter.spot.tokens_per_microbatch by default."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -
     states = memory.states(shape, learner, hardware.ranks, load.reference)
     passes = memory.passes(shape, learner, load.tokens)
     engine = memory.engine(shape, hardware, load)
-    training = memory.drafter_training(shape) if load.drafter else 0
+    trainer = drafter_memory.states(shape, load.kind) + drafter_memory.target_ends(shape, learner)
+    training = trainer if load.drafter else 0
     host = sum(states.values()) * hardware.tensor_parallel if learner.cpu_offload else 0
     resident = 0 if learner.cpu_offload else sum(states.values()) - states["gradients"]
     gradients = 0 if learner.cpu_offload else states["gradients"]
@@ -34,7 +38,7 @@ def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -
     kept = 0 if load.released else cache
     phases = {
         "rollout": always + cache,
-        "drafter training": always + kept + drafter_pass(shape, load),
+        "drafter training": always + kept + drafter_step(shape, load),
         "update": always + kept + gradients + sum(passes.values()),
     }
     most = max(phases.values())
@@ -44,9 +48,6 @@ def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -
     return MemoryPlan(parts, phases, host, room, most <= hardware.memory)
 
 
-def drafter_pass(shape: Shape, load: Load) -> int:
-    """A micro-step of the drafter in float32, on 1,024 tokens: two passes, and logits of draft and target."""
-    if not load.drafter:
-        return 0
-    layer = memory.layer_activations(shape, LearnerConfig())
-    return 1024 * 2 * (layer + 3 * memory.FLOAT * shape.vocabulary)
+def drafter_step(shape: Shape, load: Load) -> int:
+    """A micro-step of the drafter."""
+    return drafter_memory.step(shape, load.kind, load.unroll, DRAFTER_TOKENS) if load.drafter else 0

@@ -1,6 +1,6 @@
 """The configured rollout engine of a worker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,10 @@ from transformers import PreTrainedTokenizerBase
 
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
-from engine.drafter.offline_training import hidden_states
 from engine.models.folder import home
 from engine.models.load import end_tokens
 from engine.policy.training.policy import Policy
 from engine.rollout.data_type import data_type
-from engine.rollout.interface import Completion
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
 
@@ -35,16 +33,9 @@ def build_engine(
     costs before ``measure_costs``."""
     model, weights = policy.model, policy.weights()
     keep_features = config.speculation.enabled and (config.drafter.spot.enabled or config.drafter.pretrain_minutes > 0)
-    kind = RECIPE_KINDS[config.drafter.recipe]
 
     def decode(tokens: list[int]) -> str:
         return str(tokenizer.decode(tokens))
-
-    def features(completions: Sequence[Completion]) -> dict[int, Tensor]:
-        sequences = [[*completion.request.prompt, *completion.tokens] for completion in completions]
-        found = hidden_states(model, sequences, kind)
-        ids = [completion.request.id for completion in completions]
-        return {request: rows[:-1].to("cpu", torch.bfloat16) for request, rows in zip(ids, found, strict=True)}
 
     shared: dict[str, Any] = {
         "rollout": config.rollout,
@@ -55,8 +46,8 @@ def build_engine(
         "dtype": data_type(config, device, model.config.hidden_size),
         "seed": config.seed + rank,
         "decode": decode,
-        "drafter_kind": kind,
+        "drafter_kind": RECIPE_KINDS[config.drafter.recipe],
     }
     if config.rollout.engine == "sglang":
-        return SGLangEngine(folder, model.config, weights, features=features if keep_features and not policy.sharded else None, **shared)
+        return SGLangEngine(folder, model.config, weights, **shared)
     return NativeEngine(model.config, weights, keep_features=keep_features, costs=home() / "costs", costs_later=True, **shared)

@@ -26,7 +26,7 @@ def read(path: Path) -> Sequence[Example]:
 
 def head(path: Path) -> Iterator[Example]:
     """The file's first rows, at least one, in little memory however large it is. DataError as in ``read``."""
-    rows = json_lines(path, HEAD_BYTES) if _suffix(path) == ".jsonl" else parquet_head(path, HEAD_ROWS)
+    rows = json_lines(path, HEAD_BYTES) if _suffix(path) == ".jsonl" else parquet_head(path, HEAD_ROWS, HEAD_BYTES)
     found = False
     for row in islice(rows, HEAD_ROWS):
         found = True

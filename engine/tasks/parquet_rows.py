@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from engine.errors import DataError
 from engine.tasks.example import Example
+from engine.tasks.json_lines import LONGEST_LINE
 
 if TYPE_CHECKING:
     import pyarrow
@@ -40,16 +41,26 @@ class ParquetRows(Sequence[Example]):
         return _example(self._path, place, self._table.slice(place, 1).to_pylist()[0])
 
 
-def parquet_head(path: Path, rows: int) -> Iterator[Example]:
-    """The first ``rows`` rows."""
+def parquet_head(path: Path, rows: int, most_bytes: int) -> Iterator[Example]:
+    """The first ``rows`` rows, as long as they begin within about ``most_bytes``. DataError if they are so long that few would fit."""
     with _opened(path) as file:
-        place = 0
-        for batch in _batches(path, file, ROWS):
+        place = start = 0
+        for batch in _batches(path, file, _at_a_time(path, file)):
             for record in batch.to_pylist():
-                if place == rows:
+                if place == rows or start >= most_bytes:
                     return
                 yield _example(path, place, record)
                 place += 1
+            start += batch.nbytes
+
+
+def _at_a_time(path: Path, file: "pyarrow.parquet.ParquetFile") -> int:
+    """How many rows take about LONGEST_LINE bytes, by what the file says of itself."""
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    longest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    if longest > LONGEST_LINE:
+        raise DataError(f"{path}: has rows of {longest // 2**20} MiB; {LONGEST_LINE // 2**20} MiB is the most")
+    return min(ROWS, LONGEST_LINE // max(longest, 1))
 
 
 def _unpacked(path: Path, schema: "pyarrow.Schema", batches: "Iterator[pyarrow.RecordBatch]") -> Any:

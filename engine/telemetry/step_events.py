@@ -58,8 +58,8 @@ class StepRecord:
         return self.evaluation.began if self.evaluation else self.ended
 
 
-def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Iterator[AnyEvent]:
-    """The first events of an attempt. ``facts``: see ``Worker.facts``."""
+def started(config: RunConfig, first_step: int, facts: Mapping[str, str], engine_reason: str = "") -> Iterator[AnyEvent]:
+    """The first events of an attempt. ``facts``: see ``Worker.facts``; ``engine_reason``: why it has the engine that ``config`` names."""
     workers = int(facts["workers"])
     yield RunStarted(
         first_step=first_step,
@@ -68,6 +68,8 @@ def started(config: RunConfig, first_step: int, facts: Mapping[str, str]) -> Ite
         model_parameters=int(facts["parameters"]),
         device=facts["device"],
         packages={name: version(name) for name in PACKAGES},
+        rollout_engine=config.rollout.engine,
+        engine_reason=engine_reason,
     )
     if workers < config.cluster.workers:
         yield Log(

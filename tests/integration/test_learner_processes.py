@@ -208,7 +208,7 @@ def test_shards_read_responses_for_the_drafter(random_model: Path, alone: dist.P
     rows = rows_of(0)
     expected = hidden_states(load_model(random_model, torch.float32), [list(row.tokens) for row in rows], kind)
     for found, states in zip(make_learner(random_model, alone, EVERYTHING).features(rows, kind), expected, strict=True):
-        torch.testing.assert_close(found, states, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(found, states[:-1].bfloat16(), atol=1e-2, rtol=1e-2)
 
 
 def test_shards_reach_sglang_whole(random_model: Path, workers: list[dict[str, Any]]) -> None:

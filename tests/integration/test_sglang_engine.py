@@ -18,7 +18,6 @@ from engine.config import RolloutConfig, SGLangConfig
 from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import DrafterKind
-from engine.drafter.offline_training import hidden_states
 from engine.drafter.vocabulary import offsets
 from engine.errors import DataError
 from engine.models.folder import DRAFTER, TINY
@@ -59,14 +58,10 @@ def expected(model: PreTrainedModel, ends: frozenset[int], requests: list[Reques
 def tuned(model: PreTrainedModel, ends: frozenset[int]) -> Iterator[SGLangEngine]:
     """Chains of 6 tokens for up to two requests, of 3 for up to eight, of 1 for more, and off: at random in half of the steps."""
 
-    def features(completions: list[Completion]) -> dict[int, torch.Tensor]:
-        found = hidden_states(model, [[*each.request.prompt, *each.tokens] for each in completions])
-        return {each.request.id: rows[:-1].bfloat16() for each, rows in zip(completions, found, strict=True)}
-
     speculation = chains(*ARMS, tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, 3, 9]})
     tokenizer = load_tokenizer(TINY)
     drafter = load_drafter_folder(DRAFTER, model.config)
-    more = {"drafter_weights": drafter, "end_tokens": ends, "features": features, "decode": lambda tokens: str(tokenizer.decode(tokens))}
+    more = {"drafter_weights": drafter, "end_tokens": ends, "decode": lambda tokens: str(tokenizer.decode(tokens))}
     with sglang_engine(TINY, model, ROLLOUT, speculation, **more) as engine:
         yield engine
 
@@ -140,20 +135,6 @@ def test_responses_end_at_limits_and_stop_strings(tuned: SGLangEngine, requests:
     assert (completion.tokens, completion.finish) == (expected[0].tokens[:7], "length")
     with pytest.raises(DataError, match="max_prompt_tokens allows 1 to 32"):
         tuned.generate([Request(0, 0, tuple(range(3, 36)))], GREEDY)
-
-
-def test_features_are_those_of_the_native_engine(
-    tuned: SGLangEngine, model: PreTrainedModel, ends: frozenset[int], requests: list[Request]
-) -> None:
-    tuned.take_features()
-    tuned.generate(requests[:4], GREEDY)
-    features = tuned.take_features()
-    assert tuned.take_features() == {}
-    drafter = load_drafter_folder(DRAFTER, model.config)
-    native = native_engine(model, ROLLOUT, chains(3), drafter_weights=drafter, end_tokens=ends, keep_features=True)
-    native.generate(requests[:4], GREEDY)
-    for request, rows in native.take_features().items():
-        torch.testing.assert_close(features[request], rows, atol=0.05, rtol=0.05)
 
 
 def test_progress_says_how_far_it_is(tuned: SGLangEngine, requests: list[Request]) -> None:

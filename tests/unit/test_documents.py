@@ -28,7 +28,8 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMIT = re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b")
-BENCHES = {*engine_bench.BENCHES, *engine_bench.OF_DATA, *engine_bench.OF_RUNS, *platform_bench.BENCHES, "report", "NAME"}
+OF_ENGINE = {*engine_bench.BENCHES, *engine_bench.OF_DATA, *engine_bench.OF_DRAFTER, *engine_bench.OF_RUNS}
+BENCHES = {*OF_ENGINE, *platform_bench.BENCHES, "report", "NAME"}
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
 

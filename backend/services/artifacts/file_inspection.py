@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Self
 
 TEXT = frozenset({".txt", ".md", ".csv", ".tsv", ".log", ".yaml", ".yml", ".jinja", ".toml"})
 JSON = frozenset({".json", ".jsonl"})
@@ -28,6 +28,9 @@ MEMBERS = 10_000
 HEAD_BYTES, MEMBER_HEAD_BYTES = 64 * 1024, 4 * 1024
 HEADER_BYTES = 8 * 2**20
 """Of all safetensors of an upload together."""
+EXTENSIONS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+EXTENSION_BYTES = 8 * 1024
+"""Of a tar's header that says more of a member, such as a long name: tarfile may take time by the square of its length."""
 CARD = "README.md"
 CARD_BYTES = 256 * 1024
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -104,8 +107,17 @@ def _zipped(file: Path) -> Iterator[Member]:
             yield member.filename, member.file_size, None if member.is_dir() else partial(archive.open, member)
 
 
+class _Header(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in EXTENSIONS and header.size > EXTENSION_BYTES:
+            raise RefusedError(f"a header in it has more than {EXTENSION_BYTES} bytes; give its files shorter names")
+        return header
+
+
 def _tarred(file: Path) -> Iterator[Member]:
-    with tarfile.open(file, "r:") as archive:
+    with tarfile.open(file, "r:", tarinfo=_Header) as archive:
         for member in archive:
             _demand_plain(member.name, member.isreg() or member.isdir())
             yield member.name, member.size, None if member.isdir() else partial(_extracted, archive, member)

@@ -8,8 +8,9 @@ from pydantic import ValidationError
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from backend.database import Database, affected, upsert
+from backend.database import Database, affected, storable_text, upsert
 from backend.models import (
+    Attempt,
     Decoding,
     DrafterSession,
     LogLine,
@@ -170,6 +171,7 @@ class EventRowWriter:
                 affected(self._session, delete(model).where(model.run_id == self._run_id, model.step >= event.first_step))
             metric_storage.forget_points(self._session, self._run_id, event.first_step)
             self._progress |= {"step": event.first_step, "steps": event.steps, "checkpoint_step": event.first_step - 1}
+            self._engine(event)
         if isinstance(event, CheckpointSaved):
             self._progress["checkpoint_step"] = event.step
         if isinstance(event, DrafterPretrained):
@@ -191,6 +193,14 @@ class EventRowWriter:
         latest = pretraining_round(event)
         summary = {name: latest[name] for name in ("accept_length", "drafter_version")}
         self._progress |= {"pretraining": latest, "summary": summary}
+
+    def _engine(self, event: RunStarted) -> None:
+        """Part of what the attempt runs in."""
+        newest = select(Run.attempt).where(Run.id == self._run_id).scalar_subquery()
+        attempt = self._session.scalars(select(Attempt).where(Attempt.run_id == self._run_id, Attempt.number == newest)).one_or_none()
+        if attempt and attempt.environment and event.rollout_engine:
+            told = storable_text(f"{event.rollout_engine}: {event.engine_reason}")
+            attempt.environment = attempt.environment | {"rollout_engine": told}
 
     def alarm(self, message: str) -> None:
         self._rows.setdefault(LogLine, []).append(log_line(self._run_id, time.time(), "alarm", "bad_event", message))

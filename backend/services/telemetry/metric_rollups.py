@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Select, Subquery, and_, case, literal, sel
 
 from backend.models import Metric, MetricBlock, MetricKey
 from backend.services.telemetry.metric_storage import BLOCK_STEPS
+from longtail.schemas.tracking import LARGEST_STEP
 
 
 def bucketed_points(run_ids: Collection[str], keys: Collection[str], first: int, last: int, width: int | None) -> Subquery:
@@ -38,7 +39,8 @@ def _points(width: int | None, *where: ColumnElement[bool]) -> Select[Any]:
 
 
 def _span(step: Any, width: int | None) -> ColumnElement[int]:
-    return (literal(0) if width is None else step // width).label("span")
+    """All is one, too, where spans are longer than all steps: PostgreSQL divides in 32 bits."""
+    return (literal(0) if width is None or width > LARGEST_STEP else step // width).label("span")
 
 
 def _same(table: type[Metric] | type[MetricBlock], end_of: Subquery) -> ColumnElement[bool]:

@@ -46,6 +46,7 @@ def _environment(found: Environment, own: Sequence[str]) -> None:
         "System": escaped(found.platform),
         "Machine": escaped(f"{found.host}: {found.cpu}, {found.cores} cores, {size(found.memory_bytes)} memory"),
         "GPUs": escaped(gpus) or "none",
+        "Rollout engine": escaped(found.rollout_engine) if found.rollout_engine else MISSING,
     }
     st.table({"": list(facts), "of this attempt": list(facts.values())}, border="horizontal", hide_index=True)
     left, right = st.columns(2)

@@ -14,7 +14,8 @@ from math import hypot
 from statistics import fmean
 from typing import Any
 
-from engine.cluster.spot_training.worker_side import TrainedSession, Weights
+from engine.cluster.spot_training.sent_weights import SentWeights
+from engine.cluster.spot_training.worker_side import TrainedSession
 from engine.drafter.spot_trainer import Judged, TrainingReport, gain_noise, merge
 from engine.errors import SyncError
 from engine.rollout.interface import Alarm, LoadedWeights, RolloutStatistics
@@ -24,6 +25,8 @@ COLLAPSED = "acceptance_collapsed"
 
 Call = Callable[..., list[Any]]
 """Calls a method, by its name and arguments, of ``workers``, by default of all; their results in order."""
+Send = Callable[[SentWeights], Any]
+"""Puts weights where all workers find them; what it returns stands for them in a ``Call``."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Published:
 class DrafterVersions:
     """``version`` is the newest, which all engines hold; ``good`` the newest that drafted well in a rollout."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, call: Call, send: Send = lambda weights: weights) -> None:
+        self._call, self._send = call, send
         self.version = 0
         self.good = 0
 
@@ -79,7 +82,7 @@ class DrafterVersions:
     def average(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
         """Publishes the average of all workers' copies, whatever it is worth: a pretraining goes on from it. Its version, and what all
         held-out responses say of it."""
-        weights = self._merged(microsteps)
+        weights = self._send(self._merged(microsteps))
         self._prove()
         self.version += 1
         same(self._call("publish", weights, self.version))
@@ -87,7 +90,7 @@ class DrafterVersions:
 
     def blend(self, microsteps: Sequence[int]) -> None:
         """Every copy is their average from now on; nothing is published."""
-        self._call("adopt_pretrained", self._merged(microsteps))
+        self._call("adopt_pretrained", self._send(self._merged(microsteps)))
 
     def _prove(self) -> None:
         """The newest version is the one to go back to from now on."""
@@ -95,12 +98,12 @@ class DrafterVersions:
             self.good = self.version
             self._call("prove")
 
-    def _merged(self, microsteps: Sequence[int]) -> Weights:
-        return merge(list(zip(self._call("drafter_weights"), microsteps, strict=True)))
+    def _merged(self, microsteps: Sequence[int]) -> SentWeights:
+        return SentWeights(merge(list(zip(self._call("drafter_weights"), microsteps, strict=True))))
 
-    def _judged(self, reports: Mapping[int, TrainingReport]) -> tuple[TrainingReport, Weights | None]:
-        """The sessions together, and the drafter that came of them if it is better than the published one. An average of copies is none
-        of them, so that those who trained judge it anew."""
+    def _judged(self, reports: Mapping[int, TrainingReport]) -> tuple[TrainingReport, Any]:
+        """The sessions together, and the drafter that came of them, sent, if it is better than the published one; else None. An average of
+        copies is none of them, so that those who trained judge it anew."""
         if len(reports) == 1:
             report = next(iter(reports.values()))
             return report, self._average(reports) if report.better else None
@@ -108,8 +111,9 @@ class DrafterVersions:
         report = total(list(reports.values()), self._call("judge", average, workers=reports))
         return report, average if report.better else None
 
-    def _average(self, reports: Mapping[int, TrainingReport]) -> Weights:
-        return merge([(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()])
+    def _average(self, reports: Mapping[int, TrainingReport]) -> Any:
+        copies = [(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()]
+        return self._send(SentWeights(merge(copies)))
 
     def _roll_back(self) -> Published:
         before, after = (mean(judged, [1] * len(judged)) for judged in zip(*self._call("judge", None), strict=True))

@@ -24,11 +24,11 @@ from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import feature_width
 from engine.drafter.layout import without_copies
 from engine.drafter.model import Drafter
-from engine.drafter.offline_training import PromptAndResponse, remember
 from engine.drafter.recipe import configured_recipe
 from engine.drafter.spot_trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.models.weights import ends
+from engine.policy.training.microbatches import TrainingRow
 from engine.pretraining.pretrainer import Pretrainer, PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Alarm, Completion
@@ -97,9 +97,10 @@ class SpotTraining:
         if self._files:
             self._files.write_new(WORTH_A_FILE)
 
-    def read(self, step: int, responses: Sequence[PromptAndResponse]) -> None:
-        """As ``remember``, of what another wrote: the target reads it for its hidden states."""
-        remember(self._buffer, step, self._target, responses, self._recipe.kind)
+    def add(self, step: int, rows: Sequence[tuple[TrainingRow, Tensor]]) -> None:
+        """As ``remember``, of rows with their features."""
+        for row, features in rows:
+            self._buffer.add(step, row.tokens, row.prompt_length, features)
         if self._files:
             self._files.write_new(WORTH_A_FILE)
 

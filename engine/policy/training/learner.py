@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from engine.config.algorithm import AlgorithmConfig
+from engine.drafter.feature_capture import FeatureCapture
 from engine.drafter.kind import DrafterKind, captured_layers
 from engine.policy.algorithms.learning_rate import learning_rate
 from engine.policy.algorithms.losses import Tokens
@@ -33,6 +34,9 @@ class Learner:
         self._device, self._group = policy.device, policy.group
         self._objective = Objective(config, limit)
         trained = policy.trained().values()
+        self._kind: DrafterKind | None = None
+        self._pass: tuple[FeatureCapture, Microbatch, list[TrainingRow]] | None = None
+        self._taken: list[tuple[TrainingRow, Tensor]] = []
         self._optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         for weight in trained:  # every one has its moments: a checkpoint is read into them
             begun = torch.zeros((), dtype=torch.float32, device=weight.device)
@@ -46,20 +50,50 @@ class Learner:
             return None
         found: dict[int, Inferred] = {}
         for batch in self._microbatches(rows):
-            own = _of_rows(batch, self.policy.forward(batch) if self._config.needs_old_logprobs else None)
+            own = _of_rows(batch, self._forward(batch, rows) if self._config.needs_old_logprobs else None)
             references = _of_rows(batch, self.policy.reference_forward(batch))
             pairs = zip(own, references, strict=True)
             found |= {index: Inferred(*pair) for index, pair in zip(batch.rows, pairs, strict=True)}
         return [found[index] for index in range(len(rows))]
 
+    def capture(self, kind: DrafterKind | None) -> None:
+        """From now on keeps what a drafter of ``kind`` reads of the rows that the policy has a pass for as it generated them: in ``infer``
+        if that looks at the policy's own log-probs, else in ``update``. None: of no rows."""
+        self._kind = kind
+
+    def take_features(self) -> list[tuple[TrainingRow, Tensor]]:
+        """Rows with their features [T - 1, W] in bfloat16, in host memory, of all tokens but the last; those kept since the last call."""
+        self._keep_features()
+        taken, self._taken = self._taken, []
+        return taken
+
     def features(self, rows: Sequence[TrainingRow], kind: DrafterKind) -> list[Tensor]:
-        """The current policy's features [T, W] of all T tokens of each row, as ``hidden_states`` of ``drafter.offline_training``."""
-        layers = captured_layers(kind, self.policy.model.config.num_hidden_layers)
+        """The same of each row, by passes of their own."""
         found: dict[int, Tensor] = {}
         for batch in self._microbatches(rows):
-            flat = self.policy.features(batch, layers).flatten(0, 1)
-            found |= {index: flat[place] for index, place in zip(batch.rows, batch.places, strict=True)}
+            capture = self._capture(kind)
+            self.policy.features(batch, capture)
+            found |= {index: capture.of(place[:-1]) for index, place in zip(batch.rows, batch.places, strict=True)}
         return [found[index] for index in range(len(rows))]
+
+    def _capture(self, kind: DrafterKind) -> FeatureCapture:
+        return FeatureCapture(captured_layers(kind, self.policy.model.config.num_hidden_layers))
+
+    def _forward(self, batch: Microbatch, rows: Sequence[TrainingRow]) -> LogprobsAndEntropies:
+        """Of the policy that generated ``rows``, whose features it keeps if they are asked for."""
+        if self._kind is None:
+            return self.policy.forward(batch)
+        self._keep_features()
+        capture = self._capture(self._kind)
+        self._pass = capture, batch, [rows[index] for index in batch.rows]
+        return self.policy.forward(batch, capture)
+
+    def _keep_features(self) -> None:
+        """Those of the last pass, which a GPU has had time to write by now."""
+        if self._pass:
+            capture, batch, rows = self._pass
+            self._taken += [(row, capture.of(place[:-1])) for row, place in zip(rows, batch.places, strict=True)]
+            self._pass = None
 
     def update(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> dict[str, float]:
         """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none. ``inferred`` is ``infer``'s.
@@ -117,7 +151,7 @@ class Learner:
         olds = [found.logprobs for found in inferred or () if found.logprobs is not None]
         references = [found.reference_logprobs for found in inferred or () if found.reference_logprobs is not None]
         for batch in self._microbatches(rows):
-            logprobs, entropies = self.policy.forward(batch)
+            logprobs, entropies = self.policy.forward(batch) if self._config.needs_old_logprobs else self._forward(batch, rows)
             if not batch.rows:
                 torch.autograd.backward(logprobs.sum())
                 continue

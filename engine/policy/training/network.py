@@ -1,12 +1,12 @@
 """What the learner computes with a causal LM, each in one forward pass of one module: FSDP has weights together only inside those."""
 
-from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
+from engine.drafter.feature_capture import FeatureCapture
 from engine.models.packed_attention import Mask, Segments, attend
 from engine.policy.training.logprobs import label_logprobs
 from engine.policy.training.microbatches import Microbatch
@@ -22,19 +22,24 @@ class Network(nn.Module):
         self.model = model
         self._temperature = temperature or 1.0
 
-    def forward(self, batch: Microbatch) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies (without gradient) of the response tokens, both [N]."""
-        states = self._run(batch).last_hidden_state.flatten(0, 1).index_select(0, batch.predictors)
+    def forward(self, batch: Microbatch, capture: FeatureCapture | None = None) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies (without gradient) of the response tokens, both [N]. ``capture`` gets the features of all positions."""
+        states = self._states(batch, capture).flatten(0, 1).index_select(0, batch.predictors)
         return label_logprobs(states, self.model.get_output_embeddings(), batch.labels, self._temperature)  # type: ignore[no-untyped-call]
 
-    def features(self, batch: Microbatch, layers: Sequence[int]) -> Tensor:
-        """The inputs of ``layers``, then the hidden states after the final norm, of all positions: [B, T, W]."""
-        outputs = self._run(batch, output_hidden_states=bool(layers))
-        return torch.cat([*(outputs.hidden_states[layer] for layer in layers), outputs.last_hidden_state], -1)
+    def features(self, batch: Microbatch, capture: FeatureCapture) -> None:
+        """Gives ``capture`` the features of all positions, and computes nothing else."""
+        self._states(batch, capture)
 
-    def _run(self, batch: Microbatch, **options: bool) -> Any:
+    def _states(self, batch: Microbatch, capture: FeatureCapture | None) -> Tensor:
+        """After the final norm, [B, T, H]."""
         packed = {} if batch.segments is None else {"position_ids": batch.positions, "segments": batch.segments}
-        return self.model.base_model(input_ids=batch.tokens, use_cache=False, **packed, **options)
+        with capture.inputs(self.model) if capture else nullcontext():
+            outputs: Any = self.model.base_model(input_ids=batch.tokens, use_cache=False, **packed)
+        states: Tensor = outputs.last_hidden_state
+        if capture:
+            capture.add(states)
+        return states
 
 
 def _attend(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.config.learner import LearnerConfig
+from engine.drafter.feature_capture import FeatureCapture
 from engine.models.checksum import checksum
 from engine.models.weights import base_weights, whole
 from engine.policy.training import lora
@@ -39,9 +40,10 @@ class Policy(ABC):
     def model(self) -> PreTrainedModel:
         return self.network.model
 
-    def forward(self, batch: Microbatch) -> LogprobsAndEntropies:
+    def forward(self, batch: Microbatch, capture: FeatureCapture | None = None) -> LogprobsAndEntropies:
+        """``capture`` gets the features of all positions."""
         with self._computing():
-            found: LogprobsAndEntropies = self.network(batch)
+            found: LogprobsAndEntropies = self.network(batch, capture)
         return found
 
     def reference_forward(self, batch: Microbatch) -> LogprobsAndEntropies | None:
@@ -50,10 +52,10 @@ class Policy(ABC):
             return self._reference(batch) if self._reference else None
 
     @torch.no_grad()
-    def features(self, batch: Microbatch, layers: tuple[int, ...]) -> Tensor:
+    def features(self, batch: Microbatch, capture: FeatureCapture) -> None:
         """See Network."""
         with self._computing():
-            return self.network.features(batch, layers)
+            self.network.features(batch, capture)
 
     def trained(self) -> dict[str, nn.Parameter]:
         """What the optimizer changes, by name."""

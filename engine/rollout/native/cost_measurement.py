@@ -25,6 +25,10 @@ BATCHES = (1, 4, 16, 64, 256)
 VERIFIED = (1, 3, 6, 12, 25)
 BRANCHES = (1, 4)
 LENGTHS = (64, 640)
+LONGER = 4
+"""Times the length before: that of further measurements, up to the longest response of a run."""
+MOST_POSITIONS = 2**16
+"""Of all requests that are measured at such a length together: their cache is there for that alone."""
 MOST_ROWS = 256
 ROUNDS = 2
 LEVELS = 4
@@ -33,39 +37,53 @@ TYPICALLY_BEHIND = 3
 Array = NDArray[np.float64]
 
 
-def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, vocabulary: int) -> CostTable:
-    """The table kept in ``folder`` for ``identity`` (what decides the costs, besides this machine), measured now if there is none.
+def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, vocabulary: int, limit: int) -> CostTable:
+    """The table kept in ``folder`` for ``identity`` (what decides the costs, besides this machine), measured now if there is none. It
+    reaches up to ``limit`` tokens: what a run with a lower one has measured is kept, and only what is longer is measured.
 
     Tables of several processes that measure at the same time are equally good; the last one stays.
     """
     machine = (platform.node(), platform.machine(), torch.__version__, torch.get_num_threads(), runner.device_name, max_batch)
     path = folder / f"{hashlib.sha256(repr((identity, machine)).encode()).hexdigest()[:16]}.json"
-    table = CostTable.load(path)
-    if table is None:
-        table = measure(runner, max_batch, vocabulary)
+    batches = [batch for batch in BATCHES if batch < 4 * max_batch]
+    kept = CostTable.load(path)
+    table = kept or measure(runner, batches, vocabulary)
+    for length in lengths(limit):
+        if length > table.target.lengths[-1]:
+            few = [batch for batch in batches if batch * length <= MOST_POSITIONS] or batches[:1]
+            table = table.longer(measure(runner, few, vocabulary, [length]))
+    if table is not kept:
         folder.mkdir(parents=True, exist_ok=True)
         table.save(path)
     return table
 
 
+def lengths(limit: int) -> list[int]:
+    """Where a run is measured whose responses have up to ``limit`` tokens with their prompts: no further apart than ``LONGER`` times, and
+    the last one at half of the limit or beyond."""
+    found = [*LENGTHS]
+    while found[-1] * LONGER <= limit:
+        found.append(found[-1] * LONGER)
+    return [*found, limit] if limit > 2 * found[-1] else found
+
+
 @torch.inference_mode()
-def measure(runner: Runner, max_batch: int, vocabulary: int) -> CostTable:
-    """Seconds of target and draft passes; some seconds for a small model. The cache is gone after it. A runner that has graphs is
-    measured with a graph for every cell."""
-    batches = [batch for batch in BATCHES if batch < 4 * max_batch]
+def measure(runner: Runner, batches: Sequence[int], vocabulary: int, lengths: Sequence[int] = LENGTHS) -> CostTable:
+    """Seconds of target and draft passes; some seconds for a small model. Nothing is prefilled: what a pass reads costs the same, whatever
+    it is. The cache is gone after it. A runner that has graphs is measured with a graph for every cell."""
     sampler = TokenSampler(Sampling(), vocabulary, runner.cache.positions.device)
-    runner.reserve(batches[-1], LENGTHS[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1)
+    runner.reserve(batches[-1], lengths[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1)
     drafted = runner.passes.drafted
     branches = [branch for branch in BRANCHES if branch <= (vocabulary if drafted is None else len(drafted))]
     plan = runner.passes.plan
     if plan:
         runner.plan_graphs(_graphs(batches[-1], branches))
-    target = _grid(batches, VERIFIED, lambda *cell: _target(runner, sampler, *cell))
-    draft = _grid(batches, branches, lambda *cell: _draft(runner, sampler, *cell)) / (LEVELS - 1 + CATCH_UP)
+    target = _grid(batches, VERIFIED, lengths, lambda *cell: _target(runner, sampler, *cell))
+    draft = _grid(batches, branches, lengths, lambda *cell: _draft(runner, sampler, *cell)) / (LEVELS - 1 + CATCH_UP)
     runner.forget()
     if plan:
         runner.plan_graphs(plan)
-    return CostTable(Grid(batches, VERIFIED, LENGTHS, target.tolist()), Grid(batches, branches, LENGTHS, draft.tolist()))
+    return CostTable(Grid(batches, VERIFIED, lengths, target.tolist()), Grid(batches, branches, lengths, draft.tolist()))
 
 
 def _graphs(largest: int, branches: Sequence[int]) -> GraphPlan:
@@ -74,16 +92,18 @@ def _graphs(largest: int, branches: Sequence[int]) -> GraphPlan:
     return GraphPlan.of(dict.fromkeys([*verified, *drafted], range(1, largest + 1)), largest)
 
 
-def _grid(batches: Sequence[int], widths: Sequence[int], work: Callable[[int, int, int], Callable[[], object]]) -> Array:
+def _grid(
+    batches: Sequence[int], widths: Sequence[int], lengths: Sequence[int], work: Callable[[int, int, int], Callable[[], object]]
+) -> Array:
     """Seconds [B, W, L] of ``work`` of each cell; cells of too many rows go on with the slope of the two narrower ones.
 
     What disturbs a measurement only ever adds to it, and more work never takes less time, so a cell is the least of those that are at
     least as large in every way, and of several rounds: what disturbs one cell is over when its turn comes again."""
-    cells = list(product(range(len(batches)), range(len(widths)), range(len(LENGTHS))))
-    seconds = np.full((len(batches), len(widths), len(LENGTHS)), np.inf)
+    cells = list(product(range(len(batches)), range(len(widths)), range(len(lengths))))
+    seconds = np.full((len(batches), len(widths), len(lengths)), np.inf)
     for turn, (b, w, n) in product(range(ROUNDS), cells):
         if w < 2 or batches[b] * widths[w] <= MOST_ROWS:
-            cell = work(batches[b], widths[w], LENGTHS[n])
+            cell = work(batches[b], widths[w], lengths[n])
             if turn == 0:
                 cell()  # it may have to prepare something
             seconds[b, w, n] = min(seconds[b, w, n], _time(cell))

@@ -289,7 +289,8 @@ class NativeEngine:
         self._measured_with = (drafted,)
         identity = f"{architecture} {self._runner.dtype}" + (" eagle3" if self._drafter_kind == "eagle3" else "")
         identity += "" if drafted is None else f" of {drafted} tokens"
-        return cost_table(folder, self._runner, identity, self._rollout.max_batch, self._vocabulary)
+        limit = self._rollout.max_prompt_tokens + self._rollout.max_new_tokens
+        return cost_table(folder, self._runner, identity, self._rollout.max_batch, self._vocabulary, limit)
 
     def _drafted(self) -> int | None:
         """How many tokens the drafter drafts from; None: all."""

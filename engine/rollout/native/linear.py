@@ -18,6 +18,8 @@ FBGEMM_ROWS = 6
 """That FBGEMM multiplies at once without AVX-512."""
 AMX_ROWS = 32
 """Up to which oneDNN adds up in one order with AMX."""
+FEWEST_ROWS = 4
+"""That oneDNN multiplies: one or two take longer than four, and a single one is added up in another order."""
 
 Product = Callable[[Tensor], Tensor]
 
@@ -68,9 +70,10 @@ def _onednn(weight: Tensor, bias: Tensor | None) -> Product:
 
     def product(x: Tensor) -> Tensor:
         rows = len(x)
-        like_others = x.expand(2, -1) if rows == 1 else x  # a single row would be added up in another order
-        result: Tensor = multiply(like_others, packed, bias, "none", [], "")
-        return result[:rows]
+        if rows >= FEWEST_ROWS:
+            return multiply(x, packed, bias, "none", [], "")  # type: ignore[no-any-return]
+        filled = x.expand(FEWEST_ROWS, -1) if rows == 1 else F.pad(x, (0, 0, 0, FEWEST_ROWS - rows))
+        return multiply(filled, packed, bias, "none", [], "")[:rows]  # type: ignore[no-any-return]
 
     return product
 
@@ -98,6 +101,8 @@ def _bfloat16(weight: Tensor, bias: Tensor | None) -> Product:
     if not multiplies_bfloat16():
         return _float32(weight.float(), None if bias is None else bias.float())
     product = _onednn(weight, bias)
+    if not torch.cpu._is_amx_tile_supported():
+        return lambda x: product(x.bfloat16()).float()
 
     def by_tiles(x: Tensor) -> Tensor:
         parts = [product(part) for part in torch.split(x.bfloat16(), AMX_ROWS)]

@@ -31,7 +31,8 @@ from engine.rollout.native.tree_entries import placed
 from engine.rollout.response import Response
 from engine.speculation.speculator import StepPlan
 
-TOKENS_PER_PASS = 2048
+TOKENS_PER_PASS, ON_A_CPU = 2048, 256
+"""Of prompts, which are padded to the longest of a pass. What a CPU computes of more falls out of its cache."""
 WORTH_LEAVING_OUT = 0.85
 GRANULARITY = 256
 """Of the reach of attention, if there are graphs: each reach has its own."""
@@ -145,11 +146,12 @@ class Runner:
         for slot, prompt in zip(slots, prompts, strict=True):
             self.cache.write(slot, prompt)
         lengths = [len(prompt) - 1 for prompt in prompts]
-        requests = max(1, TOKENS_PER_PASS // max([1, *lengths]))
+        tokens_per_pass = ON_A_CPU if self._device.type == "cpu" else TOKENS_PER_PASS
+        requests = max(1, tokens_per_pass // max([1, *lengths]))
         for first in range(0, len(lengths), requests):
             together = lengths[first : first + requests]
-            for start in range(0, max(together), TOKENS_PER_PASS):
-                stop = min(max(together), start + TOKENS_PER_PASS)
+            for start in range(0, max(together), tokens_per_pass):
+                stop = min(max(together), start + tokens_per_pass)
                 positions = self.cache.positions[start:stop].expand(len(together), -1)
                 tokens = self.cache.tokens[self.cache.index(positions, slots[first])].flatten().clamp_min_(0)  # a tree leaves -1 behind
                 self.passes.prefill(tokens, self.cache.plan(positions, stop, slots[first]))

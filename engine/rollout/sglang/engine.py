@@ -32,14 +32,13 @@ from engine.rollout.sglang.host_settings import HostSettings
 from engine.rollout.sglang.messages import Pause, Stop
 from engine.rollout.sglang.supported_speculation import chain_speculation, chain_steps, drafting
 from engine.rollout.sglang.tuner_state import RemoteTunerState
-from engine.rollout.sglang.weight_transfer import through
+from engine.rollout.sglang.weight_transfer import on_device, through
 from engine.speculation.remaining_length import RemainingLengthPredictor
 from engine.speculation.strategy import OFF
 
 ATTEMPTS = 3
 """Times that SGLang may die in one generation without a response finished in between."""
 Weights = Mapping[str, Tensor]
-Features = Callable[[Sequence[Completion]], dict[int, Tensor]]
 
 
 class SGLangEngine:
@@ -65,12 +64,11 @@ class SGLangEngine:
         drafter_weights: Weights | None = None,
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
-        features: Features | None = None,
         decode: Callable[[list[int]], str] | None = None,
         drafter_kind: DrafterKind = "eagle",
     ) -> None:
-        """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ``features`` computes what
-        ``take_features`` gives, by the target that the engine holds. ConfigError or ModelError if SGLang does not start."""
+        """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ConfigError or ModelError if SGLang
+        does not start."""
         self._host: HostProcess | None = None
         self._model, self._config, self._rollout = model, config, rollout
         self._drafting = drafting(speculation, rollout.sglang) if speculation else None
@@ -79,8 +77,7 @@ class SGLangEngine:
         self._speculation = chain_speculation(speculation, self._drafting) if speculation and self._drafting else None
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
-        self._features, self._finished = features, list[Completion]()
-        self._watches = self._learns = True
+        self._learns = True
         self._target: tuple[Weights, int] = (target_weights, 0)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
         if drafter_weights is not None and self._drafting == "eagle":
@@ -143,8 +140,6 @@ class SGLangEngine:
         tokens = sum(completion.fresh for completion in completions)
         self._statistics.tokens += tokens
         self._decoded += tokens - sum(completion.fresh > 0 for completion in completions)
-        if self._features and self._watches and self._learns:
-            self._finished += [completion for completion in completions if completion.finish != "abort"]
         return completions
 
     def abort(self, requests: Collection[int] | None = None) -> None:
@@ -199,13 +194,12 @@ class SGLangEngine:
         return GenerationProgress(now, {response.id: response.generated for response in unfinished if response.generated}, remaining)
 
     def take_features(self) -> dict[int, Tensor]:
-        """See RolloutEngine. Computed now, in a pass over the responses."""
-        finished, self._finished = self._finished, []
-        return self._features(finished) if self._features and finished else {}
+        """None: SGLang gives hidden states as lists of numbers only. The learner's passes show them, see ``Learner.capture``."""
+        return {}
 
-    def watch(self, on: bool, learn: bool = True) -> None:
+    def watch(self, on: bool, learn: bool = True) -> None:  # noqa: ARG002
         """See RolloutEngine. SGLang's drafts go on as the tuner says, which learns if ``learn`` says so."""
-        self._watches, self._learns = on, learn
+        self._learns = learn
 
     def release(self) -> None:
         """See RolloutEngine. On a GPU with ``rollout.sglang.release_memory`` only: else SGLang keeps it."""
@@ -324,10 +318,19 @@ class SGLangEngine:
     def _send_target(self) -> None:
         weights, version = self._target
         host = self.host
-        for bucket, last in through(host.bucket, weights, self._dtype):
-            host.ask("load_target", bucket=bucket, version=version, last=last)
+        if self._shares_gpu:
+            for bucket, last, handle in on_device(weights, self._dtype, self._device):
+                host.ask("load_target", bucket=bucket, version=version, last=last, handle=handle)
+        else:
+            for bucket, last in through(host.bucket, weights, self._dtype):
+                host.ask("load_target", bucket=bucket, version=version, last=last)
         if self._drafting == "eagle" and self._drafter and supported_drafters.follows(self._drafter[0]):
             host.plugin("follow_head")
+
+    @property
+    def _shares_gpu(self) -> bool:
+        """Whether SGLang computes on this process's GPU, and on no other."""
+        return self._device.type == "cuda" and self._rollout.sglang.tensor_parallel == 1
 
     def _send_untried_target(self) -> None:
         """That of a family whose weights SGLang may know by other names. ModelError if it does not use all of them."""

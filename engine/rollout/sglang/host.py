@@ -19,6 +19,7 @@ import torch
 
 from engine.rollout.sglang.host_settings import HostSettings
 from engine.rollout.sglang.messages import Ask, Begin, Bucket, Ended, Failed, Grown, Pause, Ready, Result, Stop
+from engine.rollout.sglang.tensor_handle import Opening, TensorHandle
 
 SETTINGS = "settings.json"
 IDLE_SECONDS = 60.0
@@ -103,13 +104,17 @@ class Host:
             file.unlink()
         return values
 
-    async def do_load_target(self, bucket: Bucket, version: int, last: bool) -> None:
-        """Tensors of the bucket, which lie in the shared memory, into the target alone."""
+    async def do_load_target(self, bucket: Bucket, version: int, last: bool, handle: TensorHandle | None = None) -> None:
+        """Tensors of the bucket into the target alone. They lie in the shared memory, or where SGLang's rank finds them by ``handle``."""
         from sglang.srt.managers.io_struct import UpdateWeightsFromTensorReqInput
         from sglang.srt.utils import MultiprocessingSerializer
         from sglang.srt.weight_sync.tensor_bucket import FlattenedTensorMetadata
 
-        flat = torch.from_file(f"/proc/self/fd/{self._bucket}", shared=True, size=bucket.bytes, dtype=torch.uint8).clone()
+        flat: torch.Tensor | Opening
+        if handle:
+            flat = handle.opening()
+        else:
+            flat = torch.from_file(f"/proc/self/fd/{self._bucket}", shared=True, size=bucket.bytes, dtype=torch.uint8).clone()
         metadata = [
             FlattenedTensorMetadata(each.name, torch.Size(each.shape), each.dtype, each.start, each.end, each.end - each.start)
             for each in bucket.tensors

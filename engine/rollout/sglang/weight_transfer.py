@@ -1,4 +1,4 @@
-"""Weights on their way to SGLang: buckets of bytes in memory that engine and host share."""
+"""Weights on their way to SGLang: buckets of bytes in memory that engine and host share, on the host, or on a GPU that both use."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from engine.models.weights import BUCKET_BYTES, buckets, together
 from engine.rollout.sglang.messages import Bucket, TensorSlice
+from engine.rollout.sglang.tensor_handle import TensorHandle
 
 ALIGNMENT = 16
 
@@ -18,7 +19,7 @@ def plan_buckets(weights: Mapping[str, Tensor], dtype: torch.dtype, size: int = 
 
 
 def fill_bucket(bucket: Bucket, weights: Mapping[str, Tensor], memory: Tensor) -> None:
-    """Copies the bucket's tensors into ``memory``, bytes on the host. Shards are gathered in the bucket's data type."""
+    """Copies the bucket's tensors into ``memory``, bytes. Shards are gathered in the bucket's data type."""
     wanted = together([weights[span.name] for span in bucket.tensors], bucket.tensors[0].dtype)
     for span, tensor in zip(bucket.tensors, wanted, strict=True):
         memory[span.start : span.end].view(span.dtype).view(span.shape).copy_(tensor)
@@ -35,6 +36,18 @@ def through(memory: int, weights: Mapping[str, Tensor], dtype: torch.dtype) -> I
         yield bucket, bucket is buckets[-1]
     del flat
     os.ftruncate(memory, 0)
+
+
+def on_device(weights: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device) -> Iterator[tuple[Bucket, bool, TensorHandle]]:
+    """Puts one bucket after the other into memory of ``device``, of which others get a handle: what is computed there never leaves it.
+    Whoever opens it must be done before the next one is asked for."""
+    buckets = plan_buckets(weights, dtype)
+    flat = torch.empty(max(bucket.bytes for bucket in buckets), dtype=torch.uint8, device=device)
+    for bucket in buckets:
+        fill_bucket(bucket, weights, flat)
+        if flat.is_cuda:
+            torch.cuda.current_stream(device).synchronize()
+        yield bucket, bucket is buckets[-1], TensorHandle.of(flat[: bucket.bytes])
 
 
 def _spans(names: Sequence[str], weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[TensorSlice]:

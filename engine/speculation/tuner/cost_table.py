@@ -45,6 +45,16 @@ class Grid:
     def least(self) -> float:
         return float(np.min(self.seconds))
 
+    def longer(self, other: "Grid") -> "Grid":
+        """With the one length of ``other``, which is longer. For batches that are not measured there, what its largest one has more than at
+        the last length here, by the number of requests: attention reads so much more."""
+        last, known = np.asarray(self.seconds)[:, :, -1], len(other.batches)
+        more = np.maximum(np.asarray(other.seconds)[:, :, 0] - last[:known], 0.0)
+        shares = np.asarray(self.batches[known:]) / other.batches[-1]
+        column = last + np.concatenate([more, shares[:, None] * more[-1]])
+        seconds = np.concatenate([np.asarray(self.seconds), column[:, :, None]], 2)
+        return Grid(self.batches, self.widths, [*self.lengths, *other.lengths], seconds.tolist())
+
     def __call__(self, batch: float, width: float, length: float) -> float:
         b, b_weight = _span(self.batches, batch)
         w, w_weight = _span(self.widths, width)
@@ -69,6 +79,10 @@ class CostTable:
 
     target: Grid
     draft: Grid
+
+    def longer(self, other: "CostTable") -> "CostTable":
+        """With another length, see ``Grid``."""
+        return CostTable(self.target.longer(other.target), self.draft.longer(other.draft))
 
     def seconds(self, strategy: Strategy, context: Context) -> float:
         """A decode step: draft passes, which an n-gram draft has none of, and one target pass over the drafts and a last token."""

@@ -108,7 +108,7 @@ def test_the_date_is_a_day() -> None:
     assert len(provenance({})["date"].split("-")) == 3
 
 
-@pytest.mark.parametrize("bench", sorted([*command.BENCHES, *command.OF_DATA, *command.OF_RUNS]))
+@pytest.mark.parametrize("bench", sorted([*command.BENCHES, *command.OF_DATA, *command.OF_DRAFTER, *command.OF_RUNS]))
 def test_every_benchmark_of_the_engine_has_a_section(bench: str) -> None:
     assert bench in {section.bench for section in SECTIONS}
 

@@ -26,7 +26,7 @@ def test_loss_is_its_formula(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
         cross_entropy -= sum((p * q.log()).item() for p, q in zip(law, draft, strict=True)) / 6
 
     def loss(recipe: Recipe, predicted: Tensor) -> float:
-        return recipe.loss(predicted, TrainingTruth.of(features, head), head).item()
+        return recipe.loss([predicted], TrainingTruth(features, head), head).item()
 
     assert loss(Recipe(), predicted) == pytest.approx(regression + 0.1 * cross_entropy, rel=1e-5)
     only_tokens = Recipe(feature_weight=0.0, token_weight=2.0)
@@ -77,4 +77,4 @@ def test_a_draft_vocabulary_is_measured_by_the_whole_law_and_trained_on_its_own(
     recipe = Recipe(feature_weight=0.0, token_weight=1.0, reverse_kl_weight=0.5)
     p, q = torch.softmax(features @ drafted.T, 1), torch.softmax(predicted @ drafted.T, 1)
     by_hand = (-(p * q.log()).sum(1) + 0.5 * (q * (q.log() - p.log())).sum(1)).mean().item()
-    assert recipe.loss(predicted, TrainingTruth.of(features, drafted), drafted).item() == pytest.approx(by_hand, rel=1e-5)
+    assert recipe.loss([predicted], TrainingTruth(features, drafted), drafted).item() == pytest.approx(by_hand, rel=1e-5)

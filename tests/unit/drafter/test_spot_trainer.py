@@ -199,7 +199,7 @@ def test_evaluation_of_a_perfect_drafter(trainer: SpotTrainer, monkeypatch: pyte
     def perfect(_: SpotTrainer, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
         for step in range(unroll):
             reached = batch.trained & (batch.offset >= step)
-            yield batch.targets[reached].float(), reached
+            yield batch.targets[batch.trained].float(), reached
 
     monkeypatch.setattr(SpotTrainer, "_predict", perfect)
     evaluation = trainer.evaluate()

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from engine.bench import memory as measuring
 from engine.config.learner import LearnerConfig, LoraConfig
-from engine.planner import memory
-from engine.planner.__main__ import main
+from engine.drafter import law_loss
+from engine.drafter.recipe import RECIPES
+from engine.planner import drafter_memory, memory
+from engine.planner.__main__ import UNROLLS, main
 from engine.planner.memory import GB, Hardware, Load
 from engine.planner.memory_plan import plan
-from engine.planner.model_shape import PRESETS, shape
+from engine.planner.model_shape import PRESETS, Shape, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
 
 FSDP = LearnerConfig(parallel="fsdp", precision="bfloat16", activation_checkpointing=True)
@@ -102,6 +105,39 @@ def test_each_way_to_save_memory_saves_it() -> None:
     assert update(cpu_offload=True) < update(lora=LoraConfig()) < update() < update(activation_checkpointing=False)
     assert update() < update(precision="float32")
     assert plan(PRESETS["7B"], Hardware(nodes=4), FSDP, Load()).phases["update"] < update()
+
+
+SMALL = Shape(4, 128, 448, 4, 2, 32, 2048, True)
+
+
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    measuring.write_model(SMALL, folder)
+    return folder
+
+
+@pytest.mark.parametrize("arm", measuring.ARMS)
+def test_an_update_takes_what_was_computed_part_by_part(small_model: Path, monkeypatch: pytest.MonkeyPatch, arm: str) -> None:
+    """With logits in blocks, as at a real vocabulary; all tensors are counted. The benchmark has a model of 0.5 B."""
+    monkeypatch.setattr("engine.policy.training.logprobs.LOGITS_AT_ONCE", 2**14)
+    monkeypatch.setattr(memory, "LOGITS_AT_ONCE", 2**14)
+    measured, computed = measuring.measured_update(small_model, SMALL, measuring.learner(arm), 2)
+    assert {name: computed[name] / measured[name] for name in measured} == pytest.approx(dict.fromkeys(measured, 1.0), abs=0.1)
+
+
+@pytest.mark.parametrize("recipe", ["eagle", "hass", "eagle3"])
+def test_a_drafters_step_takes_what_was_computed(small_model: Path, recipe: str) -> None:
+    measured, computed = measuring.measured_drafter_step(small_model, SMALL, recipe, 256)
+    assert {name: computed[name] / measured[name] for name in measured} == pytest.approx(dict.fromkeys(measured, 1.0), abs=0.1)
+
+
+def test_the_largest_step_of_a_drafter_has_room() -> None:
+    """EAGLE-3 at a vocabulary of 152,064: of its seven passes no more than a block of laws is there at a time."""
+    parts = drafter_memory.step_parts(PRESETS["7B"], "eagle3", UNROLLS["eagle3"], 1024, half=True, on_gpu=True)
+    assert parts["laws"] < 0.6 * GB
+    assert {name: recipe.unroll for name, recipe in RECIPES.items()} == UNROLLS
+    assert (drafter_memory.BLOCK, drafter_memory.ROWS) == (law_loss.ELEMENTS, law_loss.ROWS)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -188,7 +188,7 @@ def test_costs_are_measured_on_graphs_that_only_the_measurement_has() -> None:
     runner.target.load(target.state_dict())
     assert runner.drafter
     runner.drafter.load(random_drafter(target))
-    cost_measurement.measure(runner, 2, 48)
+    cost_measurement.measure(runner, [1, 4], 48)
     assert recorder.recorded == 2 * 2 * (5 + 2)
     assert not recorder.outputs, "their memory is free again"
     assert runner.passes.plan == plan

@@ -160,6 +160,19 @@ def test_a_large_file_is_no_matter_of_memory(tmp_path: Path, content: bytes) -> 
     assert most < 16 * 2**20
 
 
+def long_rows(tmp_path: Path, length: int, rows: int) -> MathConfig:
+    """Parquet that takes little room on the disk."""
+    path, text = tmp_path / "data.parquet", pyarrow.repeat("x" * length, rows)
+    pyarrow.parquet.write_table(pyarrow.table({"question": text, "answer": text}), path, compression="zstd", use_dictionary=False)
+    return MathConfig(path=path)
+
+
+def test_of_long_rows_of_parquet_few_are_looked_at(tmp_path: Path) -> None:
+    assert 40 < len(list(head(long_rows(tmp_path, 100_000, 200).path))) < 80
+    with pytest.raises(DataError, match=r"data\.parquet: has rows of 10 MiB; 4 MiB is the most"):
+        check_rows(long_rows(tmp_path, 5 * 2**20, 2))
+
+
 def test_rows_do_not_stay_in_memory(tmp_path: Path) -> None:
     row = '{"question": "1+1?", "answer": "2", "rest": "%s"}\n' % ("x" * 10_000)
     config = written(tmp_path, row * 1000)

@@ -28,7 +28,7 @@ class Environment(Schema):
     """What an attempt ran in. ``longtail``: the git state of Longtail itself where it runs from a checkout; null: an installed one.
 
     ``packages`` are those that the worker's Python can import, by name. ``variables`` are those of the environment that matter to a run;
-    what looks like a secret is starred out.
+    what looks like a secret is starred out. ``rollout_engine``: which engine generates the responses, and why; null until it has started.
     """
 
     python: str
@@ -41,6 +41,7 @@ class Environment(Schema):
     longtail: GitState | None
     packages: dict[str, str]
     variables: dict[str, str]
+    rollout_engine: str | None = None
 
 
 class Attempt(Schema):

@@ -1,9 +1,9 @@
 """What the REST API takes and gives about users, tokens and sessions."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr
 
 from longtail.schemas.base import Body, Page, Schema
 
@@ -13,8 +13,15 @@ ROLES: tuple[Role, ...] = ("viewer", "editor", "admin")
 USER_NAME = r"^[a-z0-9][a-z0-9._-]*$"
 UserName = Annotated[str, Field(min_length=1, max_length=64, pattern=USER_NAME)]
 Label = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Password = Annotated[SecretStr, Field(min_length=12, max_length=256)]
-Given = Annotated[SecretStr, Field(max_length=256)]
+
+
+def _hidden(value: Any) -> Any:
+    """First of all, so that no error repeats the text."""
+    return SecretStr(value) if isinstance(value, str) else value
+
+
+Password = Annotated[SecretStr, Field(min_length=12, max_length=256), BeforeValidator(_hidden)]
+Given = Annotated[SecretStr, Field(max_length=256), BeforeValidator(_hidden)]
 
 
 def allows(role: str, needed: Role) -> bool:

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,8 @@ def test_a_training_that_fails_leaves_the_drafter_as_it_was(random_model: Path, 
     before = worker.drafter_weights()
     healthy = Recipe.loss
 
-    def poisoned(recipe: Recipe, predicted: torch.Tensor, truth: TrainingTruth, *rest: Any) -> torch.Tensor:
-        return healthy(recipe, predicted * float("nan"), truth, *rest)
+    def poisoned(recipe: Recipe, passes: Sequence[torch.Tensor], truth: TrainingTruth, *rest: Any) -> torch.Tensor:
+        return healthy(recipe, [predicted * float("nan") for predicted in passes], truth, *rest)
 
     monkeypatch.setattr(Recipe, "loss", poisoned)
     with pytest.raises(FloatingPointError, match="nan"):

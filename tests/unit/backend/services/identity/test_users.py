@@ -53,6 +53,19 @@ def test_impossible_users(admin: TestClient, body: dict[str, str]) -> None:
     assert admin.post("/api/v1/users", json=body).status_code == 422
 
 
+def test_no_error_repeats_a_secret(admin: TestClient) -> None:
+    short, long = "too-short", "too-long-" * 30
+    for method, path, body in (
+        ("POST", "users", {"name": "a", "password": short}),
+        ("PUT", "me/password", {"current": long, "new": short}),
+        ("POST", "sessions", {"user": "a", "password": long}),
+        ("POST", "sessions", {"token": long}),
+    ):
+        reply = admin.request(method, f"/api/v1/{path}", json=body)
+        assert reply.status_code == 422
+        assert "too-" not in reply.text
+
+
 def test_a_disabled_user_is_out_at_once(admin: TestClient) -> None:
     ada = admin.post("/api/v1/users", json={"name": "ada", "password": LONG}).json()["id"]
     session = log_in(admin, "ada", LONG).json()["token"]

@@ -6,7 +6,7 @@ from engine_events import STEPS, begin, started, step, write
 from sqlalchemy import select
 
 from backend.database import Database
-from backend.models import Artifact, Base, Decoding, LogLine, Metric, Rollout, Run, Sample, Speculation, WorkerSpan
+from backend.models import Artifact, Attempt, Base, Decoding, LogLine, Metric, Rollout, Run, Sample, Speculation, WorkerSpan
 from backend.services.runs.attempts import LeaseLostError
 from backend.services.telemetry import step_rows
 from backend.services.telemetry.event_ingest import EventIngestor, rebuild
@@ -60,6 +60,22 @@ def test_events_become_rows(database: Database, run_id: str, path: Path, ingesto
         assert (speculation.ngram_drafted_by_position, speculation.ngram_accepted_by_position) == ([1, 0], [1, 0])
         assert session.scalars(select(Sample.response)).all() == ["a␀b", "a␀b"]
         assert session.scalars(select(Sample.pieces)).all() == [[["eagle", 2, 2], ["target", 1, 1]]] * 2
+
+
+def test_the_engine_and_why_are_told_of_the_attempt_and_in_the_log(
+    database: Database, run_id: str, path: Path, ingestor: EventIngestor
+) -> None:
+    with database.write() as session:
+        attempt = session.scalars(select(Attempt).where(Attempt.run_id == run_id)).one()
+        attempt.environment = {"host": "a"}
+    choice = {"rollout_engine": "native", "engine_reason": "this machine has no CUDA device"}
+    write(path, started().model_copy(update=choice))
+    ingestor.drain()
+    with database.read() as session:
+        attempt = session.scalars(select(Attempt).where(Attempt.run_id == run_id)).one()
+        assert attempt.environment == {"host": "a", "rollout_engine": "native: this machine has no CUDA device"}
+        lines = session.scalars(select(LogLine.message)).all()
+        assert any(line.endswith("; native generates the responses: this machine has no CUDA device") for line in lines)
 
 
 def test_what_was_told_can_be_asked_for_by_step(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:

@@ -18,6 +18,7 @@ from backend.services.runs.submission import SubmissionOptions, submit
 from backend.services.telemetry import metric_series, metric_storage
 from backend.services.telemetry.metric_series import downsampled, metric_keys
 from engine.config import RunConfig
+from longtail.schemas.tracking import LARGEST_STEP
 
 Held = dict[int, float | None]
 VALUES = st.none() | st.floats(-1e6, 1e6)
@@ -122,6 +123,15 @@ def test_of_many_series_each_has_fewer_points(database: Database, run_id: str, m
         found = downsampled(session, run_id, [], -1, 1000)
     assert len(found) == 10
     assert {len(line.steps) for line in found.values()} == {8}
+
+
+def test_all_steps_that_there_may_be_fit_into_one_point(api: TestClient, database: Database, run_id: str) -> None:
+    for key in ("loss", "eval"):
+        add(database, run_id, key, {0: 1.0, LARGEST_STEP: 3.0})
+    series = api.get(f"/api/v1/runs/{run_id}/metrics?points=1").json()["series"]
+    assert [(line["steps"], line["values"]) for line in series.values()] == [([0], [2.0])] * 2
+    compared = api.get("/api/v1/compare", params={"baseline": run_id, "run": run_id, "keys": "loss", "points": 1}).json()["metrics"]
+    assert [(line["steps"], line["values"]) for line in compared] == [([0], {run_id: [2.0]})]
 
 
 def test_the_api_gives_series_and_their_keys(api: TestClient, database: Database, run_id: str) -> None:

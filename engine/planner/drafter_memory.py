@@ -1,0 +1,55 @@
+"""What training the drafter in idle time takes of a GPU, by arithmetic."""
+
+from engine.config.learner import LearnerConfig
+from engine.drafter.kind import DrafterKind, feature_width
+from engine.planner.memory import FLOAT, HALF, Parts, drafter_parameters
+from engine.planner.model_shape import Shape
+
+BLOCK, ROWS = 2**25, 128
+"""Values of a block of a law on a GPU, and rows of one at least, as engine.drafter.law_loss has them."""
+VALUE = 4 * FLOAT
+"""Bytes of a value of a block at the worst moment: the target's probability, and of the drafter the logarithm of its own, that itself, and
+the derivative."""
+KEPT: dict[DrafterKind, int] = {"eagle": 32, "eagle3": 44}
+"""Bytes that a token of a pass keeps for each hidden dimension, outside of attention and MLP: what attention reads (two features side by
+side, of EAGLE-3 after norms of each), the residuals, the norm before the MLP (of EAGLE-3 that before the head, too), the prediction and
+its gradient. Under autocast copies make up for what is smaller."""
+
+
+def states(shape: Shape, kind: DrafterKind) -> int:
+    """Weights and two moments, in float32; gradients are there in a step only."""
+    return 3 * FLOAT * drafter_parameters(shape, kind)
+
+
+def target_ends(shape: Shape, learner: LearnerConfig) -> int:
+    """The target's embedding and head, in float32, where the policy is shared out: else they are the policy's own. And what the head is in
+    bfloat16."""
+    gathered = 2 * FLOAT if learner.parallel == "fsdp" else 0
+    return (gathered + HALF) * shape.vocabulary * shape.hidden
+
+
+def step(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: bool = True, on_gpu: bool = True) -> int:
+    """A training step with ``unroll`` passes on ``tokens`` of one response, which is the worst: scores are as many as tokens squared.
+    ``half``: it computes in bfloat16."""
+    return sum(step_parts(shape, kind, unroll, tokens, half=half, on_gpu=on_gpu).values())
+
+
+def step_parts(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: bool, on_gpu: bool) -> Parts:
+    """Bytes by what takes them."""
+    c = HALF if half else FLOAT
+    rows = max(ROWS, BLOCK // shape.vocabulary) if on_gpu else ROWS
+    width = feature_width(kind, shape.hidden)
+    return {
+        "gradients": FLOAT * drafter_parameters(shape, kind),
+        "activations": tokens * unroll * pass_activations(shape, kind, c),
+        "scores": (unroll - 1) * shape.heads * tokens**2 * (FLOAT + HALF if half else FLOAT),
+        "drafts before": tokens * unroll * (unroll - 1) * c * shape.kv_heads * shape.head_size,
+        "responses": tokens * (2 * HALF * width + FLOAT * (width + shape.hidden)),
+        "laws": VALUE * rows * shape.vocabulary,
+    }
+
+
+def pass_activations(shape: Shape, kind: DrafterKind, c: int) -> int:
+    """Of one token in one pass; ``c``: bytes of a value."""
+    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    return KEPT[kind] * shape.hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate

@@ -1,0 +1,41 @@
+"""How long new weights take from the learner to the rollout engine, by arithmetic over the links that they pass."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.planner.memory import FLOAT, HALF, Hardware
+from engine.planner.model_shape import Shape
+
+Way = Literal["same GPU", "host memory", "network"]
+BUCKET_BYTES = 256 * 2**20
+"""As engine.models.weights has it."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Bytes a second: ``memory`` of a GPU's own (an H100's, of which four fifths are reached), ``nvlink`` of a GPU one way, ``network`` for
+    each GPU, ``pcie``, and ``host``: a copy in host memory by one core. ``message``: seconds for a bucket to be announced and taken."""
+
+    memory: float = 0.8 * 3.35e12
+    nvlink: float = 450e9
+    network: float = 50e9
+    pcie: float = 64e9
+    host: float = 10e9
+    message: float = 5e-3
+
+
+H100 = Links()
+
+
+def sync_seconds(shape: Shape, hardware: Hardware, way: Way, links: Links = H100, *, sharded: bool = True) -> float:
+    """Of one worker. ``sharded`` weights are gathered first, in bfloat16, as each rank has its part: over NVLink within a node, else over
+    the network. Then they are rounded and written into a bucket, and read from there into the engine: on the same GPU (CUDA IPC); by way
+    of host memory, down, copied once, and up again; or on other GPUs of the network (NCCL broadcast, which pipelines)."""
+    size = HALF * shape.parameters
+    others = 1 - 1 / hardware.ranks
+    link = links.nvlink if hardware.nodes == 1 else links.network
+    gathering = size * others / link if sharded else 0.0
+    filling = (FLOAT + HALF) / HALF * size / links.memory
+    taking = 2 * size / links.memory
+    between = {"same GPU": 0.0, "host memory": 2 * size / links.pcie + size / links.host, "network": size / links.network}[way]
+    return gathering + filling + between + taking + -(-size // BUCKET_BYTES) * links.message

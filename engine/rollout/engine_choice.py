@@ -1,0 +1,44 @@
+"""Which rollout engine a run has whose configuration leaves it open."""
+
+from typing import NamedTuple
+
+import torch
+
+from engine.config import RunConfig
+from engine.errors import ConfigError, ModelError
+from engine.models.folder import locate, read_facts
+from engine.rollout.sglang import requirements, supported_speculation
+
+
+class EngineChoice(NamedTuple):
+    """The run with one of the engines, and why it is that one."""
+
+    config: RunConfig
+    reason: str
+
+
+def choose_engine(config: RunConfig, gpus: int | None = None) -> EngineChoice:
+    """``rollout.engine`` auto is SGLang where there are CUDA devices, SGLang is installed, and it can do what the run asks for; else
+    native. ``gpus``: CUDA devices of this machine, by default those that there are."""
+    if config.rollout.engine != "auto":
+        return EngineChoice(config, "rollout.engine says so")
+    wanted = _with(config, "sglang")
+    try:
+        _check_devices(config, torch.cuda.device_count() if gpus is None else gpus)
+        requirements.check_machine(wanted, torch.cuda.device_count() if gpus is None else gpus)
+        requirements.check_known(wanted)
+        supported_speculation.check(wanted, read_facts(locate(config.model.path)))
+    except (ConfigError, ModelError) as error:
+        return EngineChoice(_with(config, "native"), str(error))
+    return EngineChoice(wanted, "there are CUDA devices, and SGLang is installed")
+
+
+def _check_devices(config: RunConfig, gpus: int) -> None:
+    if config.cluster.device == "cpu":
+        raise ConfigError("the run computes on CPUs (cluster.device)")
+    if not gpus and not (config.cluster.ray_address and config.cluster.device == "cuda"):
+        raise ConfigError("this machine has no CUDA device")
+
+
+def _with(config: RunConfig, engine: str) -> RunConfig:
+    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"engine": engine})})

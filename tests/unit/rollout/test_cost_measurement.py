@@ -1,0 +1,65 @@
+"""At which lengths the cost of a step is measured, and what later runs need not measure again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from native_cases import make_target, random_drafter
+
+from engine.rollout.native import cost_measurement
+from engine.rollout.native.cost_measurement import cost_table, lengths
+from engine.rollout.native.runner import Runner
+from engine.speculation.tuner.cost_table import CostTable, Grid
+
+
+@pytest.fixture
+def runner() -> Runner:
+    target = make_target(hidden=16, layers=1)
+    runner = Runner(target.config, torch.empty(0), drafting=True)
+    runner.target.load(target.state_dict())
+    assert runner.drafter
+    runner.drafter.load(random_drafter(target))
+    return runner
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (300, [64, 640]),
+        (1280, [64, 640]),
+        (2048, [64, 640, 2048]),
+        (4096, [64, 640, 2560]),
+        (33_024, [64, 640, 2560, 10_240, 33_024]),
+    ],
+)
+def test_lengths_reach_up_to_the_longest_response(limit: int, expected: list[int]) -> None:
+    assert lengths(limit) == expected
+
+
+def test_a_run_measures_what_is_longer_than_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> None:
+    measured: list[tuple[int, int]] = []
+    real = cost_measurement.measure
+
+    def counted(runner: Runner, batches: Sequence[int], vocabulary: int, at: Sequence[int] = cost_measurement.LENGTHS) -> CostTable:
+        measured.extend((batches[-1], length) for length in at)
+        return real(runner, batches, vocabulary, at)
+
+    monkeypatch.setattr(cost_measurement, "measure", counted)
+    monkeypatch.setattr(cost_measurement, "MOST_POSITIONS", 3000)
+    first = cost_table(tmp_path, runner, "model", 1, 48, 300)
+    longer = cost_table(tmp_path, runner, "model", 1, 48, 1500)
+    assert measured == [(1, 64), (1, 640), (1, 1500)]
+    assert [first.target.lengths, longer.target.lengths] == [[64.0, 640.0], [64.0, 640.0, 1500.0]]
+    assert cost_table(tmp_path, runner, "model", 1, 48, 700).target == longer.target
+    assert len(measured) == 3
+    assert longer.target(1, 1, 1500) >= longer.target(1, 1, 640)
+    assert isinstance(longer.draft, Grid)
+
+
+def test_a_long_length_is_measured_with_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> None:
+    monkeypatch.setattr(cost_measurement, "MOST_POSITIONS", 3000)
+    monkeypatch.setattr(cost_measurement, "VERIFIED", (1, 3))
+    table = cost_table(tmp_path, runner, "model", 2, 48, 1500)
+    assert runner.cache.slots == 0, "its memory is free again"
+    assert table.target(4, 1, 1500) - table.target(4, 1, 640) == pytest.approx(4 * (table.target(1, 1, 1500) - table.target(1, 1, 640)))
