@@ -91,7 +91,7 @@ def test_a_run_is_a_record_that_can_be_edited_and_done_again(page: Page, api: Lo
     page.get_by_role("textbox", name="Notes").fill("better than **last** week's")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("better than **last** week's")).to_be_visible()
-    assert api.run(run.id).notes == "better than **last** week's"
+    until(lambda: api.run(run.id).notes, lambda notes: notes == "better than **last** week's")
     expect(page).to_have_title(f"{run.name} · Longtail")
     page.get_by_role("button", name="Reproduce").click()
     expect(page.get_by_text(f"longtail submit {run.id}.yaml")).to_be_visible()

@@ -133,12 +133,12 @@ def test_the_cards_of_a_real_run_show_what_its_events_say(tlt: Path, tmp_path: P
     database = Database(f"sqlite:///{tmp_path / 'longtail.db'}")
     upgrade(database)
     with database.write() as session:
-        run, _ = submit(session, parse(yaml.safe_load((tlt / "config.yaml").read_text())), SubmissionOptions())
-        claimed = claim(session, run.id, "a" * 16, 60)
+        run_id = submit(session, parse(yaml.safe_load((tlt / "config.yaml").read_text())), SubmissionOptions())[0].id
+        claimed = claim(session, run_id, "a" * 16, 60)
     assert claimed
-    EventIngestor(database, run.id, claimed.attempt, tlt / "events.jsonl").drain()
+    EventIngestor(database, run_id, claimed.attempt, tlt / "events.jsonl").drain()
     with database.read() as session:
-        row = session.get_one(Run, run.id)
+        row = session.get_one(Run, run_id)
         assert row.started_at is not None
         same(run_statistics(session, row), numbers(list(read(tlt / "events.jsonl")), row.started_at))
         lines = session.scalars(select(LogLine.message).order_by(LogLine.id)).all()

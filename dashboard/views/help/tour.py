@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.data.preferences import keep, preference
 
-SEEN, AT = "tour", "tour-station"
+SEEN, AT, GOES = "tour", "tour-station", "tour-goes"
 
 
 class Station(NamedTuple):
@@ -51,6 +51,8 @@ def begin() -> None:
 def show(file: str) -> None:
     """The station of this page, if the tour is there; on the list of runs of who has not seen it, the offer."""
     at = state.get(AT)
+    if at is not None and state.pop(GOES, False):
+        st.switch_page(STATIONS[at].file, query_params=STATIONS[at].address)
     if at is None:
         if file == page_files.RUNS and not preference(SEEN):
             _offer()
@@ -70,18 +72,19 @@ def _station(at: int) -> None:
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour"):
         st.markdown(f"**{at + 1} of {len(STATIONS)}: {station.title}.** {station.text}", width="stretch")
         if at + 1 < len(STATIONS):
-            if st.button("Next", type="primary"):
-                state[AT] = at + 1
-                st.switch_page(STATIONS[at + 1].file, query_params=_address(STATIONS[at + 1]))
+            st.button("Next", type="primary", on_click=_go, args=(at + 1,))
             st.button("Leave the tour", on_click=_end)
         else:
             st.button("Done", type="primary", on_click=_end)
 
 
-def _address(station: Station) -> dict[str, str]:
-    """With the run that is being looked at."""
-    run_id = st.query_params.get("id")
-    return station.address | ({"id": run_id} if run_id and station.file == page_files.RUN else {})
+def _go(at: int) -> None:
+    """The address of a tab is that tab's own: on the page where it is, the tab is opened, and not its address."""
+    if STATIONS[at].file == STATIONS[at - 1].file:
+        state["tab"] = STATIONS[at].address["tab"]
+    else:
+        state[GOES] = True
+    state[AT] = at
 
 
 def _end() -> None:
