@@ -73,9 +73,8 @@ def page_of_runs(session: Session, run_filter: RunFilter, limit: int, cursor: st
 
 
 def totals_by_state(session: Session, run_filter: RunFilter) -> dict[RunState, int]:
-    """How many runs of the filter are in each state, from the index alone."""
-    state = COLUMNS["state"].label("state")
-    found = session.execute(select(state, func.count()).where(*_conditions(session, run_filter)).group_by(state))
+    """How many runs of the filter are in each state."""
+    found = session.execute(select(Run.state, func.count()).where(*_conditions(session, run_filter)).group_by(Run.state))
     return {row[0]: row[1] for row in found}
 
 
