@@ -90,7 +90,7 @@ def list_runs(session: ReadSession, run_filter: RunFilterDep, limit: Limit = 50,
 @router.get("/totals", responses=documented(404))
 def run_totals(session: ReadSession, run_filter: RunFilterDep) -> RunTotals:
     """How many of those chosen there are in each state."""
-    return RunTotals(states=totals_by_state(session, run_filter))
+    return RunTotals.model_validate({"states": totals_by_state(session, run_filter)})
 
 
 @router.get("/{run_id}", response_model=Run, responses=documented(404) | UNCHANGED)
