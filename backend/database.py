@@ -115,3 +115,12 @@ def storable_number(value: float | None) -> float | None:
 def storable_text(value: str) -> str:
     """NUL made visible, as PostgreSQL stores none."""
     return value.replace("\0", "\N{SYMBOL FOR NULL}")
+
+
+def storable_json(value: Any) -> Any:
+    """As ``storable_text``, of every text in it."""
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, list):
+        return [storable_json(each) for each in value]
+    return {storable_text(name): storable_json(each) for name, each in value.items()} if isinstance(value, dict) else value

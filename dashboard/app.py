@@ -7,9 +7,12 @@ import streamlit as st
 
 from dashboard import page_files
 from dashboard.auth.api_client import client
+from dashboard.views.help import tour
 from dashboard.widgets.api_errors import answered
 
 ASSETS = Path(__file__).with_name("assets")
+FILES = {"run": page_files.RUN, "compare": page_files.COMPARE, "": page_files.RUNS}
+"""Pages that the tour leads to, by their address."""
 ABOUT = "Longtail trains reasoning models with adaptive speculative rollouts."  # with an entry of ours the menu offers the theme too
 
 
@@ -35,8 +38,12 @@ page = st.navigation(
         st.Page(page_files.ARTIFACTS, title="Artifacts", url_path="artifacts"),
         st.Page(page_files.WORKERS, title="Workers", url_path="workers"),
         st.Page(page_files.SETTINGS, title="Settings", url_path="settings"),
+        st.Page(page_files.HELP, title="Help", url_path="help"),
     ],
     position="top",
 )
+with answered():
+    if page.url_path in FILES:
+        tour.show(FILES[page.url_path])
 page.run()
 keep(page.url_path)

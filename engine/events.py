@@ -30,9 +30,19 @@ class Event(BaseModel):
     version: int = SCHEMA
 
 
+class StartingUp(Event):
+    """What an attempt is at before it has done a step, told as it begins and in between. ``first_rollout``: ``done`` of ``total`` responses
+    are there; of the other phases both are 0. Those that come before ``run_started`` are the first lines of an attempt."""
+
+    kind: Literal["starting_up"] = "starting_up"
+    phase: Literal["starting_workers", "measuring_costs", "first_rollout"]
+    done: int = 0
+    total: int = 0
+
+
 class RunStarted(Event):
-    """First line of an attempt. ``first_step`` is above 0 after a resume. ``rollout_engine`` generates its responses, for that reason;
-    events of earlier versions do not say."""
+    """An attempt's workers are there. ``first_step`` is above 0 after a resume. ``rollout_engine`` generates its responses, for that
+    reason; events of earlier versions do not say."""
 
     kind: Literal["run_started"] = "run_started"
     first_step: int
@@ -52,10 +62,12 @@ class StepFinished(Event):
     idle_seconds, trained_seconds (idle worker time, and the part of it spent training the drafter), loss, kl, entropy, gradient_norm,
     clip_share, logprob_gap (mean |rollout - training log-prob|), learning_rate, drafter_version, target_drift (relative change of the
     target's weights since the drafter was last trained), sync_seconds and sync_bytes (of the target's weights into the engines: the
-    slowest worker's time, checks included, and what all workers took). With rollout.scheduling also forecast_correlation (of predicted
-    and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step), carried_responses (those that
-    the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an evaluation eval/..., see
-    ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
+    slowest worker's time, checks included, and what all workers took), generated_tokens (of the rollout), worker/N/tokens_per_second
+    (while worker N generates); for what the responses teach see ``engine.telemetry.learning_signal``. What was not measured is left out:
+    kl without algorithm.kl_coefficient, and what the update brings where there was none. With rollout.scheduling also
+    forecast_correlation (of predicted and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step),
+    carried_responses (those that the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an
+    evaluation eval/..., see ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
     """
 
     kind: Literal["step"] = "step"
@@ -95,12 +107,14 @@ class Decoding(Event):
 
 
 class RolloutFinished(Event):
-    """Response lengths in tokens, in no particular order; ``truncated`` of them stopped at the length limit."""
+    """Response lengths in tokens; ``truncated`` of them stopped at the length limit. ``rewards`` are of the same responses, group by group;
+    None: not told, and then the lengths are in no particular order."""
 
     kind: Literal["rollout"] = "rollout"
     step: int
     lengths: list[int]
     truncated: int
+    rewards: list[float] | None = None
 
 
 class ArmStatistics(BaseModel):
@@ -144,8 +158,9 @@ class DrafterTrained(Event):
     ``held_out_before`` and ``held_out_after`` are in [0, 1]: on recent responses that are never trained on, the share of
     the drafts of chains of 4 that can be expected to be accepted, at most, at temperature 1. ``mix_distance``, in [0, 1]: the total
     variation between the lengths of the responses trained on and those of a whole step; 0 is alike.
+    ``noise``: the standard error of the difference of the two, over parts of these responses; only a gain beyond it is published.
     ``top1_*`` and ``top3_*``, in [0, 1], are on the same responses: the share of positions where the target's most likely token is the
-    drafter's, or among its three most likely, given the target's own hidden states.
+    drafter's, or among its three most likely, given the target's own hidden states. None: not measured.
     """
 
     kind: Literal["drafter"] = "drafter"
@@ -159,6 +174,7 @@ class DrafterTrained(Event):
     held_out_before: float
     held_out_after: float
     mix_distance: float | None = None
+    noise: float | None = None
     top1_before: float | None = None
     top1_after: float | None = None
     top3_before: float | None = None
@@ -224,7 +240,11 @@ class Piece(NamedTuple):
 
 
 class Sample(Event):
-    """``pieces`` are the response from its beginning to its end; None where the engine does not tell what made its tokens."""
+    """``pieces`` are the response from its beginning to its end; None where the engine does not tell what made its tokens.
+
+    ``prompt_number``: the place of its prompt in the step; ``group_rewards``: those of all responses to that prompt. ``advantage``: None
+    where nothing was learned from it. ``truncated``: it stopped at the length limit. None: not told.
+    """
 
     kind: Literal["sample"] = "sample"
     step: int
@@ -232,6 +252,11 @@ class Sample(Event):
     response: str
     reward: float
     pieces: list[Piece] | None = None
+    prompt_number: int | None = None
+    group_rewards: list[float] | None = None
+    advantage: float | None = None
+    tokens: int | None = None
+    truncated: bool | None = None
 
 
 class Alarm(Event):
@@ -267,7 +292,8 @@ class RunFinished(Event):
 
 
 AnyEvent = Annotated[
-    RunStarted
+    StartingUp
+    | RunStarted
     | StepFinished
     | WorkerSpan
     | Decoding

@@ -15,7 +15,7 @@ from engine.checkpoint.verification import newest
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import StoppedError
-from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped
+from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped, StartingUp
 from engine.experience.collection import Experience, gather, text_of
 from engine.experience.evaluation import evaluate
 from engine.experience.over_sampling import gather_over_sampled
@@ -52,19 +52,26 @@ def run(
     with EventWriter(out / "events.jsonl", on_event, take_over) as events:
         chosen, reason = choose_engine(config)
         check(chosen)
-        with closing(_events(chosen, reason, out, resume, events.fence)) as told:
+        with closing(_events(chosen, reason, out, resume, events)) as told:
             for event in told:
                 events.write(event)
         events.write(RunFinished(steps=config.algorithm.steps))
 
 
-def _events(config: RunConfig, reason: str, out: Path, resume: bool, fence: Fence) -> Generator[AnyEvent]:
+def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: EventWriter) -> Generator[AnyEvent]:
+    """``written``: where they go, which within a step hears of its progress at once."""
+    fence = written.fence
+    yield StartingUp(phase="starting_workers")
     with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out, fence) as saver:
+        yield StartingUp(phase="measuring_costs")
+        workers.measure_costs()
         trained = _resume(workers, out) if resume else None
         first = trained or 0
         yield from step_events.started(config, first, workers.facts, reason)
         if trained is None and pretrains(config):
             yield from _pretrain(config, workers, out, resume, fence)
+        if first < config.algorithm.steps:
+            workers.on_responses = step_events.first_rollout(config, written.write)
         yield from _train(config, workers, saver, out, first)
         yield from artifacts.export(config, workers, out, fence)
 
@@ -82,6 +89,7 @@ def _train(config: RunConfig, workers: WorkerGroup, saver: BackgroundSaver, out:
     last = config.algorithm.steps - 1
     for index in range(first, config.algorithm.steps):
         yield from _step(config, workers, task, tokenizer, index)
+        workers.on_responses = None
         yield from saver.written()
         stopping = (out / STOP).exists() and index < last
         if stopping or (index + 1) % config.checkpoint.every == 0 or index == last:
@@ -107,7 +115,8 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     evaluates = every > 0 and (done % every == 0 or done == config.algorithm.steps)
     evaluation = evaluate(config, workers, task, tokenizer) if evaluates else None
     ended, usage = time.time(), workers.usage()
-    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage)
+    advantages = {place: row.advantage for place, row in zip(experience.kept, rows, strict=True)}
+    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage, advantages)
     yield from step_events.events(step, partial(text_of, tokenizer))
 
 

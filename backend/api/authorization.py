@@ -23,6 +23,7 @@ METRICS = ("GET", "/metrics")
 ROLE_OF_ROUTE: Mapping[str, Role] = {
     "log_out": "viewer",
     "create_ticket": "viewer",
+    "set_preference": "viewer",
     "set_password": "viewer",
     "create_token": "viewer",
     "revoke_token": "viewer",

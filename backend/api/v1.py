@@ -17,11 +17,11 @@ from backend.api.routes import (
     tracking,
     webhooks,
 )
-from backend.api.routes.identity import audit, sessions, tokens, users
+from backend.api.routes.identity import audit, preferences, sessions, tokens, users
 
 RUNS = (presets, projects, tracking, runs, run_overviews, queue)
 RESULTS = (telemetry, events, artifacts, comparison, export)
-ADMINISTRATION = (sessions, tokens, users, audit, webhooks)
+ADMINISTRATION = (sessions, preferences, tokens, users, audit, webhooks)
 
 
 def v1() -> APIRouter:

@@ -49,7 +49,10 @@ def key_figures(run: Run) -> str:
 
 
 def done(run: Run) -> str:
-    """How far it has come: in minutes while its drafter is pretrained, else in steps."""
+    """How far it has come: what its start is at, minutes while its drafter is pretrained, or steps."""
+    if run.starting_up and run.state in ("starting", "running") and not run.pretraining:
+        at = run.starting_up
+        return at.phase.replace("_", " ") + (f" {at.done}/{at.total}" if at.total else "")
     if not run.pretrains:
         return f"{run.step}/{run.steps or '?'}"
     latest = run.pretraining

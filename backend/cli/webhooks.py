@@ -26,10 +26,12 @@ WebhookId = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook"
 def add(
     url: Annotated[str, typer.Argument(help="Where to send the messages: https://...")],
     event: Annotated[list[str] | None, typer.Option(help="What to tell of, such as run.failed; may be repeated")] = None,
+    project: Annotated[str | None, typer.Option(help="Of this project's runs only: its name or id")] = None,
 ) -> None:
     """Add a webhook; prints its id and its secret, which is shown this once."""
     with Longtail() as client:
-        added = client.add_webhook(url, [_event(name) for name in event] if event else ENDINGS)
+        project_id = client.project(project).id if project else None
+        added = client.add_webhook(url, [_event(name) for name in event] if event else ENDINGS, project_id)
     typer.echo(f"{added.id} {added.secret}")
 
 

@@ -119,6 +119,7 @@ def _accept(session: Session, plan: PlannedRun, config: dict[str, Any], start: f
         steps=plan.config.algorithm.steps,
         attempt=int(has_started),
         lease_expires_at=NEVER if plan.state in ACTIVE else None,
+        starting_up={"phase": "starting_workers", "since": start, "done": 0, "total": 0} if plan.state == "starting" else None,
         tidied_at=NEVER,
     )
     session.add(run)

@@ -23,7 +23,7 @@ UNDER_WAY_SHARE, LEAST_UNDER_WAY = 0.005, 16
 LABELS = ("paper", "nightly", "week 7", "\N{FIRE}")
 MANY_METRICS = 180
 MANY_EVERY = 40
-POINTS_A_STEP = 27
+POINTS_A_STEP = 35
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from engine.events import (
     Sample,
     Source,
     Speculation,
+    StartingUp,
     StepFinished,
     WorkerSpan,
 )
@@ -40,6 +41,7 @@ RESTS = 7
 """Of so many steps the last one does not train."""
 PHASES = {"reward": 0.03, "inference": 0.15, "update": 0.38, "sync": 0.03}
 EVALUATION_SECONDS = 0.6
+OUTCOMES = (("right_tokens", True), ("wrong_tokens", False))
 HOST = "node-1"
 USUAL_TOKENS = 64 * 1024
 """Responses of a step times their limit, for which PHASES are the seconds."""
@@ -78,6 +80,8 @@ def events(
     )
     yield Log(time=start, level="info", message=f"policy {run.model.path} on {run.cluster.workers} workers")
     yield from (Log(time=start, level="warning", message=line) for line in says)
+    if first == 0 and total:
+        yield StartingUp(time=start + 5, phase="first_rollout", total=run.algorithm.prompts_per_step * run.algorithm.group_size)
     now, version, stopped, accepted = start + 6, first, 0, [1.0]
     for learned in pretraining.rounds(run, now) if first == 0 else ():
         yield learned
@@ -156,15 +160,13 @@ class _Step:
         for worker, (points, marks) in enumerate(zip(self.courses, self.marks, strict=True)):
             yield Decoding(time=self.end, step=self.step, worker=worker, start=self.start, points=points, marks=marks)
         truncated = sum(length == self.limit for length in self.lengths)
-        yield RolloutFinished(time=self.end, step=self.step, lengths=self.lengths, truncated=truncated)
+        yield RolloutFinished(time=self.end, step=self.step, lengths=self.lengths, truncated=truncated, rewards=self.rewards)
         if self.run.speculation.enabled:
             yield self._speculation()
             if any(self.trained):
                 yield self._drafter()
         yield StepFinished(time=self.end, step=self.step, seconds=self.end - self.start, phases=self.phases, metrics=self._metrics())
-        prompt, response = texts.sample(self.run.task.name, self.step, self.rewards[0] > 0)
-        made = pieces(response, self.run.speculation.enabled)
-        yield Sample(time=self.end, step=self.step, prompt=prompt, response=response, reward=self.rewards[0], pieces=made)
+        yield from self._samples()
         if truncated > len(self.lengths) / 20:
             message = f"{truncated} of {len(self.lengths)} responses stopped at the limit of {self.limit} tokens"
             yield Alarm(time=self.end, step=self.step, code="truncated", message=message)
@@ -179,6 +181,24 @@ class _Step:
                     yield WorkerSpan.model_validate(
                         {"step": self.step, "worker": worker, "state": state, "start": begin, "end": end, "time": self.end}
                     )
+
+    def _samples(self) -> Iterator[Sample]:
+        """The first response of the first group, and the first that has another outcome."""
+        group = self.rewards[: self.run.algorithm.group_size]
+        mean, spread = fmean(group), pstdev(group) or 1.0
+        for index in dict.fromkeys((0, next((place for place, reward in enumerate(group) if reward != group[0]), 0))):
+            prompt, response = texts.sample(self.run.task.name, self.step, group[index] > 0)
+            facts = {"prompt_number": 0, "group_rewards": group, "tokens": self.lengths[index], "advantage": (group[index] - mean) / spread}
+            yield Sample(
+                time=self.end,
+                step=self.step,
+                prompt=prompt,
+                response=response,
+                reward=group[index],
+                pieces=pieces(response, self.run.speculation.enabled),
+                truncated=self.lengths[index] == self.limit,
+                **facts,
+            )
 
     def _speculation(self) -> Speculation:
         deepest = max(arm.depth for _, arm in self.tallies)
@@ -225,6 +245,7 @@ class _Step:
             top3_before=before + 0.2,
             top3_after=after + 0.2,
             mix_distance=self.random.uniform(0.02, 0.2),
+            noise=0.008,
         )
 
     @property
@@ -242,11 +263,14 @@ class _Step:
             "kept_share": self.random.uniform(0.6, 0.9),
             "response_tokens": tokens / len(self.lengths),
             "tokens_per_second": tokens / self.rollout,
+            "generated_tokens": float(tokens),
+            **self._signal(),
+            **{f"worker/{worker}/tokens_per_second": tokens / len(self.busy) / busy for worker, busy in enumerate(self.busy) if busy > 0},
             "accept_length": self.accept_length,
             "idle_seconds": sum(self.rollout - busy for busy in self.busy),
             "trained_seconds": sum(self.trained),
             "loss": self.random.gauss(0, 0.02),
-            "kl": 0.012 * self.progress,
+            **({"kl": 0.012 * self.progress} if self.run.algorithm.kl_coefficient else {}),
             "entropy": 0.9 - 0.3 * self.progress,
             "gradient_norm": self.random.uniform(0.3, 0.9),
             "clip_share": self.random.uniform(0.0, 0.02),
@@ -260,6 +284,19 @@ class _Step:
             f"system/{HOST}/gpu0_percent": self.random.uniform(40, 90),
             f"system/{HOST}/gpu0_memory_gb": 61.0,
         } | {f"layer/{number}/gradient_norm": self.random.lognormvariate(-1, 0.5) for number in range(self.more_metrics)}
+
+    def _signal(self) -> dict[str, float]:
+        """As ``engine.telemetry.learning_signal`` has it, which this must not import: it comes with torch."""
+        size, right = self.run.algorithm.group_size, [reward >= 1 for reward in self.rewards]
+        groups = [right[first : first + size] for first in range(0, len(right), size)]
+        by_outcome = {
+            name: [length for length, one in zip(self.lengths, right, strict=False) if one is wanted] for name, wanted in OUTCOMES
+        }
+        return {
+            "all_right_share": fmean(map(all, groups)),
+            "all_wrong_share": fmean(not any(group) for group in groups),
+            "truncated_share": fmean(length == self.limit for length in self.lengths),
+        } | {name: fmean(lengths) for name, lengths in by_outcome.items() if lengths}
 
     def _evaluation(self) -> dict[str, float]:
         if not self.evaluates:

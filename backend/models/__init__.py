@@ -2,7 +2,7 @@
 
 from backend.models.artifacts import Artifact
 from backend.models.base import Base, is_id, new_id
-from backend.models.identity import AuditEntry, Token, User
+from backend.models.identity import AuditEntry, Preference, Token, User
 from backend.models.projects import Membership, Project
 from backend.models.queue import IdempotencyKey, Worker
 from backend.models.runs import Attempt, Run, RunValue
@@ -38,6 +38,7 @@ __all__ = [
     "Metric",
     "MetricBlock",
     "MetricKey",
+    "Preference",
     "PretrainingRound",
     "Project",
     "Rollout",

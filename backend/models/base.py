@@ -35,6 +35,7 @@ class Base(DeclarativeBase):
         list[Any]: JSON(),
         list[str]: JSON(),
         list[int]: JSON(),
+        list[float]: JSON(),
     }
 
 

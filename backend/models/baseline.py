@@ -1,31 +1,43 @@
-"""Which run is the plain baseline of which: of two with one configuration, the one without speculation."""
+"""Which runs can be measured by each other: those that do the same work, and differ only in how it is done."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 SECTION, SWITCH = "speculation", "enabled"
-DRAFTER = "drafter"
+DRAFTER, ALGORITHM, STEPS = "drafter", "algorithm", "steps"
 PRETRAINING = ("pretrain_minutes", "pretrain_responses", "pretrain_learning_rate", "draft_vocabulary")
+HOW = (
+    *("name", SECTION, DRAFTER, "cluster", "checkpoint", f"{ALGORITHM}.{STEPS}", f"{ALGORITHM}.tokens_per_microbatch"),
+    *("rollout.engine", "rollout.sglang", "rollout.max_batch", "rollout.scheduling"),
+)
+"""Fields and sections of a configuration that say how the work is done, and on what; all others say what is to be done."""
 
 
 def is_plain(config: Mapping[str, Any]) -> bool:
     """Speculation is on unless the configuration turns it off."""
-    return not _speculation(config).get(SWITCH, True)
+    return not _section(config, SECTION).get(SWITCH, True)
 
 
 def likeness(config: Mapping[str, Any]) -> str:
-    """The same text for configurations that differ in their name, in speculation being on or off and in how the drafter is pretrained,
-    which a plain run cannot do, and in nothing else."""
-    speculation = {key: value for key, value in _speculation(config).items() if key != SWITCH}
+    """The same text for configurations that differ in their name, in their number of steps, in speculation being on or off and in how the
+    drafter is pretrained, which a plain run cannot do, and in nothing else."""
+    speculation = {key: value for key, value in _section(config, SECTION).items() if key != SWITCH}
     rest = {key: value for key, value in config.items() if key not in ("name", SECTION)}
-    if isinstance(drafter := rest.get(DRAFTER), Mapping):
-        rest[DRAFTER] = {key: value for key, value in drafter.items() if key not in PRETRAINING}
+    for name, left_out in ((DRAFTER, PRETRAINING), (ALGORITHM, (STEPS,))):
+        if isinstance(section := rest.get(name), Mapping):
+            rest[name] = {key: value for key, value in section.items() if key not in left_out}
     return hashlib.sha256(json.dumps([rest, speculation], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _speculation(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def confounders(fields: Iterable[str]) -> list[str]:
+    """Of dotted ``fields`` in which two configurations differ, those by which they do different work: then neither is a yardstick for the
+    other's speed."""
+    return [field for field in fields if not any(field == how or field.startswith(f"{how}.") for how in HOW)]
+
+
+def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Empty where a script has put something else there."""
-    found = config.get(SECTION)
+    found = config.get(name)
     return found if isinstance(found, Mapping) else {}

@@ -1,6 +1,7 @@
 """Who may do what, and who did."""
 
 import time
+from typing import Any
 
 from sqlalchemy import ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
@@ -53,6 +54,16 @@ class Token(Base):
     @property
     def user_name(self) -> str:
         return self.user.name
+
+
+class Preference(Base):
+    """What a user keeps for the dashboard, such as pinned charts and saved views."""
+
+    __tablename__ = "preferences"
+
+    user_id: Mapped[str] = mapped_column(String(2 * ID_BYTES), ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[list[Any]]
 
 
 class AuditEntry(Base):

@@ -35,6 +35,8 @@ class Run(Base):
     ``losses`` counts lost attempts in a row without a new checkpoint: ``checkpoint_step`` is the newest there is, ``lost_step`` the newest
     there was at the last loss; -1: none. ``lost_round`` is the furthest round of pretraining that a loss has seen.
 
+    ``starting_up`` is what its attempt is at (schemas.runs.StartingUp), null once that has done a step.
+
     ``pretraining`` is the latest of its PretrainingRounds. ``drafter_id`` is the artifact that drafter.path auto stands for, empty where
     none fitted; null until a worker has looked.
 
@@ -93,6 +95,7 @@ class Run(Base):
     lost_step: Mapped[int] = mapped_column(default=-1)
     lost_round: Mapped[int] = mapped_column(default=0)
     pretraining: Mapped[dict[str, Any] | None]
+    starting_up: Mapped[dict[str, Any] | None]
     drafter_id: Mapped[str | None] = mapped_column(String(2 * ID_BYTES))
     lease_expires_at: Mapped[float | None]
     events_seq: Mapped[int] = mapped_column(default=-1)

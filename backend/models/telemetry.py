@@ -74,6 +74,7 @@ class Rollout(Stepped):
 
     step: Mapped[int] = mapped_column(primary_key=True)
     lengths: Mapped[list[int]]
+    rewards: Mapped[list[float] | None]
     truncated: Mapped[int]
     p50: Mapped[int]
     p75: Mapped[int]
@@ -130,6 +131,7 @@ class DrafterSession(Stepped):
     held_out_before: Mapped[float | None]
     held_out_after: Mapped[float | None]
     mix_distance: Mapped[float | None]
+    noise: Mapped[float | None]
     top1_before: Mapped[float | None]
     top1_after: Mapped[float | None]
     top3_before: Mapped[float | None]
@@ -169,6 +171,11 @@ class Sample(Stepped):
     response: Mapped[str] = mapped_column(Text)
     reward: Mapped[float | None]
     pieces: Mapped[list[Any] | None]
+    prompt_number: Mapped[int | None]
+    group_rewards: Mapped[list[float] | None]
+    advantage: Mapped[float | None]
+    tokens: Mapped[int | None]
+    truncated: Mapped[bool | None]
 
 
 class LogLine(Base):

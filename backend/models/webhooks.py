@@ -9,7 +9,8 @@ from backend.models.base import ID_BYTES, Base, Id, new_id
 
 
 class Webhook(Base):
-    """``secret`` signs the messages, so it has to be kept as it is; it is shown once."""
+    """``secret`` signs the messages, so it has to be kept as it is; it is shown once. With a ``project_id`` it hears of that project's
+    runs only."""
 
     __tablename__ = "webhooks"
 
@@ -17,6 +18,7 @@ class Webhook(Base):
     url: Mapped[str] = mapped_column(Text)
     events: Mapped[list[str]]
     secret: Mapped[str] = mapped_column(String(64))
+    project_id: Mapped[str | None] = mapped_column(String(2 * ID_BYTES))
     created_at: Mapped[float] = mapped_column(default=time.time)
 
 

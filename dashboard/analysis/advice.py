@@ -9,6 +9,7 @@ from dashboard.analysis.machine_metrics import by_kind
 from dashboard.analysis.series import finite
 from dashboard.analysis.step_phases import PHASES
 from dashboard.text.formats import number, percent, ratio
+from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import Lengths, LogLine, Series, SpeculationStep
 
 RECENT = 10
@@ -54,13 +55,18 @@ class RecentSteps:
 
 
 def recent_steps(
-    speculates: bool, workers: int, metrics: Mapping[str, Series], lengths: Sequence[Lengths], speculation: Sequence[SpeculationStep]
+    speculates: bool,
+    workers: int,
+    metrics: Mapping[str, Series],
+    lengths: Sequence[Lengths],
+    speculation: Sequence[SpeculationStep],
+    first_entropy: float | None = None,
 ) -> RecentSteps:
-    """Of a run with so many workers, from what it has reported."""
+    """Of a run with so many workers, from what it has reported of its latest steps, and its entropy at the start."""
     known = {key: [value for _, value in finite(series)] for key, series in metrics.items()}
     recent = {key: fmean(values[-RECENT:]) for key, values in known.items() if values}
     whole, rollout = recent.get("step_seconds"), recent.get("phase/rollout")
-    idle, entropy = recent.get("idle_seconds"), known.get("entropy")
+    idle = recent.get("idle_seconds")
     reasons = Counter(item.untrained for item in speculation[-RECENT:] if item.untrained)
     responses = [item for item in lengths[-RECENT:] if item.lengths]
     memory = {host: max(values) for host, series in by_kind(metrics).get("memory_percent", {}).items() if (values := _last(series))}
@@ -75,7 +81,7 @@ def recent_steps(
         accept_length=recent.get("accept_length"),
         logprob_gap=recent.get("logprob_gap"),
         clip_share=recent.get("clip_share"),
-        entropy=recent["entropy"] / entropy[0] if entropy and entropy[0] > 0 else None,
+        entropy=recent["entropy"] / first_entropy if first_entropy and "entropy" in recent else None,
         fullest=max(memory.items(), key=lambda item: item[1]) if memory else None,
     )
 
@@ -143,6 +149,13 @@ def _about_learning(seen: RecentSteps) -> Iterator[Advice]:
             f"Entropy has fallen to {percent(seen.entropy)} of what it was",
             "Responses grow alike and little new is tried: lower algorithm.learning_rate, or raise algorithm.kl_coefficient.",
         )
+
+
+def what_failed(run: Run) -> str:
+    """Of a failed run: where it broke off, and the first line of the reason."""
+    place = "while its drafter was being trained" if run.pretrains else f"at step {run.step}" + (f" of {run.steps}" if run.steps else "")
+    reason = (run.error or "no reason was recorded").strip().splitlines()[0]
+    return f"The run failed {place} ({run.error_code or 'error'}): {reason}"
 
 
 def latest_alarms(lines: Sequence[LogLine]) -> list[tuple[LogLine, int]]:

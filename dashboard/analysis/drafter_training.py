@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from dashboard.text.formats import count, percent
 from longtail.schemas.telemetry import DrafterSession, SpeculationStep
 
 Measure = Literal["accepted drafts", "top-1", "top-3"]
@@ -40,9 +41,14 @@ class AccuracyDrop:
     after: float
 
     @property
+    def is_dip(self) -> bool:
+        """Whether less than ``RECOVERED`` of the level was left."""
+        return self.before < RECOVERED * self.level
+
+    @property
     def recovered(self) -> bool:
-        """Whether one session brought ``RECOVERED`` of the level back."""
-        return self.after >= RECOVERED * self.level
+        """Whether it was a dip, and one session brought ``RECOVERED`` of the level back."""
+        return self.is_dip and self.after >= RECOVERED * self.level
 
 
 def accuracies(sessions: Sequence[DrafterSession], measure: Measure) -> list[Accuracy]:
@@ -55,6 +61,19 @@ def accuracies(sessions: Sequence[DrafterSession], measure: Measure) -> list[Acc
 def accuracy_drops(found: Sequence[Accuracy]) -> list[AccuracyDrop]:
     """One for each session but the first."""
     return [AccuracyDrop(now.session.step, last.kept, now.before, now.kept) for last, now in pairwise(found)]
+
+
+def dips_told(found: Sequence[AccuracyDrop]) -> str:
+    """How many of them were dips, and how many of these one session made good."""
+    dips = [drop for drop in found if drop.is_dip]
+    least = percent(1 - RECOVERED)
+    if not dips:
+        return f"No update took more than {least} of the level before."
+    made_good = sum(dip.recovered for dip in dips)
+    return (
+        f"{len(dips)} of {count(len(found), 'update')} took more than {least} of the level before; "
+        f"one session brought {percent(RECOVERED)} of it back in {made_good} of these."
+    )
 
 
 def untrained_reasons(steps: Sequence[SpeculationStep]) -> list[str]:

@@ -63,7 +63,7 @@ def comparison_curves(
     metric: AlignedMetric, names: Mapping[str, str], view: CurveOptions, clocks: Mapping[str, TrainingClock]
 ) -> go.Figure:
     """A line for each run; over training time only of runs that have a clock."""
-    lines = {run_id: _points(metric, run_id, view, clocks.get(run_id)) for run_id in names}
+    lines = {run_id: curve_points(metric, run_id, view, clocks.get(run_id)) for run_id in names}
     latest = max((x for points in lines.values() for x, _ in points), default=0.0)
     scale, unit = time_unit(latest)
     x = f"training time ({unit})" if view.over_time else "steps done" if view.log_x else "step"
@@ -78,7 +78,7 @@ def comparison_curves(
     return chart.update_yaxes(type="log" if view.log_y else "linear")
 
 
-def _points(metric: AlignedMetric, run_id: str, view: CurveOptions, clock: TrainingClock | None) -> Points:
+def curve_points(metric: AlignedMetric, run_id: str, view: CurveOptions, clock: TrainingClock | None) -> Points:
     """A mean over a span of steps stands in its middle, or at the time when it was over."""
     if view.over_time and clock is None:
         return []

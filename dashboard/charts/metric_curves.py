@@ -1,6 +1,6 @@
 """Curves over steps of one or more runs: each step as a faint dot, or of many steps their range as a faint band, and a smoothed line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -48,8 +48,15 @@ def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.F
             steps, values = [step for step, _ in points], [value for _, value in points]
             chart.add_scatter(x=steps, y=values, mode="markers", marker=dots, showlegend=False, hoverinfo="skip")
         line = {"color": color(index), "width": 2.5}
-        add_curve(chart, smoothed(points, window), name=label(name), line=line, hovertemplate=hover, showlegend=len(runs) > 1)
+        add_curve(
+            chart, smoothed(points, _points_of(window, points)), name=label(name), line=line, hovertemplate=hover, showlegend=len(runs) > 1
+        )
     return chart
+
+
+def _points_of(steps: int, points: Sequence[tuple[float, float]]) -> int:
+    """How many neighbouring points of a thinned series so many steps are."""
+    return max(round(steps * (len(points) - 1) / max(points[-1][0] - points[0][0], 1.0)), 1) if len(points) > 1 else 1
 
 
 def _band(chart: go.Figure, series: Series, color: str) -> None:

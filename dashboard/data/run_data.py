@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from longtail import Longtail
 from longtail.schemas.artifacts import Artifact
+from longtail.schemas.run_statistics import RunStatistics
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import (
     Decoding,
@@ -19,13 +20,15 @@ from longtail.schemas.telemetry import (
     WorkerSpan,
 )
 
-LENGTH_STEPS, SPAN_STEPS, SAMPLES, LOG_LINES = 500, 50, 40, 500
+LENGTH_STEPS, SPAN_STEPS, SESSION_STEPS, SAMPLES, LOG_LINES = 500, 50, 500, 40, 500
 MOST_STEPS = 1000
 """Of the speculation and the drafter; of a longer run every second step, every fourth and so on."""
 ANY = "*"
 ALL_METRICS = (ANY,)
 
-RecordKind = Literal["lengths", "spans", "decoding", "recent", "speculation", "drafters", "pretraining", "samples", "alarms", "artifacts"]
+RecordKind = Literal[
+    "lengths", "spans", "decoding", "recent", "speculation", "drafters", "sessions", "pretraining", "samples", "alarms", "artifacts"
+]
 
 
 class OfStep(Protocol):
@@ -38,30 +41,40 @@ Item = TypeVar("Item", bound=OfStep)
 
 @dataclass(frozen=True)
 class DataQuery:
-    """The records and the metrics that something draws. ``eval/*`` is every key that begins with ``eval/``."""
+    """The records and the metrics that something draws. ``eval/*`` is every key that begins with ``eval/``. ``latest_steps``: also the
+    metrics of the latest so many steps; ``statistics``: also what all steps come to."""
 
     records: tuple[RecordKind, ...] = ()
     metric_keys: tuple[str, ...] = ()
+    latest_steps: int = 0
+    statistics: bool = False
 
     def merged(self, other: "DataQuery") -> "DataQuery":
-        return DataQuery((*self.records, *other.records), (*self.metric_keys, *other.metric_keys))
+        keys = (*self.metric_keys, *other.metric_keys)
+        latest = max(self.latest_steps, other.latest_steps)
+        return DataQuery((*self.records, *other.records), keys, latest, self.statistics or other.statistics)
 
 
 @dataclass(frozen=True)
 class RunData:
     """Everything that the run page draws; of a long run only the latest lengths, spans, samples and alarms, and of the speculation and
-    the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one. Of a
-    long pretraining, too, only some rounds."""
+    the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one, and
+    ``sessions`` are those of the drafter in the latest SESSION_STEPS. Of a long pretraining, too, only some rounds. ``statistics`` are
+    over all steps, None where nobody asked for them. ``latest`` are the metrics of the latest steps, every
+    one, where that is asked for."""
 
     run: Run
     spacing: int = 1
+    statistics: RunStatistics | None = None
     metrics: Mapping[str, Series] = field(default_factory=dict)
+    latest: Mapping[str, Series] = field(default_factory=dict)
     lengths: Sequence[Lengths] = ()
     spans: Sequence[WorkerSpan] = ()
     decoding: Sequence[Decoding] = ()
     recent: Sequence[SpeculationStep] = ()
     speculation: Sequence[SpeculationStep] = ()
     drafters: Sequence[DrafterSession] = ()
+    sessions: Sequence[DrafterSession] = ()
     pretraining: Sequence[PretrainingRound] = ()
     samples: Sequence[SampleItem] = ()
     alarms: Sequence[LogLine] = ()
@@ -81,6 +94,10 @@ def refreshed(data: RunData, client: Longtail, query: DataQuery) -> RunData:
     if run.kind == "tracked":
         data = replace(data, metrics={})
     records: dict[str, Any] = {kind: FETCH[kind](data, client) for kind in dict.fromkeys(query.records)}
+    if query.statistics:
+        records["statistics"] = client.statistics(run.id)
+    if query.latest_steps:
+        records["latest"] = client.metrics(run.id, since_step=max(run.step - 1 - query.latest_steps, -1)).series
     return replace(data, metrics=_metrics(data, client, query.metric_keys), **records)
 
 
@@ -122,6 +139,12 @@ def _spaced(data: RunData, old: Sequence[Item], ask: Callable[..., Sequence[Item
     return appended(old, ask(data.run.id, since, every=data.spacing), since)
 
 
+def _sessions(data: RunData, client: Longtail) -> Sequence[DrafterSession]:
+    recent = data.run.step - SESSION_STEPS
+    since = max(held(data.sessions), recent)
+    return [item for item in appended(data.sessions, client.drafters(data.run.id, since), since) if item.step > recent]
+
+
 def _pretraining(data: RunData, client: Longtail) -> Sequence[PretrainingRound]:
     """A round is told as a whole."""
     every = spacing(data.run.pretraining.round) if data.run.pretraining else 1
@@ -146,6 +169,7 @@ FETCH: Mapping[RecordKind, Callable[[RunData, Longtail], Sequence[Any]]] = {
     "recent": lambda data, client: _latest(data, data.recent, client.speculation),
     "speculation": lambda data, client: _spaced(data, data.speculation, client.speculation),
     "drafters": lambda data, client: _spaced(data, data.drafters, client.drafters),
+    "sessions": _sessions,
     "pretraining": _pretraining,
     "samples": _samples,
     "alarms": _alarms,

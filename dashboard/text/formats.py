@@ -29,7 +29,12 @@ def count(number: int, thing: str) -> str:
 
 def last_steps(number: int) -> str:
     """``last step``, ``last 5 steps``."""
-    return "last step" if number == 1 else f"last {number} steps"
+    return "last step" if number == 1 else f"last {number:,} steps"
+
+
+def every(number: int) -> str:
+    """``every step``, ``every 8th step``."""
+    return "every step" if number == 1 else f"every {number}{'nd' if number == 2 else 'th'} step"
 
 
 def ratio(value: float | None) -> str:

@@ -60,7 +60,7 @@ def worker_group(config: RunConfig, checkpoints: Path) -> Iterator["WorkerGroup"
 
 class WorkerGroup:
     """A call returns when every worker has done its part, and where the policy is concerned every rank of the learner. ``schedule`` is
-    what one step hands on to the next."""
+    what one step hands on to the next. While ``on_responses`` is set, it hears now and then how many responses of a rollout are there."""
 
     def __init__(self, config: RunConfig, folder: Path, checkpoints: Path) -> None:
         """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``."""
@@ -90,6 +90,7 @@ class WorkerGroup:
         self._set_up = self._spot.first_set_up
         self._failing: set[tuple[int, str]] = set()
         self._staged: dict[str, dict[str, Any]] = {}
+        self.on_responses: Callable[[int], None] | None = None
         facts: list[dict[str, str]] = self._all("facts")
         self.facts = facts[0]
         self.vocabulary = int(facts[0]["vocabulary"])
@@ -97,6 +98,10 @@ class WorkerGroup:
         if len(types) > 1:
             raise ConfigError(f"model.dtype: auto is {' and '.join(types)} on these workers' processors, which differ: set one of them")
         self._every("freeze")
+
+    def measure_costs(self) -> None:
+        """Every worker's engine knows from then on what its passes cost on this machine."""
+        self._all("measure_costs")
 
     def rollout(
         self,
@@ -115,7 +120,8 @@ class WorkerGroup:
         decision = self._decision(step)
         shares = assign_requests(requests, len(self._actors), expected)
         watch = not self._cooldown.at(step)
-        rollout = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing).run(shares, sampling, on_share)
+        driver = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing, self.on_responses)
+        rollout = driver.run(shares, sampling, on_share)
         if not decision.train:
             rollout = replace(rollout, untrained=decision.reason)
         statistics = rollout.statistics

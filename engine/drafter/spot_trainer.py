@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
-from engine.drafter.packing import MicroBatch, Segment, aligned, cut, pack, rows
+from engine.drafter.packing import SEGMENT, MicroBatch, Segment, aligned, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
 from engine.drafter.window_past import past_of
@@ -33,11 +33,12 @@ SLOWER = 0.7
 
 
 class Judged(NamedTuple):
-    """A drafter on held-out responses, by ``HeldOutEvaluation.accepted``, ``agreement`` and ``top3``."""
+    """A drafter on held-out responses, by ``HeldOutEvaluation.accepted``, ``agreement``, ``top3`` and ``parts``."""
 
     accepted: float
     top1: float = 0.0
     top3: float = 0.0
+    parts: tuple[tuple[float, float], ...] = ()
 
 
 UNJUDGED = Judged(-inf)
@@ -59,7 +60,8 @@ class HeldOutEvaluation:
     ``agreement``: share where drafter and target have the same top token, and ``top3`` where the target's is among the drafter's three
     best; ``acceptance``: the most with which a drafted token can be accepted when sampling at temperature 1, see ``recipe.acceptance``.
     ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from each position, the share that can be expected to be accepted by
-    that, each only if those before it were.
+    that, each only if those before it were. ``parts``: the two sums that this is the ratio of, for each ``SEGMENT`` of positions: drafts
+    that are expected to be accepted, and drafts.
     """
 
     agreement: float
@@ -67,16 +69,29 @@ class HeldOutEvaluation:
     acceptance: float
     accepted: float
     positions: int
+    parts: tuple[tuple[float, float], ...] = ()
 
     @property
     def judged(self) -> Judged:
-        return Judged(self.accepted, self.agreement, self.top3)
+        return Judged(self.accepted, self.agreement, self.top3, self.parts)
+
+
+def gain_noise(before: Judged, after: Judged) -> float:
+    """Standard error of the gain in ``accepted`` of two drafters that were judged on the same parts of responses: that of a ratio of sums
+    over parts (Cochran, Sampling Techniques, section 6). 0 where there are too few to tell, or they are not the same."""
+    pairs = [(new - old, drafts) for (old, drafts), (new, _) in zip(before.parts, after.parts, strict=False) if drafts]
+    if len(pairs) < 2 or len(before.parts) != len(after.parts):
+        return 0.0
+    drafts = sum(count for _, count in pairs)
+    gain = sum(more for more, _ in pairs) / drafts
+    spread = sum((more - gain * count) ** 2 for more, count in pairs) * len(pairs) / (len(pairs) - 1)
+    return float(spread**0.5 / drafts)
 
 
 @dataclass(frozen=True)
 class TrainingReport:
     """One session. ``loss`` is its mean; ``before`` and ``after`` are of the same held-out entries; ``mix_distance`` is that of
-    ``DataBuffer``, at the start."""
+    ``DataBuffer``, at the start. ``noise`` is the standard error of ``gain``."""
 
     microsteps: int
     tokens: int
@@ -84,11 +99,17 @@ class TrainingReport:
     before: Judged
     after: Judged
     mix_distance: float
+    noise: float = 0.0
 
     @property
     def gain(self) -> float:
         """Of what is accepted."""
         return self.after.accepted - self.before.accepted
+
+    @property
+    def better(self) -> bool:
+        """Whether the gain is more than the noise of the held-out responses."""
+        return self.gain > self.noise
 
 
 class SpotTrainer:
@@ -214,7 +235,7 @@ class SpotTrainer:
             judgements = UNJUDGED, UNJUDGED
         else:
             judgements = before(), before()
-        return TrainingReport(len(losses), tokens, loss, *judgements, distance)
+        return TrainingReport(len(losses), tokens, loss, *judgements, distance, gain_noise(*judgements))
 
     def _judged(self, weights: Sequence[Tensor], interrupted: Callable[[], bool]) -> Judged:
         """The drafter with ``weights`` on held-out responses; its own are left as they are."""
@@ -310,6 +331,7 @@ class SpotTrainer:
     def evaluate_segments(self, segments: Sequence[Segment], interrupted: Callable[[], bool] = _never) -> HeldOutEvaluation:
         """The same on parts of responses."""
         sums, positions, drafts = torch.zeros(4), 0, 0
+        parts: list[tuple[float, float]] = []
         head, vocabulary = self.drafter.head(self._rows), self.drafter.vocabulary
         for row in rows(segments, EVALUATED_TOKENS):
             batch = aligned(pack(row)).to(head.device)
@@ -326,8 +348,10 @@ class SpotTrainer:
             sums += torch.stack([(rank < 1).sum(), (rank < 3).sum(), kept[0], kept.sum()]).cpu()
             positions += len(rank)
             drafts += sum(int(possible.sum()) for _, possible in chains)
+            by_part = [torch.stack(found).sum(0).float().view(-1, SEGMENT).sum(1).tolist() for found in zip(*chains, strict=True)]
+            parts += zip(*by_part, strict=True)
         agreement, top3, accept = (sums[:3] / max(1, positions)).tolist()
-        return HeldOutEvaluation(agreement, top3, accept, (sums[3] / max(1, drafts)).item(), positions)
+        return HeldOutEvaluation(agreement, top3, accept, (sums[3] / max(1, drafts)).item(), positions, tuple(parts))
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the drafter's tensors on the host."""

@@ -29,7 +29,8 @@ def build_engine(
     device: torch.device,
     drafter: Mapping[str, Tensor] | None,
 ) -> Engine:
-    """Holds the weights of ``policy``, and ``drafter`` if there is one. ``folder`` is where the policy came from."""
+    """Holds the weights of ``policy``, and ``drafter`` if there is one. ``folder`` is where the policy came from. A native one knows no
+    costs before ``measure_costs``."""
     model, weights = policy.model, policy.weights()
     keep_features = config.speculation.enabled and (config.drafter.spot.enabled or config.drafter.pretrain_minutes > 0)
 
@@ -49,4 +50,4 @@ def build_engine(
     }
     if config.rollout.engine == "sglang":
         return SGLangEngine(folder, model.config, weights, **shared)
-    return NativeEngine(model.config, weights, keep_features=keep_features, costs=home() / "costs", **shared)
+    return NativeEngine(model.config, weights, keep_features=keep_features, costs=home() / "costs", costs_later=True, **shared)

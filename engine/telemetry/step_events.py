@@ -1,10 +1,13 @@
 """What happened in a step, as events. Pure: results in, events out."""
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from math import isfinite, nan
 from statistics import fmean, pstdev
 
+from engine.cluster.distributed_rollout.driver import Rollout
 from engine.cluster.spot_training.drafter_versions import Published
 from engine.cluster.worker_group import Learning
 from engine.config import RunConfig
@@ -18,11 +21,13 @@ from engine.events import (
     RunStarted,
     Sample,
     Speculation,
+    StartingUp,
     StepFinished,
     WorkerSpan,
 )
 from engine.experience.collection import Experience
-from engine.experience.evaluation import Evaluation
+from engine.experience.evaluation import RIGHT, Evaluation
+from engine.telemetry.learning_signal import learning_signal
 from engine.telemetry.text_by_source import Decode, text_by_source
 
 PACKAGES = ("torch", "transformers", "ray", "numpy")
@@ -30,7 +35,7 @@ PACKAGES = ("torch", "transformers", "ray", "numpy")
 
 @dataclass(frozen=True)
 class StepRecord:
-    """Everything that one RL step brought; times are seconds since the epoch."""
+    """Everything that one RL step brought; times are seconds since the epoch. ``advantages``: of the responses learned from, by index."""
 
     index: int
     began: float
@@ -41,6 +46,11 @@ class StepRecord:
     published: Published | None
     evaluation: Evaluation | None = None
     usage: Mapping[str, float] = field(default_factory=dict)
+    advantages: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def group_size(self) -> int:
+        return len(self.experience.responses) // len(self.experience.prompts)
 
     @property
     def synced(self) -> float:
@@ -70,6 +80,21 @@ def started(config: RunConfig, first_step: int, facts: Mapping[str, str], engine
         yield Log(level="info", message=facts["graphs"])
 
 
+def first_rollout(config: RunConfig, write: Callable[[AnyEvent], None]) -> Callable[[int], None]:
+    """Tells how many responses of the first rollout are there; at first, that there are none. When all are, the update has begun."""
+    total = config.algorithm.prompts_per_step * config.algorithm.group_size
+    last = 0
+    write(StartingUp(phase="first_rollout", total=total))
+
+    def tell(done: int) -> None:
+        nonlocal last
+        if done > last:
+            write(StartingUp(phase="first_rollout", done=min(done, total), total=total))
+            last = done
+
+    return tell
+
+
 def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
     """The events of a step; the one that sums it up comes last. ``decode`` makes text of tokens."""
     yield from _spans(step)
@@ -80,6 +105,7 @@ def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
         step=step.index,
         lengths=[len(completion.tokens) for completion in completions],
         truncated=sum(completion.finish == "length" for completion in completions),
+        rewards=step.experience.rewards,
     )
     statistics = rollout.statistics
     if statistics.arms:
@@ -100,7 +126,7 @@ def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
     for published in (step.published, step.evaluation and step.evaluation.rolled_back):
         if published:
             yield _drafter(step, published)
-    yield from _samples(step.index, step.experience, decode)
+    yield from _samples(step, decode)
     yield _summary(step)
 
 
@@ -126,6 +152,7 @@ def _decoding(step: StepRecord) -> Iterator[Decoding]:
 
 def _drafter(step: StepRecord, published: Published) -> DrafterTrained:
     report = published.report
+    was, now = (judged if isfinite(judged.accepted) else None for judged in (report.before, report.after))
     return DrafterTrained(
         step=step.index,
         drafter_version=published.version,
@@ -133,29 +160,39 @@ def _drafter(step: StepRecord, published: Published) -> DrafterTrained:
         reason=published.reason,
         microsteps=report.microsteps,
         tokens=report.tokens,
-        loss=report.loss,
+        loss=report.loss if report.microsteps else nan,
         held_out_before=report.before.accepted,
         held_out_after=report.after.accepted,
-        mix_distance=report.mix_distance,
-        top1_before=report.before.top1,
-        top1_after=report.after.top1,
-        top3_before=report.before.top3,
-        top3_after=report.after.top3,
+        mix_distance=report.mix_distance if report.microsteps else None,
+        noise=report.noise or None,
+        top1_before=was and was.top1,
+        top1_after=now and now.top1,
+        top3_before=was and was.top3,
+        top3_after=now and now.top3,
     )
 
 
-def _samples(step: int, experience: Experience, decode: Decode) -> Iterator[Sample]:
-    """The longest and the shortest response of the step."""
-    responses, prompts = experience.responses, experience.prompts
+def _samples(step: StepRecord, decode: Decode) -> Iterator[Sample]:
+    """The longest and the shortest response of the step, and of the longest one's group the first that is right and the first that is
+    wrong: what tells them apart is what the group teaches."""
+    experience, size = step.experience, step.group_size
+    responses, prompts, rewards = experience.responses, experience.prompts, experience.rewards
     order = sorted(range(len(responses)), key=lambda index: len(responses[index]))
-    group = len(responses) // len(prompts)
-    for index in dict.fromkeys((order[-1], order[0])):
+    siblings = range(order[-1] // size * size, (order[-1] // size + 1) * size)
+    differing = [next((index for index in siblings if (rewards[index] >= RIGHT) is wanted), order[-1]) for wanted in (True, False)]
+    for index in dict.fromkeys((order[-1], order[0], *differing)):
+        completion, number = experience.rollout.completions[index], index // size
         yield Sample(
-            step=step,
-            prompt=prompts[index // group].text,
+            step=step.index,
+            prompt=prompts[number].text,
             response=responses[index],
-            reward=experience.rewards[index],
-            pieces=text_by_source(experience.rollout.completions[index], responses[index], decode),
+            reward=rewards[index],
+            pieces=text_by_source(completion, responses[index], decode),
+            prompt_number=number,
+            group_rewards=rewards[number * size : (number + 1) * size],
+            advantage=step.advantages.get(index),
+            tokens=len(completion.tokens),
+            truncated=completion.finish == "length",
         )
 
 
@@ -164,6 +201,8 @@ def _summary(step: StepRecord) -> StepFinished:
     rollout, rewards = experience.rollout, experience.rewards
     statistics, rollout_seconds = rollout.statistics, rollout.ended - step.began
     tokens = sum(len(completion.tokens) for completion in rollout.completions)
+    cut = [completion.finish == "length" for completion in rollout.completions]
+    lengths = [len(completion.tokens) for completion in rollout.completions]
     return StepFinished(
         step=step.index,
         seconds=step.ended - step.began,
@@ -181,6 +220,9 @@ def _summary(step: StepRecord) -> StepFinished:
             "kept_share": len(experience.kept) / len(rewards),
             "response_tokens": tokens / len(rollout.completions),
             "tokens_per_second": statistics.tokens / rollout_seconds,
+            "generated_tokens": float(statistics.tokens),
+            **_worker_rates(rollout),
+            **learning_signal(rewards, lengths, cut, step.group_size),
             "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),
             "idle_seconds": rollout.seconds("IDLE", "TRAINING"),
             "trained_seconds": rollout.seconds("TRAINING"),
@@ -191,6 +233,15 @@ def _summary(step: StepRecord) -> StepFinished:
             **step.usage,
         },
     )
+
+
+def _worker_rates(rollout: Rollout) -> dict[str, float]:
+    """Tokens a second of each worker while it generates."""
+    busy: defaultdict[int, float] = defaultdict(float)
+    for span in rollout.spans:
+        busy[span.worker] += span.end - span.start if span.activity == "BUSY" else 0.0
+    known = {worker: count for worker, count in sorted(rollout.worker_tokens.items()) if busy[worker] > 0}
+    return {f"worker/{worker}/tokens_per_second": count / busy[worker] for worker, count in known.items()}
 
 
 def accept_length(tokens: int, requests: int) -> float:

@@ -60,6 +60,7 @@ def stack(
 @pytest.fixture(scope="session")
 def api(stack: Stack) -> Iterator[Longtail]:
     with Longtail(stack.url, stack.token) as client:
+        client.set_preference("tour", ["seen"])  # it is offered at a first visit only
         yield client
 
 

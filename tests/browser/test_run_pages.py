@@ -39,6 +39,7 @@ def test_the_run_page_answers_the_first_questions(page: Page, pair: Pair) -> Non
 
 CHARTS = {
     "Overview": ("Reward", "Time per step", "Lengths over steps"),
+    "Learning": ("Rewards", "Groups", "Length of right and wrong responses", "Throughput", "Entropy", "KL"),
     "Long tail": ("Response lengths", "Longer than", "Lengths over steps", "Idle in rollout"),
     "Timeline": ("Workers",),
     "Speculation": ("Accept length", "Acceptance by position", "Strategies", "Choices", "Regret"),
@@ -187,11 +188,10 @@ def test_a_run_is_paused_resumed_and_cloned_by_buttons(page: Page, api: Longtail
     until(lambda: api.run(run.id), lambda run: run.state == "paused")
     page.get_by_role("button", name="Resume").click()
     until(lambda: api.run(run.id), lambda run: run.state == "running")
-    page.get_by_role("button", name="Clone").click()
-    expect(page).not_to_have_url(re.compile(run.id))
-    (copy,) = [other for other in api.runs().items if other.parent_id == run.id]
-    for each in (run, copy):
-        api.cancel(each.id)
+    page.get_by_role("link", name="Clone", exact=True).click()
+    expect(page).to_have_url(re.compile(f"/new.*from={run.id}"))
+    expect(page.get_by_label("Name", exact=True)).to_have_value("slow, to be paused")
+    api.cancel(run.id)
     until(lambda: api.run(run.id), lambda run: run.finished)
 
 
@@ -201,6 +201,8 @@ def test_a_failed_run_says_why_at_the_top(page: Page, api: Longtail, submit: Sub
     page.goto(f"/run?id={run.id}")
     expect(page.get_by_text("This run failed")).to_be_visible()
     expect(page.get_by_text("line 7 is not JSON").first).to_be_visible()
+    expect(page.get_by_text("The run failed at step 6 of 30 (data): prompts.jsonl")).to_be_visible()
+    expect(page.get_by_text("nothing that stands out")).to_have_count(0)
 
 
 def test_the_address_holds_the_runs_compared(page: Page, pair: Pair) -> None:

@@ -7,9 +7,11 @@ from urllib.parse import urlencode
 
 import pytest
 import replay_engine
+import yaml
 from page_cases import Submit, drawn, finished, until
 from playwright.sync_api import Locator, Page, expect
 
+from dashboard.analysis.sample_groups import sample_groups
 from dashboard.text.escaping import visible, without_colors
 from longtail import Longtail
 from longtail.schemas.runs import Run
@@ -58,7 +60,7 @@ def test_the_heat_map_shows_speed_or_use_and_the_cost_of_a_step(page: Page, pair
 def test_the_drafter_is_measured_and_taken_away(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
     (artifact,) = api.artifacts(pair[1].id)
     open_tab(page, pair[1], "Drafter")
-    expect(page.get_by_text(re.compile(r"\d+ of \d+ sessions brought back 95 % or more"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"(No update|\d+ of \d+ updates) took more than 5 % of the level before"))).to_be_visible()
     page.get_by_role("radio", name="top-3").click()
     expect(page.get_by_text("top-3 (%)")).to_be_visible()
     expect(page.get_by_test_id("stDataFrame")).to_be_visible()
@@ -69,7 +71,7 @@ def test_the_drafter_is_measured_and_taken_away(page: Page, api: Longtail, pair:
 def test_samples_show_what_drafted_them_by_colour_and_line(page: Page, api: Longtail, pair: Pair) -> None:
     open_tab(page, pair[1], "Samples")
     first = page.locator("[data-testid=stHtml] pre").first
-    newest = api.samples(pair[1].id)[-1]
+    newest = sample_groups(api.samples(pair[1].id))[0].items[0]
     expect(first).to_have_text(newest.response)
     seen = {}
     for name in ("the learned drafter", "n-grams", "the target itself"):
@@ -82,18 +84,52 @@ def test_samples_show_what_drafted_them_by_colour_and_line(page: Page, api: Long
     ).to_be_visible()
 
 
+def test_a_run_is_a_record_that_can_be_edited_and_done_again(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
+    run = pair[1]
+    page.goto(f"/run?id={run.id}")
+    page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_role("textbox", name="Notes").fill("better than **last** week's")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("better than **last** week's")).to_be_visible()
+    until(lambda: api.run(run.id).notes, lambda notes: notes == "better than **last** week's")
+    expect(page).to_have_title(f"{run.name} · Longtail")
+    page.get_by_role("button", name="Reproduce").click()
+    expect(page.get_by_text(f"longtail submit {run.id}.yaml")).to_be_visible()
+    sha256(page, page.get_by_role("button", name="Configuration (YAML)"), tmp_path / "run.yaml")
+    assert yaml.safe_load((tmp_path / "run.yaml").read_text()) == run.config
+
+
+def test_any_metric_is_found_pinned_and_taken_away(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
+    open_tab(page, pair[1], "Metrics")
+    page.get_by_role("textbox", name="Find").fill("^(kl|entropy)$")
+    page.get_by_role("textbox", name="Find").press("Enter")
+    expect(page.get_by_text(re.compile(r"2 series of \d+"))).to_be_visible()
+    page.get_by_role("radio", name="tokens").click()
+    expect(page.locator(".js-plotly-plot").first).to_contain_text("generated tokens")
+    sha256(page, page.get_by_role("button", name="Download points"), tmp_path / "points.csv")
+    lines = (tmp_path / "points.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * pair[1].step
+    page.get_by_role("button", name="Pin").first.click()
+    until(lambda: api.preferences().get("pinned-metrics", []), bool)
+    expect(page.get_by_role("button", name="Unpin")).to_be_visible()
+    page.get_by_role("textbox", name="Find").fill("[")
+    page.get_by_role("textbox", name="Find").press("Enter")
+    expect(page.get_by_text("That is no regular expression")).to_be_visible()
+
+
 def test_samples_of_a_step_and_in_an_order(page: Page, api: Longtail, chatty: Run) -> None:
     open_tab(page, chatty, "Samples")
     texts = page.locator("[data-testid=stHtml] pre")
-    expect(texts).to_have_count(10)
+    expect(texts).to_have_count(len(api.samples(chatty.id)))
     page.get_by_role("combobox", name="Order").click()
     page.get_by_role("option", name="longest first").click()
-    longest = max((item.response for item in api.samples(chatty.id)), key=len)
-    expect(texts.first).to_have_text(visible(longest))
+    longest = sample_groups(api.samples(chatty.id, longest=True), longest_first=True)[0].items[0]
+    expect(texts.first).to_have_text(visible(longest.response))
     page.get_by_role("spinbutton", name="Step").fill("4")
     page.get_by_role("spinbutton", name="Step").press("Enter")
-    expect(texts).to_have_count(1)
-    expect(texts.first).to_have_text(api.samples(chatty.id, step=4)[0].response)
+    of_step = sample_groups(api.samples(chatty.id, step=4))[0].items
+    expect(texts).to_have_count(len(of_step))
+    expect(texts.first).to_have_text(of_step[0].response)
 
 
 def test_hostile_samples_and_lines_are_text(page: Page, chatty: Run) -> None:

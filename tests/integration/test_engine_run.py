@@ -15,10 +15,20 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from card_numbers import numbers, same
 from forked_python.interpreter import ENGINE, forked_python
 from safetensors.torch import load_file
 from sizes import ALL
+from sqlalchemy import select
 
+from backend.database import Database
+from backend.migrate import upgrade
+from backend.models import LogLine, Run
+from backend.services.runs.attempts import claim
+from backend.services.runs.submission import SubmissionOptions, submit
+from backend.services.telemetry.event_ingest import EventIngestor
+from backend.services.telemetry.run_statistics import run_statistics
+from engine.config.parsing import parse
 from engine.events import (
     AnyEvent,
     ArtifactSaved,
@@ -29,6 +39,7 @@ from engine.events import (
     RolloutFinished,
     Sample,
     Speculation,
+    StartingUp,
     StepFinished,
     WorkerSpan,
     read,
@@ -117,10 +128,33 @@ def plain(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_the_cards_of_a_real_run_show_what_its_events_say(tlt: Path, tmp_path: Path) -> None:
+    """Its file is read into a database, as a worker does."""
+    database = Database(f"sqlite:///{tmp_path / 'longtail.db'}")
+    upgrade(database)
+    with database.write() as session:
+        run_id = submit(session, parse(yaml.safe_load((tlt / "config.yaml").read_text())), SubmissionOptions())[0].id
+        claimed = claim(session, run_id, "a" * 16, 60)
+    assert claimed
+    EventIngestor(database, run_id, claimed.attempt, tlt / "events.jsonl").drain()
+    with database.read() as session:
+        row = session.get_one(Run, run_id)
+        assert row.started_at is not None
+        same(run_statistics(session, row), numbers(list(read(tlt / "events.jsonl")), row.started_at))
+        lines = session.scalars(select(LogLine.message).order_by(LogLine.id)).all()
+    database.close()
+    assert lines[:2] == ["starting the workers", "measuring what decoding costs on this machine, unless that is known"]
+    assert sum(line.startswith("took ") for line in lines) == 3, "a line for each step"
+    assert "the first rollout: 16 responses" in lines
+
+
 def test_a_run_tells_everything_about_each_step(tlt: Path) -> None:
     events = list(read(tlt / "events.jsonl"))
     assert [event.seq for event in events] == list(range(len(events)))
-    assert (events[0].kind, events[-1].kind) == ("run_started", "run_finished")
+    phases = [(event.phase, event.done) for event in events if isinstance(event, StartingUp)]
+    assert phases[:3] == [("starting_workers", 0), ("measuring_costs", 0), ("first_rollout", 0)]
+    assert phases[-1] == ("first_rollout", 16)
+    assert (events[0].kind, events[2].kind, events[-1].kind) == ("starting_up", "run_started", "run_finished")
     assert [event.step for event in steps(events)] == [0, 1, 2]
     for event in steps(events):
         assert sum(event.phases.values()) == pytest.approx(event.seconds, rel=1e-6)

@@ -27,10 +27,10 @@ from backend.errors import InvalidError
 from backend.services.projects import management
 from backend.services.runs import attempts, clone_and_retry, control, editing, submission
 from backend.services.runs.comparison import config_diff
-from backend.services.runs.listing import page_of_runs
+from backend.services.runs.listing import page_of_runs, totals_by_state
 from backend.services.runs.validation import validated_config
 from longtail.schemas.attempts import AttemptPage
-from longtail.schemas.runs import CloneRequest, Run, RunChange, RunPage, Submission
+from longtail.schemas.runs import CloneRequest, Run, RunChange, RunPage, RunTotals, Submission
 from longtail.schemas.validation import ConfigCheck, Validation
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -87,6 +87,12 @@ def list_runs(session: ReadSession, run_filter: RunFilterDep, limit: Limit = 50,
     return RunPage.from_rows(page_of_runs(session, run_filter, limit, cursor))
 
 
+@router.get("/totals", responses=documented(404))
+def run_totals(session: ReadSession, run_filter: RunFilterDep) -> RunTotals:
+    """How many of those chosen there are in each state."""
+    return RunTotals.model_validate({"states": totals_by_state(session, run_filter)})
+
+
 @router.get("/{run_id}", response_model=Run, responses=documented(404) | UNCHANGED)
 def get_run(run: RunDep, response: Response, if_none_match: IfNoneMatch = "") -> Run | Response:
     """Its ETag begins with the revision, which a PATCH may name by If-Match; all of it, by If-None-Match, stands for the whole run."""
@@ -95,11 +101,14 @@ def get_run(run: RunDep, response: Response, if_none_match: IfNoneMatch = "") ->
     return unchanged(tag) if is_named(if_none_match, tag) else reply
 
 
-@router.patch("/{run_id}", responses=documented(404, 412))
-def change_run(run_id: str, body: RunChange, response: Response, database: DatabaseDep, if_match: IfMatch = None) -> Run:
-    """Changes name, notes, tags or priority; with If-Match only if nobody else has done so since, or else it is refused with 412."""
+@router.patch("/{run_id}", responses=documented(404, 409, 412))
+def change_run(
+    run_id: str, body: RunChange, response: Response, database: DatabaseDep, identity: IdentityDep, if_match: IfMatch = None
+) -> Run:
+    """Changes name, notes, tags, priority, project or owner; with If-Match only if nobody else has done so since, or else it is refused
+    with 412."""
     with database.write() as session:
-        return _tagged(response, Run.model_validate(editing.change(session, run_id, body, if_match)))
+        return _tagged(response, Run.model_validate(editing.change(session, run_id, body, if_match, identity)))
 
 
 @router.get("/{run_id}/attempts", responses=documented(404))

@@ -10,8 +10,11 @@ from backend.api.error_responses import documented
 from backend.services.artifacts import listing
 from backend.services.telemetry import log_lines, metric_series, step_rows
 from backend.services.telemetry.metric_series import downsampled
+from backend.services.telemetry.run_statistics import run_statistics
+from backend.services.telemetry.step_rows import SampleFilter
 from longtail.schemas.artifacts import RunArtifactPage
 from longtail.schemas.base import Items, Schema, StepItems
+from longtail.schemas.run_statistics import RunStatistics
 from longtail.schemas.telemetry import (
     Decoding,
     DrafterSession,
@@ -20,6 +23,7 @@ from longtail.schemas.telemetry import (
     LogLine,
     MetricKey,
     Metrics,
+    Outcome,
     PretrainingRounds,
     SampleItem,
     SpeculationStep,
@@ -93,9 +97,14 @@ def samples(
     since_step: SinceStep = -1,
     step: Annotated[int | None, Query(ge=0, le=LAST_LINE, description="Only those of this step")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    outcome: Annotated[Outcome | None, Query(description="Only those whose reward is 1 or more, or less, or that were cut")] = None,
+    contains: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$", description="Only with this text, in any case")] = "",
+    prompt: Annotated[str | None, Query(max_length=20_000, pattern=r"^[^\x00]*$", description="Only those of exactly this prompt")] = None,
+    longest: Annotated[bool, Query(description="The longest responses rather than the latest")] = False,
 ) -> Items[SampleItem]:
-    """The latest responses, oldest first, and what drafted their tokens."""
-    return Items[SampleItem].of(step_rows.samples(session, run.id, since_step, limit, step))
+    """The latest responses, or the longest, oldest first, and what drafted their tokens."""
+    wanted = SampleFilter(since_step, step, outcome, contains, prompt, longest)
+    return Items[SampleItem].of(step_rows.samples(session, run.id, wanted, limit))
 
 
 @router.get("/logs")
@@ -110,6 +119,12 @@ def logs(
 ) -> Items[LogLine]:
     """Log lines and alarms, oldest first, at most 1000 at a time: the first ones, or with ``tail`` the last ones."""
     return Items[LogLine].of(log_lines.log_lines(session, run.id, since, before, tail, level or (), contains))
+
+
+@router.get("/statistics")
+def statistics(run: RunDep, session: ReadSession) -> RunStatistics:
+    """What all steps that are done come to, exactly, however long the run is."""
+    return run_statistics(session, run)
 
 
 @router.get("/artifacts")

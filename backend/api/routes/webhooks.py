@@ -17,11 +17,11 @@ def list_webhooks(session: ReadSession, limit: Limit = 50, cursor: Cursor = None
     return WebhookPage.from_rows(subscriptions.webhooks(session, limit, cursor))
 
 
-@router.post("", status_code=201, responses=documented(409))
+@router.post("", status_code=201, responses=documented(404, 409))
 def add_webhook(body: WebhookRequest, response: Response, database: DatabaseDep) -> NewWebhook:
     """From now on ``url`` gets a message, signed with the secret that is shown this once, for every event of these kinds."""
     with database.write() as session:
-        webhook = subscriptions.add(session, body.url, body.events)
+        webhook = subscriptions.add(session, body.url, body.events, body.project_id)
         point_to(response, "webhooks", webhook.id)
         return NewWebhook.model_validate(webhook)
 

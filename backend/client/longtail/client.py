@@ -15,6 +15,7 @@ from longtail.schemas.attempts import GitState
 from longtail.schemas.base import Items, StepItems
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.models import Model
+from longtail.schemas.run_statistics import RunStatistics
 from longtail.schemas.runs import Preset, Run
 from longtail.schemas.telemetry import (
     Decoding,
@@ -24,6 +25,7 @@ from longtail.schemas.telemetry import (
     LogLine,
     MetricKey,
     Metrics,
+    Outcome,
     PretrainingRound,
     PretrainingRounds,
     SampleItem,
@@ -132,6 +134,10 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
         """What series there are, and their latest values."""
         return self._get(Items[MetricKey], f"/api/v1/runs/{run_id}/metrics/keys").items
 
+    def statistics(self, run_id: str) -> RunStatistics:
+        """What all of its steps come to."""
+        return self._get(RunStatistics, f"/api/v1/runs/{run_id}/statistics")
+
     def lengths(self, run_id: str, since_step: int = -1, until_step: int | None = None, *, every: int = 1) -> list[Lengths]:
         return self._steps(Lengths, run_id, "lengths", since_step, until_step, every)
 
@@ -157,9 +163,22 @@ class Longtail(Files, FollowAndTrack, Queue, Webhooks):
             after = found.next_since_round
         return rounds
 
-    def samples(self, run_id: str, since_step: int = -1, limit: int = 100, *, step: int | None = None) -> list[SampleItem]:
-        """The latest ``limit`` of them, oldest first; of one ``step`` only if that is given."""
-        wanted = {"since_step": since_step, "step": step, "limit": limit}
+    def samples(
+        self,
+        run_id: str,
+        since_step: int = -1,
+        limit: int = 100,
+        *,
+        step: int | None = None,
+        outcome: Outcome | None = None,
+        contains: str = "",
+        prompt: str | None = None,
+        longest: bool = False,
+    ) -> list[SampleItem]:
+        """The latest ``limit`` of them, or the ``longest``, oldest first; only of one ``step``, ``outcome`` or ``prompt``, or with a text,
+        if that is given."""
+        wanted = {"since_step": since_step, "step": step, "limit": limit, "outcome": outcome, "contains": contains or None}
+        wanted |= {"prompt": prompt, "longest": longest or None}
         return self._get(Items[SampleItem], f"/api/v1/runs/{run_id}/samples", **wanted).items
 
     def logs(

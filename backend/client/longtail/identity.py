@@ -1,5 +1,6 @@
 """The client's methods about users, tokens and sessions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from longtail.schemas.identity import (
@@ -13,6 +14,7 @@ from longtail.schemas.identity import (
     User,
     UserPage,
 )
+from longtail.schemas.preferences import Preferences
 from longtail.transport import UNAUTHORIZED, ApiError, Transport
 
 
@@ -40,6 +42,13 @@ class Identity(Transport):
 
     def set_password(self, new: str, current: str = "") -> None:
         self._request("PUT", "/api/v1/me/password", json={"current": current, "new": new})
+
+    def preferences(self) -> dict[str, list[Any]]:
+        """What one keeps for the dashboard, by name."""
+        return self._get(Preferences, "/api/v1/preferences").values
+
+    def set_preference(self, name: str, value: Sequence[Any]) -> None:
+        self._request("PUT", f"/api/v1/preferences/{name}", json={"value": list(value)})
 
     def tokens(self, everyone: bool = False, limit: int = 50, cursor: str | None = None) -> TokenPage:
         """Newest first: one's own, or as an admin everyone's."""

@@ -14,7 +14,7 @@ from longtail.schemas.base import Items
 from longtail.schemas.identity import Role
 from longtail.schemas.projects import Member, MemberPage, Project, ProjectPage
 from longtail.schemas.run_overviews import RunOverview
-from longtail.schemas.runs import Run, RunPage
+from longtail.schemas.runs import Run, RunPage, RunTotals
 from longtail.transport import MOST, ApiError
 
 NOT_FOUND = 404
@@ -43,12 +43,17 @@ class RunLists(Identity):
         """Newest first unless ``sort`` says otherwise; ``choice`` as above."""
         return self._get(RunPage, "/api/v1/runs", limit=limit, cursor=cursor, **_chosen(state=state, q=q, sort=sort, **choice))
 
+    def run_totals(self, **choice: Any) -> RunTotals:
+        """How many runs of the ``choice`` are in each state."""
+        return self._get(RunTotals, "/api/v1/runs/totals", **_chosen(**choice))
+
     def glances(self, run_ids: Sequence[str]) -> list[RunOverview]:
         """Of at most 100 runs, in no particular order; those out of sight are left out."""
         return self._get(Items[RunOverview], "/api/v1/glances", run=list(run_ids), limit=len(run_ids)).items if run_ids else []
 
     def change_run(self, run_id: str, revision: int | None = None, **changes: Any) -> Run:
-        """``name``, ``notes``, ``tags`` or ``priority``. With a ``revision`` only if the run is still at that, else ApiError 412."""
+        """``name``, ``notes``, ``tags``, ``priority``, ``project_id`` or ``owner``. With a ``revision`` only if the run is still at that,
+        else ApiError 412."""
         headers = {} if revision is None else {"If-Match": f'"{revision}"'}
         return self._reply(Run, self._request("PATCH", f"/api/v1/runs/{run_id}", json=changes, headers=headers))
 

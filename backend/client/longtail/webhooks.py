@@ -7,9 +7,9 @@ from longtail.transport import Transport
 
 
 class Webhooks(Transport):
-    def add_webhook(self, url: str, events: Sequence[Event] = ENDINGS) -> NewWebhook:
-        """The only time that its secret is seen."""
-        return self._post(NewWebhook, "/api/v1/webhooks", {"url": url, "events": list(events)})
+    def add_webhook(self, url: str, events: Sequence[Event] = ENDINGS, project_id: str | None = None) -> NewWebhook:
+        """The only time that its secret is seen. With a ``project_id`` it hears of that project's runs only."""
+        return self._post(NewWebhook, "/api/v1/webhooks", {"url": url, "events": list(events), "project_id": project_id})
 
     def webhooks(self, limit: int = 50, cursor: str | None = None) -> WebhookPage:
         """Newest first."""

@@ -1,11 +1,15 @@
 """Runs against a baseline, over the steps that both have."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend import models
+from backend.models import Attempt
+from backend.models.baseline import confounders
 from backend.services.telemetry.event_rows import ratio
 from backend.services.telemetry.metric_means import SeriesSum, series_sums, step_ranges
 from backend.services.telemetry.metric_series import envelopes
@@ -15,6 +19,7 @@ from longtail.schemas.telemetry import Series
 
 SECONDS, ROLLOUT, TRAINED, IDLE = "step_seconds", "phase/rollout", "trained_seconds", "idle_seconds"
 REWARD, ACCEPT = "reward_mean", "accept_length"
+SPEEDUPS = ("rollout_speedup", "e2e_speedup")
 LABELS = frozenset({"name"})
 MISSING = object()
 NONE = (0, -1)
@@ -31,7 +36,28 @@ def compared(session: Session, runs: Sequence[Run], points: int) -> list[Compare
     told = step_ranges(session, ids, REWARD).values()
     first, last = min((begin for begin, _ in told), default=0), max((end for _, end in told), default=0)
     rewards = envelopes(session, ids, [REWARD], first, last, points)
-    return [ComparedRun(run=run, reward=rewards.get((run.id, REWARD), Series()), **dict(measures[run.id])) for run in runs]
+    machine = machines(session, ids)
+
+    def against_baseline(run: Run) -> ComparedRun:
+        apart = confounders(each.field for each in config_diff({"baseline": runs[0].config, "run": run.config}))
+        found = dict(measures[run.id]) | (dict.fromkeys(SPEEDUPS) if apart else {})
+        reward = rewards.get((run.id, REWARD), Series())
+        return ComparedRun(run=run, reward=reward, confounders=apart, machine=machine.get(run.id), **found)
+
+    return [against_baseline(run) for run in runs]
+
+
+def machines(session: Session, run_ids: Collection[str]) -> dict[str, str]:
+    """What the latest attempt of each run ran on, in words; without those of which nobody told."""
+    latest = (Attempt.run_id == models.Run.id) & (Attempt.number == models.Run.attempt)
+    found = session.execute(select(Attempt.run_id, Attempt.environment).join(models.Run, latest).where(Attempt.run_id.in_(run_ids)))
+    return {run_id: _machine(told) for run_id, told in found if told}
+
+
+def _machine(told: Mapping[str, Any]) -> str:
+    gpus = Counter(gpu["name"] for gpu in told["gpus"])
+    parts = [told["cpu"], f"{told['cores']} cores", *(f"{count} {name}" for name, count in gpus.items())]
+    return f"{told['host']} ({', '.join(parts)})"
 
 
 def _common(steps: Mapping[str, tuple[int, int]], run_id: str, baseline: str) -> range:

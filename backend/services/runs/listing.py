@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from backend.models import Project, Run, RunValue, is_id
@@ -69,6 +69,12 @@ def page_of_runs(session: Session, run_filter: RunFilter, limit: int, cursor: st
     runs = {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(ids)))}
     after = encode([run_filter.sort, found[limit - 1][1], ids[-1]]) if len(found) > limit else None
     return [runs[run_id] for run_id in ids if run_id in runs], after
+
+
+def totals_by_state(session: Session, run_filter: RunFilter) -> dict[str, int]:
+    """How many runs of the filter are in each state."""
+    found = session.execute(select(Run.state, func.count()).where(*_conditions(session, run_filter)).group_by(Run.state))
+    return {row[0]: row[1] for row in found}
 
 
 def _sorted(name: str, falls: bool) -> tuple[Select[Any], ColumnElement[Any]]:

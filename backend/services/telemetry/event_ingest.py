@@ -28,7 +28,18 @@ from backend.services.runs import search_index
 from backend.services.runs.attempts import LeaseLostError
 from backend.services.runs.lifecycle import transition
 from backend.services.telemetry import metric_storage
-from backend.services.telemetry.event_rows import Rows, event_rows, log_line, pretraining_round, run_summary, step_metrics
+from backend.services.telemetry.event_rows import (
+    Rows,
+    event_rows,
+    log_line,
+    pretraining_round,
+    run_summary,
+    starting_up,
+    step_metrics,
+    unmeasured,
+)
+from backend.services.telemetry.falling_figures import fallen_reward_line
+from backend.services.telemetry.run_statistics import recent_reward
 from backend.services.webhooks.notifications import queue_deliveries
 from engine.events import (
     AnyEvent,
@@ -39,11 +50,14 @@ from engine.events import (
     RunFinished,
     RunStarted,
     RunStopped,
+    StartingUp,
     StepFinished,
     parse_line,
 )
 
 BATCH_BYTES = 2**20
+EVENTS_OF_ALARMS = {"reward_fell": ("run.reward_fell",), "acceptance_collapsed": ("run.acceptance_collapsed",)}
+"""What webhooks hear of an alarm of this code, beside run.alarm."""
 STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, WorkerSpan, Decoding, DrafterSession, Sample)
 
 
@@ -146,6 +160,9 @@ class EventRowWriter:
         self._session, self._run_id, self._notifies = session, run_id, notifies
         self._rows: Rows = {}
         self._progress: dict[str, Any] = {}
+        self._last_step: int | None = None
+        config, self._starting = session.execute(select(Run.config, Run.starting_up).where(Run.id == run_id)).one()
+        self._unmeasured = unmeasured(config)
 
     def add(self, event: AnyEvent) -> None:
         if isinstance(event, RunStarted):
@@ -159,11 +176,14 @@ class EventRowWriter:
             self._progress["checkpoint_step"] = event.step
         if isinstance(event, DrafterPretrained):
             self._pretrained(event)
+        if isinstance(event, StartingUp):
+            self._progress["starting_up"] = self._starting = starting_up(event, self._starting)
         if isinstance(event, StepFinished):
-            self._progress |= {"step": event.step + 1, "summary": run_summary(step_metrics(event))}
+            self._last_step = event.step
+            self._progress |= {"step": event.step + 1, "starting_up": None, "summary": run_summary(step_metrics(event, self._unmeasured))}
         if isinstance(event, ArtifactSaved):
             registry.record_saved(self._session, self._run_id, event)
-        for table, new in event_rows(self._run_id, event).items():
+        for table, new in event_rows(self._run_id, event, self._unmeasured).items():
             self._rows.setdefault(table, []).extend(new)
 
     def _pretrained(self, event: DrafterPretrained) -> None:
@@ -188,13 +208,24 @@ class EventRowWriter:
     def close(self, seq: int) -> None:
         self._flush()
         if "summary" in self._progress:
+            if self._last_step is not None:
+                self._sum_rewards_up(self._last_step)
             search_index.index_summary(self._session, self._run_id, self._progress["summary"])
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
+
+    def _sum_rewards_up(self, step: int) -> None:
+        reward, spread = recent_reward(self._session, self._run_id)
+        self._progress["summary"] |= {"reward_recent": reward, "reward_spread": spread}
+        if self._notifies and (line := fallen_reward_line(self._session, self._run_id, step)):
+            self._rows[LogLine] = [line]
+            self._flush()
 
     def _flush(self) -> None:
         for line in self._rows.get(LogLine, ()) if self._notifies else ():
             if line["level"] == "alarm":
-                queue_deliveries(self._session, self._run_id, "run.alarm", alarm={name: line[name] for name in ("step", "code", "message")})
+                told = {name: line[name] for name in ("step", "code", "message")}
+                for event in ("run.alarm", *EVENTS_OF_ALARMS.get(line["code"], ())):
+                    queue_deliveries(self._session, self._run_id, event, alarm=told)
         for table, new in self._rows.items():
             if table is Metric:
                 metric_storage.write_points(self._session, self._run_id, new)
@@ -211,6 +242,8 @@ def rebuild(database: Database, run_id: str, path: Path) -> None:
         affected(session, delete(PretrainingRound).where(PretrainingRound.run_id == run_id))
         metric_storage.forget_points(session, run_id, 0)
         affected(session, delete(LogLine).where(LogLine.run_id == run_id, LogLine.source == "engine"))
-        affected(session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0, pretraining=None))
+        affected(
+            session, update(Run).where(Run.id == run_id).values(events_seq=-1, events_offset=0, step=0, pretraining=None, starting_up=None)
+        )
         attempt = session.get_one(Run, run_id).attempt
     EventIngestor(database, run_id, attempt, path, notifies=False).drain()

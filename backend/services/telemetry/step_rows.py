@@ -1,12 +1,14 @@
 """What a run has reported of its steps so far."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, func, select
+from sqlalchemy import ColumnElement, Row, func, or_, select
 from sqlalchemy.orm import Session
 
 from backend.models import PretrainingRound, Sample, Stepped
+from longtail.schemas.telemetry import RIGHT, Outcome
 
 LAST_STEP = 2**31 - 1
 
@@ -52,9 +54,33 @@ def pretraining_rounds(session: Session, run_id: str, since: int, every: int, mo
     return found[:most], found[most - 1].round if len(found) > most else None
 
 
-def samples(session: Session, run_id: str, since_step: int, limit: int, step: int | None = None) -> Sequence[Sample]:
-    """The latest ``limit``, oldest first; of one ``step`` only if that is given."""
-    query = select(Sample).where(Sample.run_id == run_id, Sample.step > since_step)
-    if step is not None:
-        query = query.where(Sample.step == step)
-    return session.scalars(query.order_by(Sample.seq.desc()).limit(limit)).all()[::-1]
+@dataclass(frozen=True)
+class SampleFilter:
+    """Which samples: after ``since_step``, of one ``step``, with an ``outcome``, with a text in prompt or response, of one ``prompt``; and
+    the ``longest`` responses rather than the latest."""
+
+    since_step: int = -1
+    step: int | None = None
+    outcome: Outcome | None = None
+    contains: str = ""
+    prompt: str | None = None
+    longest: bool = False
+
+
+def samples(session: Session, run_id: str, wanted: SampleFilter, limit: int) -> Sequence[Sample]:
+    """The latest, or the longest, ``limit``, oldest first."""
+    query = select(Sample).where(Sample.run_id == run_id, Sample.step > wanted.since_step)
+    if wanted.step is not None:
+        query = query.where(Sample.step == wanted.step)
+    if wanted.outcome == "truncated":
+        query = query.where(Sample.truncated.is_(True))
+    elif wanted.outcome is not None:
+        query = query.where(Sample.reward >= RIGHT if wanted.outcome == "right" else Sample.reward < RIGHT)
+    if wanted.contains:
+        texts = (Sample.prompt, Sample.response)
+        query = query.where(or_(*(text.icontains(wanted.contains, autoescape=True) for text in texts)))
+    if wanted.prompt is not None:
+        query = query.where(Sample.prompt == wanted.prompt)
+    length = func.coalesce(Sample.tokens, func.length(Sample.response))
+    order = [length.desc(), Sample.seq.desc()] if wanted.longest else [Sample.seq.desc()]
+    return sorted(session.scalars(query.order_by(*order).limit(limit)), key=lambda sample: sample.seq)

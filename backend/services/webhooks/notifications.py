@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from backend.models import Delivery, Run, Webhook
@@ -19,7 +19,8 @@ FACTS = (
 
 def queue_deliveries(session: Session, run_id: str, event: str, **more: Any) -> None:
     """``event`` of this run, as it is now in this transaction, for each webhook that wants to know."""
-    hooks = session.execute(select(Webhook.id, Webhook.events)).all()
+    here = select(Run.project_id).where(Run.id == run_id).scalar_subquery()
+    hooks = session.execute(select(Webhook.id, Webhook.events).where(or_(Webhook.project_id.is_(None), Webhook.project_id == here))).all()
     if wanting := _kept(session, [webhook_id for webhook_id, events in hooks if event in events]):
         run = session.execute(select(*FACTS).where(Run.id == run_id)).one()
         body = message(event, {"run": dict(run._mapping)} | more)

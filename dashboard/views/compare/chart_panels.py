@@ -26,7 +26,10 @@ def curves(figures: ComparisonFigures) -> None:
         if index % 2 == 0:
             columns = st.columns(2)
         with columns[index % 2], panel(escaped(metric_title(key)), f"The metric {escaped(key)}"):
-            chart(figure, f"curve-{key}")
+            missing = figures.unmeasured(key)
+            chart(figure if len(missing) < len(figures.names) else None, f"curve-{key}", "Not measured in any of these runs.")
+            if 0 < len(missing) < len(figures.names):
+                st.caption(f"Not measured: {', '.join(map(escaped, missing))}")
     if not drawn:
         empty("The metrics chosen above will appear here as soon as one of the runs has reported them.")
 
@@ -36,7 +39,7 @@ def speed(figures: ComparisonFigures) -> None:
     with left, panel("Time per phase", PHASES):
         chart(figures.phases(), "phases", "The seconds of each phase will appear here when all runs have a step in common.")
     with right, panel("What a faster rollout brings", AMDAHL):
-        missing = "Each run's rollout speed-up and end-to-end speed-up against the baseline will appear here."
+        missing = "The speed-ups of runs that do the baseline's work, in the rollout and end to end, will appear here."
         chart(figures.amdahl(), "amdahl", missing)
 
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.analysis.run_config import length_limit
+from dashboard.analysis.seed_groups import SeedGroup, seed_groups
 from dashboard.analysis.step_phases import EVALUATION, PHASES, phase_means
 from dashboard.charts.amdahl import amdahl
 from dashboard.charts.comparison_curves import CurveOptions, TrainingClock, comparison_curves
+from dashboard.charts.group_bands import group_bands
 from dashboard.charts.phase_times import phases_by_run
 from dashboard.charts.response_lengths import distributions, survival
 from longtail.schemas.comparison import AlignedMetric, Comparison
@@ -19,24 +21,42 @@ ALWAYS = (SECONDS, *(f"phase/{name}" for name in PHASES if name != EVALUATION))
 
 @dataclass(frozen=True)
 class ComparisonFigures:
-    """``names`` by run id, the baseline first; ``lengths`` of each run's latest steps; ``keys`` of the metrics to draw."""
+    """``names`` by run id, the baseline first; ``lengths`` of each run's latest steps; ``keys`` of the metrics to draw,
+    ``by_group`` as means over seeds."""
 
     comparison: Comparison
     names: Mapping[str, str]
     lengths: Mapping[str, Sequence[int]]
     keys: Sequence[str]
     options: CurveOptions
+    by_group: bool = False
 
     def curves(self) -> dict[str, go.Figure]:
         """By key."""
         found = {metric.key: metric for metric in self.comparison.metrics}
         clocks = {run_id: TrainingClock.of(found[SECONDS], run_id) for run_id in self._timed(found)}
+        if self.by_group:
+            return {key: group_bands(found[key], self.groups(), self.options) for key in self.keys if key in found}
         return {key: comparison_curves(found[key], self.names, self.options, clocks) for key in self.keys if key in found}
+
+    def groups(self) -> dict[str, list[str]]:
+        """Run ids by the name of their group: those that differ in their seed only are one."""
+        found = seed_groups(self.comparison.items)
+        return {self._group_name(group): [item.run.id for item in group.items] for group in found}
+
+    def _group_name(self, group: SeedGroup) -> str:
+        first = self.names[group.items[0].run.id]
+        return first if group.seeds == 1 else f"{first}: {group.seeds} seeds"
 
     def runs_without_times(self) -> list[str]:
         """Names of the runs that have no place on an axis of time."""
         timed = self._timed({metric.key: metric for metric in self.comparison.metrics})
         return [name for run_id, name in self.names.items() if run_id not in timed]
+
+    def unmeasured(self, key: str) -> list[str]:
+        """Names of the runs that have no value of it."""
+        found = next((metric.values for metric in self.comparison.metrics if metric.key == key), {})
+        return [name for run_id, name in self.names.items() if all(value is None for value in found.get(run_id, ()))]
 
     def phases(self) -> go.Figure | None:
         if not phase_means(self.comparison.metrics, list(self.names)):

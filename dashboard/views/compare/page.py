@@ -4,13 +4,17 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from dashboard.analysis.comparability import machines
 from dashboard.auth.api_client import client, me
+from dashboard.text.escaping import escaped, visible
+from dashboard.text.formats import short
 from dashboard.views.compare import chart_panels, seed_table
 from dashboard.views.compare.export_menu import export_menu
 from dashboard.views.compare.figures import ALWAYS, ComparisonFigures
 from dashboard.views.compare.metric_picker import chosen_metrics
 from dashboard.views.compare.run_labels import run_labels
 from dashboard.views.compare.run_picker import chosen_runs
+from dashboard.views.compare.settings_panels import settings_panels
 from dashboard.views.compare.speedup_cards import speedup_cards
 from dashboard.views.compare.tables import config_rows, run_rows
 from dashboard.widgets.api_errors import answered, explained
@@ -19,6 +23,10 @@ from dashboard.widgets.table import table
 from longtail.schemas.runs import Run
 
 REFRESH_SECONDS = 4
+SPEEDUPS = (
+    "Speed-ups are against the baseline, over the steps that both runs have, and only for runs that do the same work: the same model, "
+    "task, algorithm, limits and seed. They may differ in speculation, drafter, tuner, scheduling, engine, machine and number of steps."
+)
 LENGTH_STEPS = 100
 POINTS = 300
 
@@ -36,22 +44,24 @@ def lengths(reader: str, run_id: str, attempt: int, step: int) -> list[int]:  # 
 @explained()
 def show(chosen: Sequence[Run]) -> None:
     keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)})
-    metrics, how, place = chosen_metrics(keys)
+    metrics, how, by_group, place = chosen_metrics(keys)
     ids = [run.id for run in chosen]
     comparison = client().compare(ids[0], ids[1:], [*metrics, *ALWAYS], POINTS)
     runs = [item.run for item in comparison.items]
     names = run_labels(runs)
     tails = {run.id: lengths(me().token_id, run.id, run.attempt, run.step) for run in runs}
-    figures = ComparisonFigures(comparison, names, tails, metrics, how)
+    figures = ComparisonFigures(comparison, names, tails, metrics, how, by_group)
     with place:
         export_menu(figures)
     if len(runs) == 2:
-        speedup_cards(comparison.items[0], comparison.items[1], names[ids[1]])
-    with panel("Side by side", "Speed-ups are against the baseline, over the steps that both runs have."):
+        speedup_cards(comparison.items[0], comparison.items[1], names[ids[1]], comparison.config_diff)
+    with panel("Side by side", SPEEDUPS):
         table(run_rows(comparison, names), ids)
+        st.caption(escaped(machines(comparison.items, names)))
     chart_panels.curves(figures)
     chart_panels.speed(figures)
     chart_panels.lengths(figures)
+    settings_panels(figures)
     with panel("Over seeds", "Runs of one configuration with several seeds count as one row."):
         table(seed_table.rows(comparison.items, names))
         st.caption(seed_table.remark(comparison.items))
@@ -67,6 +77,8 @@ def show(chosen: Sequence[Run]) -> None:
 st.header("Compare", anchor=False)
 with answered(), charts_ahead():
     chosen = chosen_runs()
+    if chosen:
+        st.set_page_config(page_title=f"{visible(short(' / '.join(run.name for run in chosen), 120))} · Compare · Longtail")
     if len(chosen) < 2:
         st.info("Choose two runs or more. The first is the baseline that the others are measured by.")
     else:

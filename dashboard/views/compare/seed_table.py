@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 
-from dashboard.analysis.seed_groups import SeedGroup, seed_groups
+from dashboard.analysis.seed_groups import SeedGroup, seed_groups, seed_speedups
 from dashboard.analysis.significance import MIN_SEEDS, least_p, verdict
-from dashboard.text.formats import MISSING, duration, number, percent
+from dashboard.text.formats import MISSING, duration, number, percent, ratio
 from longtail.schemas.comparison import ComparedRun
 
 MEASURES: Mapping[str, tuple[str, Callable[[float], str]]] = {
@@ -26,7 +26,7 @@ def rows(items: Sequence[ComparedRun], names: Mapping[str, str]) -> list[dict[st
     """A row for each group: its seeds, and by measure its mean, spread and verdict against the first group."""
     found = seed_groups(items)
     return [
-        {"Runs": title(group, names), "Seeds": str(group.seeds)}
+        {"Runs": title(group, names), "Seeds": str(group.seeds), "Speed-up, seed by seed": _speedup(found[0], group)}
         | {heading: _cell(found[0], group, field, form) for field, (heading, form) in MEASURES.items()}
         for group in found
     ]
@@ -47,6 +47,15 @@ def remark(items: Sequence[ComparedRun]) -> str:
         "Mean ± standard deviation over seeds; p of an exact permutation test against the first row, which assumes no distribution, "
         f"not corrected for the number of comparisons.{limit}"
     )
+
+
+def _speedup(baseline: SeedGroup, group: SeedGroup) -> str:
+    """Mean over the seeds that both have, and its range, of runs that do the same work."""
+    found = sorted(seed_speedups(baseline, group))
+    if not found or group is baseline:
+        return MISSING
+    spread = f" ({ratio(found[0])} to {ratio(found[-1])}, {len(found)} seeds)" if len(found) > 1 else ""
+    return f"{ratio(fmean(found))}{spread}"
 
 
 def _cell(baseline: SeedGroup, group: SeedGroup, field: str, form: Callable[[float], str]) -> str:

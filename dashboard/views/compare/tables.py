@@ -5,13 +5,15 @@ from typing import Any
 
 import yaml
 
-from dashboard.text.formats import duration, number, percent, ratio
+from dashboard.analysis.comparability import other_work
+from dashboard.text.formats import MISSING, duration, number, percent, ratio
 from dashboard.widgets.table import Rows
 from longtail.schemas.comparison import Comparison, flat
 
 
 def run_rows(comparison: Comparison, names: Mapping[str, str]) -> Rows:
-    """A row for each run, the baseline first."""
+    """A row for each run, the baseline first. What is in "Other work" keeps a run from being measured by the baseline."""
+    apart = any(item.confounders for item in comparison.items)
     return [
         {
             "Run": names[item.run.id] + (" (baseline)" if item.run.id == comparison.baseline else ""),
@@ -27,6 +29,7 @@ def run_rows(comparison: Comparison, names: Mapping[str, str]) -> Rows:
             "Accept length, last quarter": number(item.accept_length),
             "Idle time that trained the drafter": percent(item.harvest),
         }
+        | ({"Other work": other_work(comparison.items[0], item, comparison.config_diff) or MISSING} if apart else {})
         for item in comparison.items
     ]
 

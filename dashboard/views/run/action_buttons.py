@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from dashboard import page_files
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
 from dashboard.widgets.api_errors import explain
@@ -14,7 +15,6 @@ BUTTONS: dict[Action, tuple[str, str, Callable[[Longtail, str], Run]]] = {
     "pause": ("Pause", "Stops at the next step boundary, or after the round of a pretraining, with a checkpoint.", Longtail.pause),
     "resume": ("Resume", "Goes on from the last checkpoint.", Longtail.resume),
     "retry": ("Retry", "Makes a new run that goes on from the last checkpoint of this one.", Longtail.retry),
-    "clone": ("Clone", "Makes a new run with the same configuration.", Longtail.clone),
 }
 ASKED, REFUSED = "cancelling", "refused"
 
@@ -26,6 +26,8 @@ def action_buttons(run: Run) -> None:
     for action, (label, explanation, act) in BUTTONS.items():
         if action in run.actions:
             st.button(label, help=explanation, key=f"{action}-{run.id}", on_click=_do, args=(run.id, act))
+    if "clone" in run.actions:
+        st.page_link(page_files.NEW_RUN, label="Clone", help="Opens the form with this run's configuration.", query_params={"from": run.id})
     if not run.finished:
         st.button("Cancel run", disabled=run.cancel_requested, key=f"cancel-{run.id}", on_click=_ask, args=(run.id,))
         if st.session_state.get(ASKED) == run.id:

@@ -8,9 +8,12 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.analysis.run_config import run_kind, speculates
 from dashboard.analysis.series import finite
+from dashboard.analysis.start_of_run import SimilarRun, beginning
+from dashboard.data.similar_runs import conditions, similar_run
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago, duration, number, ratio, short
 from dashboard.views.run.action_buttons import action_buttons
+from dashboard.views.run.record import record
 from dashboard.widgets.panel import STATE_COLORS
 from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import Series
@@ -35,17 +38,8 @@ def heading(run: Run, partner: Run | None) -> bool:
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
     drafter = f" · begins with the drafter of artifact `{run.drafter_id}`" if run.drafter_id else ""
     st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
+    record(run)
     return live
-
-
-def _waiting(run: Run) -> str:
-    if run.state == "paused":
-        return "paused"
-    if run.state != "queued":
-        return "the model writes its first responses" if run.trains_drafter_only else "the first step is under way"
-    if run.start_after is not None and run.start_after > datetime.now(UTC):
-        return f"starts after {run.start_after:%Y-%m-%d %H:%M} UTC"
-    return f"waiting for a worker that offers {escaped(run.needs)}" if run.needs else "waiting for a worker"
 
 
 def _origin(run: Run) -> str:
@@ -73,6 +67,12 @@ def progress(run: Run, seconds: Series, speedup: float | None) -> None:
         st.progress(run.share_done, text=_pretraining(run) if run.pretrains else f"step {_step(run)} · {_pace(run, seconds)}")
 
 
+def _similar(run: Run) -> SimilarRun | None:
+    """To tell by how long a run is going to take that has not done a step."""
+    begun = run.state in ("starting", "running") and not run.trains_drafter_only
+    return similar_run(conditions(run.config)) if begun else None
+
+
 def _pretraining(run: Run) -> str:
     latest = run.pretraining
     if latest is None or run.finished or run.state in ("queued", "paused"):
@@ -94,7 +94,7 @@ def _pace(run: Run, seconds: Series) -> str:
     if run.kind == "tracked":
         return "told of by its script"
     if not recent:
-        return _waiting(run)
+        return beginning(run, _similar(run), datetime.now(UTC))
     left = (run.steps - run.step) * median(recent)
     rate = run.summary.get("tokens_per_second")
     speed = f" · {number(rate, 0)} tokens/s in rollout" if rate else ""

@@ -7,6 +7,8 @@ from dashboard.analysis.run_config import speculates
 from dashboard.auth.api_client import client
 from dashboard.data.glances import partner
 from dashboard.data.run_data import RunData, refreshed
+from dashboard.text.escaping import visible
+from dashboard.text.guides import GUIDES
 from dashboard.views.run import header, question_cards
 from dashboard.views.run.tab_list import tabs_of
 from dashboard.views.run.tabs.tab import engine_run
@@ -45,6 +47,17 @@ def chosen() -> Run:
     return runs[0]
 
 
+def how_to_read(tab: str, run: Run) -> None:
+    guide = GUIDES[tab]
+    with (
+        st.container(horizontal=True, horizontal_alignment="right"),
+        st.popover("How to read this", type="tertiary", key=f"read-{tab}"),
+    ):
+        st.markdown(f"**{guide.question}**  \n{guide.read}")
+        st.code(f"{guide.rest.format(run=run.id)}\n{guide.command.format(run=run.id)}", language="bash", wrap_lines=True, width=520)
+        st.page_link(page_files.HELP, label="All words and tabs")
+
+
 def follow(run: Run, following: bool) -> None:
     """The part of the page that a run changes. Held still, or while the API is away, it shows what was known last."""
     key = f"known-{run.id}"
@@ -64,6 +77,7 @@ def follow(run: Run, following: bool) -> None:
         if engine_run(run):
             question_cards.question_cards(data, comparison)
     with place:
+        how_to_read(tab.name, run)
         tab.show(data)
     if following and (data.run.state, data.run.actions) != (run.state, run.actions):
         st.rerun()
@@ -71,5 +85,6 @@ def follow(run: Run, following: bool) -> None:
 
 with answered(), charts_ahead():
     run = chosen()
+    st.set_page_config(page_title=f"{visible(run.name)} · Longtail")
     following = header.heading(run, partner(run))
     st.fragment(follow, run_every=REFRESH_SECONDS if following else None)(run, following)

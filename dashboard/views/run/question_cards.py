@@ -11,7 +11,7 @@ from dashboard.text.escaping import escaped
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.runs import Run
 
-QUERY = DataQuery(("lengths", "drafters"), ("reward_mean", "step_seconds", "accept_length", "idle_seconds", "trained_seconds"))
+QUERY = DataQuery(metric_keys=("step_seconds",), statistics=True)
 PRETRAINING = DataQuery(("pretraining",))
 
 
@@ -27,20 +27,10 @@ def question_cards(data: RunData, comparison: Comparison | None) -> None:
         _cards((pretraining_questions.how_far(run), how_good, pretraining_questions.from_what(run)))
         return
     pair = {speculates(item.run.config): item for item in comparison.items} if comparison else {}
-    _cards(
-        (
-            run_questions.is_it_training(data.series("reward_mean"), data.run.steps),
-            run_questions.is_it_faster(data.run, data.series("step_seconds"), pair.get(False), pair.get(True)),
-            run_questions.why(
-                data.run,
-                data.series("accept_length"),
-                data.series("idle_seconds"),
-                data.series("trained_seconds"),
-                data.lengths,
-                data.drafters,
-            ),
-        )
-    )
+    if (found := data.statistics) is not None:
+        training = run_questions.is_it_training(found, run.steps)
+        faster = run_questions.is_it_faster(run, found, pair.get(False), pair.get(True))
+        _cards((training, faster, run_questions.why(run, found)))
 
 
 def _cards(answers: Sequence[run_questions.Answer]) -> None:

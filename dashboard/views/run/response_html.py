@@ -53,6 +53,11 @@ def legend() -> str:
     return f"<p>Tokens of: {samples}</p>"
 
 
+def outcome(word: str, shade: str) -> str:
+    """A word with a bar of its colour."""
+    return f'<span style="border-left:4px solid {shade};padding-left:0.5em;font-weight:600">{html.escape(word)}</span>'
+
+
 def drafted_shares(pieces: Sequence[Piece] | None) -> str:
     """``412 tokens, 62 % of them drafted: 50 % by the learned drafter, 12 % by n-grams``."""
     if pieces is None:

@@ -8,17 +8,21 @@ from typing import Any
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.auth.api_client import client
+from dashboard.auth.api_client import client, me
 from dashboard.data.glances import glances
 from dashboard.text.escaping import escaped
 from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outcome
 from dashboard.views.runs.filters import run_filters
+from dashboard.views.runs.group_table import group_table
 from dashboard.views.runs.navigation import leave
+from dashboard.views.runs.own_columns import choose_columns, own_columns
 from dashboard.views.runs.pagination import NumberedPages
 from dashboard.views.runs.run_table import run_table
+from dashboard.views.runs.saved_views import saved_views
 from dashboard.widgets.api_errors import answered, show_form_errors
+from dashboard.widgets.panel import STATE_COLORS
 from longtail import ApiError
-from longtail.schemas.runs import Run
+from longtail.schemas.runs import Run, RunState
 
 REFRESH_SECONDS = 3
 PAGE = 50
@@ -37,6 +41,19 @@ def listed(choice: dict[str, Any], number: int) -> tuple[list[Run], int]:
         state["pages"] = NumberedPages(asked)
     found: tuple[list[Run], int] = state["pages"].read(number, lambda cursor: client().runs(limit=PAGE, cursor=cursor, **choice))
     return found
+
+
+@st.cache_data(ttl=10, max_entries=64, show_spinner=False)
+def totals(reader: str, choice: str) -> dict[RunState, int]:  # noqa: ARG001  (whose sight it is)
+    return client().run_totals(**json.loads(choice)).states
+
+
+def _totals(choice: dict[str, Any]) -> None:
+    """How many runs are in each state, whatever states the list shows."""
+    wanted = {name: value for name, value in choice.items() if name not in ("state", "sort")}
+    found = totals(me().token_id, json.dumps(wanted, sort_keys=True))
+    told = [f"{found[state]:,} {state}" for state in STATE_COLORS if state in found]
+    st.caption(f"{sum(found.values()):,} runs: {', '.join(told)}" if told else "No runs.", width="stretch")
 
 
 def wanted_page() -> int:
@@ -58,10 +75,18 @@ def page(projects: Mapping[str, str]) -> None:
         )
         return
     state["seen"] = runs
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        _totals(choice)
+        grouped = st.toggle("Group seeds", key="grouped", bind="query-params", help="Runs that differ in name and seed only are one row")
+        choose_columns(runs)
+        saved_views()
     head = st.container(gap="small")
     selected = []
-    if runs:
-        selected = run_table(runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC))
+    if runs and grouped:
+        selected = group_table(runs, known)
+    elif runs:
+        names = {project_id: name for name, project_id in projects.items()}
+        selected = run_table(runs, known, names, datetime.now(UTC), own_columns())
     elif len(choice) > 1:
         st.info("No run matches. Clear the search or choose otherwise.")
     else:

@@ -12,9 +12,10 @@ from dashboard import page_files
 from dashboard.analysis.run_config import run_kind
 from dashboard.charts.theme import BLUE
 from dashboard.text.escaping import without_shortcodes
-from dashboard.text.formats import MISSING, ago, duration
+from dashboard.text.formats import MISSING, ago, duration, number
 from dashboard.views.runs.filters import sort_by, sorted_head
 from dashboard.views.runs.navigation import go
+from dashboard.views.runs.own_columns import cell
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
@@ -37,15 +38,15 @@ KINDS: Mapping[str, str] = {"TLT": SKY, "plain": GREY, "tracked": ORANGE, "draft
 column = st.column_config
 HELP: Mapping[str, str] = {
     "Rewards": "Mean reward over the steps, each run on its own scale",
-    "Reward": "Mean reward of the latest step",
+    "Reward": "Mean reward of the latest ten steps, and the standard deviation of these",
     "Speed-up": "How many times as fast as the plain run of the same configuration, over the steps that both have",
     "Accept length": "Tokens that a pass of the target yields, its own included; plain decoding: 1",
     "Time a step": "Mean of the latest steps",
 }
 
 
-def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[str, str]) -> dict[str, Any]:
-    """A run's cells by column; ``projects`` are names by id."""
+def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[str, str], own: Sequence[str] = ()) -> dict[str, Any]:
+    """A run's cells by column; ``projects`` are names by id, ``own`` the columns of the visitor's own."""
     pace = glance.step_seconds if glance else None
     return {
         "Name": [without_shortcodes(run.name)],  # in a list, since a text in brackets would be taken for one
@@ -55,7 +56,7 @@ def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[s
         "Step": "drafter" if run.pretrains else f"{run.step} / {run.steps}" if run.steps else str(run.step),
         "Time": _time(run, pace),
         "Rewards": [value for value in glance.reward if value is not None] if glance else [],
-        "Reward": run.summary.get("reward_mean"),
+        "Reward": reward(run.summary),
         "Speed-up": glance.speedup if glance and run_kind(run) == "TLT" else None,
         "Accept length": run.summary.get("accept_length"),
         "Time a step": duration(pace),
@@ -64,7 +65,17 @@ def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[s
         "Project": projects.get(run.project_id),
         "Tags": run.tags,
         "Error": run.error and without_shortcodes(run.error),
+        **{name: without_shortcodes(value) if isinstance(value := cell(run, name), str) else value for name in own},
     }
+
+
+def reward(summary: Mapping[str, float | None]) -> str | None:
+    """``0.512 ± 0.031``; of a script's run that is not finished the latest value, as nobody has summed up its others yet."""
+    recent, spread = summary.get("reward_recent"), summary.get("reward_spread")
+    if recent is None:
+        latest = summary.get("reward_mean")
+        return None if latest is None else number(latest, 3)
+    return number(recent, 3) if spread is None else f"{number(recent, 3)} ± {number(spread, 3)}"
 
 
 def _time(run: Run, pace: float | None) -> str:
@@ -85,12 +96,11 @@ def columns(runs: Sequence[Run], name: Any) -> dict[str, Any]:
         "State": column.MultiselectColumn(sorted_head("State"), options=list(STATES), color=list(STATES.values()), width=92),
         "Progress": column.ProgressColumn(format="%.0f %%", min_value=0, max_value=100, width=95),
         "Rewards": column.LineChartColumn(help=HELP["Rewards"], width=110),
-        "Reward": column.NumberColumn(sorted_head("Reward"), format="%.3f", help=HELP["Reward"], width=75),
         "Speed-up": column.NumberColumn(format="%.2f×", help=HELP["Speed-up"], width=75),
         "Accept length": column.NumberColumn(sorted_head("Accept length"), format="%.2f", help=HELP["Accept length"], width=105),
         "Tags": column.ListColumn(width=140),
     }
-    texts = {"Step": 75, "Time": 105, "Time a step": 92, "Created": 88, "User": 70, "Project": 90, "Error": 260}
+    texts = {"Step": 75, "Reward": 105, "Time": 105, "Time a step": 92, "Created": 88, "User": 70, "Project": 90, "Error": 260}
     drawn |= {key: column.TextColumn(sorted_head(key), help=HELP.get(key), width=width) for key, width in texts.items()}
     values: dict[str, set[str | None]] = {
         "User": {run.owner for run in runs},
@@ -100,20 +110,22 @@ def columns(runs: Sequence[Run], name: Any) -> dict[str, Any]:
     return drawn | {key: None for key, different in values.items() if len(different) == 1}
 
 
-def run_table(runs: Sequence[Run], glances: Mapping[str, RunOverview], projects: Mapping[str, str], now: datetime) -> list[Run]:
+def run_table(
+    runs: Sequence[Run], glances: Mapping[str, RunOverview], projects: Mapping[str, str], now: datetime, own: Sequence[str] = ()
+) -> list[Run]:
     """The runs selected. A click on a name opens its run.
 
     Streamlit knows rows by their number: where the runs change, so does the grid's key, and the selection is carried over by id.
     """
     state = st.session_state
-    key = hashlib.sha256(",".join(run.id for run in runs).encode()).hexdigest()[:12]
+    key = hashlib.sha256(",".join([*own, *(run.id for run in runs)]).encode()).hexdigest()[:12]
     ids = [run.id for run in runs]
     name = column.ButtonColumn(
         sorted_head("Name"), key=f"open-{key}", type="tertiary", alignment="left", pinned=True, width=210, on_click=partial(_open, key, ids)
     )
     chosen = state.get("selected", ())
     event = st.dataframe(
-        [row(run, glances.get(run.id), now, projects) for run in runs],
+        [row(run, glances.get(run.id), now, projects, own) for run in runs],
         column_config=columns(runs, name),
         hide_index=True,
         height="content",

@@ -30,11 +30,13 @@ def _new() -> None:
     """The form, and after it, once, the secret."""
     with st.form("new-webhook", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
         url = st.text_input("Address", max_chars=500, placeholder="https://", width=340)
+        projects = {project.name: project.id for project in client().projects(limit=200).items}
+        project = st.selectbox("Project", list(projects), None, placeholder="all projects", width=180)
         events = st.multiselect("Events", get_args(Event), ENDINGS, width="stretch")
         wanted = st.form_submit_button("Add webhook")
     if wanted:
         with explained(WANTED):
-            made = client().add_webhook(url, events)
+            made = client().add_webhook(url, events, projects[project] if project else None)
             st.success("Copy the secret now: it checks the signatures, and is not shown again.")
             st.code(made.secret, language=None)
 
@@ -43,6 +45,7 @@ def _webhook(webhook: Webhook) -> None:
     with st.container(border=True, key=f"webhook-{webhook.id}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.text(webhook.url, width="stretch")
+            st.badge("one project" if webhook.project_id else "all projects", color="blue")
             for event in webhook.events:
                 st.badge(event.removeprefix("run."), color="gray")
             if st.button("Send a test", key=f"test-{webhook.id}"):

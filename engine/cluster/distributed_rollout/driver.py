@@ -5,9 +5,10 @@ Whatever takes long there (scoring responses) runs in a thread beside it.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.cluster.distributed_rollout import coordinator
@@ -21,6 +22,8 @@ from engine.rollout.interface import Completion, Request, RolloutStatistics, Sam
 
 ASK_EVERY = 0.1
 """Seconds between forecasts, while workers wait for one that makes training worth it."""
+COUNT_EVERY = 1.0
+"""Seconds between questions for how many responses are there."""
 REMIND_EVERY = 1.0
 """Seconds after which those who train though the rollout is complete are told again to stop."""
 
@@ -29,7 +32,7 @@ REMIND_EVERY = 1.0
 class Rollout:
     """Completions in the order of the requests' ids. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
     worker was done; ``stopped``: when nobody trained any more. ``untrained``: why nobody did at all, None if somebody did. ``notice``:
-    what users should know of it, if anything."""
+    what users should know of it, if anything. ``worker_tokens``: what each worker generated."""
 
     completions: list[Completion]
     statistics: RolloutStatistics
@@ -39,6 +42,7 @@ class Rollout:
     stopped: float
     untrained: str | None = None
     notice: str | None = None
+    worker_tokens: Mapping[int, int] = field(default_factory=dict)
 
     def seconds(self, *activities: str) -> float:
         """Worker seconds spent in any of ``activities``."""
@@ -59,13 +63,15 @@ def joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
             sessions={**whole.sessions, **sessions},
             untrained=rollout.untrained if whole.untrained else None,
             notice=rollout.notice or whole.notice,
+            worker_tokens=Counter(whole.worker_tokens) + Counter(rollout.worker_tokens),
         )
     return whole
 
 
 class RolloutDriver:
     """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``. It is cut short once ``quota`` groups are
-    complete. ``watch``: see ``Worker.rollout``; ``told``: questions that a worker was said to fail at, which alarms need not repeat."""
+    complete. ``watch``: see ``Worker.rollout``; ``told``: questions that a worker was said to fail at, which alarms need not repeat;
+    ``on_responses`` hears now and then how many responses are there."""
 
     def __init__(
         self,
@@ -75,6 +81,7 @@ class RolloutDriver:
         quota: int | None = None,
         watch: bool = True,
         told: set[tuple[int, str]] | None = None,
+        on_responses: Callable[[int], None] | None = None,
     ) -> None:
         self._step = step
         self._actors = actors
@@ -86,10 +93,15 @@ class RolloutDriver:
         self._asked: dict[Any, int] = {}
         self._told = 0.0
         self._stop = None if quota is None else EarlyStop(step, actors, quota, _control)
+        self._on_responses = on_responses
+        self._counting: dict[Any, int] = {}
+        self._counted: dict[int, int] = {}
+        self._count_at = 0.0
         self._sessions: dict[int, TrainedSession] = {}
         self._refusals: list[Refusal] = []
         self._completions: list[Completion] = []
         self._statistics = RolloutStatistics()
+        self._tokens: dict[int, int] = {}
         self._ended = 0.0
 
     def run(self, shares: Sequence[Sequence[Request]], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]) -> Rollout:
@@ -112,7 +124,8 @@ class RolloutDriver:
                 future.result()
         self._completions.sort(key=lambda completion: completion.request.id)
         reason = None if self._sessions else untrained_reason(self._state, self._refusals)
-        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, self._ended, stopped, reason)
+        times = self._ended, stopped
+        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, *times, reason, worker_tokens=self._tokens)
 
     def _next(self) -> Sequence[Completion]:
         """Waits for one reply and passes it on, or repeats what was left unanswered; the completions, if it is a share's."""
@@ -120,13 +133,17 @@ class RolloutDriver:
 
         self._remind()
         counted = self._stop.asked if self._stop else {}
-        quiet = ASK_EVERY if self._asking else REMIND_EVERY if self._state.complete else None
-        ready, _ = ray.wait([*self._generating, *self._training, *self._asked, *counted], num_returns=1, timeout=quiet)
+        self._count()
+        quiet = ASK_EVERY if self._asking else REMIND_EVERY if self._state.complete else COUNT_EVERY if self._on_responses else None
+        waited = [*self._generating, *self._training, *self._asked, *counted, *self._counting]
+        ready, _ = ray.wait(waited, num_returns=1, timeout=quiet)
         for reference in ready:
             if reference in self._generating:
                 return self._finished(self._generating.pop(reference), reference)
             if reference in self._training:
                 self._trained(self._training.pop(reference), reference)
+            elif reference in self._counting:
+                self._responses(self._counting.pop(reference), reference)
             elif self._stop and reference in counted:
                 self._stop.answered(reference, self._answer("complete groups", counted[reference], reference) or 0)
             else:
@@ -135,13 +152,30 @@ class RolloutDriver:
                     self._post(coordinator.Forecast(self._step, worker, seconds))
         return ()
 
+    def _count(self) -> None:
+        """Asks those who generate how many responses they have, after a while."""
+        if self._on_responses and time.monotonic() >= self._count_at and not self._counting:
+            asked = {worker: _control(self._actors[worker].finished_responses) for worker in self._generating.values()}
+            self._counting = {method.remote(self._step): worker for worker, method in asked.items()}
+            self._count_at = time.monotonic() + COUNT_EVERY
+
+    def _responses(self, worker: int, reference: Any) -> None:
+        told = self._answer("finished responses", worker, reference)
+        if self._on_responses and told is not None and worker in self._generating.values():
+            self._counted[worker] = told
+            self._on_responses(sum(self._counted.values()))
+
     def _finished(self, worker: int, reference: Any) -> Sequence[Completion]:
         share = self._get(worker, reference)
+        self._counted[worker] = len(share.completions)
+        if self._on_responses:
+            self._on_responses(sum(self._counted.values()))
         if self._stop:
             self._stop.done(worker, share.completions)
         self._post(coordinator.WorkerDone(self._step, worker))
         self._ended = time.time()
         self._statistics.add(share.statistics)
+        self._tokens[worker] = share.statistics.tokens
         self._completions.extend(share.completions)
         completions: Sequence[Completion] = share.completions
         return completions

@@ -15,13 +15,13 @@ class WorkerEarlyStop:
         self._abort = abort
         self._lock = threading.Lock()
         self._step: int | None = None
-        self._left: Counter[int] = Counter()
+        self._asked, self._left = 0, Counter[int]()
 
     @contextmanager
     def rollout(self, step: int, requests: Sequence[Request]) -> Iterator[None]:
         """Inside the block ``requests`` are generated for ``step``."""
         with self._lock:
-            self._step, self._left = step, Counter(request.group for request in requests)
+            self._step, self._asked, self._left = step, len(requests), Counter(request.group for request in requests)
         try:
             yield
         finally:
@@ -35,6 +35,11 @@ class WorkerEarlyStop:
         """How many groups are complete."""
         with self._lock:
             return sum(not left for left in self._left.values()) if step == self._step else 0
+
+    def responses(self, step: int) -> int:
+        """How many responses are there."""
+        with self._lock:
+            return self._asked - self._left.total() if step == self._step else 0
 
     def stop_early(self, step: int) -> None:
         """Ends what is not finished."""

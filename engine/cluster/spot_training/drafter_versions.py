@@ -1,4 +1,5 @@
-"""Versions of the drafter: published only if better, the same in every engine, and rolled back where one made acceptance collapse.
+"""Versions of the drafter: published only if better by more than noise, the same in every engine, and rolled back where one made
+acceptance collapse.
 
 Workers that train in one tail each train a copy of the drafter, from the same version on their own responses, and the copies are
 averaged with their numbers of micro-steps as weights (local SGD, arXiv 1805.09767), not their gradients at every step as a large
@@ -8,13 +9,14 @@ large-batch step; with more steps, or AdamW, it is an approximation, which the h
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import hypot
 from statistics import fmean
 from typing import Any
 
 from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.worker_side import TrainedSession
-from engine.drafter.spot_trainer import Judged, TrainingReport, merge
+from engine.drafter.spot_trainer import Judged, TrainingReport, gain_noise, merge
 from engine.errors import SyncError
 from engine.rollout.interface import Alarm, LoadedWeights, RolloutStatistics
 
@@ -104,10 +106,10 @@ class DrafterVersions:
         copies is none of them, so that those who trained judge it anew."""
         if len(reports) == 1:
             report = next(iter(reports.values()))
-            return report, self._average(reports) if report.gain > 0 else None
+            return report, self._average(reports) if report.better else None
         average = self._average(reports)
         report = total(list(reports.values()), self._call("judge", average, workers=reports))
-        return report, average if report.gain > 0 else None
+        return report, average if report.better else None
 
     def _average(self, reports: Mapping[int, TrainingReport]) -> Any:
         copies = [(*self._call("drafter_weights", workers=[worker]), report.microsteps) for worker, report in reports.items()]
@@ -140,17 +142,20 @@ def same(holdings: Sequence[LoadedWeights]) -> None:
 
 
 def total(reports: Sequence[TrainingReport], judgements: Sequence[tuple[Judged, Judged]]) -> TrainingReport:
-    """Sums of micro-steps and tokens; means, weighted by micro-steps, of losses and of judgements (before, after)."""
+    """Sums of micro-steps and tokens; means, weighted by micro-steps, of losses and of judgements (before, after), each of which is of
+    other responses, as is its noise."""
     steps = [report.microsteps for report in reports]
     before, after = (mean(judged, steps) for judged in zip(*judgements, strict=True))
+    noise = hypot(*(gain_noise(*pair) * count for pair, count in zip(judgements, steps, strict=True))) / sum(steps)
     tokens = sum(report.tokens for report in reports)
     loss, mix = (fmean([getattr(report, field) for report in reports], steps) for field in ("loss", "mix_distance"))
-    return TrainingReport(sum(steps), tokens, loss, before, after, mix)
+    return TrainingReport(sum(steps), tokens, loss, before, after, mix, noise)
 
 
 def mean(judged: Sequence[Judged], weights: Sequence[int]) -> Judged:
-    """Of each figure."""
-    return Judged(*(fmean(values, weights) for values in zip(*judged, strict=True)))
+    """Of each figure, not of the parts."""
+    accepted, top1, top3 = (fmean([getattr(each, field) for each in judged], weights) for field in ("accepted", "top1", "top3"))
+    return Judged(accepted, top1, top3)
 
 
 def after(first: TrainedSession | None, then: TrainedSession) -> TrainedSession:
@@ -158,8 +163,11 @@ def after(first: TrainedSession | None, then: TrainedSession) -> TrainedSession:
     if first is None or not first.report.microsteps:
         return then
     judged = (first.report.before, then.report.after if then.report.microsteps else first.report.after)
-    return TrainedSession(total([first.report, then.report], [judged, judged]), max(first.set_up, then.set_up))
+    whole = total([first.report, then.report], [judged, judged])
+    noise = hypot(first.report.noise, then.report.noise)  # they were judged on other responses
+    return TrainedSession(replace(whole, noise=noise), max(first.set_up, then.set_up))
 
 
 def _acceptance(report: TrainingReport) -> str:
-    return f"held-out acceptance {report.before.accepted:.3f} -> {report.after.accepted:.3f}"
+    within = "" if report.better or report.gain <= 0 else f", which is within the noise of {report.noise:.3f}"
+    return f"held-out acceptance {report.before.accepted:.3f} -> {report.after.accepted:.3f}{within}"

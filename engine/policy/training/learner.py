@@ -100,9 +100,10 @@ class Learner:
         """``updates_per_step`` optimizer updates on the rows of all workers; a worker may have none. ``inferred`` is ``infer``'s.
 
         The loss is over the rows of all workers that are not masked (see ``Objective``). Rows without a gradient cost nothing. Returns
-        loss, the mean over updates weighted by their size; means over the tokens of all workers: kl (0 without a reference) and
-        clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to the rollout's); gradient_norm before
-        clipping, the mean over updates; and learning_rate. FloatingPointError, on every worker, if a gradient is not finite.
+        learning_rate and, if there was an update, loss, the mean over updates weighted by their size; means over the tokens of all
+        workers: kl, where there is a reference, and clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to
+        the rollout's); and gradient_norm before clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not
+        finite.
         """
         rate = learning_rate(self._config, step)
         for parameters in self._optimizer.param_groups:
@@ -119,11 +120,15 @@ class Learner:
                 norms.append(self.policy.clip_gradients(self._config.max_gradient_norm))
                 self._optimizer.step()
         *sums, taught_tokens = self._sum(totals)
+        if not norms:
+            return {"learning_rate": rate}
         sizes = (sum(counts), tokens, tokens)
         metrics = {name: total / max(1.0, size) for name, total, size in zip(LOSS_METRICS, sums, sizes, strict=False)}
+        if not self._config.kl_coefficient:
+            del metrics["kl"]
         if taught_tokens:
             metrics |= {name: total / taught_tokens for name, total in zip(TOKEN_METRICS, sums[len(LOSS_METRICS) :], strict=True)}
-        return metrics | {"gradient_norm": sum(norms) / max(1, len(norms)), "learning_rate": rate}
+        return metrics | {"gradient_norm": sum(norms) / len(norms), "learning_rate": rate}
 
     def state(self) -> dict[str, Any]:
         """What training changes, without a copy: ``model``, the trained weights by name, and ``optimizer``, tensors by the weight's number.

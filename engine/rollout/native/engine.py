@@ -58,13 +58,15 @@ class NativeEngine:
         keep_features: bool = False,
         decode: Callable[[list[int]], str] | None = None,
         costs: Path | None = None,
+        costs_later: bool = False,
         clock: Callable[[], float] = time.perf_counter,
         recorder: Recorder | None = None,
         drafter_kind: DrafterKind = "eagle",
     ) -> None:
         """ModelError if the model is not supported or weights do not fit. ``seed`` is the tuner's; each generation has its own.
         ``keep_features`` (with speculation only) is for ``take_features``. ``decode`` makes text of tokens, for stop strings; ``costs``
-        is the folder where measured step times are kept for the tuner goodput; without it the tuner starts from a guess. ``recorder``
+        is the folder where measured step times are kept for the tuner goodput; without it the tuner starts from a guess, as it does with
+        ``costs_later`` until ``measure_costs`` is called. ``recorder``
         records the passes' graphs; by default it is the device's own, and there is none on a CPU. ``drafter_kind`` is that of all drafter
         weights to come."""
         like = torch.empty(0, device=device, dtype=dtype)
@@ -88,7 +90,7 @@ class NativeEngine:
         self._features: dict[int, Tensor] = {}
         self._drafter_loaded = False
         self._drafter_version = 0
-        self._drafted_when_measured: int | None = None
+        self._measured_with: tuple[int | None] | None = None
         self._scheduler = Scheduler([], 0)
         self._control = GenerationControl()
         self.statistics = self._no_statistics()
@@ -101,7 +103,7 @@ class NativeEngine:
         if speculation and costs and isinstance(speculation.tuner, GoodputConfig):
             self._measured = partial(self._costs, Architecture.of(config), costs)
         if speculation:
-            self.speculator = Speculator(speculation, seed, self._measured())
+            self.speculator = Speculator(speculation, seed, None if costs_later else self._measured())
             if self._drafter_loaded:
                 self.speculator.loaded("drafter", 0)
 
@@ -167,9 +169,9 @@ class NativeEngine:
         self._drafter_loaded, self._drafter_version = True, version
 
     def measure_costs(self) -> None:
-        """Has the tuner go by the costs of the drafter that is there now, if that drafts from another number of tokens than the one whose
-        costs it knows. Between generations only; costs that this machine does not know yet are measured, which may take a minute."""
-        if self.speculator and self._drafted() != self._drafted_when_measured and (costs := self._measured()):
+        """Has the tuner go by the costs of the drafter that is there now, unless it does: that is so for all drafters of the same number of
+        tokens. Between generations only; costs that this machine does not know yet are measured, which may take a minute."""
+        if self.speculator and self._measured_with != (self._drafted(),) and (costs := self._measured()):
             self.speculator.take_costs(costs)
 
     def loaded_weights(self) -> LoadedWeights:
@@ -311,7 +313,8 @@ class NativeEngine:
         )
 
     def _costs(self, architecture: Architecture, folder: Path) -> CostTable:
-        drafted = self._drafted_when_measured = self._drafted()
+        drafted = self._drafted()
+        self._measured_with = (drafted,)
         identity = f"{architecture} {self._runner.dtype}" + (" eagle3" if self._drafter_kind == "eagle3" else "")
         identity += "" if drafted is None else f" of {drafted} tokens"
         limit = self._rollout.max_prompt_tokens + self._rollout.max_new_tokens

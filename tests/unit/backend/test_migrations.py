@@ -127,6 +127,33 @@ def test_what_was_there_joins_the_default_project_and_can_be_found(bare_database
     }
 
 
+def test_a_kl_that_was_not_measured_becomes_null_and_the_latest_rewards_are_summed_up(bare_database: Database) -> None:
+    upgrade(bare_database, "0018")
+    config, summary = '{"algorithm": {"kl_coefficient": 0.0, "steps": 9}}', '{"kl": 0.0, "reward_mean": 0.75}'
+    with bare_database.write() as session:
+        session.execute(text(INSERT_RUN))
+        session.execute(text("UPDATE runs SET config = :config, summary = :summary"), {"config": config, "summary": summary})
+        points = [("kl", 0, 0.0), ("reward_mean", 0, 0.25), ("reward_mean", 1, 0.75)]
+        for key, step, value in points:
+            row = {"key": key, "step": step, "value": value}
+            session.execute(text("INSERT INTO metrics (run_id, key, step, value) VALUES ('aaaaaaaaaaaaaaaa', :key, :step, :value)"), row)
+        session.execute(text("INSERT INTO run_values (field, run_id, text, number) VALUES ('summary.kl', 'aaaaaaaaaaaaaaaa', '0.0', 0.0)"))
+    upgrade(bare_database)
+    with bare_database.read() as session:
+        run = session.get_one(Run, "a" * 16)
+        assert run.summary == {"kl": None, "reward_mean": 0.75, "reward_recent": 0.5, "reward_spread": 0.125**0.5}
+        assert run.likeness == likeness({"algorithm": {"kl_coefficient": 0.0}})
+        values = session.execute(select(RunValue.field, RunValue.number).order_by(RunValue.field)).all()
+        assert [tuple(row) for row in values] == [
+            ("summary.kl", None),
+            ("summary.reward_recent", 0.5),
+            ("summary.reward_spread", 0.125**0.5),
+        ]
+        assert session.scalar(text("SELECT value FROM metrics WHERE key = 'kl'")) is None
+    downgrade(bare_database, "0018")
+    upgrade(bare_database)
+
+
 def test_runs_that_wait_take_the_gpus_that_their_configuration_says(bare_database: Database) -> None:
     upgrade(bare_database, "0016")
     sglang = '{"cluster": {"workers": 2}, "rollout": {"engine": "sglang", "sglang": {"tensor_parallel": 4}}}'

@@ -15,7 +15,17 @@ from engine.drafter.model import Drafter
 from engine.drafter.offline_training import PromptAndResponse, hidden_states
 from engine.drafter.packing import MicroBatch, Segment, pack
 from engine.drafter.recipe import RECIPES, HeldOutTruth, Recipe, acceptance
-from engine.drafter.spot_trainer import JUDGED_EVERY, JUDGED_FIRST, LOOK_AHEAD, UNJUDGED, HeldOutEvaluation, Judged, SpotTrainer, merge
+from engine.drafter.spot_trainer import (
+    JUDGED_EVERY,
+    JUDGED_FIRST,
+    LOOK_AHEAD,
+    UNJUDGED,
+    HeldOutEvaluation,
+    Judged,
+    SpotTrainer,
+    gain_noise,
+    merge,
+)
 
 
 def after(microsteps: int) -> Callable[[], bool]:
@@ -58,10 +68,29 @@ def test_target_is_frozen(trainer: SpotTrainer, target: Qwen2ForCausalLM) -> Non
     assert not any(weight.shape[0] == 48 for weight in trainer.weights().values())
 
 
+def test_the_noise_of_a_gain_is_its_standard_error_over_parts_of_responses() -> None:
+    """Against the spread of means over parts that are drawn anew."""
+    luck = torch.Generator().manual_seed(1)
+    before = torch.rand(64, generator=luck) * 40
+    after = before + 2 + torch.randn(64, generator=luck) * 5
+    judged = [Judged(0.0, parts=tuple((kept, 100.0) for kept in each.tolist())) for each in (before, after)]
+    again = torch.randint(64, (2000, 64), generator=luck)
+    assert gain_noise(*judged) == pytest.approx((after - before)[again].mean(1).std().item() / 100, rel=0.1)
+    assert gain_noise(judged[0], judged[0]) == 0.0
+    assert gain_noise(judged[0], Judged(0.5, parts=((1.0, 2.0),))) == 0.0, "of other responses: nobody can tell"
+
+
+def test_parts_add_up_to_what_is_accepted(trainer: SpotTrainer) -> None:
+    judged = trainer.evaluate().judged
+    assert len(judged.parts) > 2
+    accepted, drafts = (sum(column) for column in zip(*judged.parts, strict=True))
+    assert accepted / drafts == pytest.approx(judged.accepted, rel=1e-5)
+
+
 def test_training_raises_held_out_agreement(trainer: SpotTrainer) -> None:
     report = trainer.train(after(60))
     assert report.microsteps == 60
-    assert report.gain > 0.15
+    assert report.gain > 0.15 > 5 * report.noise > 0
     assert report.after == trainer.evaluate().judged
     assert report.before.top1 < report.after.top1 <= report.after.top3
     assert report.mix_distance == trainer.buffer.mix_distance() < 0.1

@@ -102,5 +102,5 @@ def test_rollouts_of_a_step_count_as_one(tokenizer: Any) -> None:
     assert rollout.ended == 2.0
     report = rollout.sessions[0].report
     assert SimpleNamespace(**vars(report)) == SimpleNamespace(
-        microsteps=20, tokens=200, loss=1.5, before=Judged(0.1), after=Judged(0.25), mix_distance=0.0
+        microsteps=20, tokens=200, loss=1.5, before=Judged(0.1), after=Judged(0.25), mix_distance=0.0, noise=0.0
     )

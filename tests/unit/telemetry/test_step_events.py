@@ -1,10 +1,12 @@
 """Events of a step, from its results."""
 
+from math import isnan
+
 from engine.cluster.distributed_rollout.coordinator import ActivitySpan
 from engine.cluster.distributed_rollout.driver import Rollout
 from engine.cluster.spot_training.drafter_versions import Published
 from engine.cluster.worker_group import Learning
-from engine.drafter.spot_trainer import Judged, TrainingReport
+from engine.drafter.spot_trainer import UNJUDGED, Judged, TrainingReport
 from engine.events import Alarm, AnyEvent, ArmStatistics, Decoding, DrafterTrained, Sample, StepFinished
 from engine.experience.collection import Experience
 from engine.experience.evaluation import Evaluation
@@ -24,9 +26,11 @@ def completion(index: int) -> Completion:
 
 def events(statistics: RolloutStatistics, published: Published | None = None, evaluation: Evaluation | None = None) -> list[AnyEvent]:
     """Of step 7: one prompt with two responses, one worker."""
-    rollout = Rollout([completion(0), completion(1)], statistics, (ActivitySpan(0, "BUSY", 10.0, 12.0),), {}, 12.0, 12.0)
+    busy = (ActivitySpan(0, "BUSY", 10.0, 12.0),)
+    rollout = Rollout([completion(0), completion(1)], statistics, busy, {}, 12.0, 12.0, worker_tokens={0: 9, 1: 3})
     experience = Experience([Prompt("2 3 -> 5 =", (1,), None)], rollout, ["a", "bb"], [1.0, 0.0], [0, 1], 12.5)
-    step = step_events.StepRecord(7, 10.0, 14.0, experience, 13.0, Learning({"loss": 0.5}, 0.5), published, evaluation)
+    learning = Learning({"loss": 0.5}, 0.5)
+    step = step_events.StepRecord(7, 10.0, 14.0, experience, 13.0, learning, published, evaluation, advantages={0: 0.7})
     return list(step_events.events(step, lambda tokens: "b" * len(tokens)))
 
 
@@ -35,6 +39,7 @@ def test_the_phases_of_a_step_add_up_to_its_time() -> None:
     assert step.phases == {"rollout": 2.0, "reward": 0.5, "inference": 0.5, "update": 0.5, "sync": 0.5}
     assert step.seconds == sum(step.phases.values())
     assert step.metrics["kept_share"] == 1.0
+    assert (step.metrics["generated_tokens"], step.metrics["worker/0/tokens_per_second"]) == (0.0, 4.5)
 
 
 def worker(*alarms: tuple[str, str]) -> RolloutStatistics:
@@ -74,6 +79,20 @@ def test_a_sample_tells_what_made_its_tokens() -> None:
     longest, shortest = [event for event in events(RolloutStatistics()) if isinstance(event, Sample)]
     assert (longest.response, longest.pieces) == ("bb", [("eagle", 1, 1), ("target", 1, 1)])
     assert (shortest.response, shortest.pieces) == ("a", [("eagle", 1, 1)])
+
+
+def test_a_sample_tells_how_it_did_within_its_group() -> None:
+    """The first of the two was right, and learned from."""
+    longest, shortest = [event for event in events(RolloutStatistics()) if isinstance(event, Sample)]
+    assert (shortest.reward, shortest.advantage, shortest.tokens, shortest.truncated) == (1.0, 0.7, 1, False)
+    assert (longest.prompt_number, longest.group_rewards, longest.advantage) == (0, [1.0, 0.0], None)
+
+
+def test_what_was_not_measured_of_a_drafter_is_not_told_as_nothing() -> None:
+    back = Published(4, True, "acceptance collapsed", TrainingReport(0, 0, 0.0, UNJUDGED, Judged(0.4, 0.5, 0.6), 0.0))
+    (event,) = [event for event in events(RolloutStatistics(), back) if isinstance(event, DrafterTrained)]
+    assert (event.top1_before, event.top1_after, event.mix_distance, event.noise) == (None, 0.5, None, None)
+    assert isnan(event.loss)
 
 
 def test_a_step_without_speculation_tells_of_none() -> None:

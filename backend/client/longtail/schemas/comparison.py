@@ -30,8 +30,14 @@ class Measures(Schema):
 
 
 class ComparedRun(Measures):
+    """``confounders``: dotted fields in which the configuration differs from the baseline's so that the two do different work; then the
+    speed-ups are null. Empty where they differ only in how the work is done: speculation, drafter, scheduling, engine, machine, number
+    of steps. ``machine`` is what the latest attempt ran on, null where nobody told."""
+
     run: Run
     reward: Series
+    confounders: list[str] = Field(default_factory=list)
+    machine: str | None = None
 
 
 def flat(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

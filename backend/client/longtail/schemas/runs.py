@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, computed_field
 
 from longtail.schemas.attempts import GitState
 from longtail.schemas.base import Body, Moment, Page, Schema, number
+from longtail.schemas.identity import USER_NAME
 from longtail.schemas.projects import DEFAULT_PROJECT
 from longtail.schemas.telemetry import PretrainingRound
 
@@ -71,12 +72,25 @@ class CloneRequest(Body):
 
 
 class RunChange(Body):
-    """What users can change of a run at any time. What is left out stays. A priority counts while the run is queued."""
+    """What users can change of a run at any time. What is left out stays. A priority counts while the run is queued. Into another project
+    moves who may work in both; the owner, a user's name, is changed by admins."""
 
     name: Name | None = None
     notes: Notes | None = None
     tags: list[Tag] | None = Field(None, max_length=32)
     priority: Priority | None = None
+    project_id: str | None = Field(None, max_length=16)
+    owner: str | None = Field(None, max_length=64, pattern=USER_NAME)
+
+
+class StartingUp(Schema):
+    """What an attempt is at before it has done a step; ``since``: when it began with that. ``first_rollout``: ``done`` of ``total``
+    responses are there."""
+
+    phase: Literal["starting_workers", "measuring_costs", "first_rollout"]
+    since: datetime
+    done: int
+    total: int
 
 
 class Preset(Schema):
@@ -90,7 +104,8 @@ class Run(Schema):
     """``step`` counts finished RL steps of ``steps``; ``attempt`` is 0 until a worker takes the run. One of 0 steps only trains a drafter.
 
     ``pretraining`` is the latest round of training its drafter before the first step, null if there was none. ``drafter_id`` is the
-    artifact that its drafter.path auto stands for: empty where none fitted, null until a worker has looked.
+    artifact that its drafter.path auto stands for: empty where none fitted, null until a worker has looked. ``starting_up`` is null
+    unless its engine has begun, and has not done a step since.
 
     ``kind`` "tracked": a script elsewhere tells of it; then ``config`` is whatever that script says, and ``steps`` 0 if it does not know.
 
@@ -98,10 +113,11 @@ class Run(Schema):
     step of that one after whose checkpoint it goes on; -1: it goes on with pretraining the drafter. ``actions`` says what can be done with
     it now.
 
-    ``revision`` counts the changes of name, notes, tags and priority: it is the ETag that a PATCH can name in If-Match. ``source`` is the
-    git state of the folder that it was submitted from.
+    ``revision`` counts the changes of name, notes, tags, priority, project and owner: it is the ETag that a PATCH can name in If-Match.
+    ``source`` is the git state of the folder that it was submitted from.
 
-    ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds).
+    ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds), and
+    ``reward_recent``, the mean reward of the latest ten steps, with their standard deviation, ``reward_spread``. null: not measured.
     """
 
     id: str
@@ -135,6 +151,7 @@ class Run(Schema):
     source: GitState | None = None
     pretraining: PretrainingRound | None = None
     drafter_id: str | None = None
+    starting_up: StartingUp | None = None
 
     @property
     def finished(self) -> bool:
@@ -172,3 +189,9 @@ class Run(Schema):
 
 class RunPage(Page[Run]):
     pass
+
+
+class RunTotals(Schema):
+    """How many runs there are in each state that one of them is in."""
+
+    states: dict[RunState, int]

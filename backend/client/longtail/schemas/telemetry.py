@@ -6,6 +6,9 @@ from pydantic import Field
 
 from longtail.schemas.base import Items, Schema
 
+RIGHT = 1.0
+"""The reward of a response that counts as right."""
+Outcome = Literal["right", "wrong", "truncated"]
 Level = Literal["info", "warning", "error", "alarm"]
 
 
@@ -38,10 +41,12 @@ class MetricKey(Schema):
 
 
 class Lengths(Schema):
-    """Response lengths of one step in tokens; percentiles are of the nearest rank."""
+    """Response lengths of one step in tokens; percentiles are of the nearest rank. ``rewards`` are of the same responses, group by group;
+    null: not told."""
 
     step: int
     lengths: list[int]
+    rewards: list[float] | None = None
     truncated: int
     p50: int
     p75: int
@@ -105,7 +110,8 @@ class SpeculationStep(Schema):
 class DrafterSession(Schema):
     """One spot-training session of the drafter: it before and after, in shares of [0, 1] on responses that are never trained on.
 
-    ``held_out_*``: of the drafts of chains of 4, those that are expected to be accepted. ``top1_*`` and ``top3_*``: of the positions,
+    ``held_out_*``: of the drafts of chains of 4, those that are expected to be accepted, and ``noise`` the standard error of what the
+    session gained by that: only a gain beyond it is published. ``top1_*`` and ``top3_*``: of the positions,
     those where the target's most likely token is the drafter's, or among its three most likely; null where that was not measured.
     """
 
@@ -120,6 +126,7 @@ class DrafterSession(Schema):
     held_out_before: float | None
     held_out_after: float | None
     mix_distance: float | None = None
+    noise: float | None = None
     top1_before: float | None = None
     top1_after: float | None = None
     top3_before: float | None = None
@@ -180,13 +187,26 @@ class Piece(NamedTuple):
 
 
 class SampleItem(Schema):
-    """``pieces`` are the response from its beginning to its end; null where the engine does not tell what made its tokens."""
+    """``pieces`` are the response from its beginning to its end; null where the engine does not tell what made its tokens.
+
+    ``prompt_number``: the place of its prompt in the step; ``group_rewards``: those of all responses to that prompt. ``advantage``: null
+    also where nothing was learned from it. ``truncated``: it stopped at the length limit. null: not told.
+    """
 
     step: int
     prompt: str
     response: str
     reward: float | None
     pieces: list[Piece] | None = None
+    prompt_number: int | None = None
+    group_rewards: list[float] | None = None
+    advantage: float | None = None
+    tokens: int | None = None
+    truncated: bool | None = None
+
+    @property
+    def is_right(self) -> bool:
+        return self.reward is not None and self.reward >= RIGHT
 
 
 class LogLine(Schema):

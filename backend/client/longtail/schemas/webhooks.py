@@ -7,16 +7,29 @@ from pydantic import Field
 
 from longtail.schemas.base import Body, Page, Schema
 
-Event = Literal["run.queued", "run.starting", "run.running", "run.paused", "run.succeeded", "run.failed", "run.cancelled", "run.alarm"]
+Event = Literal[
+    "run.queued",
+    "run.starting",
+    "run.running",
+    "run.paused",
+    "run.succeeded",
+    "run.failed",
+    "run.cancelled",
+    "run.alarm",
+    "run.reward_fell",
+    "run.acceptance_collapsed",
+]
 ENDINGS: tuple[Event, ...] = ("run.succeeded", "run.failed", "run.cancelled", "run.alarm")
 _PORT = r"[1-5]?[0-9]{1,4}|6[0-4][0-9]{3}"
 Url = Annotated[str, Field(max_length=500, pattern=rf"^https?://[a-zA-Z0-9][a-zA-Z0-9.-]{{0,200}}(:({_PORT}))?(/[!-~]*)?$")]
 
 
 class WebhookRequest(Body):
-    """``url``: https://, or http:// within LONGTAIL_WEBHOOK_NETWORKS. ``events``: what to tell of."""
+    """``url``: https://, or http:// within LONGTAIL_WEBHOOK_NETWORKS. ``events``: what to tell of. ``project_id``: of this project's runs
+    only; null: of all."""
 
     url: Url
+    project_id: str | None = Field(None, max_length=16)
     events: list[Event] = Field(list(ENDINGS), min_length=1, max_length=20)
 
 
@@ -24,6 +37,7 @@ class Webhook(Schema):
     id: str
     url: str
     events: list[Event]
+    project_id: str | None = None
     created_at: datetime
 
 

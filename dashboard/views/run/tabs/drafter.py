@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.analysis.drafter_training import FIELDS, RECOVERED, Accuracy, accuracies, accuracy_drops
+from dashboard.analysis.drafter_training import FIELDS, Accuracy, accuracies, accuracy_drops, dips_told
 from dashboard.charts import drafter_accuracy
-from dashboard.data.run_data import DataQuery, RunData
-from dashboard.text.formats import MISSING, count, percent
+from dashboard.data.run_data import SESSION_STEPS, DataQuery, RunData
+from dashboard.text.formats import MISSING, every
 from dashboard.views.run.artifact_downloads import artifact_downloads
 from dashboard.views.run.tabs.tab import Tab, speculating_run
 from dashboard.widgets.panel import chart, empty, panel
@@ -18,6 +18,7 @@ ACCURACY = (
     "expected to accept; only what raises it is published. Top-1 and top-3: how often the target's most likely token is the drafter's, or "
     "among its three most likely."
 )
+NOISE = "Standard error of what the session gained in accepted drafts. Only a gain beyond it is published."
 DIPS = (
     "Each update of the target makes the drafter foresee it less well; training brings that back. Both against the level after the session "
     "before; newer responses are part of the difference."
@@ -34,12 +35,14 @@ def show(data: RunData) -> None:
         figure = drafter_accuracy.drafter_accuracy(found, measure) if found else None
         chart(figure, "drafters", "What each training session of the drafter brought will appear here.")
     with right, panel("Dips at target updates", DIPS):
-        _dips(found, measure)
+        _dips(accuracies(data.sessions, measure), measure)
     with panel("Versions", "One row for each training session, the latest first."):
-        if data.drafters:
-            _versions(data.drafters)
+        if data.sessions:
+            _versions(data.sessions)
         else:
             empty("Each training session of the drafter will appear here.")
+    if data.run.step > SESSION_STEPS:
+        st.caption(f"Dips and versions are those of the last {SESSION_STEPS} steps. The curve shows {every(data.spacing)}.")
     artifact_downloads([artifact for artifact in data.artifacts if artifact.type == "drafter"])
 
 
@@ -49,8 +52,7 @@ def _dips(found: Sequence[Accuracy], measure: str) -> None:
         empty("From the second training session on, what the updates between two of them took away will appear here.")
         return
     chart(drafter_accuracy.accuracy_drops_by_session(fallen, measure), "dips")
-    recovered = sum(dip.recovered for dip in fallen)
-    st.caption(f"{recovered} of {count(len(fallen), 'session')} brought back {percent(RECOVERED)} or more of the level before")
+    st.caption(dips_told(fallen))
 
 
 def _versions(sessions: Sequence[DrafterSession]) -> None:
@@ -68,12 +70,14 @@ def _versions(sessions: Sequence[DrafterSession]) -> None:
             "top-3 after": _percent(session.top3_after),
             "micro-steps": session.microsteps,
             "tokens": session.tokens,
+            "noise": _percent(session.noise),
             "loss": session.loss,
             "length mix off by": session.mix_distance,
         }
         for session in reversed(sessions)
     ]
-    shares = {name: st.column_config.NumberColumn(format="%.1f %%") for name in rows[0] if name.split()[-1] in ("before", "after")}
+    in_percent = [name for name in rows[0] if name.split()[-1] in ("before", "after", "noise")]
+    shares = {name: st.column_config.NumberColumn(format="%.1f %%", help=NOISE if name == "noise" else None) for name in in_percent}
     numbers = {name: st.column_config.NumberColumn(format="%.3f") for name in ("loss", "length mix off by")}
     st.dataframe(rows, hide_index=True, column_config=shares | numbers, placeholder=MISSING)
 
@@ -82,4 +86,4 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-TAB = Tab("Drafter", show, DataQuery(("drafters", "artifacts")), speculating_run)
+TAB = Tab("Drafter", show, DataQuery(("drafters", "sessions", "artifacts")), speculating_run)

@@ -10,6 +10,7 @@ from dashboard.analysis.run_config import length_limit, section
 from dashboard.auth.api_client import client
 from dashboard.charts import idle_share, response_lengths
 from dashboard.data.run_data import LENGTH_STEPS, DataQuery, RunData
+from dashboard.text.formats import last_steps
 from dashboard.views.run.step_input import of_step, step_input
 from dashboard.views.run.tabs.overview import length_percentiles
 from dashboard.views.run.tabs.tab import Tab, training_run
@@ -45,7 +46,16 @@ def show(data: RunData) -> None:
 
 
 def _picked(data: RunData, head: DeltaGenerator) -> Sequence[Lengths]:
-    choice = head.segmented_control("Steps", CHOICES, default=CHOICES[0], required=True, key="length-steps", label_visibility="collapsed")
+    at_hand = last_steps(LENGTH_STEPS) if data.run.step > LENGTH_STEPS else "all steps"
+    choice = head.segmented_control(
+        "Steps",
+        CHOICES,
+        default=CHOICES[0],
+        required=True,
+        format_func=lambda each: at_hand if each == "all steps" else each,
+        key="length-steps",
+        label_visibility="collapsed",
+    )
     if choice == "a step":
         step = step_input(head, "length-step", data.lengths[-1].step)
         return of_step(data.lengths, client().lengths, data.run.id, step)

@@ -1,21 +1,101 @@
-"""Any series of a run, as chosen: what a script tracks has names of its own."""
+"""All series of a run: found by a regular expression, drawn as one likes, pinned for every run, and taken away."""
 
-from dashboard.charts import metric_curves
-from dashboard.data.run_data import ALL_METRICS, DataQuery, RunData
-from dashboard.views.run.tabs.tab import Tab, tracked_run
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import streamlit as st
+
+from dashboard.analysis.metric_search import PatternError, matching
+from dashboard.auth.api_client import client
+from dashboard.charts.explored_metric import ExploreOptions, RunningTotal, explored_metric
+from dashboard.data.offline_cache import fetch_or_cached
+from dashboard.data.preferences import keep, preference
+from dashboard.data.run_data import RunData
+from dashboard.text.escaping import escaped
+from dashboard.text.formats import count
+from dashboard.views.run.tabs.tab import Tab
 from dashboard.widgets.panel import chart, empty, panel
+from longtail import Longtail
+from longtail.schemas.runs import Run
+from longtail.schemas.telemetry import Series
 
-SHOWN_AT_FIRST = 4
+PINNED = "pinned-metrics"
+CHARTS, COLUMNS = 12, 3
+STEPS, TIME, TOKENS = "steps", "time", "tokens"
+TOTALS = {TIME: ("step_seconds", "training time (seconds)"), TOKENS: ("generated_tokens", "generated tokens")}
+WINDOWS = (1, 3, 5, 9, 15, 25, 51, 101)
 
 
 def show(data: RunData) -> None:
-    with panel("Metrics", "Each series that was reported. Of a long one the band shows the least and the greatest values.") as head:
-        keys = sorted(data.metrics)
-        if not keys:
-            empty("The series that the script reports will appear here.")
-            return
-        chosen = head.multiselect("Series", keys, keys[:SHOWN_AT_FIRST], key="series", label_visibility="collapsed", width=480)
-        chart(metric_curves.values({key: data.series(key) for key in chosen}), "metrics")
+    run, api = data.run, client()
+    keys = fetch_or_cached("metric-keys", (run.id, run.attempt, run.step), lambda: [series.key for series in api.metric_keys(run.id)])
+    if not keys:
+        empty("Each series that the run reports will appear here.")
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        pattern = st.text_input(
+            "Find", key="metric-find", bind="query-params", placeholder="regular expression: reward|length", max_chars=200, width=260
+        )
+        over = st.segmented_control("Over", [STEPS, TIME, TOKENS], default=STEPS, required=True, key="metric-over", bind="query-params")
+        window = st.selectbox("Smoothing (steps)", WINDOWS, key="metric-window", bind="query-params", width=140)
+        log_x, log_y = st.toggle("Log x", key="metric-log-x"), st.toggle("Log y", key="metric-log-y")
+        st.space("stretch")
+        place = st.container(width="content")
+    pinned = preference(PINNED)
+    try:
+        found = matching(keys, pattern, pinned)
+    except PatternError as error:
+        st.error(f"That is no regular expression: {escaped(str(error))}. Escape signs such as ( or [ with a backslash.")
+        return
+    pages = -(-len(found) // CHARTS)
+    page = st.pagination(pages, key="metric-page") if pages > 1 else 1
+    shown = found[(min(page, pages) - 1) * CHARTS :][:CHARTS]
+    asked = [*shown, *(key for key, _ in TOTALS.values())]
+    series = fetch_or_cached("metric-series", (run.id, *asked), lambda: api.metrics(run.id, asked).series) or {}
+    if over in TOTALS and not _known(series, TOTALS[over][0]):
+        st.caption(f"Over steps, as the run does not report {TOTALS[over][0]}.")
+    total = RunningTotal.of(series[TOTALS[over][0]], TOTALS[over][1]) if over in TOTALS and _known(series, TOTALS[over][0]) else None
+    options = ExploreOptions(window, log_x, log_y, total)
+    place.download_button(
+        "Download points",
+        partial(points, api, run, found),
+        f"{run.id}-metrics.csv",
+        "text/csv",
+        on_click="ignore",
+        help="Of all that are found",
+    )
+    st.caption(f"{count(len(found), 'series').removesuffix('s') if len(found) == 1 else f'{len(found):,} series'} of {len(keys):,}")
+    _charts(shown, series, options, pinned)
 
 
-TAB = Tab("Metrics", show, DataQuery(metric_keys=ALL_METRICS), tracked_run)
+def _charts(keys: Sequence[str], series: dict[str, Series], options: ExploreOptions, pinned: Sequence[str]) -> None:
+    for first in range(0, len(keys), COLUMNS):
+        for column, key in zip(st.columns(COLUMNS), keys[first : first + COLUMNS], strict=False):
+            with column, panel(escaped(key)) as head:
+                label = "Unpin" if key in pinned else "Pin"
+                head.button(
+                    label, key=f"pin-{key}", type="tertiary", on_click=_pin, args=(key,), help="Pinned charts come first, of every run"
+                )
+                chart(explored_metric(key, series.get(key, Series()), options), f"metric-{key}", "Not measured.")
+
+
+def _pin(key: str) -> None:
+    pinned = preference(PINNED)
+    keep(PINNED, [each for each in pinned if each != key] if key in pinned else [*pinned, key])
+
+
+def points(api: Longtail, run: Run, keys: Sequence[str]) -> bytes:
+    """Every point, not thinned, as CSV."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "points.csv"
+        api.export_metrics(file, "csv", keys, run=[run.id])
+        return file.read_bytes()
+
+
+def _known(series: dict[str, Series], key: str) -> bool:
+    return key in series and any(value is not None for value in series[key].values)
+
+
+TAB = Tab("Metrics", show, fits=lambda run: not run.trains_drafter_only)

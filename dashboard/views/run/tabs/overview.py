@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from dashboard.analysis.advice import advice, latest_alarms, recent_steps
-from dashboard.analysis.machine_metrics import PREFIX
+from dashboard.analysis.advice import RECENT, advice, latest_alarms, recent_steps, what_failed
 from dashboard.analysis.run_config import section, speculates
+from dashboard.analysis.series import finite
 from dashboard.analysis.step_phases import PHASES
 from dashboard.charts import metric_curves, phase_times, response_lengths
 from dashboard.data.run_data import DataQuery, RunData
@@ -13,7 +13,7 @@ from dashboard.views.run.tabs.tab import Tab, training_run
 from dashboard.widgets.panel import chart, empty, panel
 
 DRAWN = ("reward_mean", *(f"phase/{name}" for name in PHASES))
-JUDGED = ("step_seconds", "idle_seconds", "trained_seconds", "accept_length", "logprob_gap", "clip_share", "entropy", f"{PREFIX}*")
+JUDGED = ("step_seconds", "entropy")
 
 
 def show(data: RunData) -> None:
@@ -51,20 +51,24 @@ def length_percentiles(data: RunData) -> None:
 
 
 def to_do(data: RunData) -> None:
-    """Alarms of the run, and advice from its latest figures."""
+    """What made the run fail, its alarms, and advice from its latest figures."""
     with panel("Alarms and advice", "Alarms are the engine's. Advice follows from the figures of the last ten steps."):
-        if not data.series("step_seconds").steps:
+        if data.run.state == "failed":
+            st.error(escaped(what_failed(data.run)), icon="⚠️")
+        if not data.series("step_seconds").steps and data.run.state != "failed":
             empty("What the figures of the first steps suggest will appear here.")
             return
         workers = section(data.run.config, "cluster").get("workers", 1)
-        found = advice(recent_steps(speculates(data.run.config), workers, data.metrics, data.lengths, data.recent))
+        entropy = [value for _, value in finite(data.series("entropy"))]
+        seen = recent_steps(speculates(data.run.config), workers, data.latest, data.lengths, data.recent, entropy[0] if entropy else None)
+        found = advice(seen)
         raised = latest_alarms(data.alarms)
         for line, count in raised:
             often = "once" if count == 1 else f"{count} times, last"
             st.warning(f"**{escaped(line.code)}**, {often} at step {line.step}: {escaped(line.message)}", icon="⚠️")
         for one in found:
             st.info(f"**{escaped(one.seen)}.** {escaped(one.do)}")
-        if not raised and not found:
+        if not raised and not found and data.run.state != "failed":
             empty("No alarms, and nothing that stands out.")
 
 
@@ -72,4 +76,4 @@ def _over(window: int) -> str:
     return "each step" if window == 1 else f"mean over {window} steps"
 
 
-TAB = Tab("Overview", show, DataQuery(("lengths", "recent", "alarms"), (*DRAWN, *JUDGED)), training_run)
+TAB = Tab("Overview", show, DataQuery(("lengths", "recent", "alarms"), (*DRAWN, *JUDGED), RECENT), training_run)

@@ -1,59 +1,117 @@
-"""What the model was asked, what it answered, and what drafted the tokens of that."""
+"""What the model was asked, what it answered, how each answer did within its group, and what drafted the tokens of that."""
 
-from collections.abc import Callable, Mapping
-from math import inf
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 import streamlit as st
 
+from dashboard import page_files
+from dashboard.analysis.sample_groups import SampleGroup, sample_groups
 from dashboard.auth.api_client import client
+from dashboard.charts.theme import GREEN, VERMILION
 from dashboard.data.offline_cache import fetch_or_cached
-from dashboard.data.run_data import SAMPLES, DataQuery, RunData
+from dashboard.data.run_data import DataQuery, RunData
 from dashboard.text.escaping import escaped, visible
-from dashboard.text.formats import number
+from dashboard.text.formats import count, number, short
 from dashboard.views.run import response_html
 from dashboard.views.run.tabs.tab import Tab, training_run
-from longtail.schemas.telemetry import SampleItem
+from dashboard.widgets.api_errors import explained
+from longtail.schemas.telemetry import Outcome, SampleItem
 
-HEIGHT, LAST_STEP = 900, 2**31 - 1
-ORDERS: Mapping[str, Callable[[SampleItem], Any]] = {
-    "newest first": lambda item: -item.step,
-    "highest reward first": lambda item: -_reward(item),
-    "lowest reward first": lambda item: _reward(item),
-    "longest first": lambda item: -len(item.response),
-    "shortest first": lambda item: len(item.response),
-}
+HEIGHT, LAST_STEP, MOST, OTHERS = 900, 2**31 - 1, 60, 20
+ORDERS = ("newest first", "longest first")
+TITLE = 60
 
 
 def show(data: RunData) -> None:
-    if not data.samples:
-        st.caption("A few responses of each step will appear here.")
-        return
+    run = data.run
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        step = st.number_input("Step", 0, LAST_STEP, None, key="sample-step", placeholder=f"the latest {SAMPLES} samples", width=240)
-        order = st.selectbox("Order", list(ORDERS), key="sample-order", width=240)
+        contains = st.text_input(
+            "Search", key="sample-search", bind="query-params", placeholder="text in prompt or response", max_chars=200, width=230
+        )
+        outcome = st.pills("Outcome", get_args(Outcome), key="sample-outcome", bind="query-params")
+        step = st.number_input("Step", 0, LAST_STEP, None, key="sample-step", bind="query-params", placeholder="all", width=130)
+        order = st.selectbox("Order", ORDERS, key="sample-order", bind="query-params", width=160)
         st.html(response_html.legend(), width="content")
-    found = data.samples
-    if step is not None:
-        found = fetch_or_cached("samples-of-step", (data.run.id, step), lambda: client().samples(data.run.id, step=step)) or ()
+    asked = (run.id, run.attempt, run.step, contains, outcome, step, order)
+    wanted: dict[str, Any] = {"step": step, "outcome": outcome, "contains": contains, "longest": order == ORDERS[1]}
+    found = fetch_or_cached("samples", asked, lambda: client().samples(run.id, limit=MOST, **wanted)) or ()
     if not found:
-        st.caption(f"Step {step} left no samples.")
+        st.caption(
+            "No sample is like that." if contains or outcome or step is not None else "A few responses of each step will appear here."
+        )
+        return
+    groups = sample_groups(found, longest_first=order == ORDERS[1])
+    st.caption(f"{count(len(found), 'response')} to {count(len(groups), 'prompt')}")
     with st.container(height=HEIGHT, border=False):
-        for item in sorted(found, key=ORDERS[order]):
-            _sample(item)
+        for group in groups:
+            _group(data, group)
 
 
-def _sample(item: SampleItem) -> None:
+def _group(data: RunData, group: SampleGroup) -> None:
     with st.container(border=True):
-        st.markdown(f"step {item.step} · reward **{number(item.reward)}** · {escaped(response_html.drafted_shares(item.pieces))}")
-        prompt, answer = st.columns([1, 3])
-        prompt.code(visible(item.prompt), language=None, wrap_lines=True)
-        with answer:
-            st.html(response_html.response(item.response, item.pieces))
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**step {group.step}**{_rewards(group)}", width="stretch")
+            place = f"{group.step}-{group.items[0].prompt_number}-{hash(group.prompt)}"
+            with st.popover(
+                "Elsewhere",
+                key=f"elsewhere-{place}",
+                on_change="rerun",
+                help="The same prompt at other steps, or in another run",
+            ) as more:
+                if more.open:
+                    _elsewhere(data, group, place)
+        st.code(visible(group.prompt), language=None, wrap_lines=True)
+        for first in range(0, len(group.items), 2):
+            for column, item in zip(
+                st.columns(2) if len(group.items) > 1 else [st.container()], group.items[first : first + 2], strict=False
+            ):
+                with column:
+                    _response(item)
 
 
-def _reward(item: SampleItem) -> float:
-    return -inf if item.reward is None else item.reward
+def _rewards(group: SampleGroup) -> str:
+    """Those of all responses to the prompt, not only of those shown."""
+    rewards = group.rewards
+    if not rewards:
+        return ""
+    return (
+        f" · {len(rewards)} responses, rewards {', '.join(f'{reward:g}' for reward in rewards)}, mean {number(sum(rewards) / len(rewards))}"
+    )
 
 
-TAB = Tab("Samples", show, DataQuery(("samples",)), training_run)
+def _response(item: SampleItem) -> None:
+    shade = GREEN if item.is_right else VERMILION
+    st.html(response_html.outcome("right" if item.is_right else "wrong", shade))
+    advantage = "" if item.advantage is None else f" · advantage **{item.advantage:+.2f}**"
+    cut = " · cut at the limit" if item.truncated else ""
+    told = escaped(response_html.drafted_shares(item.pieces))
+    st.markdown(f"reward **{number(item.reward)}**{advantage}{cut} · {told}")
+    st.html(response_html.response(item.response, item.pieces))
+
+
+def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
+    """Side by side: the earliest and latest answers of this run, or those of another one."""
+    others: Mapping[str, str] = {run.id: run.name for run in client().runs(limit=OTHERS).items if run.id != data.run.id}
+    options = [data.run.id, *others]
+    chosen = st.selectbox("In", options, format_func=lambda each: short(others.get(each, "this run"), TITLE), key=f"other-{place}")
+    found: Sequence[SampleItem] = ()
+    with explained():
+        found = client().samples(chosen, limit=MOST, prompt=group.prompt)
+    there = [item for item in found if chosen != data.run.id or item.step != group.step]
+    if not there:
+        st.caption("It has no sample of this prompt.")
+        return
+    steps = sorted({item.step for item in there})
+    step = st.selectbox("Step", steps, len(steps) - 1, key=f"other-step-{place}")
+    st.page_link(page_files.RUN, label="Open that run", query_params={"id": chosen, "tab": "Samples"})
+    here, other = st.columns(2)
+    with here:
+        st.caption(f"this run, step {group.step}")
+        _response(group.items[0])
+    with other:
+        st.caption(f"{escaped(short(others.get(chosen, 'this run'), TITLE))}, step {step}")
+        _response(next(item for item in there if item.step == step))
+
+
+TAB = Tab("Samples", show, DataQuery(), training_run)

@@ -10,8 +10,8 @@ from dashboard.charts import metric_curves, tuner_choices
 from dashboard.charts.acceptance_by_position import acceptance_by_position
 from dashboard.charts.strategy_heatmap import MEASURES, strategy_heatmap
 from dashboard.charts.strategy_names import strategy_name, strategy_order
-from dashboard.data.run_data import DataQuery, RunData
-from dashboard.text.formats import MISSING, duration, last_steps, percent
+from dashboard.data.run_data import SPAN_STEPS, DataQuery, RunData
+from dashboard.text.formats import MISSING, duration, every, last_steps, percent
 from dashboard.views.run.tabs.tab import Tab, speculating_run
 from dashboard.widgets.panel import chart, empty, panel
 from longtail.schemas.telemetry import SpeculationStep
@@ -40,18 +40,18 @@ def show(data: RunData) -> None:
     with right, panel("Acceptance by position", BY_POSITION):
         figure = acceptance_by_position(data.speculation) if data.speculation else None
         chart(figure, "acceptance", "Acceptance by draft position will appear here.")
-    _strategies(data.speculation)
+    _strategies(data)
     left, right = st.columns(2)
     with left, panel("Choices", "What the tuner, which picks a strategy for each decode step, spends the time of a step's decoding on."):
         figure = tuner_choices.choices_by_step(data.speculation) if data.speculation else None
         chart(figure, "choices", "Each strategy's share of the decode time will appear here.")
     with right, panel("Regret", REGRET):
-        _regret(data.speculation)
+        _regret(data.speculation, data.spacing)
 
 
-def _strategies(steps: Sequence[SpeculationStep]) -> None:
+def _strategies(data: RunData) -> None:
     with panel("Strategies", STRATEGIES) as head:
-        if not steps:
+        if not data.speculation:
             empty("The speed of each strategy will appear here.")
             return
         span = head.selectbox("Steps", SPANS, key="arm-steps", format_func=_last, label_visibility="collapsed", width=160)
@@ -63,10 +63,21 @@ def _strategies(steps: Sequence[SpeculationStep]) -> None:
             key="arm-measure",
             label_visibility="collapsed",
         )
-        uses = strategy_uses(steps[-span:] if span else steps)
+        steps = latest_steps(data, span)
+        uses = strategy_uses(steps)
         chart(strategy_heatmap(uses, measure), "strategies")
+        if len(steps) < (span or data.run.step) and data.spacing > 1:
+            st.caption(f"Of {every(data.spacing)}, as the run is long.")
         with st.expander("Measured cost: milliseconds of a decode step"):
             _costs(uses)
+
+
+def latest_steps(data: RunData, span: int | None) -> Sequence[SpeculationStep]:
+    """Those of the latest ``span`` steps, every one where they are at hand; None: of all steps shown."""
+    if span is None:
+        return data.speculation
+    known = data.recent if span <= SPAN_STEPS else data.speculation
+    return [item for item in known if item.step >= data.run.step - span]
 
 
 def _costs(uses: UsesByBatchSize) -> None:
@@ -82,7 +93,7 @@ def _costs(uses: UsesByBatchSize) -> None:
     st.dataframe(rows, hide_index=True, column_config=config, placeholder=MISSING)
 
 
-def _regret(steps: Sequence[SpeculationStep]) -> None:
+def _regret(steps: Sequence[SpeculationStep], spacing: int) -> None:
     found = regret(steps)
     if not found:
         empty("What each step lost to strategies that were not the best will appear here.")
@@ -90,11 +101,12 @@ def _regret(steps: Sequence[SpeculationStep]) -> None:
     chart(tuner_choices.regret_by_step(found), "regret")
     lost, seconds = sum(one.lost for one in found), sum(one.seconds for one in found)
     share = percent(lost / seconds if seconds else None, 1)
-    st.caption(f"{duration(lost)} of {duration(seconds)} of decoding in the steps shown, all workers together: {share}")
+    shown = "of decoding" if spacing == 1 else f"of decoding in {every(spacing)}"
+    st.caption(f"{duration(lost)} of {duration(seconds)} {shown}, all workers together: {share}")
 
 
 def _last(span: int | None) -> str:
-    return last_steps(span) if span else "all steps shown"
+    return last_steps(span) if span else "all steps"
 
 
-TAB = Tab("Speculation", show, DataQuery(("speculation",), ("accept_length",)), speculating_run)
+TAB = Tab("Speculation", show, DataQuery(("speculation", "recent"), ("accept_length",)), speculating_run)

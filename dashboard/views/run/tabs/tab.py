@@ -23,11 +23,6 @@ def speculating_run(run: Run) -> bool:
     return training_run(run) and speculates(run.config)
 
 
-def tracked_run(run: Run) -> bool:
-    """Whether a script tells us of it."""
-    return run.kind == "tracked"
-
-
 class MetricChart(NamedTuple):
     """``help`` says what is measured, and what is healthy."""
 

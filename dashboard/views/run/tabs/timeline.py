@@ -8,7 +8,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.analysis.drafter_training import untrained_reasons
 from dashboard.analysis.run_config import speculates
-from dashboard.analysis.series import finite
 from dashboard.auth.api_client import client
 from dashboard.charts import worker_timeline
 from dashboard.data.run_data import SPAN_STEPS, DataQuery, RunData
@@ -74,7 +73,7 @@ def _window(data: RunData, head: DeltaGenerator) -> ShownSteps:
 
 def _harvest(data: RunData, window: ShownSteps) -> None:
     seconds = {state: sum(span.end - span.start for span in window.spans if span.state == state) for state in ("IDLE", "TRAINING")}
-    idle, trained = (sum(value for _, value in finite(data.series(key))) for key in ("idle_seconds", "trained_seconds"))
+    idle, trained = (data.statistics.idle_seconds, data.statistics.trained_seconds or 0.0) if data.statistics else (None, 0.0)
     if waited := sum(seconds.values()):
         shown, whole = percent(seconds["TRAINING"] / waited), percent(trained / idle if idle else None)
         st.caption(f"{whole} of all waiting time was used to train the drafter, {shown} of what is shown.")
@@ -86,4 +85,4 @@ def _last(steps: int) -> str:
     return "a step" if steps == A_STEP else last_steps(steps)
 
 
-TAB = Tab("Timeline", show, DataQuery(("spans", "decoding", "recent"), ("idle_seconds", "trained_seconds")), training_run)
+TAB = Tab("Timeline", show, DataQuery(("spans", "decoding", "recent")), training_run)

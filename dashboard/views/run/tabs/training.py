@@ -4,6 +4,7 @@ import re
 
 import streamlit as st
 
+from dashboard.analysis.series import finite
 from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
@@ -39,21 +40,23 @@ FIGURES = (
     ),
     MetricChart("learning_rate", "Learning rate", "learning rate", "It rises over warmup_steps, then does as algorithm.schedule says."),
 )
+NOT_MEASURED = {"kl": "Not measured: without algorithm.kl_coefficient nobody looks up what the start policy would say."}
 PASS = re.compile(r"eval/pass_at_(\d+)")
 COLUMNS = 3
 
 
 def show(data: RunData) -> None:
-    found = [figure for figure in FIGURES if data.series(figure.key).steps]
-    if not found:
+    if not any(data.series(figure.key).steps for figure in FIGURES):
         with panel("Update", "Loss, KL and the like of each step's policy update."):
             empty("The figures of each policy update will appear here.")
         return
     evaluation(data)
-    for first in range(0, len(found), COLUMNS):
-        for column, figure in zip(st.columns(COLUMNS), found[first : first + COLUMNS], strict=False):
+    for first in range(0, len(FIGURES), COLUMNS):
+        for column, figure in zip(st.columns(COLUMNS), FIGURES[first : first + COLUMNS], strict=False):
             with column, panel(figure.title, figure.help):
-                chart(metric_curves.small(data.series(figure.key), figure.y), figure.key)
+                series = data.series(figure.key)
+                drawn = metric_curves.small(series, figure.y) if finite(series) else None
+                chart(drawn, figure.key, NOT_MEASURED.get(figure.key, "Not measured."))
 
 
 def evaluation(data: RunData) -> None:

@@ -21,7 +21,9 @@ VIEWER = {
     "GET /api/v1/models",
     "GET /metrics",
     "GET /api/v1/runs",
+    "GET /api/v1/runs/totals",
     "GET /api/v1/runs/{run_id}",
+    "GET /api/v1/runs/{run_id}/statistics",
     "GET /api/v1/runs/{run_id}/metrics",
     "GET /api/v1/runs/{run_id}/metrics/keys",
     "GET /api/v1/runs/{run_id}/events",
@@ -52,6 +54,8 @@ VIEWER = {
     "GET /api/v1/me",
     "GET /api/v1/me/link-key",
     "PUT /api/v1/me/password",
+    "GET /api/v1/preferences",
+    "PUT /api/v1/preferences/{name}",
     "GET /api/v1/tokens",
     "POST /api/v1/tokens",
     "DELETE /api/v1/tokens/{token_id}",
@@ -125,7 +129,7 @@ def test_no_route_hides_from_the_document(app: FastAPI) -> None:
 def test_whatever_a_path_names_is_known(app: FastAPI) -> None:
     """A parameter that names something of a run has to be in PROJECT_OF, or its project would not be asked about."""
     named = {name for path in app.openapi()["paths"] for name in re.findall(r"\{(\w+)\}", path)}
-    assert named == set(PROJECT_OF) | {"token_id", "user_id", "user_name", "webhook_id"}
+    assert named == set(PROJECT_OF) | {"token_id", "user_id", "user_name", "webhook_id", "name"}
 
 
 def test_nobody_gets_anywhere(anonymous: TestClient, app: FastAPI) -> None:

@@ -7,9 +7,15 @@ TLT = RunConfig(name="tlt").model_dump(mode="json")
 PLAIN = TLT | {"name": "plain", "speculation": TLT["speculation"] | {"enabled": False}}
 
 
-def test_name_and_switch_alone_do_not_tell_runs_apart() -> None:
+def test_name_switch_and_number_of_steps_do_not_tell_runs_apart() -> None:
+    assert likeness(TLT | {"algorithm": TLT["algorithm"] | {"steps": 7}}) == likeness(TLT)
     assert likeness(PLAIN) == likeness(TLT) == likeness(dict(reversed(PLAIN.items())))
-    others: list[dict[str, object]] = [{"seed": 1}, {"speculation": TLT["speculation"] | {"threshold": 3}}, {"speculation": {}}]
+    others: list[dict[str, object]] = [
+        {"seed": 1},
+        {"algorithm": TLT["algorithm"] | {"group_size": 2}},
+        {"speculation": TLT["speculation"] | {"threshold": 3}},
+        {"speculation": {}},
+    ]
     for other in others:
         assert likeness(TLT | other) != likeness(TLT)
 

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from example_runs import run
 
-from dashboard.analysis.advice import RECENT, RecentSteps, advice, latest_alarms, recent_steps
+from backend.demo_data import telemetry
+from dashboard.analysis.advice import RECENT, RecentSteps, advice, latest_alarms, recent_steps, what_failed
 from longtail.schemas.telemetry import Lengths, LogLine, Series, SpeculationStep
 
 PHASES = {"rollout": 0.8, "reward": 0.0, "inference": 0.05, "update": 0.15, "sync": 0.0, "evaluation": 0.0}
@@ -90,7 +92,7 @@ def test_figures_are_of_the_latest_steps() -> None:
         SpeculationStep(step=step, arms=[], drafted_by_position=[], accepted_by_position=[], untrained=reason)
         for step, reason in enumerate(reasons)
     ]
-    found = recent_steps(True, 2, metrics, lengths, steps)
+    found = recent_steps(True, 2, metrics, lengths, steps, first_entropy=2.0)
     assert found.phases is not None
     assert (found.phases["rollout"], found.phases["update"], found.phases["sync"]) == (0.5, 0.25, 0.0)
     assert (found.idle, found.harvest, found.untrained) == (0.25, 0.25, "idle")
@@ -108,3 +110,11 @@ def test_alarms_are_counted_by_code_the_newest_first() -> None:
         for number, code in enumerate(["truncated", "collapsed", "truncated"], 1)
     ]
     assert [(line.message, count) for line, count in latest_alarms(lines)] == [("truncated 3", 2), ("collapsed 2", 1)]
+
+
+def test_a_failed_run_says_what_failed() -> None:
+    failed = run("x", telemetry.config()).model_copy(
+        update={"state": "failed", "error_code": "data", "error": "line 7 is not JSON\nmend it"}
+    )
+    assert what_failed(failed) == "The run failed at step 5 of 30 (data): line 7 is not JSON"
+    assert what_failed(failed.model_copy(update={"error": None, "error_code": None})).endswith("(error): no reason was recorded")

@@ -1,4 +1,4 @@
-from dashboard.analysis.drafter_training import AccuracyDrop, accuracies, accuracy_drops, untrained_reasons
+from dashboard.analysis.drafter_training import AccuracyDrop, accuracies, accuracy_drops, dips_told, untrained_reasons
 from dashboard.charts import drafter_accuracy
 from longtail.schemas.telemetry import DrafterSession, SpeculationStep
 
@@ -24,10 +24,18 @@ def test_a_dip_is_against_what_the_engines_held_after_the_session_before() -> No
         accuracies([session(0, 0.3, 0.5), session(1, 0.4, 0.6), session(4, 0.5, 0.45, published=False)], "accepted drafts")
     )
     assert found == [AccuracyDrop(1, 0.5, 0.4, 0.6), AccuracyDrop(4, 0.6, 0.5, 0.5)]
-    assert [dip.recovered for dip in found] == [True, False]
+    assert [(dip.is_dip, dip.recovered) for dip in found] == [(True, True), (True, False)]
     before, after = drafter_accuracy.accuracy_drops_by_session(found, "accepted drafts").data
     assert [round(value) for value in before.y] == [-10, -10]
     assert [round(value) for value in after.y] == [10, -10]
+
+
+def test_only_dips_are_counted() -> None:
+    """Twelve of thirteen sessions had lost nothing; the one that had did not bring it back."""
+    sessions = [session(0, 0.3, 0.5), *(session(step, 0.5, 0.5) for step in range(1, 13)), session(13, 0.4, 0.42)]
+    drops = accuracy_drops(accuracies(sessions, "accepted drafts"))
+    assert dips_told(drops) == "1 of 13 updates took more than 5 % of the level before; one session brought 95 % of it back in 0 of these."
+    assert dips_told(drops[:-1]) == "No update took more than 5 % of the level before."
 
 
 def test_what_was_not_measured_is_left_out() -> None:

@@ -1,30 +1,44 @@
+from typing import Any
+
 import pytest
-from example_runs import NO_POINTS, compared_run, run
+from example_runs import compared_run, run
 
 from backend.demo_data import telemetry
 from dashboard.analysis.run_questions import is_it_faster, is_it_training, why
-from longtail.schemas.telemetry import DrafterSession, Lengths, Series
+from longtail.schemas.run_statistics import RewardTrend, RunStatistics
+
+NOTHING: dict[str, Any] = dict.fromkeys(RunStatistics.model_fields) | {
+    "steps": 0,
+    "rewarded_steps": 0,
+    "accept_steps": 0,
+    "tail_steps": 0,
+    "published": 0,
+}
 
 
-def series(values: list[float]) -> Series:
-    return Series(steps=list(range(len(values))), values=list(values))
+def statistics(**known: Any) -> RunStatistics:
+    return RunStatistics(**NOTHING | known)
+
+
+def trend(first: float, last: float, error: float) -> RunStatistics:
+    return statistics(reward=last, rewarded_steps=9, reward_trend=RewardTrend(steps=3, first=first, last=last, error=error))
 
 
 @pytest.mark.parametrize(
-    ("values", "trend"),
+    ("found", "called"),
     [
-        ([0.3, 0.31, 0.29, 0.3, 0.35, 0.4, 0.5, 0.51, 0.49], "rising"),
-        ([0.5, 0.51, 0.49, 0.45, 0.4, 0.35, 0.3, 0.31, 0.29], "falling"),
-        ([0.3, 0.5, 0.4, 0.2, 0.6, 0.4, 0.5, 0.3, 0.42], "no clear change yet"),
+        (trend(0.3, 0.5, 0.01), "rising (+0.200 ± 0.020)"),
+        (trend(0.5, 0.3, 0.01), "falling"),
+        (trend(0.4, 0.42, 0.05), "no clear change yet"),
     ],
 )
-def test_training_calls_a_change_only_if_it_is_clear(values: list[float], trend: str) -> None:
-    assert trend in is_it_training(series(values), 9).detail
+def test_training_calls_a_change_only_if_it_is_clear(found: RunStatistics, called: str) -> None:
+    assert called in is_it_training(found, 9).detail
 
 
 def test_training_says_when_it_is_too_early() -> None:
-    assert is_it_training(NO_POINTS, 30).headline == "Not yet"
-    assert "too early" in is_it_training(series([0.3, 0.4]), 30).detail
+    assert is_it_training(statistics(), 30).headline == "Not yet"
+    assert is_it_training(statistics(reward=0.35, rewarded_steps=2), 30).detail == "2 of 30 steps: too early to tell"
 
 
 def test_faster_shows_share_and_speedup_together() -> None:
@@ -32,28 +46,30 @@ def test_faster_shows_share_and_speedup_together() -> None:
         compared_run(False, seconds_per_step=3.0, rollout_share=0.8),
         compared_run(True, seconds_per_step=2.0, rollout_speedup=1.9, e2e_speedup=1.5),
     )
-    answer = is_it_faster(tlt.run, series([2.0]), plain, tlt)
+    seen = statistics(steps=20, step_seconds=2.0)
+    answer = is_it_faster(tlt.run, seen, plain, tlt)
     assert answer.headline == "1.50× end to end"
     assert all(text in answer.detail for text in ("2.00 s", "3.00 s", "80 %", "1.90×", "20 steps"))
-    assert is_it_faster(plain.run, series([3.0]), plain, tlt).headline == "Plain baseline"
+    assert "machine" not in answer.detail
+    assert is_it_faster(plain.run, seen, plain, tlt).headline == "Plain baseline"
+    elsewhere = tlt.model_copy(update={"machine": "node-2"})
+    assert "on another machine: node-2 instead of not known" in is_it_faster(tlt.run, seen, plain, elsewhere).detail
 
 
 def test_faster_without_a_partner_says_so() -> None:
-    answer = is_it_faster(run("x", telemetry.config(True)), series([2.0, 4.0]), None, None)
+    answer = is_it_faster(run("x", telemetry.config(True)), statistics(steps=2, step_seconds=3.0), None, None)
     assert answer.headline == "3.00 s a step"
     assert "no plain run" in answer.detail
 
 
 def test_why_names_accept_length_tail_and_harvest() -> None:
-    lengths = [Lengths(step=0, lengths=[], truncated=0, p50=50, p75=80, p90=200, max=500)]
-    session = DrafterSession(
-        step=0, time=0, drafter_version=1, published=True, reason="", microsteps=1, tokens=1, loss=1, held_out_before=2, held_out_after=1
+    seen = statistics(
+        steps=900, accept_length=2.5, accept_steps=5, tail=10.0, tail_steps=500, idle_seconds=8.0, trained_seconds=6.0, published=2767
     )
-    answer = why(run("x", telemetry.config(True)), series([2.0, 3.0]), series([4.0, 4.0]), series([3.0, 3.0]), lengths, [session])
+    answer = why(run("x", telemetry.config(True)), seen)
     assert answer.headline == "2.50 tokens a pass"
-    assert all(text in answer.detail for text in ("10.0×", "75 %", "1 new version"))
+    assert all(text in answer.detail for text in ("10.0× the median in the last 500 steps", "75 %", "2,767 new versions"))
 
 
 def test_why_of_a_plain_run_is_the_waiting() -> None:
-    answer = why(run("x", telemetry.config(False)), series([1.0]), series([4.0]), NO_POINTS, [], [])
-    assert answer.headline == "4.00 s idle"
+    assert why(run("x", telemetry.config(False)), statistics(idle_seconds=4.0)).headline == "4.00 s idle"

@@ -1,10 +1,13 @@
 """A run against its baseline: the arithmetic by hand, and where configurations differ."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from backend.database import Database
+from backend.models import Attempt
+from backend.models import Run as RunRow
 from backend.services.runs.comparison import compared, config_diff
 from backend.services.runs.lookup import find
 from backend.services.runs.submission import SubmissionOptions, submit
@@ -29,10 +32,10 @@ TLT: Lines = {
 }
 
 
-def told(database: Database, lines: Lines, first: int = 0) -> str:
+def told(database: Database, lines: Lines, first: int = 0, **config: Any) -> str:
     """The id of a run with these values, from step ``first`` on."""
     with database.write() as session:
-        run_id = submit(session, RunConfig(name="run"), SubmissionOptions())[0].id
+        run_id = submit(session, RunConfig.model_validate({"name": "run"} | config), SubmissionOptions())[0].id
         rows = [
             {"run_id": run_id, "key": key, "step": step, "value": None if value is None else float(value)}
             for key, values in lines.items()
@@ -121,3 +124,44 @@ def test_config_diff_names_what_differs() -> None:
         "task.four": {"a": 0.2, "b": None},
         "speculation.enabled": {"a": False, "b": True},
     }
+
+
+@pytest.mark.parametrize(
+    ("config", "fields"),
+    [
+        ({"model": {"path": "small"}}, ["model.path"]),
+        ({"task": {"name": "countdown", "four_numbers": 0.5}, "seed": 7}, ["seed", "task.four_numbers"]),
+        ({"rollout": {"max_new_tokens": 64}}, ["rollout.max_new_tokens"]),
+        ({"algorithm": {"learning_rate": 1e-3, "steps": 5}}, ["algorithm.learning_rate"]),
+    ],
+)
+def test_runs_that_do_other_work_have_no_speedup(database: Database, config: dict[str, Any], fields: list[str]) -> None:
+    found = compare(database, told(database, TLT, **config), told(database, BASELINE))
+    assert found.confounders == fields
+    assert (found.rollout_speedup, found.e2e_speedup) == (None, None)
+    assert found.seconds_per_step == 5.0, "what is the run's own is told all the same"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"speculation": {"enabled": False}, "algorithm": {"steps": 7}},
+        {"speculation": {"tuner": {"name": "beg"}}, "drafter": {"recipe": "eagle3", "path": None}},
+        {"cluster": {"workers": 4}, "rollout": {"scheduling": {"longest_first": True}}},
+    ],
+)
+def test_runs_may_differ_in_how_the_work_is_done(database: Database, config: dict[str, Any]) -> None:
+    found = compare(database, told(database, TLT, **config), told(database, BASELINE))
+    assert (found.confounders, found.e2e_speedup) == ([], 2.0)
+
+
+def test_a_comparison_names_the_machine_of_the_latest_attempt(database: Database) -> None:
+    run, baseline = told(database, TLT), told(database, BASELINE)
+    where = {"host": "node-1", "cpu": "EPYC", "cores": 2, "gpus": [{"name": "H200"}, {"name": "H200"}]}
+    with database.write() as session:
+        session.get_one(RunRow, run).attempt = 2
+        session.add_all(
+            Attempt(run_id=run, number=number, worker_id="b" * 16, environment=told) for number, told in ((1, None), (2, where))
+        )
+    assert compare(database, run, baseline).machine == "node-1 (EPYC, 2 cores, 2 H200)"
+    assert compare(database, baseline, run).machine is None

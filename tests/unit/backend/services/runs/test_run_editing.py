@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from new_token import NewToken
 from sqlalchemy import select
 
 from backend.database import Database
@@ -65,3 +66,22 @@ def test_only_what_can_be_changed_is_changed(api: TestClient, run: str, change: 
     before = api.get(run).json()
     assert api.patch(run, json=change).status_code == 422
     assert api.get(run).json() == before
+
+
+def test_a_run_moves_to_a_project_that_its_editor_may_work_in(run: str, new_token: NewToken, anonymous: TestClient) -> None:
+    admin = {"Authorization": f"Bearer {new_token('admin', 'root')}"}
+    theirs = anonymous.post("/api/v1/projects", json={"name": "theirs"}, headers=admin).json()["id"]
+    own = {"Authorization": f"Bearer {new_token('editor', 'eve')}"}
+    assert anonymous.patch(run, json={"project_id": theirs}, headers=own).status_code == 404, "out of sight"
+    assert anonymous.patch(run, json={"project_id": theirs}, headers=admin).json()["project_id"] == theirs
+    anonymous.patch(f"/api/v1/projects/{theirs}", json={"archived": True}, headers=admin)
+    other = anonymous.get("/api/v1/projects", headers=admin).json()["items"][0]["id"]
+    assert anonymous.patch(run, json={"project_id": other}, headers=admin).json()["project_id"] == other
+    assert anonymous.patch(run, json={"project_id": theirs}, headers=admin).status_code == 409
+
+
+def test_only_admins_give_a_run_to_another_owner(run: str, new_token: NewToken, anonymous: TestClient) -> None:
+    admin, own = ({"Authorization": f"Bearer {new_token(role, role + '2')}"} for role in ("admin", "editor"))
+    assert anonymous.patch(run, json={"owner": "admin2"}, headers=own).status_code == 403
+    assert anonymous.patch(run, json={"owner": "nobody"}, headers=admin).status_code == 404
+    assert anonymous.patch(run, json={"owner": "editor2"}, headers=admin).json()["owner"] == "editor2"

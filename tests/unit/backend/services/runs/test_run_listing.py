@@ -203,3 +203,12 @@ def test_a_list_reads_its_index_and_the_rows_of_its_page(database: Database, som
             step.startswith("SEARCH runs USING COVERING INDEX ix_runs_list") for step in plan
         ), plan
     assert some
+
+
+def test_totals_by_state_are_those_of_the_filter(api: TestClient) -> None:
+    assert api.get("/api/v1/runs/totals").json() == {"states": dict.fromkeys(STATES, 10)}
+    assert api.get("/api/v1/runs/totals", params={"owner": "anna", "state": ["failed", "queued"]}).json()["states"].keys() <= {
+        "failed",
+        "queued",
+    }
+    assert api.get("/api/v1/runs/totals", params={"q": "nothing like that"}).json() == {"states": {}}

@@ -12,6 +12,7 @@ from backend.services.telemetry import step_rows
 from backend.services.telemetry.event_ingest import EventIngestor, rebuild
 from backend.services.telemetry.step_rows import StepRange
 from engine import events
+from longtail.schemas.runs import Run as RunReply
 
 
 @pytest.fixture
@@ -206,3 +207,55 @@ def test_the_end_is_told(path: Path, ingestor: EventIngestor) -> None:
     write(path, events.RunFinished(steps=STEPS))
     ingestor.drain()
     assert ingestor.finished
+
+
+def test_a_start_tells_what_is_under_way(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
+    def at() -> tuple[str, float, int, int] | None:
+        with database.read() as session:
+            told = RunReply.model_validate(session.get_one(Run, run_id)).starting_up
+            return (told.phase, told.since.timestamp(), told.done, told.total) if told else None
+
+    phases: list[tuple[events.AnyEvent, tuple[str, float, int, int]]] = [
+        (events.StartingUp(time=5.0, phase="starting_workers"), ("starting_workers", 5.0, 0, 0)),
+        (events.StartingUp(time=6.0, phase="measuring_costs"), ("measuring_costs", 6.0, 0, 0)),
+        (events.StartingUp(time=7.0, phase="first_rollout", total=32), ("first_rollout", 7.0, 0, 32)),
+        (events.StartingUp(time=8.0, phase="first_rollout", done=12, total=32), ("first_rollout", 7.0, 12, 32)),
+    ]
+    for event, expected in phases:
+        write(path, event, *([started()] if expected[0] == "measuring_costs" else []))
+        ingestor.drain()
+        assert at() == expected
+    write(path, *step(0))
+    ingestor.drain()
+    assert at() is None
+
+
+def test_the_log_has_a_line_for_each_step_publication_checkpoint_and_alarm(database: Database, path: Path, ingestor: EventIngestor) -> None:
+    session_of = {"step": 1, "microsteps": 3, "tokens": 9, "loss": 1.0, "held_out_before": 0.4, "held_out_after": 0.5}
+    trained = [events.DrafterTrained(drafter_version=1, published=told, reason="why", **session_of) for told in (True, False)]
+    saved = events.CheckpointSaved(step=1, path="checkpoints/step-1", seconds=0.1)
+    write(path, started(), *step(0), *step(1), *trained, saved, events.Alarm(step=1, code="truncated", message="long"))
+    ingestor.drain()
+    with database.read() as session:
+        told = session.execute(select(LogLine.code, LogLine.step, LogLine.message).order_by(LogLine.id)).all()
+    assert [tuple(line) for line in told][1:] == [
+        ("step", 0, "took 2.00 s (rollout 1.00 s): reward 0.500"),
+        ("step", 1, "took 2.00 s (rollout 1.00 s): reward 0.500"),
+        ("drafter", 1, "drafter version 1 is published: why"),
+        ("drafter", 1, "the trained drafter is not published: why"),
+        ("checkpoint", 1, "saved checkpoints/step-1"),
+        ("truncated", 1, "long"),
+    ]
+
+
+@pytest.mark.parametrize(("coefficient", "kl"), [(0.0, None), (0.1, 0.0)])
+def test_a_kl_that_nobody_measured_is_null(database: Database, run_id: str, path: Path, coefficient: float, kl: float | None) -> None:
+    """Also where an earlier version wrote 0 for it, and where the engine leaves it out."""
+    with database.write() as session:
+        session.get_one(Run, run_id).config = {"algorithm": {"kl_coefficient": coefficient}}
+    old, new = ({"reward_mean": 0.5, **more} for more in ({"kl": 0.0}, {}))
+    write(path, started(), *(events.StepFinished(step=at, seconds=1.0, phases={}, metrics=told) for at, told in enumerate((new, old))))
+    begin(database, run_id, path).drain()
+    with database.read() as session:
+        assert session.get_one(Run, run_id).summary["kl"] == kl
+        assert session.scalars(select(Metric.value).where(Metric.key == "kl", Metric.step == 1)).one() == kl

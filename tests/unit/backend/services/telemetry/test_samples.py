@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -52,6 +53,27 @@ def test_samples_tell_what_drafted_them(client: Longtail, run_with_samples: str)
     assert found[0].pieces == PIECES  # type: ignore[comparison-overlap]
     assert sum(piece.characters for piece in found[0].pieces or ()) == len(found[0].response)
     assert found[-1].pieces is None
+
+
+def test_samples_are_chosen_by_outcome_text_prompt_and_length(client: Longtail, database: Database, run_id: str, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    facts = {"group_rewards": [0.0, 1.0], "advantage": 0.5}
+    with EventWriter(path) as writer:
+        writer.write(RunStarted(first_step=0, steps=3, workers=1, model_parameters=1, device="cpu", packages={}))
+        writer.write(Sample(step=0, prompt="2 + 2", response="FOUR", reward=1.0, tokens=4, truncated=False, prompt_number=3, **facts))
+        writer.write(Sample(step=1, prompt="2 + 3", response="four", reward=0.0, tokens=9, truncated=True))
+        writer.write(Sample(step=2, prompt="2 + 2", response="five", reward=0.5, tokens=2, truncated=False))
+    rebuild(database, run_id, path)
+
+    def steps(**wanted: Any) -> list[int]:
+        return [item.step for item in client.samples(run_id, **wanted)]
+
+    assert (steps(outcome="right"), steps(outcome="wrong"), steps(outcome="truncated")) == ([0], [1, 2], [1])
+    assert (steps(contains="four"), steps(contains="+ 3"), steps(contains="100%")) == ([0, 1], [1], [])
+    assert (steps(prompt="2 + 2"), steps(prompt="2 +")) == ([0, 2], [])
+    assert steps(longest=True, limit=2) == [0, 1]
+    (first,) = client.samples(run_id, step=0)
+    assert (first.prompt_number, first.group_rewards, first.advantage, first.is_right) == (3, [0.0, 1.0], 0.5, True)
 
 
 def test_samples_of_one_step(client: Longtail, run_with_samples: str) -> None:

@@ -19,7 +19,8 @@ from sqlalchemy import select, update
 
 from backend.api.background.webhook_sender import WebhookSender
 from backend.database import Database
-from backend.models import Delivery, Run, Webhook, new_id
+from backend.errors import NotFoundError
+from backend.models import Delivery, Project, Run, Webhook, new_id
 from backend.services.runs import control
 from backend.services.runs.attempts import Outcome, claim, settle
 from backend.services.runs.lifecycle import transition
@@ -104,6 +105,37 @@ def test_only_what_was_asked_for_is_told(database: Database, run_id: str) -> Non
     subscribe(database, 9, "run.failed")
     lose(database, run_id)
     assert waiting(database) == []
+
+
+def test_a_webhook_of_a_project_hears_of_its_runs_only(database: Database, run_id: str) -> None:
+    with database.write() as session:
+        other = Project(name="other")
+        session.add(other)
+        session.flush()
+        for project_id in (other.id, session.get_one(Run, run_id).project_id):
+            subscriptions.add(session, "http://127.0.0.1:9/hook", ["run.starting"], project_id)
+        with pytest.raises(NotFoundError):
+            subscriptions.add(session, "http://127.0.0.1:9/hook", ["run.starting"], "f" * 16)
+    lose(database, run_id)
+    assert [event for event, _, _ in waiting(database)] == ["run.starting"]
+
+
+def test_a_fall_of_the_reward_and_a_collapse_of_acceptance_are_told_by_name(database: Database, run_id: str, tmp_path: Path) -> None:
+    subscribe(database, 9, "run.reward_fell", "run.acceptance_collapsed")
+    with database.write() as session:
+        taken = claim(session, run_id, new_id(), 60)
+    assert taken
+    rewards = [0.6 + 0.01 * (step % 3) for step in range(30)] + [0.2 + 0.01 * (step % 3) for step in range(40)]
+    writer = EventWriter(tmp_path / "events.jsonl")
+    writer.write(events.RunStarted(first_step=0, steps=70, workers=1, model_parameters=1, device="cpu", packages={}))
+    ingestor = EventIngestor(database, run_id, taken.attempt, tmp_path / "events.jsonl")
+    for step, reward in enumerate(rewards):
+        writer.write(events.StepFinished(step=step, seconds=1.0, phases={}, metrics={"reward_mean": reward}))
+        if step % 5 == 4:
+            ingestor.drain()
+    writer.write(events.Alarm(step=69, code="acceptance_collapsed", message="3% are accepted"))
+    ingestor.drain()
+    assert sorted(event for event, _, _ in waiting(database)) == ["run.acceptance_collapsed", "run.reward_fell"], "each once"
 
 
 def test_an_alarm_is_told_once_and_not_again_when_the_past_is_rebuilt(database: Database, run_id: str, tmp_path: Path) -> None:

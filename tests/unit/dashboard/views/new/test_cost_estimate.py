@@ -4,7 +4,7 @@ import pytest
 
 from backend.services.runs.listing import CONDITION
 from backend.services.runs.presets import presets
-from dashboard.views.new.cost_estimate import SIMILAR_IN, conditions
+from dashboard.data.similar_runs import SIMILAR_IN, conditions
 from dashboard.views.new.schema_fields import Config
 from engine.config import merged
 from longtail.schemas.runs import Preset

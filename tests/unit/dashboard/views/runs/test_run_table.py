@@ -21,6 +21,14 @@ def test_a_row_says_how_far_and_how_fast_a_run_is() -> None:
     assert (cells["Rewards"], cells["Speed-up"], cells["Created"]) == ([0.1, 0.3], 1.5, "3 h ago")
 
 
+def test_the_reward_is_smoothed_and_sorted_by_what_is_shown() -> None:
+    """The latest step's is noise: by that a run came first that is worse."""
+    told = TLT.model_copy(update={"summary": {"reward_mean": 0.9, "reward_recent": 0.412, "reward_spread": 0.031}})
+    assert row(told, GLANCE, NOW, {})["Reward"] == "0.412 ± 0.031"
+    assert {SORTS[order] for order in BY_COLUMN["Reward"]} == {"summary.reward_recent", "-summary.reward_recent"}
+    assert row(told.model_copy(update={"summary": {"reward_mean": 0.9}}), GLANCE, NOW, {})["Reward"] == "0.900"
+
+
 def test_a_plain_run_has_no_speed_up_of_its_own() -> None:
     assert row(run("b", telemetry.config(False)), GLANCE, NOW, {})["Speed-up"] is None
 

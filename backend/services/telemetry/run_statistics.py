@@ -1,0 +1,89 @@
+"""What all steps of a run come to. Sums come from roll-ups and the rest from points, so that a bucket never counts as a step."""
+
+from statistics import fmean, stdev
+from typing import Any
+
+from sqlalchemy import ColumnElement, Float, cast, func, select
+from sqlalchemy.orm import Session
+
+from backend.models import DrafterSession, Metric, Rollout, Run, WorkerSpan
+from backend.services.telemetry.metric_means import SeriesSum, series_sums
+from longtail.schemas.run_statistics import RewardTrend, RunStatistics
+
+REWARD, SECONDS, ACCEPT, IDLE, TRAINED = "reward_mean", "step_seconds", "accept_length", "idle_seconds", "trained_seconds"
+RECENT_REWARDS, RECENT_ACCEPTS, TAIL_STEPS = 10, 5, 500
+LEAST_STEPS = 4
+NOTHING = SeriesSum(0.0, 0)
+
+
+def run_statistics(session: Session, run: Run) -> RunStatistics:
+    whole = series_sums(session, [run.id], [REWARD, SECONDS, IDLE, TRAINED], range(max(run.step, 1)))
+    sums = {key: whole.get((run.id, key), NOTHING) for key in (REWARD, SECONDS, IDLE, TRAINED)}
+    reward, spread = recent_reward(session, run.id)
+    accepted = latest_values(session, run.id, ACCEPT, RECENT_ACCEPTS)
+    tail, tail_steps = _tail(session, run.id)
+    published = select(func.count()).where(DrafterSession.run_id == run.id, DrafterSession.published)
+    return RunStatistics(
+        steps=sums[SECONDS].numbers,
+        step_seconds=sums[SECONDS].mean,
+        rewarded_steps=sums[REWARD].numbers,
+        reward=reward,
+        reward_spread=spread,
+        reward_trend=_trend(session, run.id, sums[REWARD].numbers),
+        accept_length=fmean(accepted) if accepted else None,
+        accept_steps=len(accepted),
+        tail=tail,
+        tail_steps=tail_steps,
+        idle_seconds=sums[IDLE].total if sums[IDLE].numbers else None,
+        trained_seconds=sums[TRAINED].total if sums[TRAINED].numbers else None,
+        published=session.scalar(published) or 0,
+        startup_seconds=_startup(session, run),
+    )
+
+
+def recent_reward(session: Session, run_id: str) -> tuple[float | None, float | None]:
+    """Mean and standard deviation of the latest steps' mean rewards; None where there are too few."""
+    values = latest_values(session, run_id, REWARD, RECENT_REWARDS)
+    return fmean(values) if values else None, stdev(values) if len(values) > 1 else None
+
+
+def latest_values(session: Session, run_id: str, key: str, most: int) -> list[float]:
+    """The newest first, of those that are numbers."""
+    return list(session.scalars(_values(run_id, key).order_by(Metric.step.desc()).limit(most)))
+
+
+def _values(run_id: str, key: str) -> Any:
+    return select(Metric.value).where(Metric.run_id == run_id, Metric.key == key, Metric.value.is_not(None))
+
+
+def _trend(session: Session, run_id: str, steps: int) -> RewardTrend | None:
+    if steps < LEAST_STEPS:
+        return None
+    third = max(2, steps // 3)
+    (first, early), (last, late) = (_moments(session, run_id, third, order) for order in (Metric.step.asc(), Metric.step.desc()))
+    return RewardTrend(steps=third, first=first, last=last, error=((early + late) / third) ** 0.5)
+
+
+def _moments(session: Session, run_id: str, steps: int, order: ColumnElement[Any]) -> tuple[float, float]:
+    """Mean and sample variance of the reward over so many steps from one end."""
+    part = _values(run_id, REWARD).order_by(order).limit(steps).subquery()
+    mean, square = session.execute(select(func.avg(part.c.value), func.avg(part.c.value * part.c.value))).one()
+    return mean, max(square - mean * mean, 0.0) * steps / (steps - 1)
+
+
+def _tail(session: Session, run_id: str) -> tuple[float | None, int]:
+    longest, median = cast(Rollout.max, Float), func.max(Rollout.p50, 1) if _is_sqlite(session) else func.greatest(Rollout.p50, 1)
+    ratios = select((longest / median).label("ratio")).where(Rollout.run_id == run_id).order_by(Rollout.step.desc()).limit(TAIL_STEPS)
+    part = ratios.subquery()
+    mean, count = session.execute(select(func.avg(part.c.ratio), func.count())).one()
+    return mean, count
+
+
+def _startup(session: Session, run: Run) -> float | None:
+    """In the first attempt: a run that was resumed began its step 0 in that."""
+    begun = session.scalar(select(func.min(WorkerSpan.start)).where(WorkerSpan.run_id == run.id, WorkerSpan.step == 0))
+    return begun - run.started_at if begun is not None and run.started_at is not None else None
+
+
+def _is_sqlite(session: Session) -> bool:
+    return session.get_bind().dialect.name == "sqlite"

@@ -1,0 +1,54 @@
+"""Runs of a list that differ in nothing but name and seed, as one row each."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from dashboard.text.formats import count, duration, number, ratio
+from longtail.schemas.run_overviews import RunOverview
+from longtail.schemas.runs import Run
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """In the order of the list."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        return sorted({run.seed for run in self.runs})
+
+
+def run_groups(runs: Sequence[Run]) -> list[RunGroup]:
+    """A script's run is a group of its own unless its configuration says as much as another's."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        rest = {key: value for key, value in run.config.items() if key not in ("name", "seed")}
+        found.setdefault(json.dumps([run.kind, rest if rest else run.id], sort_keys=True), []).append(run)
+    return [RunGroup(tuple(members)) for members in found.values()]
+
+
+def group_row(group: RunGroup, glances: Mapping[str, RunOverview]) -> dict[str, str]:
+    """Means over the seeds, with their standard deviation."""
+    states = Counter(run.doing for run in group.runs)
+    rewards = [reward for run in group.runs if (reward := run.summary.get("reward_recent")) is not None]
+    known = [glances[run.id] for run in group.runs if run.id in glances]
+    speedups = [glance.speedup for run, glance in zip(group.runs, known, strict=False) if glance.speedup]
+    paces = [glance.step_seconds for glance in known if glance.step_seconds]
+    return {
+        "Configuration": group.runs[0].name + (f" and {count(len(group.runs) - 1, 'more run')}" if len(group.runs) > 1 else ""),
+        "Seeds": ", ".join(map(str, group.seeds)),
+        "States": ", ".join(f"{number} {state}" for state, number in states.items()),
+        "Reward": _spread(rewards, lambda value: number(value, 3)),
+        "Speed-up": _spread(speedups, ratio),
+        "Time a step": _spread(paces, duration),
+    }
+
+
+def _spread(values: Sequence[float], form: Callable[[float], str]) -> str:
+    if not values:
+        return ""
+    return form(fmean(values)) + (f" ± {form(stdev(values))}" if len(values) > 1 else "")

@@ -1,0 +1,65 @@
+"""One series of a run as chosen: over steps, training time or tokens, smoothed, on logarithmic axes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dashboard.analysis.series import band, finite, smoothed, thinned
+from dashboard.charts.theme import BLUE, add_curve, faded, figure, label
+from longtail.schemas.telemetry import Series
+
+SMALL = 230
+
+
+@dataclass(frozen=True)
+class RunningTotal:
+    """What a run has come to, in ``unit``, when ``done`` steps are done: seconds, or tokens."""
+
+    done: tuple[float, ...]
+    totals: tuple[float, ...]
+    unit: str
+
+    @classmethod
+    def of(cls, series: Series, unit: str) -> "RunningTotal":
+        """Of a series of amounts; of an envelope each bucket counts as often as it has steps."""
+        ends = [*series.steps[1:], *(step + series.width for step in series.steps[-1:])]
+        spans = [(begin, end, value or 0.0) for begin, end, value in zip(series.steps, ends, series.values, strict=True)]
+        sums = np.cumsum([value * min(end - begin, series.width) for begin, end, value in spans]).tolist()
+        return cls((float(series.steps[0]), *map(float, ends)), (0.0, *sums), unit)
+
+    def at(self, step: float) -> float:
+        return float(np.interp(step, self.done, self.totals))
+
+
+@dataclass(frozen=True)
+class ExploreOptions:
+    """``window``: means over so many steps; ``total``: what the x-axis counts instead of steps."""
+
+    window: int = 1
+    log_x: bool = False
+    log_y: bool = False
+    total: RunningTotal | None = None
+
+
+def explored_metric(key: str, series: Series, options: ExploreOptions) -> go.Figure | None:
+    """None if it has no value."""
+    points = thinned(finite(series))
+    if not points:
+        return None
+    total = options.total
+    chart = figure(total.unit if total else "steps done" if options.log_x else "step", "", SMALL)
+
+    def place(step: float) -> float:
+        return total.at(step + 1) if total else step + options.log_x
+
+    if around := band(series):
+        there, back = [(place(step), low) for step, low, _ in around], [(place(step), high) for step, _, high in reversed(around)]
+        x, y = zip(*there, *back, strict=True)
+        style = {"fill": "toself", "fillcolor": faded(BLUE, 0.2), "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+        chart.add_scatter(x=x, y=y, **style)
+    span = (points[-1][0] - points[0][0]) / max(len(points) - 1, 1) or 1.0
+    curve = [(place(step), value) for step, value in smoothed(points, round(options.window / span))]
+    add_curve(chart, curve, name=label(key), line={"color": BLUE, "width": 2}, hovertemplate="%{y:.4g}", showlegend=False)
+    chart.update_xaxes(type="log" if options.log_x else "linear")
+    return chart.update_yaxes(type="log" if options.log_y else "linear", rangemode="normal")

@@ -1,0 +1,35 @@
+"""Groups of runs side by side: the mean over the seeds of each, and the range between the least and the greatest."""
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from dashboard.charts.comparison_curves import TITLES, CurveOptions, curve_points
+from dashboard.charts.theme import add_curve, color, faded, figure, height_for_curves, label, line
+from longtail.schemas.comparison import AlignedMetric
+
+
+def group_bands(metric: AlignedMetric, groups: Mapping[str, Sequence[str]], view: CurveOptions) -> go.Figure:
+    """``groups``: run ids by the name in the legend. Over steps; a step that one of a group lacks is a mean over the others."""
+    steps_only = CurveOptions(False, view.window, view.log_x, view.log_y)
+    chart = figure("steps done" if view.log_x else "step", TITLES.get(metric.key, label(metric.key)), height_for_curves(len(groups)))
+    for index, (name, run_ids) in enumerate(groups.items()):
+        values: dict[float, list[float]] = {}
+        for run_id in run_ids:
+            for x, value in curve_points(metric, run_id, steps_only, None):
+                values.setdefault(x, []).append(value)
+        xs = sorted(values)
+        if len(run_ids) > 1 and xs:
+            around = [*((x, min(values[x])) for x in xs), *((x, max(values[x])) for x in reversed(xs))]
+            style = {
+                "fill": "toself",
+                "fillcolor": faded(color(index), 0.2),
+                "line": {"width": 0},
+                "hoverinfo": "skip",
+                "showlegend": False,
+            }
+            chart.add_scatter(x=[x for x, _ in around], y=[y for _, y in around], **style)
+        mean = [(x, sum(values[x]) / len(values[x])) for x in xs]
+        add_curve(chart, mean, name=label(name), line=line(index), hovertemplate="%{y:.4g}")
+    chart.update_layout(showlegend=True).update_xaxes(type="log" if view.log_x else "linear")
+    return chart.update_yaxes(type="log" if view.log_y else "linear", rangemode="normal")

@@ -1,0 +1,69 @@
+"""What settings did to figures: a scatter of any two, and all of them as parallel coordinates."""
+
+from collections.abc import Mapping, Sequence
+
+from dashboard.analysis.config_differences import one_line_yaml
+from dashboard.charts.settings_against_figures import Value, parallel_coordinates, scatter
+from dashboard.views.compare.figures import ComparisonFigures
+from dashboard.widgets.panel import chart, empty, panel
+from longtail.schemas.comparison import ComparedRun, flat
+
+MEASURES: Mapping[str, str] = {
+    "reward_last": "reward, last quarter",
+    "seconds_per_step": "seconds a step",
+    "e2e_speedup": "speed-up",
+    "rollout_share": "rollout share",
+    "accept_length": "accept length",
+    "harvest": "harvest",
+}
+SCATTER = "A mark for each run: a setting in which they differ, and any figure. Few runs show a trend, never a cause."
+PARALLEL = "A line for each run, through its settings and what came of them. Each axis goes from its least to its greatest value."
+
+
+def settings_panels(figures: ComparisonFigures) -> None:
+    items, names = figures.comparison.items, figures.names
+    settings = [difference.field for difference in figures.comparison.config_diff]
+    measures = [*MEASURES, *sorted({key for item in items for key in item.run.summary})]
+    with panel("Any figure against any setting", SCATTER) as head:
+        if not settings:
+            empty("The runs have the same configuration.")
+            return
+        x = head.selectbox("Setting", settings, key="setting", bind="query-params", label_visibility="collapsed", width=220)
+        y = head.selectbox(
+            "Figure", measures, format_func=_title, key="figure", bind="query-params", label_visibility="collapsed", width=220
+        )
+        points = {names[item.run.id]: (setting_of(item, x), figure_of(item, y)) for item in items}
+        chart(scatter(points, x, _title(y)), "scatter", "No run has both.")
+    with panel("Settings and what came of them", PARALLEL) as head:
+        first = [*settings[:4], "reward_last", "seconds_per_step"]
+        axes = head.multiselect(
+            "Axes",
+            [*settings, *measures],
+            first,
+            format_func=_title,
+            key="axes",
+            label_visibility="collapsed",
+            width=620,
+            max_selections=10,
+        )
+        lines = {names[item.run.id]: axis_values(item, axes, settings) for item in items}
+        chart(parallel_coordinates(lines, [_title(axis) for axis in axes]), "parallel", "Choose two axes or more.")
+
+
+def axis_values(item: ComparedRun, axes: Sequence[str], settings: Sequence[str]) -> list[Value]:
+    return [setting_of(item, axis) if axis in settings else figure_of(item, axis) for axis in axes]
+
+
+def setting_of(item: ComparedRun, field: str) -> Value:
+    value = dict(flat(item.run.config)).get(field)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else None if value is None else one_line_yaml(value)  # type: ignore[arg-type]
+
+
+def figure_of(item: ComparedRun, key: str) -> float | None:
+    found = getattr(item, key) if key in MEASURES else item.run.summary.get(key)
+    return None if found is None else float(found)
+
+
+def _title(key: str) -> str:
+    return MEASURES.get(key, key)

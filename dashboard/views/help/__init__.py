@@ -1,0 +1,1 @@
+"""Words, tabs and commands, explained."""

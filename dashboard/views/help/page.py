@@ -1,0 +1,34 @@
+"""What the words mean, how to read each tab, and how to get the same without the dashboard."""
+
+import streamlit as st
+
+from dashboard import page_files
+from dashboard.auth.api_client import client
+from dashboard.text.guides import GLOSSARY, GUIDES
+from dashboard.views.help import tour
+from dashboard.widgets.panel import panel
+
+st.header("Help", anchor=False)
+with st.container(horizontal=True, vertical_alignment="center"):
+    st.markdown(
+        "Longtail trains reasoning models by reinforcement learning, and makes the long tail of each rollout shorter.", width="stretch"
+    )
+    if st.button("Take the tour", type="primary", help="Five stations, each of them a page"):
+        tour.begin()
+        st.switch_page(page_files.RUNS)
+word = st.text_input("Find a word", type="search", key="word", placeholder="accept length", live=True, width=320).lower()
+with panel("Words"):
+    found = {term: meaning for term, meaning in GLOSSARY.items() if word in f"{term} {meaning}".lower()}
+    for term, meaning in found.items():
+        st.markdown(f"**{term}**  \n{meaning}")
+    if not found:
+        st.caption("No word is like that.")
+with panel("How to read a run"):
+    for name, guide in GUIDES.items():
+        if word in f"{name} {guide.question} {guide.read}".lower():
+            with st.expander(f"{name}: {guide.question}"):
+                st.markdown(guide.read)
+                st.code(f"{guide.rest.format(run='RUN')}\n{guide.command.format(run='RUN')}", language="bash")
+with panel("Without the dashboard"):
+    st.caption("The REST API, with every route and its parameters, is described at its own address. RUN is a run's id.")
+    st.code(f"curl -H 'Authorization: Bearer TOKEN' {client().base_url}/api/v1/runs\nlongtail runs\nlongtail watch RUN", language="bash")

@@ -1,0 +1,89 @@
+"""A run as a record: whose it is, what was written about it, how to do it again, and its timeline to take away."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import streamlit as st
+
+from dashboard.analysis.chrome_trace import chrome_trace
+from dashboard.analysis.reproduction import commands, config_yaml, memory_command, versions
+from dashboard.analysis.step_phases import PHASES
+from dashboard.auth.api_client import client, me
+from dashboard.data.offline_cache import fetch_or_cached
+from dashboard.text.escaping import escaped
+from dashboard.text.formats import MISSING
+from dashboard.widgets.api_errors import explained
+from longtail import Longtail
+from longtail.schemas.projects import Project
+from longtail.schemas.runs import Run
+
+TRACED_STEPS = 500
+PROJECTS = 200
+
+
+def record(run: Run) -> None:
+    """A row below the name: facts on the left, what can be done with them on the right."""
+    projects = {project.id: project.name for project in _projects()}
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="record"):
+        st.caption(f"{escaped(projects.get(run.project_id, 'another project'))} · {escaped(run.owner or 'nobody')}", width="content")
+        if me().may_write:
+            with st.popover("Edit", key=f"edit-{run.id}", help="Name, notes, tags, project and owner"):
+                _form(run, projects)
+        if run.kind == "engine":
+            with st.popover("Reproduce", key=f"reproduce-{run.id}"):
+                _reproduce(run)
+            with st.popover("Memory plan", key=f"memory-{run.id}"):
+                st.caption("What takes the memory of each GPU in a run like this one, by arithmetic. In a shell:")
+                st.code(memory_command(run.config), language="bash", wrap_lines=True, width=520)
+            if run.step:
+                name = f"{run.id}-trace.json"
+                help = f"The timeline of at most the last {TRACED_STEPS} steps, for ui.perfetto.dev"
+                make = partial(trace, client(), run)
+                st.download_button("Perfetto trace", make, name, "application/json", on_click="ignore", help=help, key=f"trace-{run.id}")
+    if run.notes:
+        with st.expander("Notes", expanded=len(run.notes) < 400):
+            st.text(run.notes)
+
+
+def trace(api: Longtail, run: Run) -> str:
+    since = max(run.step - TRACED_STEPS - 1, -1)
+    metrics = api.metrics(run.id, [f"phase/{name}" for name in PHASES], since).series
+    return chrome_trace(api.spans(run.id, since), api.decoding(run.id, since), metrics)
+
+
+def _projects() -> Sequence[Project]:
+    return fetch_or_cached("projects", None, lambda: client().projects(limit=PROJECTS).items) or ()
+
+
+def _form(run: Run, projects: dict[str, str]) -> None:
+    """What somebody else has changed meanwhile is not overwritten: the API refuses it."""
+    with st.form(f"record-{run.id}-{run.revision}", border=False):
+        name = st.text_input("Name", run.name, max_chars=200)
+        tags = st.multiselect("Tags", run.tags, run.tags, accept_new_options=True, max_selections=32)
+        ids = list(projects) if run.project_id in projects else [run.project_id, *projects]
+        project = st.selectbox("Project", ids, ids.index(run.project_id), format_func=lambda each: projects.get(each, MISSING))
+        is_admin = me().role == "admin"
+        owner = st.text_input("Owner", run.owner or "", disabled=not is_admin, help="Only admins give a run to another owner.")
+        notes = st.text_area("Notes", run.notes, max_chars=20_000, height=160, width=460)
+        saved = st.form_submit_button("Save", type="primary")
+    if saved:
+        wanted = {"name": name.strip(), "tags": tags, "project_id": project, "owner": owner.strip(), "notes": notes}
+        before = {"name": run.name, "tags": run.tags, "project_id": run.project_id, "owner": run.owner or "", "notes": run.notes}
+        changes = {field: value for field, value in wanted.items() if value != before[field]}
+        with explained():
+            if changes:
+                client().change_run(run.id, run.revision, **changes)
+            st.rerun()
+
+
+def _reproduce(run: Run) -> None:
+    found = fetch_or_cached("attempts", (run.id, run.attempt), lambda: client().attempts(run.id)) or ()
+    latest = found[-1] if found else None
+    st.download_button("Configuration (YAML)", config_yaml(run), f"{run.id}.yaml", "application/yaml", on_click="ignore")
+    st.caption("Complete, with all defaults and the seed. Then, in a checkout of Longtail:")
+    st.code(commands(run, latest), language="bash", wrap_lines=True, width=560)
+    if known := versions(latest):
+        st.caption(f"Attempt {latest.number if latest else MISSING} ran in:")
+        st.table({"": [name for name, _ in known], "version": [escaped(text) for _, text in known]}, border="horizontal", hide_index=True)
+    else:
+        st.caption("What it ran in was not recorded.")

@@ -1,0 +1,62 @@
+"""What the responses teach, and how the policy moves with it, on one page."""
+
+import re
+
+import streamlit as st
+
+from dashboard.analysis.series import finite
+from dashboard.charts import learning_signal, metric_curves
+from dashboard.data.run_data import DataQuery, RunData
+from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
+from dashboard.widgets.panel import chart, panel
+from longtail.schemas.telemetry import Series
+
+DISTRIBUTION = (
+    "The share of each step's responses by reward. A band that climbs is learning; one that splits in two is a task of two kinds."
+)
+GROUPS = "A prompt whose responses are all right, or all wrong, teaches nothing: there is no better one among them. Steady blue is healthy."
+LENGTHS = "Wrong responses that grow while right ones do not are often loops; see the samples."
+RATE = "Of each worker while it generates. A worker that is slower than the others holds everyone up."
+FIGURES = (
+    MetricChart("truncated_share", "Cut at the limit", "share of responses", "Responses that stopped at rollout.max_new_tokens."),
+    MetricChart("reward_std", "Spread of the rewards", "standard deviation", "Of all rewards of a step. Near 0 nothing is left to learn."),
+    MetricChart("kept_share", "Learned from", "share of responses", "The rest is of groups that teach nothing, where these are left out."),
+    MetricChart("entropy", "Entropy", "entropy (nats a token)", "It falls slowly as the policy gets surer. Near 0 nothing new is tried."),
+    MetricChart("kl", "KL", "KL to the start policy (nats)", "How far the policy has come. A slow rise is healthy, a jump is not."),
+    MetricChart("stale_share", "Staleness", "share of the tokens", "Tokens learned from that an older policy wrote (rollout.scheduling)."),
+)
+WORKER = re.compile(r"worker/(\d+)/tokens_per_second")
+NOT_MEASURED = {
+    "kl": "Not measured: without algorithm.kl_coefficient nobody looks up what the start policy would say.",
+    "stale_share": "All tokens are the present policy's: rollout.scheduling carries nothing over.",
+}
+SOON = "Not told by this run, or no step has finished."
+
+
+def show(data: RunData) -> None:
+    left, right = st.columns(2)
+    with left, panel("Rewards", DISTRIBUTION):
+        chart(learning_signal.reward_distribution(data.lengths), "reward-distribution", SOON)
+    with right, panel("Groups", GROUPS):
+        chart(learning_signal.groups(data.metrics), "groups", SOON)
+    left, right = st.columns(2)
+    with left, panel("Length of right and wrong responses", LENGTHS):
+        chart(learning_signal.lengths_by_outcome(data.metrics), "outcome-lengths", SOON)
+    with right, panel("Throughput", RATE):
+        chart(learning_signal.throughput(data.series("tokens_per_second"), worker_rates(data)), "throughput", SOON)
+    for first in range(0, len(FIGURES), 3):
+        for column, each in zip(st.columns(3), FIGURES[first : first + 3], strict=False):
+            with column, panel(each.title, each.help):
+                series = data.series(each.key)
+                drawn = metric_curves.small(series, each.y) if finite(series) else None
+                chart(drawn, f"learning-{each.key}", NOT_MEASURED.get(each.key, SOON))
+
+
+def worker_rates(data: RunData) -> dict[str, Series]:
+    """By worker, in their order."""
+    found = {int(match[1]): series for key, series in data.metrics.items() if (match := WORKER.fullmatch(key))}
+    return {f"worker {number}": found[number] for number in sorted(found)}
+
+
+KEYS = ("all_right_share", "all_wrong_share", "right_tokens", "wrong_tokens", "tokens_per_second", "worker/*")
+TAB = Tab("Learning", show, DataQuery(("lengths",), (*KEYS, *(figure.key for figure in FIGURES))), training_run)

@@ -1,0 +1,28 @@
+"""The runs of a page by configuration: seeds of one are one row. Selecting a row selects its runs."""
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from dashboard.analysis.run_groups import group_row, run_groups
+from dashboard.text.escaping import without_shortcodes
+from dashboard.text.formats import MISSING
+from longtail.schemas.run_overviews import RunOverview
+from longtail.schemas.runs import Run
+
+
+def group_table(runs: Sequence[Run], glances: Mapping[str, RunOverview]) -> list[Run]:
+    """The runs selected."""
+    groups = run_groups(runs)
+    rows = [{name: without_shortcodes(text) for name, text in group_row(group, glances).items()} for group in groups]
+    event = st.dataframe(
+        rows,
+        hide_index=True,
+        height="content",
+        placeholder=MISSING,
+        alt="Runs by configuration",
+        key="run-groups-" + "-".join(group.runs[0].id for group in groups)[:200],
+        on_select="rerun",
+        selection_mode="multi-row",
+    )
+    return [run for number in event.selection.rows for run in groups[number].runs]

@@ -1,0 +1,31 @@
+"""Help in the app, and the tour that is offered at a first visit."""
+
+from playwright.sync_api import Page, expect
+
+from longtail import Longtail
+from longtail.schemas.runs import Run
+
+
+def test_words_and_tabs_are_explained(page: Page, pair: tuple[Run, Run]) -> None:
+    page.goto("/help")
+    page.get_by_label("Find a word").fill("accept length")
+    expect(page.get_by_text("Tokens that one pass of the target yields a request", exact=False).first).to_be_visible()
+    page.goto(f"/run?id={pair[1].id}&tab=Timeline")
+    page.get_by_role("button", name="How to read this").click()
+    expect(page.get_by_text(f"GET /api/v1/runs/{pair[1].id}/spans")).to_be_visible()
+
+
+def test_the_tour_has_five_stations_and_is_offered_once(page: Page, api: Longtail, pair: tuple[Run, Run]) -> None:
+    assert pair
+    api.set_preference("tour", [])
+    page.goto("/")
+    page.get_by_role("button", name="Show me around").click()
+    for number in range(1, 5):
+        expect(page.get_by_text(f"{number} of 5:")).to_be_visible()
+        page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("5 of 5:")).to_be_visible()
+    page.get_by_role("button", name="Done").click()
+    expect(page.get_by_text("5 of 5:")).to_have_count(0)
+    assert api.preferences()["tour"] == ["seen"]
+    page.goto("/")
+    expect(page.get_by_text("New here?")).to_have_count(0)

@@ -1,0 +1,46 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from example_runs import NOW, run
+
+from backend.demo_data import telemetry
+from dashboard.analysis.start_of_run import SimilarRun, beginning
+from longtail.schemas.runs import StartingUp
+
+BEGUN = run("x", telemetry.config()).model_copy(update={"step": 0, "started_at": NOW - timedelta(seconds=10)})
+SIMILAR = SimilarRun(run("y", telemetry.config()), step_seconds=2.0, startup_seconds=20.0)
+
+
+def at(phase: Any, done: int = 0, total: int = 0) -> StartingUp:
+    return StartingUp(phase=phase, since=NOW - timedelta(seconds=4), done=done, total=total)
+
+
+@pytest.mark.parametrize(
+    ("starting_up", "told"),
+    [
+        (at("starting_workers"), "starting workers, for 4.00 s"),
+        (at("measuring_costs"), "measuring costs, for 4.00 s"),
+        (at("first_rollout", 12, 32), "first rollout, 12 of 32 responses, for 4.00 s"),
+        (at("first_rollout", 32, 32), "first update of the policy, for 4.00 s"),
+    ],
+)
+def test_a_start_says_what_is_under_way_and_how_long_it_takes_with_all_steps(starting_up: StartingUp, told: str) -> None:
+    """20 s to begin and 30 steps of 2 s, of which 10 s are over."""
+    begun = BEGUN.model_copy(update={"starting_up": starting_up})
+    assert beginning(begun, SIMILAR, NOW) == f"{told}, about 1 min 10 s left, as countdown TLT took"
+    assert beginning(begun, None, NOW) == f"{told}, and no finished run is like it to tell how long it takes"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"state": "paused"}, "paused"),
+        ({"state": "queued"}, "waiting for a worker"),
+        ({"state": "queued", "needs": "gpu"}, "waiting for a worker that offers gpu"),
+        ({"state": "queued", "start_after": NOW + timedelta(hours=1)}, "starts after 2030-01-01 01:00 UTC"),
+        ({"state": "starting"}, "the engine is being started"),
+    ],
+)
+def test_a_run_that_has_not_begun_says_why(changes: dict[str, Any], told: str) -> None:
+    assert beginning(BEGUN.model_copy(update=changes), None, NOW) == told
