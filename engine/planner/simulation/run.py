@@ -1,7 +1,7 @@
 """A whole run, simulated step by step, as ``engine.run`` has it: rollout with spot training in its tail, inference, update, sync."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -46,8 +46,9 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class SimulatedStep:
-    """Seconds by ``phases``; ``generated`` [W, R] tokens of each request at the end of the rollout, of ``shares``; ``evaluation`` is no
-    phase of most steps."""
+    """Seconds by ``phases``, of which most steps have no ``evaluation``. ``generated`` [W, R]: tokens of each request of ``shares`` at the end
+    of the rollout; ``unused`` of these teach nothing in this step. ``first``: probability that the drafter's first token was accepted,
+    before it became as good as ``quality``."""
 
     index: int
     phases: dict[str, float]
@@ -60,10 +61,10 @@ class SimulatedStep:
     choices: Sequence[Choice]
     arms: list[ArmStatistics]
     accept_length: float
+    first: float
     quality: DrafterQuality
     unused: int
     untrained: str | None
-    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -116,6 +117,7 @@ class Simulation:
             choices,
             self._choice.take_arms(),
             accept_length,
+            first,
             quality,
             int(generated.sum()) - kept,
             None if found.trained else decision.reason if not decision.train else "the tail was too short to set training up",
@@ -193,8 +195,9 @@ class Simulation:
     ) -> DrafterQuality:
         """What the drafter knows at the next step; and what decides when to train, and whether speculation rests."""
         spot, calibration = self._config.drafter.spot, self._given.calibration
-        at_most = spot.passes * max(int(generated.sum()), spot.least_tokens)
-        seconds = sum(max(0.0, session - spot.first_set_up) for session in found.trained.values())
+        at_most = spot.passes * max(int(generated.sum()) // self._given.workers, spot.least_tokens)
+        sessions = [max(0.0, seconds - spot.first_set_up) for seconds in found.trained.values()]
+        seconds = sum(sessions) / max(len(sessions), 1)  # copies are averaged: each has learnt from its own share only
         tokens = min(at_most, seconds * self._given.phases.trained_tokens)
         better = self._quality.trained(tokens, calibration.learning)
         if self._config.speculation.enabled and not self._cooldown.at(index):
