@@ -32,6 +32,7 @@ from engine.bench import (
     tuner,
     word_problems,
 )
+from engine.bench.planner import benchmark as planner
 from engine.bench.provenance import save
 from engine.bench.report import README, write
 from engine.errors import LongtailError
@@ -56,6 +57,7 @@ PRETRAINED = "smollm2-135m"
 OF_RUNS = {
     "algorithms": (algorithms.run, "tiny"),
     "learning": (learning.run, "tiny"),
+    "planner": (planner.run, "tiny"),
     "scheduling": (scheduling.run, "tiny"),
     "timelines": (timelines.run, "tiny"),
     "word_problems": (word_problems.run, PRETRAINED),
