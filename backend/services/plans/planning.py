@@ -43,9 +43,7 @@ def _record(folder: Path, session: Session, run: models.Run) -> None:
     speculation, _ = rows_of_steps(session, models.Speculation, run.id, steps, POINTS)
     if not lengths:
         raise _refused("run_id", f"run {run.id} has no finished step to learn from; choose another one, or none")
-    series = downsampled(session, run.id, [], steps.since, POINTS, "phase/") | downsampled(
-        session, run.id, [SECONDS], steps.since, POINTS
-    )
+    series = downsampled(session, run.id, [], steps.since, POINTS, "phase/") | downsampled(session, run.id, [SECONDS], steps.since, POINTS)
     write_trace(folder, parse(run.config), lengths, speculation, series)
 
 

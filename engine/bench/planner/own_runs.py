@@ -128,7 +128,12 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     speedups = [tuple(row[side]["plain"] / row[side]["drafts"] for side in ("predicted_s", "measured_s")) for row in rows]
     return {
         "own": [
-            {"run": f"{row['run']}: {arm}", "measured_s": row["measured_s"][arm], "predicted_s": row["predicted_s"][arm], "load": row["load"]}
+            {
+                "run": f"{row['run']}: {arm}",
+                "measured_s": row["measured_s"][arm],
+                "predicted_s": row["predicted_s"][arm],
+                "load": row["load"],
+            }
             for row in rows
             for arm in ARMS
         ],

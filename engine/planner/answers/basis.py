@@ -1,7 +1,6 @@
 """What a plan rests on: machines, model, memory, and what is assumed or was recorded of lengths, acceptance and costs."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean, median
 
 from engine.config import RunConfig
@@ -100,8 +99,8 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
         learner = config.cluster.learner
         remedy = "more GPUs" if learner.parallel == "fsdp" else "cluster.learner.parallel=fsdp, more GPUs"
         raise ConfigError(
-            f"gpus: {machines} has {machines.gpu.memory:g} GB a GPU, and {most} takes {found.phases[most] / GIGA:.0f} GB of the fullest; take "
-            f"{remedy}, a larger rollout.sglang.tensor_parallel, cluster.learner.cpu_offload, or a lower rollout.max_new_tokens"
+            f"gpus: {machines} has {machines.gpu.memory:g} GB a GPU, and {most} takes {found.phases[most] / GIGA:.0f} GB of the fullest; "
+            f"take {remedy}, a larger rollout.sglang.tensor_parallel, cluster.learner.cpu_offload, or a lower rollout.max_new_tokens"
         )
     return found
 
@@ -123,7 +122,9 @@ def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis
     replayed = replace(given, lengths=own, workers=config.cluster.workers, firsts=tuple(firsts[-len(last) :]))
     simulated = sum(step.phases["rollout"] for step in Simulation(config, replayed).steps(len(last)))
     correction = sum(step.phases["rollout"] for step in last) / simulated
-    return replace(plan, assumptions=replace(given, costs=scaled(given.costs, correction), prefill=given.prefill * correction), correction=correction)
+    return replace(
+        plan, assumptions=replace(given, costs=scaled(given.costs, correction), prefill=given.prefill * correction), correction=correction
+    )
 
 
 MEASURED = frozenset(("reward", "inference", "update", "update_once", "sync"))

@@ -35,8 +35,8 @@ class Compared:
 
 @dataclass(frozen=True)
 class Plan:
-    """``machines``, time and money of every arm; ``offers``: against the number of GPUs, or the cheapest for a deadline. ``memory``: GB of the
-    fullest GPU by phase. ``timeline``: events of the first steps as configured."""
+    """``machines``, time and money of every arm; ``offers``: against the number of GPUs, or the cheapest for a deadline. ``memory``: GB of
+    the fullest GPU by phase. ``timeline``: events of the first steps as configured."""
 
     machines: str
     workers: int
@@ -71,7 +71,8 @@ def plan(
     deadline: float | None = None,
     deep: bool = True,
 ) -> Plan:
-    """``deep``: with sensitivity, break-even, advice, and other machines, which take most of the time. ConfigError, ModelError, DataError."""
+    """``deep``: with sensitivity, break-even, advice, and other machines, which take most of the time. ConfigError, ModelError or
+    DataError if it cannot be planned."""
     if deadline is not None and not deadline > 0:
         raise ConfigError(f"deadline: must be above 0 (got {deadline}); give hours, or leave it out")
     if not config.algorithm.steps:
@@ -115,5 +116,3 @@ def timeline(found: Basis, steps: int = TIMELINE_STEPS, began: float | None = No
     simulated = Simulation(found.config, found.assumptions).steps(steps)
     told = events(found.config, found.assumptions, simulated, found.shape.parameters, time.time() if began is None else began)
     return [event.model_copy(update={"seq": seq}).model_dump(mode="json") for seq, event in enumerate(told)]
-
-

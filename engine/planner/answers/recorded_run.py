@@ -28,8 +28,8 @@ class RecordedStep:
     drafted: dict[str, tuple[int, int]]
 
     def first(self, acceptance: Acceptance) -> float | None:
-        """Probability of a first token by which as many drafts of the learned drafter would have been accepted; None if it drafted little."""
-        used = [(strategy, counts) for name, counts in self.drafted.items() if (strategy := _strategy(name)).drafter == "eagle"]
+        """Probability of a first token by which as many of the learned drafter's drafts would be accepted; None if it drafted little."""
+        used = [(strategy, counts) for name, counts in self.drafted.items() if (strategy := Strategy.named(name)).drafter == "eagle"]
         accepted = sum(counts[1] for _, counts in used)
         if sum(counts[0] for _, counts in used) < 32:
             return None
@@ -93,14 +93,6 @@ def _by_strategy(event: Speculation) -> dict[str, tuple[int, int]]:
         requests, accepted = found[arm.strategy]
         found[arm.strategy] = requests + arm.requests, accepted + arm.accepted
     return dict(found)
-
-
-def _strategy(name: str) -> Strategy:
-    """As ``str`` writes it."""
-    if name == "off":
-        return Strategy("none", 0, 0, 0)
-    drafter, depth, top_k, verify = name.split()
-    return Strategy("ngram" if drafter == "ngram" else "eagle", int(depth[1:]), int(top_k[1:]), int(verify[1:]))
 
 
 def _carried(found: list[float | None]) -> list[float | None]:

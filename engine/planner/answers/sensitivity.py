@@ -13,6 +13,8 @@ from engine.planner.simulation.run import scaled
 
 STEPS = 4
 """Simulated of each variation."""
+RANGE, HALVINGS = 5.0, 6
+"""Powers of two between which it is looked for where TLT stops paying, and how often that range is halved."""
 PAYS = 1.02
 """Speed-up below which TLT does not pay."""
 
@@ -32,7 +34,7 @@ class Influence:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """TLT pays while the input is on the better side of ``value``; None if it does (or does not) over the whole range."""
+    """TLT pays while the input is above or below ``value``, as ``pays`` says; None: it pays everywhere, or nowhere, in the range."""
 
     input: str
     value: float | None
@@ -107,15 +109,15 @@ def influences(basis: Basis) -> list[Influence]:
 
 
 def break_evens(basis: Basis) -> list[BreakEven]:
-    """By bisection of a factor between 1/64 and 64."""
+    """By bisection of a factor between 1/32 and 32."""
     algorithm, acceptance = basis.config.algorithm, basis.assumptions.calibration.acceptance
     mean = float(basis.assumptions.lengths.draw(0, np.arange(64), 8, basis.config.rollout.max_new_tokens).mean())
     batch = algorithm.prompts_per_step * algorithm.group_size / basis.assumptions.workers
     first = basis.assumptions.firsts[-1] if basis.assumptions.firsts else acceptance.first
     return [
-        BreakEven("mean response length in tokens", _scaled(mean, _even(basis, longer, rising=True)), "above"),
-        BreakEven("requests of a worker", _scaled(batch, _even(basis, wider, rising=False)), "below"),
-        BreakEven("acceptance of a first draft token", _acceptance(first, _even(basis, better, rising=True)), "above"),
+        _break_even("mean response length in tokens", basis, longer, lambda factor: mean * factor),
+        _break_even("requests of a worker", basis, wider, lambda factor: batch * factor),
+        _break_even("acceptance of a first draft token", basis, better, lambda factor: 1 - min(0.98, (1 - first) / factor)),
     ]
 
 
@@ -129,21 +131,13 @@ def _speculating(config: RunConfig, on: bool) -> RunConfig:
     return config.model_copy(update={"speculation": config.speculation.model_copy(update={"enabled": on, "rest": 0})})
 
 
-def _even(basis: Basis, vary: Varied, rising: bool) -> float | None:
-    low, high = -6.0, 6.0
+def _break_even(name: str, basis: Basis, vary: Varied, value: Callable[[float], float]) -> BreakEven:
+    low, high = -RANGE, RANGE
     ends = [speedup(vary(basis, 2.0**power)) > PAYS for power in (low, high)]
     if ends[0] == ends[1]:
-        return None
-    for _ in range(6):
+        return BreakEven(name, None, "everywhere" if ends[0] else "nowhere")
+    for _ in range(HALVINGS):
         middle = (low + high) / 2
-        pays = speedup(vary(basis, 2.0**middle)) > PAYS
-        low, high = (low, middle) if pays == rising else (middle, high)
-    return float(2.0 ** ((low + high) / 2))
-
-
-def _scaled(value: float, factor: float | None) -> float | None:
-    return None if factor is None else value * factor
-
-
-def _acceptance(first: float, factor: float | None) -> float | None:
-    return None if factor is None else 1 - min(0.98, (1 - first) / factor)
+        pays_there = speedup(vary(basis, 2.0**middle)) > PAYS
+        low, high = (middle, high) if pays_there == ends[0] else (low, middle)
+    return BreakEven(name, value(2.0 ** ((low + high) / 2)), "below" if ends[0] else "above")

@@ -40,8 +40,7 @@ def _answers(found: Plan) -> Iterator[str]:
     if found.break_evens:
         yield "\nTLT pays:"
         for each in found.break_evens:
-            told = "over the whole range, or nowhere in it" if each.value is None else f"{each.pays} {each.value:,.3g}"
-            yield f"  {each.input}: {told}"
+            yield f"  {each.input}: {each.pays}" + ("" if each.value is None else f" {each.value:,.3g}")
     if found.advice:
         yield "\nChange first:"
         for each in found.advice[:SHOWN]:

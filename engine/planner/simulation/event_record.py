@@ -28,7 +28,9 @@ DRAWN = 24
 DEVICE = "simulated"
 
 
-def events(config: RunConfig, assumptions: Assumptions, steps: Iterable[SimulatedStep], parameters: int, began: float) -> Iterator[AnyEvent]:
+def events(
+    config: RunConfig, assumptions: Assumptions, steps: Iterable[SimulatedStep], parameters: int, began: float
+) -> Iterator[AnyEvent]:
     """Of a run that begins at ``began``, in seconds since the epoch."""
     workers, count, now, version = assumptions.workers, 0, began, 0
     yield RunStarted(
@@ -45,7 +47,7 @@ def events(config: RunConfig, assumptions: Assumptions, steps: Iterable[Simulate
             yield _speculation(step, assumptions, end)
         if step.quality.version != version:
             yield _drafter(step, assumptions, end)
-        yield _summary(step, end, workers)
+        yield _summary(step, end)
         if step.checkpoint:
             yield CheckpointSaved(time=end, step=step.index, path="", seconds=step.checkpoint)
         now, count, version = end + step.checkpoint, step.index + 1, step.quality.version
@@ -83,8 +85,7 @@ def _speculation(step: SimulatedStep, assumptions: Assumptions, end: float) -> S
     for arm in step.arms:
         if arm.strategy == "off":
             continue
-        drafter, depth, top_k, verify = arm.strategy.split()
-        strategy = Strategy("ngram" if drafter == "ngram" else "eagle", int(depth[1:]), int(top_k[1:]), int(verify[1:]))
+        strategy = Strategy.named(arm.strategy)
         reached = float(arm.requests)
         for position, rate in enumerate(rates(strategy, acceptance, first)):
             drafted[position] += reached
@@ -118,7 +119,7 @@ def _drafter(step: SimulatedStep, assumptions: Assumptions, end: float) -> Draft
     )
 
 
-def _summary(step: SimulatedStep, end: float, workers: int) -> StepFinished:
+def _summary(step: SimulatedStep, end: float) -> StepFinished:
     tokens = int(step.generated.sum()) - int(step.shares.begun.sum())
     metrics = {
         "response_tokens": tokens / max(int((step.shares.group >= 0).sum()), 1),

@@ -46,8 +46,8 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class SimulatedStep:
-    """Seconds by ``phases``, of which most steps have no ``evaluation``. ``generated`` [W, R]: tokens of each request of ``shares`` at the end
-    of the rollout; ``unused`` of these teach nothing in this step. ``first``: probability that the drafter's first token was accepted,
+    """Seconds by ``phases``, of which most steps have no ``evaluation``. ``generated`` [W, R]: tokens of each request of ``shares`` at the
+    end of the rollout; ``unused`` of these teach nothing in this step. ``first``: probability that the drafter's first token was accepted,
     before it became as good as ``quality``."""
 
     index: int
@@ -138,7 +138,7 @@ class Simulation:
         return self._choice.tuned(first, learned, (index, self._quality.version), lengths, self._given.prompt)
 
     def _ended(self, shares: Shares, decoded: Decoded) -> tuple[float, Numbers, Numbers]:
-        """When the rollout is over, the tokens [W, R] of each response then, and the groups that are complete, in the order of their end."""
+        """When the rollout is over, the tokens [W, R] of each response then, and the groups that are complete, by their end."""
         overhead = self._given.phases.overhead
         if shares.quota is None:
             return float(decoded.done.max()) + overhead, shares.lengths, np.unique(shares.group[shares.group >= 0])
@@ -210,9 +210,7 @@ class Simulation:
         self._quality = better.drifted(calibration.acceptance, calibration.learning)
         return better
 
-    def _phases(
-        self, index: int, end: float, shares: Shares, generated: Numbers, complete: Numbers, pace: Pace
-    ) -> dict[str, float]:
+    def _phases(self, index: int, end: float, shares: Shares, generated: Numbers, complete: Numbers, pace: Pace) -> dict[str, float]:
         costs, algorithm = self._given.phases, self._config.algorithm
         learned = generated[np.isin(shares.group, complete)]
         tokens = float(learned.sum()) + self._given.prompt * len(learned)
