@@ -2,6 +2,7 @@
 
 import resource
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,6 +11,7 @@ from engine.bench.planner import end_to_end, own_runs, strategies
 from engine.bench.planner.cells import errors
 from engine.bench.testbed import machine
 from engine.config import parse
+from engine.errors import ConfigError
 from engine.planner.calibration import usual
 from engine.planner.hardware import machines
 from engine.planner.model_shape import PRESETS
@@ -22,29 +24,36 @@ PROMPTS, WORKERS, STEPS = 10_000, 512, 100
 LIMIT = 8_192
 
 
-def run(quick: bool, _: str, runs: Path) -> dict[str, Any]:
-    """``published``: all cells; ``mean_abs_error`` is that of those which did not calibrate, and ``errors`` are these by table."""
+PARTS = ("published", "own", "scale")
+
+
+def run(quick: bool, part: str, runs: Path) -> dict[str, Any]:
+    """One of PARTS, or all: published figures, runs on this machine, and how fast a large plan is made."""
+    if part not in (*PARTS, "all"):
+        raise ConfigError(f"--model: there is no part {part}; choose one of {', '.join(PARTS)}, or leave it out for all")
+    chosen = PARTS if part == "all" else (part,)
+    result: dict[str, Any] = {"facts": machine()}
+    if "published" in chosen:
+        result |= published()
+    if "own" in chosen:
+        result |= own_runs.run(runs, 1 if quick else len(own_runs.CASES))
+    if "scale" in chosen:
+        result["scale"] = scale(4 if quick else STEPS)
+    return result
+
+
+def published() -> dict[str, Any]:
+    """All cells; ``mean_abs_error`` is that of those which did not calibrate, and ``errors`` are these by table."""
     model = strategies.fitted()
     calibration = usual().model_copy(update={"efficiency": model.efficiency, "acceptance": model.acceptance})
     unpublished = end_to_end.fitted(calibration)
     cells = strategies.cells(model) + end_to_end.cells(calibration, unpublished)
-    own = own_runs.run(runs, 1 if quick else len(own_runs.CASES))
+    fitted = {"efficiency": model.efficiency.model_dump(), "breadth": model.acceptance.breadth, "decay": model.acceptance.decay}
     return {
-        "facts": machine() | {"cores_shared": "other work ran beside the own runs: see their load"},
-        "fitted": {
-            "efficiency": model.efficiency.model_dump(),
-            "breadth": model.acceptance.breadth,
-            "decay": model.acceptance.decay,
-            "prompts": unpublished.prompts,
-            "median": unpublished.median,
-            "spread": unpublished.spread,
-            "first": unpublished.first,
-        },
+        "fitted": fitted | asdict(unpublished),
         "published": [cell.plain for cell in cells],
         "mean_abs_error": round(fmean(cell.error for cell in cells if not cell.calibrates), 4),
         "errors": errors(cells),
-        **own,
-        "scale": scale(4 if quick else STEPS),
     }
 
 

@@ -36,4 +36,5 @@ def fit(residuals: Callable[[Array], Sequence[float]], start: Sequence[float], l
         place, found, damping = tried, after, damping / 4
         if gained < 1e-5:
             break
-    return least + width * place
+    found_best: Array = least + width * place
+    return found_best

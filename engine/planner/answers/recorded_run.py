@@ -1,5 +1,6 @@
 """A run that is over, as a plan takes it: lengths, acceptance, and what its phases took."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from engine.planner.calibration import Acceptance
 from engine.planner.simulation.acceptance import accepted_tokens
 from engine.speculation.strategy import Strategy
 
+SHAPE = re.compile(r"off|(eagle|ngram) d\d+ k\d+ v\d+")
+"""What ``str`` says of a strategy."""
 CANDIDATES = np.linspace(0.02, 0.99, 98)
 """Probabilities of a first token that are tried to explain what was accepted."""
 
@@ -90,6 +93,8 @@ def of_events(events: Iterable[AnyEvent], name: str) -> RecordedRun:
 def _by_strategy(event: Speculation) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for arm in event.arms:
+        if not SHAPE.fullmatch(arm.strategy):  # of an engine whose tuner calls them otherwise
+            continue
         requests, accepted = found[arm.strategy]
         found[arm.strategy] = requests + arm.requests, accepted + arm.accepted
     return dict(found)

@@ -53,7 +53,8 @@ class Decoded:
     def generated(self, moment: float) -> Array:
         """Tokens [W, R] of each request ``moment`` seconds after the start."""
         at = np.array([np.interp(moment, [0.0, *clock], [0.0, *marks]) for clock, marks in zip(self.clock, self.marks, strict=True)])
-        return np.clip(np.minimum(at[:, None], self.ends) - self.starts, 0, None)
+        found: Array = np.clip(np.minimum(at[:, None], self.ends) - self.starts, 0, None)
+        return found
 
 
 def decode(lengths: NDArray[np.int64], known: NDArray[np.int64], pace: Pace, fresh: float = 1.0) -> Decoded:
@@ -102,7 +103,8 @@ def _mean_known(
     left = np.cumsum(np.take_along_axis(queued + lengths, order, 1), axis=1)
     before = np.concatenate([np.zeros((len(left), 1)), left[:, :-1]], axis=1)
     gained = np.cumsum(span * running, axis=1) - span * running / 2
-    return np.where(running > 0, np.maximum(entered - before + gained, 0) / np.maximum(running, 1), 0.0)
+    mean: Array = np.where(running > 0, np.maximum(entered - before + gained, 0) / np.maximum(running, 1), 0.0)
+    return mean
 
 
 def _prefill(
@@ -111,4 +113,5 @@ def _prefill(
     """Seconds [W, R] that reading prompts takes before each end: those of all first slots at once, then of one with each end."""
     mean = np.where(lengths > 0, known, 0).sum(1, keepdims=True) / np.maximum(count, 1) * fresh * pace.prefill
     first = np.minimum(count, pace.slots)
-    return np.where(place == 0, first, ((place > 0) & (place + pace.slots <= count)).astype(int)) * mean
+    read: Array = np.where(place == 0, first, ((place > 0) & (place + pace.slots <= count)).astype(int)) * mean
+    return read

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +75,8 @@ def from_file(path: Path, seed: int) -> Recorded:
     """A JSON list of lengths, or of such lists by step; or a length a line. DataError if there is none in it."""
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if text.lstrip().startswith("[") else [int(line) for line in text.split()]
-        steps = found if found and isinstance(found[0], list) else [found]
+        found: list[Any] = json.loads(text) if text.lstrip().startswith("[") else [int(line) for line in text.split()]
+        steps: list[Any] = found if found and isinstance(found[0], list) else [found]
         lengths = tuple(tuple(int(length) for length in step) for step in steps if step)
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"lengths: {path} cannot be read: {error}; give a JSON list of lengths, or one a line") from None

@@ -77,7 +77,7 @@ def test_what_a_run_has_recorded_is_replayed(tmp_path: Path, capsys: pytest.Capt
     assert found["correction"] == pytest.approx(1, abs=0.1)
     for step in found["recorded"][1:]:
         assert step["predicted_s"] == pytest.approx(step["measured_s"], rel=0.15)
-    fewer = planned(capsys, run, "--quick", "--trace", str(recorded), "--gpus", "h100:2")
+    fewer = planned(capsys, run, "--quick", "--trace", str(recorded), "--gpus", "h100:4")
     assert fewer["arms"][1]["step_seconds"] > found["arms"][1]["step_seconds"]
 
 
