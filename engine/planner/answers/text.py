@@ -39,12 +39,12 @@ def _answers(found: Plan) -> Iterator[str]:
         yield from (f"  {each.input:24}{each.half:9.2f}{each.twice:9.2f}" for each in found.influences)
     if found.break_evens:
         yield "\nTLT pays:"
-        for each in found.break_evens:
-            yield f"  {each.input}: {each.pays}" + ("" if each.value is None else f" {each.value:,.3g}")
+        for even in found.break_evens:
+            yield f"  {even.input}: {even.pays}" + ("" if even.value is None else f" {even.value:,.3g}")
     if found.advice:
         yield "\nChange first:"
-        for each in found.advice[:SHOWN]:
-            yield f"  {', '.join(_fields(each.changes))}: {each.saved:.2f} s a step ({each.share:.0%}); {each.price}"
+        for change in found.advice[:SHOWN]:
+            yield f"  {', '.join(_fields(change.changes))}: {change.saved:.2f} s a step ({change.share:.0%}); {change.price}"
 
 
 def _offers(found: Plan) -> Iterator[str]:

@@ -138,20 +138,16 @@ class Simulation:
         return self._choice.tuned(first, learned, (index, self._quality.version), lengths, self._given.prompt)
 
     def _ended(self, shares: Shares, decoded: Decoded) -> tuple[float, Numbers, Numbers]:
-        """When the rollout is over, the tokens [W, R] of each response then, and the groups that are complete, by their end."""
+        """When the rollout is over, the tokens [W, R] of each response then, and the groups to learn from."""
         overhead = self._given.phases.overhead
         if shares.quota is None:
             return float(decoded.done.max()) + overhead, shares.lengths, np.unique(shares.group[shares.group >= 0])
-        groups = int(shares.group.max()) + 1
-        last = np.zeros(groups)
         real = shares.group >= 0
+        last = np.zeros(int(shares.group.max()) + 1)
         np.maximum.at(last, shares.group[real], decoded.seconds[real])
-        there = np.setdiff1d(np.arange(groups), shares.group[real])
-        order = [*there, *(group for group in np.argsort(last, kind="stable") if group not in set(there.tolist()))]
         end = float(np.sort(last[np.unique(shares.group[real])])[max(shares.quota, 1) - 1])
         generated = np.minimum(shares.begun + decoded.generated(end).astype(np.int64), shares.lengths)
-        complete = np.array([group for group in order if last[group] <= end][: self._workload.wanted], np.int64)
-        return end + overhead, generated, complete
+        return end + overhead, generated, np.flatnonzero(last <= end)[: self._workload.wanted]
 
     def _by_group(self, shares: Shares, generated: Numbers, complete: Numbers) -> tuple[Numbers, np.ndarray]:
         """Tokens [G, M] of all members, and which groups [G] are complete."""

@@ -105,7 +105,11 @@ class StrategyChoice:
         return self._tuner.take_arms()
 
     def _context(self, batch: int, generated: float, known: float, learned: bool, versions: tuple[int, int]) -> Context:
-        drafters: set[DrafterName] = {"none"} | ({"eagle"} if learned else set()) | ({"ngram"} if self._config.suffix.enabled else set())
+        drafters: set[DrafterName] = {"none"}
+        if learned:
+            drafters.add("eagle")
+        if self._config.suffix.enabled:
+            drafters.add("ngram")
         horizon = self._lengths.outlook(generated, self._limit)
         spread = self._lengths.spread(generated, self._limit)
         return Context(batch, known + generated, *versions, frozenset(drafters), horizon, spread)

@@ -110,7 +110,8 @@ class Workload:
         lengths, known = (np.where(real, values[group, member], 0) for values in (self._tokens, begun))
         known = np.minimum(known, lengths)
         order = np.argsort(lengths > known, axis=1, kind="stable")  # what has ended before waits for nothing
-        return Shares(*(np.take_along_axis(each, order, 1) for each in (lengths, known, group, member)), quota)
+        lengths, known, group, member = (np.take_along_axis(each, order, 1) for each in (lengths, known, group, member))
+        return Shares(lengths, known, group, member, quota)
 
 
 def _begun(tokens: int) -> PartialResponse:

@@ -8,6 +8,7 @@ from simulated import config, seconds, steps
 
 from engine.cluster.distributed_rollout import request_assignment
 from engine.cluster.distributed_rollout.coordinator import RolloutState
+from engine.cluster.spot_training.when_to_train import TrainingDecision
 from engine.experience.partial_rollouts import Backlog, Group
 from engine.planner.simulation import run
 from engine.speculation.elastic_switch import ElasticSwitch
@@ -40,7 +41,7 @@ def test_a_coordinator_that_finds_no_tail_worth_it_trains_nothing(monkeypatch: p
 
 
 def test_when_to_train_is_decided_by_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    never = run.TrainingDecision(False, "by no means")
+    never = TrainingDecision(False, "by no means")
     monkeypatch.setattr(run, "decide", lambda *_: never)
     assert {step.untrained for step in steps(config())} == {"by no means"}
 

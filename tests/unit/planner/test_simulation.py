@@ -13,7 +13,7 @@ from engine.planner.hardware import known_gpus
 from engine.planner.model_shape import PRESETS
 from engine.planner.simulation.acceptance import accepted_tokens, expected
 from engine.planner.simulation.decode_costs import Roofline
-from engine.planner.simulation.decoding import Pace, decode
+from engine.planner.simulation.decoding import Array, Pace, decode
 from engine.planner.simulation.response_lengths import LogNormal, Recorded
 from engine.planner.simulation.run import Simulation
 from engine.speculation.strategy import OFF, Context, Strategy
@@ -22,7 +22,7 @@ FIXED, SLOPE = 0.01, 1e-6
 
 
 def pace(slots: int) -> Pace:
-    batches = np.arange(slots + 1.0)
+    batches: Array = np.arange(slots + 1.0, dtype=np.float64)
     return Pace(FIXED + 1e-3 * batches, SLOPE * batches, 0.0, np.zeros(slots + 1))
 
 
