@@ -14,6 +14,7 @@ from engine.errors import ConfigError
 
 KNOWN = Path(__file__).with_name("hardware.yaml")
 TERA, GIGA = 10**12, 10**9
+MOST = 8192
 
 
 class Gpu(Section):
@@ -72,8 +73,8 @@ def machines(text: str, price: float | None = None, file: Path | None = None) ->
     parts = re.fullmatch(r"([\w.-]+)(?::(\d+))?", text.strip().lower())
     if not parts or parts[1] not in gpus:
         raise ConfigError(f"gpus: there is no {text!r}; choose one of {', '.join(gpus)} and how many, such as h100:8, or give --hardware")
-    if not 1 <= (count := int(parts[2] or 1)) <= 65_536:
-        raise ConfigError(f"gpus: {count} GPUs cannot be planned (got {text!r}); give 1 to 65,536")
+    if not 1 <= (count := int(parts[2] or 1)) <= MOST:
+        raise ConfigError(f"gpus: {count} GPUs cannot be planned (got {text!r}); give 1 to {MOST:,}")
     if price is not None and not price >= 0:
         raise ConfigError(f"price: must not be negative (got {price}); give dollars for a GPU-hour, or leave it out")
     gpu = gpus[parts[1]]

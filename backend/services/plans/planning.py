@@ -1,6 +1,7 @@
 """Plans are made by the engine's planner in a process of its own: they take seconds of a processor, and nothing of the API."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from sqlalchemy.orm import Session
 from backend import models
 from backend.errors import InvalidError, TooManyRequestsError
 from backend.services.plans.trace import MOST_STEPS, SECONDS, write_trace
+from backend.services.runs.validation import FIELD_OF_CODE
 from backend.services.telemetry.metric_series import downsampled
 from backend.services.telemetry.step_rows import StepRange, rows_of_steps
 from engine.config import RunConfig, parse
@@ -20,7 +22,10 @@ from longtail.schemas.base import FieldError
 from longtail.schemas.plans import Plan, PlanRequest
 
 AT_A_TIME = 2
+USER_ERROR = 2
+"""Exit code of the planner where the request is at fault."""
 PATIENCE_SECONDS = 120
+FIELD = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 COMMAND = (sys.executable, "-m", "engine.planner.plan_command")
 FREE = threading.BoundedSemaphore(AT_A_TIME)
 POINTS = 10_000
@@ -64,9 +69,10 @@ def _planned(arguments: list[str]) -> dict[str, Any]:
         raise _refused("config", f"this takes more than {PATIENCE_SECONDS} s to plan; ask for a quick plan, or for fewer prompts") from None
     finally:
         FREE.release()
+    if done.returncode not in (0, USER_ERROR):
+        raise RuntimeError(f"the planner failed: {done.stderr[-2000:]}")
     if done.returncode:
-        field, _, message = done.stderr.strip().splitlines()[-1].partition("error: ")[2].partition(": ")
-        raise _refused(field or "config", message or "the planner failed")
+        raise _as_told(done.stderr.strip().splitlines()[-1])
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -75,6 +81,13 @@ def _answer(found: dict[str, Any]) -> Plan:
     kinds = {"spans": "worker_state", "decoding": "decoding"}
     timeline = {name: [event for event in found["timeline"] if event["kind"] == kind] for name, kind in kinds.items()}
     return Plan.model_validate(found | timeline)
+
+
+def _as_told(line: str) -> InvalidError:
+    """Of what the planner says: ``code error: field: what is wrong``, or without a field."""
+    code, _, said = line.partition(" error: ")
+    field, _, message = said.partition(": ")
+    return _refused(field, message) if FIELD.fullmatch(field) else _refused(FIELD_OF_CODE.get(code, "config"), said)
 
 
 def _refused(field: str, message: str) -> InvalidError:

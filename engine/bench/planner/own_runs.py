@@ -23,7 +23,7 @@ STEPS = 4
 """Of a run; the first is not compared: engine, tuner and caches start in it."""
 PLAIN = {"speculation": {"enabled": False}}
 CHAIN = {"speculation": {"strategies": [{"depth": 4, "top_k": 1, "verify": 4}], "tuner": {"name": "fixed"}}}
-CALIBRATING = {"seed": 7, "algorithm": {"prompts_per_step": 8, "group_size": 4, "steps": 6}, "rollout": {"max_new_tokens": 1024}}
+CALIBRATING = {"seed": 7, "algorithm": {"prompts_per_step": 8, "group_size": 4, "steps": 5}, "rollout": {"max_new_tokens": 1024}}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from engine.config import RunConfig
 from engine.errors import ConfigError
 from engine.planner.answers.arms import arm, changed
 from engine.planner.answers.basis import Basis
@@ -27,7 +26,7 @@ def advice(basis: Basis) -> list[Advice]:
     """The best first; nothing that saves less than LEAST."""
     now = arm(basis, steps=STEPS).step_seconds
     found = []
-    for changes, price in _candidates(basis.config):
+    for changes, price in _candidates(basis):
         try:
             config = changed(basis.config, changes)
         except ConfigError:  # it does not go together with something else
@@ -38,7 +37,14 @@ def advice(basis: Basis) -> list[Advice]:
     return sorted(found, key=lambda each: -each.saved)
 
 
-def _candidates(config: RunConfig) -> list[tuple[dict[str, Any], str]]:
+def _room(basis: Basis, slots: int) -> bool:
+    """Whether the cache holds so many requests of a worker at their longest."""
+    rollout = basis.config.rollout
+    return basis.memory is None or basis.memory.cache >= slots * (rollout.max_prompt_tokens + rollout.max_new_tokens)
+
+
+def _candidates(basis: Basis) -> list[tuple[dict[str, Any], str]]:
+    config = basis.config
     speculation, rollout, algorithm, learner = config.speculation, config.rollout, config.algorithm, config.cluster.learner
     slots = rollout.max_batch
     partial = {"over_sampling": 1.5, "partial": True}
@@ -49,7 +55,7 @@ def _candidates(config: RunConfig) -> list[tuple[dict[str, Any], str]]:
         ({"drafter": {"spot": {"enabled": not config.drafter.spot.enabled}}}, "responses stay the same"),
         ({"rollout": {"scheduling": {"longest_first": True}}}, "responses stay the same"),
         ({"rollout": {"scheduling": partial}, "algorithm": {"rollout_correction": 2.0}}, "some tokens are those of older policies"),
-        ({"rollout": {"max_batch": 2 * slots}}, "the cache takes twice the memory"),
+        ({"rollout": {"max_batch": 2 * slots}} if _room(basis, 2 * slots) else {}, "the cache takes twice the memory"),
         ({"rollout": {"max_new_tokens": max(1, rollout.max_new_tokens // 2)}}, "long responses are cut, and teach nothing"),
         ({"algorithm": {"kl_coefficient": 0.0}} if algorithm.kl_coefficient else {}, "nothing holds the policy near its start"),
         ({"cluster": {"learner": {"activation_checkpointing": False}}} if learner.activation_checkpointing else {}, "more memory"),

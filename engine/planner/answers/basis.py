@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from engine.config import RunConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ModelError
 from engine.models.folder import locate, read_config
 from engine.planner.answers.recorded_run import RecordedRun
 from engine.planner.calibration import Calibration, usual
@@ -19,8 +19,10 @@ from engine.planner.simulation.response_lengths import Recorded, ResponseLengths
 from engine.planner.simulation.run import PROMPT_TOKENS_SHARE, Assumptions, Simulation, on_workers, scaled
 from engine.speculation.tuner.cost_table import CostTable
 
+NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
 LEAST_ROOM = 2
 """Longest requests that the cache of a worker must hold."""
+MOST_RESPONSES = 400_000
 REPLAYED = 8
 """Recorded steps, the last ones, by which decode costs are set right."""
 
@@ -48,8 +50,15 @@ class Basis:
 
 
 def model_shape(path: str) -> Shape:
-    """Of a preset (7B and so on), a built-in or kept model, or a folder."""
-    return PRESETS.get(path) or Shape.of(read_config(locate(path)))
+    """Of a preset (7B and so on), a built-in or kept model, or a folder. ModelError if that does not say how large it is."""
+    if path in PRESETS:
+        return PRESETS[path]
+    config = read_config(locate(path))
+    if missing := [name for name in NEEDED if name not in config]:
+        raise ModelError(
+            f"model.path: {path}/config.json lacks {', '.join(missing)}; take a Hugging Face folder, or one of {', '.join(PRESETS)}"
+        )
+    return Shape.of(config)
 
 
 def basis(
@@ -63,6 +72,7 @@ def basis(
 ) -> Basis:
     """``recorded``: a run whose lengths, acceptance and times are taken over, made with ``recorded_config`` (None: with ``config``).
     ``costs``: a measured table in place of the roofline. ConfigError if the machines are too few or too small."""
+    _check_size(config)
     found, shape = calibration or usual(), model_shape(config.model.path)
     workers = machines.count // config.rollout.gpus
     if not workers:
@@ -81,6 +91,18 @@ def basis(
     given = Assumptions(costs or roofline.table(), phases, lengths, found, config.cluster.workers, roofline.prefill(1), prompt)
     plan = Basis(config, machines, shape, given, memory, notes=notes)
     return _as_recorded(plan, recorded, recorded_config or config) if recorded else plan
+
+
+def _check_size(config: RunConfig) -> None:
+    """ConfigError if the simulation would not fit into the memory of a small host."""
+    algorithm, evaluation = config.algorithm, config.evaluation
+    sizes = {
+        "algorithm.prompts_per_step": algorithm.prompts_per_step * algorithm.group_size,
+        "evaluation.prompts": evaluation.prompts * evaluation.samples if evaluation.every else 0,
+    }
+    for field, responses in sizes.items():
+        if responses > MOST_RESPONSES:
+            raise ConfigError(f"{field}: {responses:,} responses at once are not simulated; take so few that there are {MOST_RESPONSES:,}")
 
 
 def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:

@@ -31,8 +31,10 @@ def told(api: TestClient, database: Database, tmp_path: Path, config: dict[str, 
 
 
 def test_a_run_is_planned_by_what_it_has_told(api: TestClient, told: str, config: dict[str, Any]) -> None:
-    small = config | {"algorithm": {"prompts_per_step": 2, "group_size": 2}, "cluster": {"workers": 1}}
-    found = plan(api, small, run_id=told).json()
+    small = config | {"model": {"path": "tiny"}, "algorithm": {"prompts_per_step": 2, "group_size": 2}, "cluster": {"workers": 1}}
+    reply = plan(api, small, run_id=told)
+    assert reply.status_code == 200, reply.text
+    found = reply.json()
     assert [arm["name"] for arm in found["arms"]][:2] == ["plain", "TLT"]
     assert [one["measured_s"] for one in found["recorded"]] == [2.0, 2.0, 2.0]
     assert found["lengths"].startswith("as recorded in 3 steps")
@@ -54,6 +56,7 @@ def test_what_cannot_be_planned_is_told_by_its_field(api: TestClient, config: di
     assert fault(plan(api, config | {"seed": "x"}))[:2] == (422, "seed")
     assert fault(plan(api, config, run_id=unstarted))[:2] == (422, "run_id")
     assert plan(api, config, run_id="0" * 16).status_code == 404
+    assert fault(plan(api, config))[:2] == (422, "model.path"), "a config.json without sizes"
     status, field, message = fault(plan(api, config | {"model": {"path": "70B"}}, "4090:1"))
     assert (status, field) == (422, "gpus")
     assert "has 24 GB a GPU" in message
