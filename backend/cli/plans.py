@@ -27,7 +27,7 @@ def plan_arguments(arguments: Sequence[str]) -> Iterator[list[str]]:
 
 def _fetch(client: Longtail, prefix: str, folder: Path) -> None:
     run = find(client, prefix)
-    since = run.step - 1 - MOST_STEPS
+    since = max(-1, run.step - 1 - MOST_STEPS)
     series = client.metrics(run.id, [SECONDS], since).series | client.metrics(run.id, since_step=since, prefix="phase/").series
-    lengths, speculation = client.lengths(run.id, max(since, -1)), client.speculation(run.id, max(since, -1))
+    lengths, speculation = client.lengths(run.id, since), client.speculation(run.id, since)
     write_trace(folder, parse(run.config), lengths, speculation, series)

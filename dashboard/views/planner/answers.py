@@ -26,8 +26,7 @@ def answers(plan: Plan, recorded: Run | None) -> None:
     with left, panel("Where the seconds of a step go", "Simulated, in every way that this run can be run."):
         chart(phases_by_arm(plan.arms), "plan-phases")
     with right, panel("Time and money against GPUs", "With a deadline: the cheapest set of each kind that meets it."):
-        otherwise = "Machines are compared for GPUs, from assumed lengths: a recorded run tells of its own machine."
-        chart(costs_by_gpus(plan.offers) if plan.offers else None, "plan-offers", otherwise)
+        chart(costs_by_gpus(plan.offers) if plan.offers else None, "plan-offers", "No set of machines meets the deadline.")
     _arms(plan)
     left, right = st.columns(2, gap="medium")
     with left, panel("What matters most", "A step with half, and with twice, of each; the dotted line is the run as configured."):

@@ -42,12 +42,13 @@ def form(chosen: Origin) -> Wish | None:
     """Draws the form; what is wished once it is sent, else None."""
     name = chosen.name if isinstance(chosen, Preset) else chosen.id
     config: dict[str, Any] = {**chosen.config}
+    usual = KINDS.index("cpu" if config["model"]["path"] in SMALL else "h100")  # not by what is typed, or the choice would be made anew
     algorithm, rollout, model = ({**config[section]} for section in ("algorithm", "rollout", "model"))
     with st.form(f"plan-{name}", enter_to_submit=False):
         left, middle, right = st.columns(3, gap="medium")
         with left:
             model["path"] = st.text_input("Model", model["path"], help="A model's name or folder, or a size: 0.5B, 7B, 8B, 32B, 70B")
-            kind = st.selectbox("GPUs", KINDS, KINDS.index("cpu" if model["path"] in SMALL else "h100"))
+            kind = st.selectbox("GPUs", KINDS, usual)
             count = st.number_input("How many", 1, MOST_GPUS, config["cluster"]["workers"])
         with middle:
             algorithm["steps"] = st.number_input("Steps", 1, 1_000_000, max(1, algorithm["steps"]))

@@ -1,13 +1,13 @@
 """Time and money against the number of GPUs, and the cheapest machines for a deadline."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.config import RunConfig
 from engine.errors import ConfigError
 from engine.planner.answers.arms import arm, changed
-from engine.planner.answers.basis import basis
+from engine.planner.answers.basis import Basis
 from engine.planner.hardware import Gpu, Machines
-from engine.planner.simulation.response_lengths import ResponseLengths
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 STEPS = 4
@@ -26,28 +26,33 @@ class Offer:
     plain_dollars: float
 
 
-def by_count(config: RunConfig, machines: Machines, lengths: ResponseLengths) -> list[Offer]:
+Based = Callable[[Machines], Basis]
+"""What a plan on these machines rests on; ConfigError if the run does not fit."""
+
+
+def by_count(based: Based, config: RunConfig, machines: Machines) -> list[Offer]:
     """On so many GPUs of the same kind as are enough and of use."""
-    found = (_offer(config, Machines(machines.name, machines.gpu, count, machines.price), lengths) for count in COUNTS)
+    kinds = (Machines(machines.name, machines.gpu, count, machines.price) for count in COUNTS)
+    found = (_offer(based, config, each) for each in kinds)
     return [offer for offer in found if offer is not None]
 
 
-def cheapest(config: RunConfig, gpus: dict[str, Gpu], lengths: ResponseLengths, deadline: float) -> list[Offer]:
+def cheapest(based: Based, config: RunConfig, gpus: dict[str, Gpu], deadline: float) -> list[Offer]:
     """Of each kind the cheapest set with which the run is over in ``deadline`` hours, the cheapest first."""
     found: list[Offer] = []
     for name, gpu in gpus.items():
         if name not in SPARED:
-            offers = by_count(config, Machines(name, gpu, 1, gpu.price), lengths)
+            offers = by_count(based, config, Machines(name, gpu, 1, gpu.price))
             found += sorted((offer for offer in offers if offer.hours <= deadline), key=lambda offer: offer.dollars)[:1]
     return sorted(found, key=lambda offer: offer.dollars)
 
 
-def _offer(config: RunConfig, machines: Machines, lengths: ResponseLengths) -> Offer | None:
+def _offer(based: Based, config: RunConfig, machines: Machines) -> Offer | None:
     """None if the run does not fit, or has no work for all of them."""
     if machines.count // config.rollout.gpus > config.algorithm.prompts_per_step:
         return None
     try:
-        found = basis(config, machines, lengths)
+        found = based(machines)
     except ConfigError:
         return None
     plain, tlt = (

@@ -77,18 +77,23 @@ def plan(
         raise ConfigError(f"deadline: must be above 0 (got {deadline}); give hours, or leave it out")
     if not config.algorithm.steps:
         raise ConfigError("algorithm.steps: 0 steps only pretrain a drafter, which takes drafter.pretrain_minutes; set it to at least 1")
-    found = basis(config, machines, lengths, recorded, recorded_config, costs)
-    used = found.assumptions.lengths
-    others = not recorded and costs is None and machines.name != "cpu"
-    offers: list[Offer] = []
-    if deep and others:
-        offers = cheapest(config, gpus, used, deadline) if deadline else by_count(config, machines, used)
+
+    def based(given: Machines) -> Basis:
+        return basis(config, given, lengths, recorded, recorded_config, costs)
+
+    found = based(machines)
+    if not deep:
+        offers = []
+    elif deadline and recorded is None and costs is None:
+        offers = cheapest(based, config, gpus, deadline)
+    else:  # what was measured on some machine says nothing of another kind
+        offers = by_count(based, config, machines)
     return Plan(
         str(machines),
         found.assumptions.workers,
         config.algorithm.steps,
         machines.dollars_per_hour,
-        str(used),
+        str(found.assumptions.lengths),
         found.correction,
         list(found.notes),
         {name: size / GIGA for name, size in found.memory.phases.items()} if found.memory else {},
