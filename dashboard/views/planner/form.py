@@ -11,7 +11,7 @@ from longtail.schemas.runs import Preset, Run
 
 KINDS = ("h100", "h200", "a100", "b200", "l40s", "4090", "cpu")
 SMALL = ("tiny", "small")
-MOST_GPUS, LONGEST, MOST = 8192, 131_072, 65_536
+MOST_GPUS, LONGEST, MOST = 8192, 10**7, 65_536
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from dashboard.widgets.panel import charts_ahead
 from longtail.schemas.plans import Plan
 
 PLAN = "plan"
-EXPECTED: dict[str, str] = {}
 
 
 def planned(wish: Wish) -> Plan:
@@ -33,7 +32,7 @@ def page() -> None:
     wish = form(chosen)
     if wish is not None:
         st.session_state.pop(PLAN, None)
-        with explained(EXPECTED):
+        with explained({}):
             st.session_state[PLAN] = chosen.config, wish, planned(wish)
     known = st.session_state.get(PLAN)
     if known is None or known[0] != chosen.config:
