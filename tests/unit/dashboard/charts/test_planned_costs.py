@@ -26,7 +26,8 @@ def test_every_arm_has_its_phases_and_what_takes_no_time_is_left_out() -> None:
 def test_time_and_money_are_of_the_same_machines() -> None:
     offers = [Offer(machines=f"h100:{n}", gpus=n, hours=8 / n, dollars=n, plain_hours=16 / n, plain_dollars=2 * n) for n in (8, 16)]
     chart = costs_by_gpus(offers)
-    assert [(line.name, list(line.x), list(line.y)) for line in chart.data][0] == ("TLT, hours", [8, 16], [1.0, 0.5])
+    first = chart.data[0]
+    assert (first.name, list(first.x), list(first.y)) == ("TLT, hours", [8, 16], [1.0, 0.5])
     assert {line.yaxis for line in chart.data if "dollars" in line.name} == {"y2"}
     several = costs_by_gpus([offers[0], offers[1].model_copy(update={"machines": "b200:16"})])
     assert {line.mode for line in several.data} == {"markers"}, "a line would join different machines"
