@@ -38,4 +38,4 @@ def test_what_cannot_be_planned_is_told(page: Page) -> None:
     page.get_by_label("GPUs", exact=True).click()
     page.get_by_role("option", name="4090", exact=True).click()
     page.get_by_role("button", name="Plan", exact=True).click()
-    expect(page.get_by_text(re.compile("4090:\\d+ has 24 GB a GPU"))).to_be_visible()
+    expect(page.get_by_text("has 24 GB a GPU")).to_be_visible()
