@@ -3,13 +3,14 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Literal, NamedTuple, Protocol, get_args
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
 from engine.errors import DataError
 from engine.events import ArmStatistics, Handling, Source
 from engine.rollout.decoding_timeline import Moment
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Finish = Literal["stop", "length", "abort"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -186,11 +187,11 @@ class RolloutEngine(Protocol):
 
     def proceed(self) -> None: ...
 
-    def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
+    def load_target(self, weights: "Mapping[str, Tensor]", version: int) -> None:
         """Replaces the target's weights (Hugging Face names). Between generations only."""
         ...
 
-    def load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
+    def load_drafter(self, weights: "Mapping[str, Tensor]", version: int) -> None:
         """Replaces the drafter's trainable weights; embedding and head stay the target's own."""
         ...
 
@@ -198,7 +199,7 @@ class RolloutEngine(Protocol):
         """What it decodes with, by the weights as they are now. Between generations only."""
         ...
 
-    def take_features(self) -> dict[int, Tensor]:
+    def take_features(self) -> "dict[int, Tensor]":
         """The hidden states of the responses finished since the last call, by request id, if the engine was made to keep them:
         [T - 1, W] bf16 on the host, of prompt and response but for the last token: the layers' inputs that the kind of drafter reads, if
         any, then the hidden state after the final norm."""

@@ -14,7 +14,8 @@ from engine.models.host_to_device import to_device
 from engine.policy.algorithms.learning_rate import learning_rate
 from engine.policy.algorithms.losses import Tokens
 from engine.policy.algorithms.objective import Objective
-from engine.policy.training.microbatches import Inferred, Microbatch, TrainingRow, balance, idle, microbatches
+from engine.policy.training.balance import balance
+from engine.policy.training.microbatches import Inferred, Microbatch, TrainingRow, idle, microbatches
 from engine.policy.training.policy import LogprobsAndEntropies, Policy
 
 LOSS_METRICS = ("loss", "kl", "clip_share")

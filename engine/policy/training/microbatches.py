@@ -1,6 +1,5 @@
 """Training rows, how they are shared out over workers, and the micro-batches they are computed in."""
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -131,20 +130,6 @@ def group_by_length(lengths: Sequence[int], padded_tokens: int) -> list[list[int
         groups.append(order[starts[end] : end])
         end = starts[end]
     return groups[::-1]
-
-
-def balance(lengths: Sequence[int], parts: int) -> list[list[int]]:
-    """Indices of ``lengths`` in ``parts`` lists of nearly equal total length: each goes, longest first, to the least loaded part.
-
-    Deterministic. Totals differ by at most the longest length; each list is sorted, and may be empty.
-    """
-    loads = [(0, part) for part in range(parts)]
-    members: list[list[int]] = [[] for _ in range(parts)]
-    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
-        load, part = loads[0]
-        members[part].append(index)
-        heapq.heapreplace(loads, (load + lengths[index], part))
-    return [sorted(part) for part in members]
 
 
 def _filled(rows: Sequence[TrainingRow], tokens: int) -> list[list[list[int]]]:
