@@ -49,8 +49,8 @@ def varlen_attention(
     ``keys`` it knows without a wait."""
     assert causal or window[1] == 0, (longest_query, longest_key, others)
     mask = _visible(queries.raw.tolist(), keys.raw.tolist(), window[0]).to(query.dtype).pin_memory()
-    heads_first = (each.transpose(0, 1)[None] for each in (query, key, value))
-    attended = attention(*heads_first, mask.to(query.device, non_blocking=True), scale=scale, enable_gqa=True)
+    asked, seen, read = (each.transpose(0, 1)[None] for each in (query, key, value))
+    attended = attention(asked, seen, read, mask.to(query.device, non_blocking=True), scale=scale, enable_gqa=True)
     return attended[0].transpose(0, 1), None, None
 
 
