@@ -8,5 +8,6 @@ from starlette.middleware import Middleware
 
 from dashboard.auth.login import ROUTES
 from dashboard.auth.session_middleware import SessionMiddleware
+from dashboard.serving.compressed_files import CompressedFiles
 
-app = st.App(Path(__file__).with_name("app.py"), routes=ROUTES, middleware=[Middleware(SessionMiddleware)])
+app = st.App(Path(__file__).with_name("app.py"), routes=ROUTES, middleware=[Middleware(SessionMiddleware), Middleware(CompressedFiles)])

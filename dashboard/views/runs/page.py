@@ -15,6 +15,7 @@ from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outco
 from dashboard.views.runs.filters import run_filters
 from dashboard.views.runs.navigation import leave
 from dashboard.views.runs.pagination import NumberedPages
+from dashboard.views.runs.run_cards import run_cards
 from dashboard.views.runs.run_table import run_table
 from dashboard.widgets.api_errors import answered, show_form_errors
 from longtail import ApiError
@@ -58,10 +59,15 @@ def page(projects: Mapping[str, str]) -> None:
         )
         return
     state["seen"] = runs
-    head = st.container(gap="small")
+    head = st.container(gap="small", key="run-actions")
     selected = []
     if runs:
-        selected = run_table(runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC))
+        drawn = runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC)
+        st.toggle("As a table", key="as-table", help="To select runs, and to see all their figures.")
+        with st.container(key="run-grid"):
+            selected = run_table(*drawn)
+        with st.container(key="run-cards"):
+            st.html(run_cards(*drawn))
     elif len(choice) > 1:
         st.info("No run matches. Clear the search or choose otherwise.")
     else:
