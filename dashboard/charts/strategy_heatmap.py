@@ -9,8 +9,8 @@ from dashboard.charts.strategy_names import strategy_label, strategy_order
 from dashboard.charts.theme import BLACK, GREY, figure
 
 FRAME, ROW_HEIGHT, FONT = 70, 36, 12
-SCALE = ("#7FA3CF", "#C9CFB0", "#FFE566")
-"""From the least to the greatest: ever lighter, blue to yellow, which the colour-blind see as others do, and black text can be read on."""
+SCALE = ("#7FA3CF", "#86CFA0", "#FFE566")
+"""From the least to the greatest: ever lighter, blue to yellow, which the colour-blind tell apart, and black text can be read on all."""
 UNMEASURED = "#B8B8B8"
 THOUSANDS = 10_000
 MEASURES: Mapping[str, tuple[str, Callable[[StrategyUse], float]]] = {
