@@ -71,11 +71,11 @@ class RunData:
         return self.metrics.get(key, Series())
 
 
-def refreshed(data: RunData, client: Longtail, query: DataQuery) -> RunData:
+def refreshed(data: RunData, client: Longtail, query: DataQuery, run: Run | None = None) -> RunData:
     """``data`` with what is new of what is asked for. The last step that it holds is asked for again, since the API may have had only a
     part of it; a new attempt starts afresh, since it repeats the steps after its checkpoint. A script may go back to any step: its
-    series come anew."""
-    run = client.run(data.run.id)
+    series come anew. ``run`` is the run as it is now, if that is known."""
+    run = run or client.run(data.run.id)
     spaced = spacing(run.step)
     data = replace(data, run=run) if (run.attempt, spaced) == (data.run.attempt, data.spacing) else RunData(run, spaced)
     if run.kind == "tracked":

@@ -3,7 +3,8 @@
 from playwright.sync_api import Browser
 from sizes import only_with_all
 
-from backend.bench.pages import load, measured
+from backend.bench.browser import load
+from backend.bench.pages import measured
 from backend.stack.local_stack import Stack
 from longtail import Longtail
 from longtail.identity import entrance
