@@ -18,7 +18,7 @@ def cold_run(browser: "Browser", stack: Stack, path: str) -> dict[str, float]:
     found = []
     for _ in range(VISITS):
         with visitor(browser, stack) as context:
-            found.append(_visit(context, path))
+            found.append(visit(context, path))
     return {
         "cold_run_s": round(median(seconds for seconds, _, _ in found), 2),
         "cold_bytes": max(files + frames for _, files, frames in found),
@@ -26,7 +26,8 @@ def cold_run(browser: "Browser", stack: Stack, path: str) -> dict[str, float]:
     }
 
 
-def _visit(context: "BrowserContext", path: str) -> tuple[float, int, int]:
+def visit(context: "BrowserContext", path: str) -> tuple[float, int, int]:
+    """Seconds, bytes of files, and bytes of the connection."""
     page = context.new_page()
     network = context.new_cdp_session(page)
     files: list[int] = []

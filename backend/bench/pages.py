@@ -97,15 +97,15 @@ def measured(stack: Stack, context: "BrowserContext", path: str, loads: int) -> 
     return {"s": round(median(seconds), 2), "max_s": round(max(seconds), 2)} | spent
 
 
-def requests_of_an_open_page(stack: Stack, context: "BrowserContext", path: str) -> float:
+def requests_of_an_open_page(stack: Stack, context: "BrowserContext", path: str, seconds: float = IDLE_SECONDS) -> float:
     """In a second, while nothing happens to what it shows."""
     page = context.new_page()
     opened(page, path)
     before = api_seconds(stack)["api_requests"]
-    page.wait_for_timeout(1000 * IDLE_SECONDS)
+    page.wait_for_timeout(1000 * seconds)
     after = api_seconds(stack)["api_requests"]
     page.close()
-    return round((after - before) / IDLE_SECONDS, 2)
+    return round((after - before) / seconds, 2)
 
 
 def api_seconds(stack: Stack) -> dict[str, float]:

@@ -9,7 +9,8 @@ SERIOUS = ("serious", "critical")
 LAYOUT = """() => {
     const found = [], wide = document.documentElement.clientWidth;
     const main = document.querySelector("[data-testid=stMain]");
-    const told = part => `${part.tagName.toLowerCase()} "${(part.getAttribute("aria-label") || part.textContent || "").trim().slice(0, 40)}"`;
+    const name = part => (part.getAttribute("aria-label") || part.textContent || "").trim().slice(0, 40);
+    const told = part => `${part.tagName.toLowerCase()} "${name(part)}"`;
     const shown = part => part.checkVisibility({visibilityProperty: true, opacityProperty: true}) && part.getBoundingClientRect().width > 2;
     const scrolls = style => ["auto", "scroll"].includes(style.overflowX);
     if (main.scrollWidth > main.clientWidth + 1) found.push(`the page is ${main.scrollWidth} wide in a window of ${main.clientWidth}`);
@@ -30,7 +31,8 @@ LAYOUT = """() => {
             if (["auto", "scroll"].includes(style.overflowY) && box.height < edge.height) break;
         }
         if (!inside && (box.right > wide + 1 || box.left < -1)) found.push(`${told(part)} leaves the window`);
-        if (part.matches("button, [role=radio], [role=tab]") && Math.min(box.width, box.height) < 8) found.push(`${told(part)} is a sliver`);
+        const thin = Math.min(box.width, box.height) < 8;
+        if (thin && part.matches("button, [role=radio], [role=tab]")) found.push(`${told(part)} is a sliver`);
     }
     for (const plot of main.querySelectorAll(".js-plotly-plot")) {
         const edge = plot.getBoundingClientRect();

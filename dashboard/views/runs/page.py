@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -28,6 +29,7 @@ CONDITION = (
     "`config.algorithm.steps>=50`, `config.model.path=tiny` or `summary.reward_mean>0.5`."
 )
 MOST_PAGES, LONGEST_NUMBER = 1000, 9
+OPEN_BY_ENTER = (Path(__file__).parents[2] / "assets" / "open_by_enter.js").read_text(encoding="utf-8")
 state = st.session_state
 
 
@@ -68,6 +70,7 @@ def page(projects: Mapping[str, str]) -> None:
             selected = run_table(*drawn)
         with st.container(key="run-cards"):
             st.html(run_cards(*drawn))
+        st.html(f"<script>{OPEN_BY_ENTER}</script>", unsafe_allow_javascript=True)
     elif len(choice) > 1:
         st.info("No run matches. Clear the search or choose otherwise.")
     else:

@@ -92,4 +92,5 @@ def test_no_page_shows_foreign_markup() -> None:
         ("views/runs/page.py", ".html("),
         ("widgets/panel.py", ".html("),
     }
-    assert found == ours | escaped
+    script = {("views/runs/page.py", "unsafe_allow_javascript")}  # assets/open_by_enter.js
+    assert found == ours | escaped | script
