@@ -1,6 +1,7 @@
 """A run's data as a page holds it: what its open tab draws, fetched once, then only what is new."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -20,6 +21,7 @@ from longtail.schemas.telemetry import (
 )
 
 LENGTH_STEPS, SPAN_STEPS, SAMPLES, LOG_LINES = 500, 50, 40, 500
+REQUESTS_AT_ONCE = 3
 MOST_STEPS = 1000
 """Of the speculation and the drafter; of a longer run every second step, every fourth and so on."""
 ANY = "*"
@@ -80,8 +82,11 @@ def refreshed(data: RunData, client: Longtail, query: DataQuery, run: Run | None
     data = replace(data, run=run) if (run.attempt, spaced) == (data.run.attempt, data.spacing) else RunData(run, spaced)
     if run.kind == "tracked":
         data = replace(data, metrics={})
-    records: dict[str, Any] = {kind: FETCH[kind](data, client) for kind in dict.fromkeys(query.records)}
-    return replace(data, metrics=_metrics(data, client, query.metric_keys), **records)
+    kinds = list(dict.fromkeys(query.records))
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        metrics = pool.submit(_metrics, data, client, query.metric_keys)
+        records: dict[str, Any] = dict(zip(kinds, pool.map(lambda kind: FETCH[kind](data, client), kinds), strict=True))
+        return replace(data, metrics=metrics.result(), **records)
 
 
 def _metrics(data: RunData, client: Longtail, keys: Sequence[str]) -> Mapping[str, Series]:

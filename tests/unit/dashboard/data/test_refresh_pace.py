@@ -1,5 +1,7 @@
 """How often an open page asks for all that it draws."""
 
+from itertools import pairwise
+
 from example_runs import run
 
 from dashboard.data.refresh_pace import LONGEST_SECONDS, RefreshPace
@@ -22,7 +24,7 @@ def test_nothing_is_left_for_longer_than_half_a_minute() -> None:
     due = looks(RefreshPace(), [1] * 40)
     asked = [2 * place for place, is_due in enumerate(due) if is_due]
     assert len(asked) == 2 + 2
-    assert max(after - before for before, after in zip(asked, asked[1:], strict=False)) == LONGEST_SECONDS
+    assert max(after - before for before, after in pairwise(asked)) == LONGEST_SECONDS
 
 
 def test_each_tab_has_a_time_of_its_own() -> None:
