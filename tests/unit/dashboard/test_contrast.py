@@ -49,10 +49,10 @@ def test_text_can_be_read(name: str) -> None:
     assert contrast(primary, over(primary, 0.1, page)) >= TEXT, "what is chosen: on a tenth of its own colour"
 
 
-def test_a_primary_button_can_be_read_in_either_theme() -> None:
+def test_primary_buttons_and_choices_can_be_read_in_either_theme() -> None:
     grounds = re.findall(r"background-color: (#\w{6})", STYLE)
     (text,) = re.findall(r"\bcolor: (#\w{6}) !important", STYLE.replace("background-color", "").replace("border-color", ""))[-1:]
-    assert len(grounds) == 2, "at rest and under the mouse"
+    assert len(grounds) == 3, "buttons at rest and under the mouse, and what is chosen of many"
     assert all(contrast(text, ground) >= TEXT for ground in grounds)
     assert all(contrast(grounds[0], of_theme(name)[1]) >= GRAPHICS for name in THEMES)
 
