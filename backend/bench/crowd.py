@@ -26,7 +26,7 @@ STEP_SECONDS = 2.0
 """Of the run that they follow."""
 ARRIVAL_SECONDS, SECONDS, QUICK_SECONDS = 25.0, 40.0, 10.0
 APART_SECONDS = 0.1
-ROUTES = ("", "/metrics?key=reward_mean&key=step_seconds", "/lengths?since_step=-1", "/drafters?since_step=-1")
+ROUTES = ("", "/metrics?keys=reward_mean,step_seconds", "/lengths?since_step=-1", "/drafters?since_step=-1")
 """What the page of a run asks for."""
 
 

@@ -31,7 +31,7 @@ class Visit:
 
     async def follow(self, address: str, cookie: str) -> None:
         sent: dict[str, Any] = {"additional_headers": {"Cookie": cookie}, "subprotocols": [Subprotocol("streamlit")]}
-        async with connect(address, **sent, max_size=None, proxy=None) as connection, asyncio.TaskGroup() as timers:
+        async with connect(address, **sent, max_size=None, proxy=None, open_timeout=None) as connection, asyncio.TaskGroup() as timers:
             await self._ask(connection)
             async for message in connection:
                 if isinstance(message, bytes):
