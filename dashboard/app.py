@@ -25,6 +25,7 @@ def keep(page: str) -> None:  # noqa: ARG001
 
 
 st.set_page_config(page_title="Longtail", page_icon=str(ASSETS / "icon.svg"), layout="wide", menu_items={"About": ABOUT})
+st.html(ASSETS / "contrast.css")
 st.html(ASSETS / "narrow.css")
 st.logo(str(ASSETS / "logo.svg"), size="large")
 with answered():

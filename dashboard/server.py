@@ -8,5 +8,9 @@ from starlette.middleware import Middleware
 
 from dashboard.auth.login import ROUTES
 from dashboard.auth.session_middleware import SessionMiddleware
+from dashboard.serving.compressed_files import CompressedFiles
+from dashboard.serving.preloaded_files import PreloadedFiles
 
-app = st.App(Path(__file__).with_name("app.py"), routes=ROUTES, middleware=[Middleware(SessionMiddleware)])
+MIDDLEWARE = [Middleware(each) for each in (SessionMiddleware, CompressedFiles, PreloadedFiles)]
+
+app = st.App(Path(__file__).with_name("app.py"), routes=ROUTES, middleware=MIDDLEWARE)

@@ -1,15 +1,14 @@
-"""``longtail bench pages``: how long the dashboard's pages take to load, warm, in headless Chromium, with many runs and long ones.
+"""``longtail bench pages``: how long the dashboard's pages take to load in headless Chromium, with many runs and long ones, what the first
+visit costs, what an open page costs, and how the API bears fifty of them.
 
 A page is there once its script has come to rest and all its charts are drawn. ``api_s`` is what the API spent on one load.
 """
 
-import os
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -17,33 +16,26 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from backend.bench.browser import chromium, load, missing_browser, opened, visitor
+from backend.bench.cold_pages import cold_run
+from backend.bench.crowd import QUICK_SECONDS, SECONDS, crowd
 from backend.bench.server import machine
 from backend.database import Database
 from backend.demo_data.insertion import fill
-from backend.demo_data.planned_runs import MANY_EVERY, POINTS_A_STEP, long_run, planned_runs
+from backend.demo_data.planned_runs import MANY_EVERY, NEWEST, POINTS_A_STEP, PlannedRun, long_run, planned_runs
 from backend.migrate import upgrade
 from backend.settings import Settings
 from backend.stack.local_stack import Stack
-from longtail import Longtail
-from longtail.identity import entrance
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext
 
-RUNS, QUICK_RUNS = 1_000, 100
+RUNS, QUICK_RUNS = 10_000, 100
 POINTS, QUICK_POINTS = 1_000_000, 50_000
 LOADS, QUICK_LOADS = 7, 2
 COMPARED, COMPARED_STEPS = 10, 1_000
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
-REST_MS, PATIENCE_MS = 300, 120_000
-AT_REST = """() => {
-    const app = document.querySelector("[data-testid=stApp]"), main = document.querySelector("[data-testid=stMain]");
-    const charts = [...document.querySelectorAll("[data-testid=stPlotlyChart]")];
-    const still = app?.dataset.testScriptState === "notRunning" && main?.querySelector("h1, h2");
-    const whole = still && !main.querySelector("[data-testid=stSkeleton]");
-    return whole && charts.every(chart => chart.querySelector("svg.main-svg")) ? performance.now() : null;
-}"""
-"""Milliseconds since the navigation began; null while the page is not there."""
+LIVE_STEPS, LIVE_NUMBER = 30, COMPARED + 2
+IDLE_SECONDS = 20.0
 
 
 def run(quick: bool) -> dict[str, Any]:
@@ -54,56 +46,46 @@ def run(quick: bool) -> dict[str, Any]:
     runs, points, loads = (QUICK_RUNS, QUICK_POINTS, QUICK_LOADS) if quick else (RUNS, POINTS, LOADS)
     with tempfile.TemporaryDirectory(prefix="lt-", dir="/tmp") as home:
         settings = Settings(home=Path(home))
-        pages = _filled(settings, runs, points)
-        with Stack(settings=settings, port=0, dashboard_port=0) as stack, _browser(stack) as context:
-            for name, path in pages.items():
-                result |= {f"{name}_{what}": value for what, value in measured(stack, context, path, loads).items()}
+        with closing(Database(settings.database)) as database:
+            upgrade(database)
+            live = followed_run(time.time())
+            pages = _filled(database, runs, points, live)
+            with Stack(settings=settings, port=0, dashboard_port=0) as stack:
+                with chromium() as browser:
+                    with visitor(browser, stack) as context:
+                        for name, path in pages.items():
+                            result |= {f"{name}_{what}": value for what, value in measured(stack, context, path, loads).items()}
+                        result |= {
+                            f"idle_{name}_requests_s": requests_of_an_open_page(stack, context, pages[name]) for name in ("list", "live")
+                        }
+                    result |= cold_run(browser, stack, pages["run"])
+                result |= crowd(stack, database, live, QUICK_SECONDS if quick else SECONDS)
     return result | {"runs": runs, "long_run_points": points, "loads": loads, "compare_runs": COMPARED, "compare_steps": COMPARED_STEPS}
 
 
-def missing_browser() -> str | None:
-    """Why pages cannot be measured here."""
-    if find_spec("playwright") is None:
-        return "not installed: playwright"
-    return None if _chromium() else "Chromium is not installed (set CHROMIUM to its path if it is elsewhere)"
+def followed_run(now: float) -> PlannedRun:
+    """A run that is under way."""
+    plan = long_run(POINTS_A_STEP * 100 * LIVE_STEPS, 0, now, LIVE_NUMBER)
+    return replace(plan, state="running", step=LIVE_STEPS, until=now)
 
 
-def _chromium() -> str | None:
-    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-
-
-def _filled(settings: Settings, runs: int, points: int) -> dict[str, str]:
-    """Fills the database; the paths of the pages by name."""
+def _filled(database: Database, runs: int, points: int, live: PlannedRun) -> dict[str, str]:
+    """Fills the database, and tells all of the newest runs only; the paths of the pages by name."""
     now = time.time()
-    database = Database(settings.database)
-    upgrade(database)
     (long,) = fill(database, [long_run(points, 0, now)])
     compared = fill(database, [long_run(COMPARED_STEPS * POINTS_A_STEP, 0, now, number) for number in range(1, COMPARED + 1)])
-    ids = fill(database, planned_runs(runs, 0, now))
-    database.close()
+    plans = planned_runs(runs, 0, now)
+    fill(database, islice(plans, max(runs - NEWEST, 0)), last=1)
+    ids = fill(database, plans)
+    fill(database, [live])
     pages = {
-        "runs": "/",
-        "run": f"/run?id={ids[runs // 2]}",
+        "list": "/",
+        "run": f"/run?id={ids[len(ids) // 2]}",
         "run_200_keys": f"/run?id={ids[MANY_EVERY - 1]}",
         "run_long": f"/run?id={long}",
+        "live": f"/run?id={live.id}",
     }
     return pages | {"compare": f"/compare?runs={','.join(compared)}", "new": "/new"}
-
-
-@contextmanager
-def _browser(stack: Stack) -> "Iterator[BrowserContext]":
-    """Logged in."""
-    from playwright.sync_api import sync_playwright
-
-    assert stack.dashboard_url is not None
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_chromium(), args=FLAGS)
-        context = browser.new_context(base_url=stack.dashboard_url, viewport={"width": 1440, "height": 1000})
-        context.set_default_timeout(PATIENCE_MS)
-        with Longtail(stack.url, stack.token) as client:
-            load(context, entrance(client, stack.dashboard_url))
-        yield context
-        browser.close()
 
 
 def measured(stack: Stack, context: "BrowserContext", path: str, loads: int) -> dict[str, float]:
@@ -115,22 +97,15 @@ def measured(stack: Stack, context: "BrowserContext", path: str, loads: int) -> 
     return {"s": round(median(seconds), 2), "max_s": round(max(seconds), 2)} | spent
 
 
-def load(context: "BrowserContext", path: str) -> float:
+def requests_of_an_open_page(stack: Stack, context: "BrowserContext", path: str, seconds: float = IDLE_SECONDS) -> float:
+    """In a second, while nothing happens to what it shows."""
     page = context.new_page()
-    page.goto(path)
-    seconds = _settled(page)
+    opened(page, path)
+    before = api_seconds(stack)["api_requests"]
+    page.wait_for_timeout(1000 * seconds)
+    after = api_seconds(stack)["api_requests"]
     page.close()
-    return seconds
-
-
-def _settled(page: "Page") -> float:
-    """Seconds from the navigation until the page was at rest, which it stays."""
-    while True:
-        milliseconds: float = page.wait_for_function(AT_REST, polling="raf").json_value()
-        page.wait_for_timeout(REST_MS)
-        assert not page.locator("[data-testid=stException]").count(), f"{page.url} shows an error"
-        if page.evaluate(AT_REST) is not None:
-            return milliseconds / 1000
+    return round((after - before) / seconds, 2)
 
 
 def api_seconds(stack: Stack) -> dict[str, float]:

@@ -91,7 +91,7 @@ def _put(session: Session, plan: PlannedRun, runs: Path | None, last: int | None
     _accept(session, plan, config, start)
     time, seq, events = start, -1, told(start)
     while part := list(islice(events, EVENTS_AT_ONCE)):
-        time, seq = part[-1].time, _tell(session, plan.id, part, seq)
+        time, seq = part[-1].time, tell(session, plan.id, part, seq)
         if len(part) == EVENTS_AT_ONCE:
             session.commit()
     _end(session, plan, time, seq)
@@ -130,7 +130,13 @@ def _accept(session: Session, plan: PlannedRun, config: dict[str, Any], start: f
         session.add(Attempt(run_id=run.id, number=1, started_at=start, **where))
 
 
-def _tell(session: Session, run_id: str, events: Sequence[AnyEvent], seq: int) -> int:
+def last_seq(database: Database, run_id: str) -> int:
+    """The number of the last event that is told of a run."""
+    with database.read() as session:
+        return session.scalars(select(Run.events_seq).where(Run.id == run_id)).one()
+
+
+def tell(session: Session, run_id: str, events: Sequence[AnyEvent], seq: int) -> int:
     """Writes the events after that of number ``seq``; the number of the last one."""
     writer = EventRowWriter(session, run_id, notifies=False)
     for number, event in enumerate(events, seq + 1):
@@ -149,6 +155,6 @@ def _end(session: Session, plan: PlannedRun, time: float, seq: int) -> None:
         error = text.format(step=plan.step)
         changes |= {"error": error, "error_code": reason}
         attempt |= {"error": error, "exit_code": 2}
-        _tell(session, plan.id, [Log(time=time, level="error", code=reason or "", message=error)], seq)
+        tell(session, plan.id, [Log(time=time, level="error", code=reason or "", message=error)], seq)
     affected(session, update(Run).where(Run.id == plan.id).values(state=plan.state, **changes))
     affected(session, update(Attempt).where(Attempt.run_id == plan.id).values(**attempt))

@@ -5,27 +5,27 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from dashboard.analysis.acceptance import SOURCE_NAMES, DraftSource, PositionCounts, position_counts
-from dashboard.charts.theme import BLUE, ORANGE, faded, figure
+from dashboard.charts.theme import BLUE, ORANGE, figure, filled
 from dashboard.text.formats import last_steps
 from longtail.schemas.telemetry import SpeculationStep
 
 COLORS: Mapping[DraftSource, str] = {"eagle": BLUE, "ngram": ORANGE}
-FAINT = 0.4
+EARLY = "/"
 
 
 def acceptance_by_position(steps: Sequence[SpeculationStep], last: int = 5) -> go.Figure:
-    """Share of each source's tokens that were accepted at each draft position, in the first (faint) and in the ``last`` steps."""
+    """Share of each source's tokens that were accepted at each draft position, in the first (hatched) and in the ``last`` steps."""
     chart = figure("draft position", "accepted (%)").update_layout(hovermode="x", showlegend=True)
     late = steps[-last:]
     for source, name in SOURCE_NAMES.items():
         shade = COLORS[source]
         if len(steps) > last:
-            _add_acceptance(chart, position_counts(steps[:last], source), f"{name}, first {last} steps", faded(shade, FAINT))
+            _add_acceptance(chart, position_counts(steps[:last], source), f"{name}, first {last} steps", shade, EARLY)
         _add_acceptance(chart, position_counts(late, source), f"{name}, {last_steps(len(late))}", shade)
     return chart.update_xaxes(dtick=1).update_yaxes(range=[0, 100])
 
 
-def _add_acceptance(chart: go.Figure, found: PositionCounts, name: str, shade: str) -> None:
+def _add_acceptance(chart: go.Figure, found: PositionCounts, name: str, shade: str, shape: str = "") -> None:
     used = [i for i, count in enumerate(found.drafted) if count]
     if used:
         chart.add_bar(
@@ -33,6 +33,6 @@ def _add_acceptance(chart: go.Figure, found: PositionCounts, name: str, shade: s
             y=[100 * found.accepted[i] / found.drafted[i] for i in used],
             customdata=[found.drafted[i] for i in used],
             name=name,
-            marker_color=shade,
+            marker=filled(shade, shape),
             hovertemplate="%{y:.0f} % of %{customdata:,}",
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from dashboard.analysis.drafter_training import Accuracy, AccuracyDrop
-from dashboard.charts.theme import GREEN, GREY, VERMILION, add_curve, figure
+from dashboard.charts.theme import GREEN, GREY, VERMILION, add_curve, figure, filled
 
 
 def drafter_accuracy(found: Sequence[Accuracy], what: str) -> go.Figure:
@@ -31,9 +31,9 @@ def accuracy_drops_by_session(found: Sequence[AccuracyDrop], what: str) -> go.Fi
     """For each session but the first, how far ``what`` was from the level of the session before: at its beginning and at its end."""
     chart = figure("step", f"{what}: change (points)").update_layout(hovermode="x unified", showlegend=True)
     steps = [dip.step for dip in found]
-    for name, shade, values in (
-        ("before training", VERMILION, [dip.before - dip.level for dip in found]),
-        ("after it", GREEN, [dip.after - dip.level for dip in found]),
+    for name, marker, values in (
+        ("before training", filled(VERMILION, "/"), [dip.before - dip.level for dip in found]),
+        ("after it", filled(GREEN), [dip.after - dip.level for dip in found]),
     ):
-        chart.add_bar(x=steps, y=[100 * value for value in values], name=name, marker_color=shade, hovertemplate="%{y:+.1f} points")
+        chart.add_bar(x=steps, y=[100 * value for value in values], name=name, marker=marker, hovertemplate="%{y:+.1f} points")
     return chart.update_yaxes(rangemode="normal", zeroline=True)

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from dashboard.analysis.series import thinned
 from dashboard.analysis.step_phases import share_of_rollout
 from dashboard.charts.phase_times import MAX_BARS
-from dashboard.charts.theme import WORKER_STATE_COLORS, figure
+from dashboard.charts.theme import WORKER_STATE_COLORS, WORKER_STATE_SHAPES, figure, filled
 from longtail.schemas.telemetry import Series
 
 
@@ -20,5 +20,6 @@ def idle_share(metrics: Mapping[str, Series], workers: int) -> go.Figure:
     for name, points, state in (("drafter trained", shares["trained_seconds"], "TRAINING"), ("idle", waiting, "IDLE")):
         if points:
             steps, values = [step for step, _ in points], [100 * share for _, share in points]
-            chart.add_bar(x=steps, y=values, name=name, marker_color=WORKER_STATE_COLORS[state], hovertemplate="%{y:.0f} %")
+            marker = filled(WORKER_STATE_COLORS[state], WORKER_STATE_SHAPES[state])
+            chart.add_bar(x=steps, y=values, name=name, marker=marker, hovertemplate="%{y:.0f} %")
     return chart

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import band, finite, smoothed, thinned
-from dashboard.charts.theme import add_curve, color, faded, figure, label
+from dashboard.charts.theme import GREY, add_curve, color, dash, faded, figure, label
 from longtail.schemas.telemetry import Series
 
 SMALL = 210
@@ -21,9 +21,7 @@ def accept_lengths(runs: Mapping[str, Series], window: int = 1) -> go.Figure:
     """Tokens that one pass of the target yields, its own included; a plain run is at 1 by definition."""
     chart = _curves(runs, "tokens per target pass", "%{y:.2f}", window)
     chart.update_traces(line_dash="dash", selector={"name": ALL})  # it runs over the curve of who drafts nearly everything
-    chart.add_hline(
-        y=1, line={"dash": "dot", "width": 1, "color": "#999999"}, annotation_text="plain decoding", annotation_position="top right"
-    )
+    chart.add_hline(y=1, line={"dash": "dot", "width": 1, "color": GREY}, annotation_text="plain decoding", annotation_position="top right")
     return chart
 
 
@@ -47,7 +45,7 @@ def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.F
             dots = {"size": 5, "color": faded(color(index), 0.5)}
             steps, values = [step for step, _ in points], [value for _, value in points]
             chart.add_scatter(x=steps, y=values, mode="markers", marker=dots, showlegend=False, hoverinfo="skip")
-        line = {"color": color(index), "width": 2.5}
+        line = {"color": color(index), "width": 2.5, "dash": dash(index)}
         add_curve(
             chart, smoothed(points, _points_of(window, points)), name=label(name), line=line, hovertemplate=hover, showlegend=len(runs) > 1
         )

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from dashboard.analysis.series import finite, thinned
 from dashboard.analysis.step_phases import phase_means
-from dashboard.charts.theme import PHASE_COLORS, figure, height_for_runs, label
+from dashboard.charts.theme import PHASE_COLORS, PHASE_SHAPES, figure, filled, height_for_runs, label
 from longtail.schemas.comparison import AlignedMetric
 from longtail.schemas.telemetry import Series
 
@@ -21,7 +21,7 @@ def phases_by_step(metrics: Mapping[str, Series]) -> go.Figure:
         if not points:
             continue
         steps, seconds = [step for step, _ in points], [value for _, value in points]
-        chart.add_bar(x=steps, y=seconds, name=name, marker_color=shade, hovertemplate="%{y:.2f} s")
+        chart.add_bar(x=steps, y=seconds, name=name, marker=filled(shade, PHASE_SHAPES[name]), hovertemplate="%{y:.2f} s")
     return chart.update_layout(barmode="stack", legend_traceorder="normal")
 
 
@@ -36,7 +36,7 @@ def phases_by_run(metrics: Sequence[AlignedMetric], names: Mapping[str, str]) ->
             x=[means[run_id] for run_id in names],
             y=list(names),
             name=phase,
-            marker_color=PHASE_COLORS[phase],
+            marker=filled(PHASE_COLORS[phase], PHASE_SHAPES[phase]),
             hovertemplate=f"{phase} %{{x:.3g}} s<extra></extra>",
         )
     ticks = [label(name) for name in names.values()]

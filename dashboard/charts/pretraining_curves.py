@@ -7,7 +7,11 @@ import plotly.graph_objects as go
 from dashboard.charts.theme import BLUE, GREEN, GREY, ORANGE, add_curve, figure
 from longtail.schemas.telemetry import PretrainingRound
 
-SHARES: Mapping[str, tuple[str, str]] = {"accepted drafts": ("held_out", BLUE), "top-1": ("top1", GREEN), "top-3": ("top3", ORANGE)}
+SHARES: Mapping[str, tuple[str, str, str]] = {
+    "accepted drafts": ("held_out", BLUE, "solid"),
+    "top-1": ("top1", GREEN, "dash"),
+    "top-3": ("top3", ORANGE, "dot"),
+}
 COUNTS: Mapping[str, str] = {"responses": "responses", "tokens": "response_tokens"}
 
 
@@ -22,8 +26,8 @@ def accept_length(rounds: Sequence[PretrainingRound]) -> go.Figure:
 def shares(rounds: Sequence[PretrainingRound]) -> go.Figure:
     """Of held-out drafts or positions, in percent."""
     chart = figure("minutes", "%").update_layout(showlegend=True)
-    for name, (field, color) in SHARES.items():
-        _curve(chart, rounds, field, color, name, 100, "%{y:.1f} %")
+    for name, (field, color, dash) in SHARES.items():
+        _curve(chart, rounds, field, color, name, 100, "%{y:.1f} %", dash)
     return chart
 
 
@@ -40,7 +44,9 @@ def loss(rounds: Sequence[PretrainingRound]) -> go.Figure:
     return chart
 
 
-def _curve(chart: go.Figure, rounds: Sequence[PretrainingRound], field: str, color: str, name: str, scale: float, hover: str) -> None:
+def _curve(
+    chart: go.Figure, rounds: Sequence[PretrainingRound], field: str, color: str, name: str, scale: float, hover: str, dash: str = "solid"
+) -> None:
     points = [(one.seconds / 60, scale * value) for one in rounds if (value := getattr(one, field)) is not None]
-    add_curve(chart, points, name=name, line={"color": color, "width": 2.5}, hovertemplate=hover)
+    add_curve(chart, points, name=name, line={"color": color, "width": 2.5, "dash": dash}, hovertemplate=hover)
     chart.update_xaxes(rangemode="tozero", hoverformat=".1f")

@@ -12,6 +12,13 @@ from longtail.schemas.telemetry import Lengths
 
 BINS = 48
 BODY, TAIL = 300, 100
+PERCENTILES: Sequence[tuple[str, str, Mapping[str, str]]] = (
+    ("longest", "max", {"color": VERMILION, "dash": "dot"}),
+    ("p90", "p90", {"color": ORANGE, "dash": "dash"}),
+    ("p75", "p75", {"color": SKY, "dash": "dashdot"}),
+    ("p50", "p50", {"color": BLUE, "dash": "solid"}),
+)
+"""By name: the field, and the look of its line."""
 
 
 def histogram(lengths: Sequence[int], limit: int) -> go.Figure:
@@ -33,18 +40,16 @@ def histogram(lengths: Sequence[int], limit: int) -> go.Figure:
             chart.add_vline(x=value, line={"dash": "dot", "width": 1.5, "color": VERMILION})
             anchor = "right" if value > 0.8 * limit else "left"
             text = f" {name} {value} "
-            chart.add_annotation(
-                x=value, y=1 - 0.11 * row, yref="paper", text=text, showarrow=False, xanchor=anchor, font={"color": VERMILION}
-            )
+            chart.add_annotation(x=value, y=1 - 0.11 * row, yref="paper", text=text, showarrow=False, xanchor=anchor)
     return chart.update_xaxes(range=[0, limit * 1.02])
 
 
 def percentiles(steps: Sequence[Lengths]) -> go.Figure:
     """Percentiles and longest response of each step: the gap between them is the time that workers wait."""
     chart = figure("step", "response length (tokens)")
-    for name, field, shade in (("longest", "max", VERMILION), ("p90", "p90", ORANGE), ("p75", "p75", SKY), ("p50", "p50", BLUE)):
+    for name, field, look in PERCENTILES:
         points = thinned([(item.step, float(getattr(item, field))) for item in steps])
-        add_curve(chart, points, name=name, line={"color": shade, "width": 2}, hovertemplate="%{y:.0f}")
+        add_curve(chart, points, name=name, line={"width": 2, **look}, hovertemplate="%{y:.0f}")
     return chart
 
 

@@ -1,4 +1,4 @@
-"""How the names of strategies read in a chart: what drafts, how much, and a colour for each kind."""
+"""How the names of strategies read in a chart: what drafts, how much, a colour for each kind and a pattern for each of its members."""
 
 import re
 from collections.abc import Iterable
@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from dashboard.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, faded, label
+from dashboard.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, SHAPES, label
 
 Kind = Literal["off", "tree", "chain", "n-gram", "other"]
 COLORS: dict[Kind, str] = {"off": GREY, "tree": BLUE, "chain": GREEN, "n-gram": ORANGE, "other": PURPLE}
-FAINTEST = 0.3
 _NAME = re.compile(r"(eagle|ngram) d(\d+) k(\d+) v(\d+)")
 
 
@@ -47,13 +46,11 @@ def strategy_order(name: str) -> tuple[int, int, int, int, str]:
     return list(COLORS).index(shape.kind), -shape.verify, -shape.depth, -shape.top_k, name
 
 
-def shades(names: Iterable[str]) -> dict[str, str]:
-    """A hue for each kind, and the fainter the fewer tokens are verified."""
-    found: dict[str, str] = {}
+def strategy_fills(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """A colour for each kind, plain for the strategy that verifies the most tokens, and in patterns for those that verify fewer."""
+    found: dict[str, tuple[str, str]] = {}
     for kind, group in groupby(sorted(names, key=strategy_order), lambda name: _shape(name).kind):
-        members = list(group)
-        fading = (1 - FAINTEST) / max(len(members) - 1, 1)
-        found |= {name: faded(COLORS[kind], 1 - place * fading) for place, name in enumerate(members)}
+        found |= {name: (COLORS[kind], SHAPES[place % len(SHAPES)]) for place, name in enumerate(group)}
     return found
 
 

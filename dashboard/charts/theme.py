@@ -1,4 +1,5 @@
-"""One look for all charts: the Okabe-Ito palette, which colour-blind people can tell apart and which works on white and on black."""
+"""One look for all charts. Each colour stands out from a white page and from a dark one; where colours tell things apart, so does a
+pattern or a dash, for those who see no colours."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -10,15 +11,21 @@ from dashboard.analysis.step_phases import PHASES
 from dashboard.text.escaping import visible
 from dashboard.text.formats import short
 
-BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-GREY = "#999999"
+BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#C87800", "#00875A", "#B0568F", "#009FB5", "#C03018"
+GREY = "#7A7A7A"
 YELLOW, WHITE, BLACK = "#F0E442", "#FFFFFF", "#000000"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
+WORKERS = ("#9018F0", "#D80048", "#2C9C2C", "#1890A8", "#F030D8", "#8A6A00", "#7848D8", "#C03018")
+"""Of curves, apart from each other and from WORKER_STATE_COLORS, which lie in the same chart."""
 DASHES = ("solid", "dash", "dot")
 SYMBOLS = ("circle", "diamond", "square", "cross", "x", "triangle-up", "star")
+SHAPES = ("", "/", "x", "-", "\\", ".", "|", "+")
+"""Plotly's names of patterns."""
 
-WORKER_STATE_COLORS: Mapping[str, str] = {"BUSY": BLUE, "IDLE": "#C8C8C8", "TRAINING": ORANGE, "UPDATE": GREEN, "EVALUATION": PURPLE}
+WORKER_STATE_COLORS: Mapping[str, str] = {"BUSY": BLUE, "IDLE": GREY, "TRAINING": ORANGE, "UPDATE": GREEN, "EVALUATION": PURPLE}
+WORKER_STATE_SHAPES: Mapping[str, str] = dict(zip(WORKER_STATE_COLORS, ("", ".", "/", "x", "-"), strict=True))
 PHASE_COLORS: Mapping[str, str] = dict(zip(PHASES, (BLUE, VERMILION, SKY, GREEN, PURPLE, GREY), strict=True))
+PHASE_SHAPES: Mapping[str, str] = dict(zip(PHASES, SHAPES, strict=False))
 
 
 HEIGHT, ROW, FEW = 280, 14, 2
@@ -63,6 +70,18 @@ def dash(index: int) -> str:
 def line(index: int) -> dict[str, object]:
     """Of a curve among others. The first is seen beneath one that runs over it: runs of one seed can be the same to the last digit."""
     return {"color": color(index), "width": 2 if index else 4.5, "dash": dash(index)}
+
+
+def worker_line(index: int) -> dict[str, object]:
+    """Of a worker's curve: no two of as many workers as there are colours and dashes have the same."""
+    row, column = divmod(index, len(WORKERS))
+    return {"color": WORKERS[column], "width": 1.5, "dash": DASHES[(row + column) % len(DASHES)], "shape": "hv"}
+
+
+def filled(color: str, shape: str = "") -> dict[str, object]:
+    """Of bars: ``shape`` is a pattern of SHAPES, in white on the colour."""
+    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": WHITE, "fgopacity": 0.8, "size": 6, "solidity": 0.2} if shape else None
+    return {"color": color, "line": {"width": 0}, "pattern": pattern}
 
 
 def add_curve(chart: go.Figure, points: Sequence[tuple[float, float]], **style: Any) -> None:

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from dashboard.analysis.series import chunks
 from dashboard.analysis.tuner_performance import Regret
-from dashboard.charts.strategy_names import shades, strategy_label, strategy_order
-from dashboard.charts.theme import VERMILION, figure
+from dashboard.charts.strategy_names import strategy_fills, strategy_label, strategy_order
+from dashboard.charts.theme import VERMILION, figure, filled
 from longtail.schemas.telemetry import SpeculationStep
 
 
@@ -18,13 +18,13 @@ def choices_by_step(steps: Sequence[SpeculationStep]) -> go.Figure:
     chart = figure("step", "share of the decode time (%)").update_layout(barmode="stack", bargap=0, showlegend=True, hovermode="closest")
     drawn = chunks(steps)
     seconds = [_seconds(chunk) for chunk in drawn]
-    colors = shades({name for counts in seconds for name in counts})
-    for strategy in sorted(colors, key=strategy_order):
+    fills = strategy_fills({name for counts in seconds for name in counts})
+    for strategy in sorted(fills, key=strategy_order):
         chart.add_bar(
             x=[chunk[0].step for chunk in drawn],
             y=[100 * counts.get(strategy, 0.0) / (sum(counts.values()) or 1) for counts in seconds],
             name=strategy_label(strategy),
-            marker={"color": colors[strategy], "line": {"width": 0}},
+            marker=filled(*fills[strategy]),
             hovertemplate="step %{x}, %{fullData.name}: %{y:.0f} %<extra></extra>",
         )
     return chart.update_yaxes(range=[0, 100])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from dashboard.charts.strategy_names import Kind, strategy_kind, strategy_label
-from dashboard.charts.theme import BLACK, SKY, VERMILION, WHITE, WORKER_STATE_COLORS, YELLOW, color, figure
+from dashboard.charts.theme import BLACK, GREY, WHITE, WORKER_STATE_COLORS, WORKER_STATE_SHAPES, YELLOW, figure, filled, worker_line
 from dashboard.charts.time_axis import time_unit
 from longtail.schemas.telemetry import Decoding, WorkerSpan
 
@@ -17,14 +17,13 @@ MAX_POINTS = 4000
 """Of the curves of running requests together; of a long window each has fewer."""
 FRAME, LANE, RUNNING = 124, 30, 170
 """Pixels: titles and legend, a worker, the curves beneath."""
-STRIP: dict[Kind, tuple[str, str]] = {
-    "tree": ("drafts: tree", SKY),
-    "chain": ("drafts: chain", YELLOW),
-    "n-gram": ("drafts: n-gram", VERMILION),
-    "other": ("drafts: mixed", WHITE),
+STRIP: dict[Kind, tuple[str, dict[str, Any]]] = {
+    "tree": ("drafts: tree", {"color": BLACK}),
+    "chain": ("drafts: chain", {"color": YELLOW}),
+    "n-gram": ("drafts: n-gram", {"color": WHITE}),
+    "other": ("drafts: mixed", {"color": WHITE, "pattern": {"shape": "/", "fgcolor": BLACK, "bgcolor": WHITE, "size": 4, "solidity": 0.4}}),
 }
-"""Colours that stand out from a lane's. White is hatched, or it would look like a gap, and like nothing on a white page."""
-HATCHED = {"shape": "/", "fgcolor": BLACK, "bgcolor": WHITE, "size": 4, "solidity": 0.4}
+"""So dark or so light that they stand out from the lanes of a worker that generates."""
 MARKS = {
     "longest_first": ("longest first", "triangle-right", 12, "longest first, {:,} tokens predicted"),
     "carried": ("carried over", "diamond", 8, "{:,} responses carried over"),
@@ -73,17 +72,18 @@ def _lane(worker: int) -> str:
 def _add_spans(chart: go.Figure, spans: Sequence[WorkerSpan], origin: float, scale: float) -> None:
     for state, shade in WORKER_STATE_COLORS.items():
         chosen = [span for span in spans if span.state == state]
-        _add_bars(chart, chosen, origin, scale, [state] * len(chosen), name=state, marker={"color": shade, "line": {"width": 0}})
+        marker = filled(shade, WORKER_STATE_SHAPES[state])
+        _add_bars(chart, chosen, origin, scale, [state] * len(chosen), name=state, marker=marker)
 
 
 def _add_strips(chart: go.Figure, decoding: Sequence[Decoding], origin: float, scale: float) -> None:
-    """Narrow bars at the lower edge of the lanes."""
+    """Narrow bars in the lanes, which go on above and below: beside the page, black or white would look like a gap."""
     drafted = [one for item in decoding for one in strategy_spans(item)]
-    for kind, (name, shade) in STRIP.items():
+    for kind, (name, style) in STRIP.items():
         chosen = [one for one in drafted if strategy_kind(one.strategy) == kind]
-        marker = {"color": shade, "line": {"width": 0}, "pattern": HATCHED if shade == WHITE else None}
+        marker = {"line": {"width": 0}, **style}
         told = [f"{strategy_label(one.strategy)} for" for one in chosen]
-        _add_bars(chart, chosen, origin, scale, told, name=name, marker=marker, width=0.25, offset=-0.375)
+        _add_bars(chart, chosen, origin, scale, told, name=name, marker=marker, width=0.22, offset=-0.3)
 
 
 def _add_bars(
@@ -151,7 +151,7 @@ def _add_running(chart: go.Figure, decoding: Sequence[Decoding], origin: float, 
             name=_lane(worker),
             legend="legend2",
             mode="lines",
-            line={"color": color(index), "width": 1.5, "shape": "hv"},
+            line=worker_line(index),
             hovertemplate="%{y} run, %{customdata}",
         )
     chart.update_layout(
@@ -167,7 +167,7 @@ def _part_steps(chart: go.Figure, spans: Sequence[WorkerSpan], origin: float, sc
     for span in spans:
         starts[span.step] = min(span.start, starts.get(span.step, span.start))
     positions = {step: (start - origin) / scale for step, start in sorted(starts.items())}
-    line = {"type": "line", "y0": 0, "y1": 1, "yref": "y domain", "line": {"dash": "dot", "width": 1, "color": "#999999"}}
+    line = {"type": "line", "y0": 0, "y1": 1, "yref": "y domain", "line": {"dash": "dot", "width": 1, "color": GREY}}
     chart.update_layout(shapes=[line | {"x0": x, "x1": x} for x in positions.values()])  # at once: plotly checks all at each add_vline
     if len(positions) <= MAX_LABELS:
         for step, x in positions.items():

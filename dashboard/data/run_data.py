@@ -1,7 +1,9 @@
 """A run's data as a page holds it: what its open tab draws, fetched once, then only what is new."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from longtail import Longtail
@@ -21,6 +23,7 @@ from longtail.schemas.telemetry import (
 )
 
 LENGTH_STEPS, SPAN_STEPS, SESSION_STEPS, SAMPLES, LOG_LINES = 500, 50, 500, 40, 500
+REQUESTS_AT_ONCE = 3
 MOST_STEPS = 1000
 """Of the speculation and the drafter; of a longer run every second step, every fourth and so on."""
 ANY = "*"
@@ -84,21 +87,24 @@ class RunData:
         return self.metrics.get(key, Series())
 
 
-def refreshed(data: RunData, client: Longtail, query: DataQuery) -> RunData:
+def refreshed(data: RunData, client: Longtail, query: DataQuery, run: Run | None = None) -> RunData:
     """``data`` with what is new of what is asked for. The last step that it holds is asked for again, since the API may have had only a
     part of it; a new attempt starts afresh, since it repeats the steps after its checkpoint. A script may go back to any step: its
-    series come anew."""
-    run = client.run(data.run.id)
+    series come anew. ``run`` is the run as it is now, if that is known."""
+    run = run or client.run(data.run.id)
     spaced = spacing(run.step)
     data = replace(data, run=run) if (run.attempt, spaced) == (data.run.attempt, data.spacing) else RunData(run, spaced)
     if run.kind == "tracked":
         data = replace(data, metrics={})
-    records: dict[str, Any] = {kind: FETCH[kind](data, client) for kind in dict.fromkeys(query.records)}
+    wanted: dict[str, Callable[[], Any]] = {kind: partial(FETCH[kind], data, client) for kind in query.records}
     if query.statistics:
-        records["statistics"] = client.statistics(run.id)
+        wanted["statistics"] = lambda: client.statistics(run.id)
     if query.latest_steps:
-        records["latest"] = client.metrics(run.id, since_step=max(run.step - 1 - query.latest_steps, -1)).series
-    return replace(data, metrics=_metrics(data, client, query.metric_keys), **records)
+        wanted["latest"] = lambda: client.metrics(run.id, since_step=max(run.step - 1 - query.latest_steps, -1)).series
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        metrics = pool.submit(_metrics, data, client, query.metric_keys)
+        records: dict[str, Any] = dict(zip(wanted, pool.map(lambda fetch: fetch(), wanted.values()), strict=True))
+        return replace(data, metrics=metrics.result(), **records)
 
 
 def _metrics(data: RunData, client: Longtail, keys: Sequence[str]) -> Mapping[str, Series]:

@@ -1,4 +1,4 @@
-"""What panels share: a titled frame, a chart in it, the colour of a state."""
+"""What panels share: a titled frame, a chart in it with its legend and its table, the colour of a state."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,22 +8,24 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.charts.description import description, table
+from dashboard.text.formats import MISSING
+from dashboard.widgets.chart_legend import legend_html
 from longtail.schemas.runs import RunState
 
-Color = Literal["gray", "blue", "green", "red", "orange"]
+Color = Literal["gray", "blue", "green", "red", "orange", "violet", "yellow"]
 STATE_COLORS: dict[RunState, Color] = {
     "queued": "gray",
-    "starting": "blue",
+    "starting": "violet",
     "running": "blue",
     "paused": "orange",
     "succeeded": "green",
     "failed": "red",
-    "cancelled": "orange",
+    "cancelled": "yellow",
 }
-CONTROL_HEIGHT = 44
 CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]}
-
-
+MARGIN = 22
+"""Above a chart, in pixels: room for what stands over its lanes."""
 BLANK = go.Figure(layout={"height": 10, "margin": dict.fromkeys("lrtb", 0), "xaxis": {"visible": False}, "yaxis": {"visible": False}})
 
 
@@ -44,9 +46,7 @@ def charts_ahead() -> Iterator[None]:
 def panel(title: str, help: str | None = None) -> Iterator[DeltaGenerator]:
     """A frame; gives the right end of its title row, for a control."""
     with st.container(border=True, height="stretch"):
-        head = st.container(
-            horizontal=True, vertical_alignment="center", height=CONTROL_HEIGHT, border=False, horizontal_alignment="distribute"
-        )
+        head = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=f"head-{title}")
         head.markdown(f"**{title}**", help=help, width="content")
         yield head
 
@@ -56,8 +56,20 @@ def chart(figure: go.Figure | None, key: str, otherwise: str = "") -> None:
     changes; ``key`` keeps it apart from its neighbours."""
     if figure is None:
         empty(otherwise)
-    else:
-        st.plotly_chart(figure, key=key, config=CHART)
+        return
+    with st.container(horizontal=True, vertical_alignment="top", horizontal_alignment="right", gap="small", wrap=False):
+        if legend := legend_html(figure):
+            st.html(legend, width="stretch")
+        _table(figure, key)
+    figure.update_layout(showlegend=False, margin_t=MARGIN).update_traces(showscale=False, selector={"type": "heatmap"})
+    st.plotly_chart(figure, key=key, config=CHART, alt=description(figure))
+
+
+def _table(figure: go.Figure, key: str) -> None:
+    """Behind a button, and made once that is pressed."""
+    with st.popover("Table", type="tertiary", key=f"table-{key}", on_change="rerun") as place:
+        if place.open:
+            st.dataframe(table(figure), hide_index=True, placeholder=MISSING, alt=description(figure))
 
 
 def empty(message: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from dashboard.text.escaping import escaped
+from dashboard.widgets.cell_labels import label_next_table
 
 Rows = list[dict[str, str]]
 
@@ -16,6 +17,7 @@ def table(rows: Sequence[Mapping[str, str]], run_ids: Sequence[str] = ()) -> Non
     if run_ids:
         first = next(iter(columns))
         columns[first] = [link(cell, run_id) for cell, run_id in zip(columns[first], run_ids, strict=True)]
+    label_next_table(list(rows[0]))
     st.table(columns, border="horizontal", hide_index=True)
 
 

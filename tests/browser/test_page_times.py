@@ -3,10 +3,13 @@
 from playwright.sync_api import Browser
 from sizes import only_with_all
 
-from backend.bench.pages import load, measured
+from backend.bench.browser import load, visitor
+from backend.bench.cold_pages import visit
+from backend.bench.pages import measured, requests_of_an_open_page
 from backend.stack.local_stack import Stack
 from longtail import Longtail
 from longtail.identity import entrance
+from longtail.schemas.runs import Run
 
 
 @only_with_all
@@ -19,3 +22,12 @@ def test_a_page_is_timed(browser: Browser, stack: Stack, api: Longtail) -> None:
     assert 0.1 < found["s"] <= found["max_s"] < 600
     assert found["api_requests"] >= 1
     assert 0 < found["api_s"] < found["s"]
+
+
+def test_a_first_visit_brings_little_and_an_open_page_asks_little(browser: Browser, stack: Stack, pair: tuple[Run, Run]) -> None:
+    path = f"/run?id={pair[1].id}"
+    with visitor(browser, stack) as context:
+        seconds, files, frames = visit(context, path)
+        assert 100_000 < files + frames < 3_000_000
+        assert 0 < seconds < 600
+        assert requests_of_an_open_page(stack, context, "/", seconds=6) <= 1

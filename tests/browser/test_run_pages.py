@@ -60,6 +60,17 @@ def test_every_chart_is_drawn(page: Page, pair: Pair) -> None:
             until(lambda plot=plot: drawn(plot, "chart => chart.data.some(trace => (trace.x || []).length > 0)"), bool)  # type: ignore[misc]
 
 
+def test_a_chart_tells_its_numbers_and_has_a_table_behind_a_button(page: Page, pair: Pair) -> None:
+    page.goto(f"/run?id={pair[1].id}")
+    told = page.get_by_role("figure", name=re.compile(r"^Chart: mean reward by step\. reward: [\d.]+ at 0, [\d.]+ at 29, between"))
+    expect(told).to_be_visible()
+    expect(page.get_by_test_id("stDataFrame")).to_have_count(0)
+    page.get_by_role("button", name="Table").first.click()
+    table = page.get_by_test_id("stDataFrame")
+    until(lambda: table.locator("th").all_text_contents(), lambda heads: heads == ["step", "reward"])
+    assert table.locator("tbody td").first.text_content() == "0"
+
+
 def test_the_overview_tells_alarms_and_what_to_do(page: Page, api: Longtail, submit: Submit) -> None:
     run = submit(name="cut short", algorithm={"steps": 4}, rollout={"max_new_tokens": 64})
     until(lambda: api.run(run.id), lambda run: run.finished)

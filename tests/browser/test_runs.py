@@ -82,16 +82,28 @@ def test_selected_runs_are_compared_with_the_plain_one_first(page: Page, grid: G
 
 def test_runs_are_selected_and_opened_by_keyboard(page: Page, grid: Grid, pair: Pair) -> None:
     page.goto("/?tag=pair")
-    grid.row(pair[0].name)
+    row = grid.row(pair[0].name)
     grid.canvas.focus()
-    for key in ("ArrowDown", "ArrowDown", "Shift+Space"):
+    for key in (*["ArrowDown"] * row, "Shift+Space"):
         page.keyboard.press(key)
     expect(page.get_by_text("1 run selected")).to_be_visible()
-    button = page.get_by_role("button", name="Open run")
-    expect(button).to_be_enabled()
-    button.focus()
+    expect(page.get_by_role("button", name="Open run")).to_be_enabled()
     page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile("/run\\?id="))
+    expect(page).to_have_url(re.compile(f"/run\\?id={pair[0].id}"))
+
+
+def test_on_a_phone_runs_are_cards_and_a_table_on_request(page: Page, pair: Pair) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/?tag=pair")
+    card = page.get_by_role("listitem").filter(has=page.get_by_role("link", name=pair[1].name))
+    expect(card).to_contain_text("succeeded · TLT · 100 %")
+    expect(page.get_by_test_id("stDataFrame")).to_be_hidden()
+    page.get_by_text("As a table").click()
+    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+    expect(card).to_be_hidden()
+    page.get_by_text("As a table").click()
+    card.get_by_role("link").click()
+    expect(page).to_have_url(re.compile(f"/run\\?id={pair[1].id}"))
 
 
 def test_several_runs_are_cancelled_together_once_confirmed(page: Page, grid: Grid, api: Longtail, submit: Submit) -> None:

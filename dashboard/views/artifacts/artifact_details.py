@@ -18,7 +18,6 @@ from longtail.schemas.artifacts import Artifact, ArtifactCard
 from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import DrafterSession
 
-CARD_HEIGHT = 560
 LATEST = 50
 """Versions of a lineage that are listed."""
 
@@ -34,7 +33,7 @@ def artifact_card(artifact_id: str) -> None:
         _versions(artifact)
     with right, panel("Model card", "What the file says of itself, as text."):
         if artifact.card:
-            st.code(artifact.card, language="markdown", wrap_lines=True, height=CARD_HEIGHT)
+            st.code(artifact.card, language=None, wrap_lines=True)
         else:
             st.caption("There is no model card in it." if artifact.stored else "It is not in the artifact store yet.")
     if artifact.type == "drafter":

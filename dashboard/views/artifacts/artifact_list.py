@@ -11,6 +11,7 @@ from dashboard import page_files
 from dashboard.auth.api_client import client
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING, ago, number, size
+from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import Color
 from longtail.schemas.artifacts import Artifact, ArtifactType, ListedArtifact
 
@@ -49,8 +50,7 @@ def artifact_list() -> None:
         )
         return
     with st.container(border=True, gap="xsmall", key="rows-artifacts"):
-        for column, heading in zip(st.columns(WIDTHS), HEADINGS, strict=True):
-            column.caption(heading)
+        row_headings("rows-artifacts", WIDTHS, HEADINGS)
         for artifact in found:
             _row(artifact, datetime.now(UTC))
     if more and st.button("Show more"):

@@ -1,11 +1,14 @@
 """One run: is it training, is it faster, why?"""
 
+from time import monotonic
+
 import streamlit as st
 
 from dashboard import page_files
 from dashboard.analysis.run_config import speculates
 from dashboard.auth.api_client import client
 from dashboard.data.glances import partner
+from dashboard.data.refresh_pace import RefreshPace
 from dashboard.data.run_data import RunData, refreshed
 from dashboard.text.escaping import visible
 from dashboard.text.guides import GUIDES
@@ -67,10 +70,13 @@ def follow(run: Run, following: bool) -> None:
     shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
     if following or tab.name not in shown or run.finished:
         with explained():
-            query = tab.query.merged(question_cards.query(data.run)) if engine_run(run) else tab.query
-            data = refreshed(data, client(), query)
-            comparison = compared(data.run, partner(data.run))
-            st.session_state[key] = {*shown, tab.name}, data, comparison
+            latest = client().run(run.id)
+            pace: RefreshPace = st.session_state.setdefault(f"pace-{run.id}", RefreshPace())
+            if pace.is_due(latest, tab.name, monotonic()) or tab.name not in shown:
+                query = tab.query.merged(question_cards.query(data.run)) if engine_run(run) else tab.query
+                data = refreshed(data, client(), query, latest)
+                comparison = compared(data.run, partner(data.run))
+                st.session_state[key] = {*shown, tab.name}, data, comparison
     with head_place:
         header.failure(data.run)
         header.progress(data.run, data.series("step_seconds"), speedup(data.run, comparison))

@@ -1,4 +1,4 @@
-"""A response with what drafted its tokens, as HTML in which nothing of the response is markup. No other page makes HTML."""
+"""A response with what drafted its tokens, as HTML in which nothing of the response is markup."""
 
 import html
 from collections import Counter

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -17,6 +18,7 @@ from dashboard.views.runs.group_table import group_table
 from dashboard.views.runs.navigation import leave
 from dashboard.views.runs.own_columns import choose_columns, own_columns
 from dashboard.views.runs.pagination import NumberedPages
+from dashboard.views.runs.run_cards import run_cards
 from dashboard.views.runs.run_table import run_table
 from dashboard.views.runs.saved_views import saved_views
 from dashboard.widgets.api_errors import answered, show_form_errors
@@ -31,6 +33,7 @@ CONDITION = (
     "`config.algorithm.steps>=50`, `config.model.path=tiny` or `summary.reward_mean>0.5`."
 )
 MOST_PAGES, LONGEST_NUMBER = 1000, 9
+OPEN_BY_ENTER = (Path(__file__).parents[2] / "assets" / "open_by_enter.js").read_text(encoding="utf-8")
 state = st.session_state
 
 
@@ -80,13 +83,18 @@ def page(projects: Mapping[str, str]) -> None:
         grouped = st.toggle("Group seeds", key="grouped", bind="query-params", help="Runs that differ in name and seed only are one row")
         choose_columns(runs)
         saved_views()
-    head = st.container(gap="small")
+    head = st.container(gap="small", key="run-actions")
     selected = []
     if runs and grouped:
         selected = group_table(runs, known)
     elif runs:
-        names = {project_id: name for name, project_id in projects.items()}
-        selected = run_table(runs, known, names, datetime.now(UTC), own_columns())
+        drawn = runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC)
+        st.toggle("As a table", key="as-table", help="To select runs, and to see all their figures.")
+        with st.container(key="run-grid"):
+            selected = run_table(*drawn, own_columns())
+        with st.container(key="run-cards"):
+            st.html(run_cards(*drawn))
+        st.html(f"<script>{OPEN_BY_ENTER}</script>", unsafe_allow_javascript=True)
     elif len(choice) > 1:
         st.info("No run matches. Clear the search or choose otherwise.")
     else:

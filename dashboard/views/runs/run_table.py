@@ -20,16 +20,16 @@ from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
 ROW_HEIGHT = 36
-GREY, SKY, ORANGE, PURPLE = "#D0D0D0", "#B5DCF5", "#FFCE70", "#EBC3D9"
-GREEN, VERMILION = "#007A58", "#B84E00"
-"""The palette's own, so light or so dark that black or white text on them can be read."""
+GREY, SKY, ORANGE, YELLOW, PURPLE, ROSE = "#D0D0D0", "#B5DCF5", "#FFCE70", "#FFEFB8", "#EBC3D9", "#F9E4EE"
+GREEN, VERMILION = "#007A58", "#A83C00"
+"""Near the palette of charts, so light or so dark that black or white text on them can be read; no two states share one."""
 STATES: Mapping[str, str] = {
     "queued": GREY,
     "starting": SKY,
     "running": BLUE,
-    "pausing": ORANGE,
+    "pausing": YELLOW,
     "paused": ORANGE,
-    "cancelling": PURPLE,
+    "cancelling": ROSE,
     "cancelled": PURPLE,
     "succeeded": GREEN,
     "failed": VERMILION,

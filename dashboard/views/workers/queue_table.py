@@ -9,6 +9,7 @@ from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING, count, duration
 from dashboard.widgets.api_errors import explained
+from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import panel
 from longtail.schemas.queue import Queue, QueuedRun
 
@@ -25,8 +26,7 @@ def queue_table(found: Queue) -> None:
             st.caption("Nothing waits." if not found.total else f"Out of your sight, {count(found.total, 'run')} of other projects.")
             return
         with st.container(key="rows-queue"):
-            for column, heading in zip(st.columns(WIDTHS), HEADINGS, strict=True):
-                column.caption(heading)
+            row_headings("rows-queue", WIDTHS, HEADINGS)
             for item in found.items:
                 _row(item, found, datetime.now(UTC))
         st.caption(f"{len(found.items)} of {count(found.total, 'queued run')}. New runs, and runs that end, change the order.")

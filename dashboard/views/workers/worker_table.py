@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING, ago, duration, percent
+from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import STATE_COLORS, panel
 from longtail.schemas.queue import Lease, Worker
 
@@ -22,22 +23,21 @@ def worker_table(items: Sequence[Worker]) -> None:
         if all(worker.generated for worker in alive):
             st.warning("No worker is alive: queued runs wait. Start one with: python -m backend.jobs.worker", icon="⚠️")
         if alive:
-            with st.container(key="rows-alive"):
-                _table(alive)
+            _table(alive, "rows-alive")
         if gone:
-            with st.expander(f"{len(gone)} gone in the last day", key="gone"), st.container(key="rows-gone"):
-                _table(gone)
+            with st.expander(f"{len(gone)} gone in the last day", key="gone"):
+                _table(gone, "rows-gone")
 
 
-def _table(items: Sequence[Worker]) -> None:
-    for column, heading in zip(st.columns(WIDTHS), HEADINGS, strict=True):
-        column.caption(heading)
-    for worker in items:
-        _row(worker, datetime.now(UTC))
-        for lease in worker.leases:
-            _lease(lease, datetime.now(UTC))
-        if worker.hidden:
-            st.caption(f"and {worker.hidden} of projects that you do not see")
+def _table(items: Sequence[Worker], key: str) -> None:
+    with st.container(key=key):
+        row_headings(key, WIDTHS, HEADINGS)
+        for worker in items:
+            _row(worker, datetime.now(UTC))
+            for lease in worker.leases:
+                _lease(lease, datetime.now(UTC))
+            if worker.hidden:
+                st.caption(f"and {worker.hidden} of projects that you do not see")
 
 
 def _row(worker: Worker, now: datetime) -> None:

@@ -1,5 +1,5 @@
 from dashboard.analysis.tuner_performance import MEASURED_PULLS, Regret, batch_size_names, fastest, regret, strategy_uses
-from dashboard.charts.strategy_heatmap import strategy_heatmap
+from dashboard.charts.strategy_heatmap import UNMEASURED, strategy_heatmap
 from dashboard.charts.tuner_choices import choices_by_step, regret_by_step
 from longtail.schemas.telemetry import Arm, SpeculationStep
 
@@ -51,11 +51,23 @@ def test_buckets_are_named_by_their_batch_sizes() -> None:
 
 def test_the_heat_map_has_a_cell_for_each_arm_and_marks_the_fastest() -> None:
     uses = strategy_uses([step(0, arm(SLOW, 20, 1.0), arm(FAST, 40, 1.0), arm(SLOW, 80, 1.0, bucket=8))])
-    (heat,) = strategy_heatmap(uses, "tokens per second").data
+    chart = strategy_heatmap(uses, "tokens per second")
+    heat, star = chart.data
     assert (list(heat.x), list(heat.y)) == (["1 to 7", "8 and more"], ["chain 4", "plain"])
-    assert [list(row) for row in heat.text] == [["40 fastest", ""], ["20", "80 fastest"]]
+    assert list(chart.layout.xaxis.ticktext) == ["1–7", "8+"]
+    assert [list(row) for row in heat.text] == [["40<br>★", ""], ["20", "80<br>★"]]
     assert [list(row) for row in heat.z] == [[1.0, None], [0.0, 1.0]]
-    assert [list(row) for row in strategy_heatmap(uses, "pulls").data[0].text] == [["10 fastest", ""], ["10", "10 fastest"]]
+    assert star.name == "fastest at as many requests"
+    assert [list(row) for row in strategy_heatmap(uses, "pulls").data[0].text] == [["10<br>★", ""], ["10", "10<br>★"]]
+
+
+def test_what_is_not_measured_yet_has_no_colour_of_the_scale() -> None:
+    rare = Arm(strategy=FAST, bucket=1, pulls=MEASURED_PULLS - 1, requests=900, accepted=0, seconds=1.0)
+    heat, unmeasured, _ = strategy_heatmap(strategy_uses([step(0, arm(SLOW, 20, 1.0), rare)]), "tokens per second").data
+    assert [list(row) for row in heat.z] == [[None], [1.0]]
+    assert [list(row) for row in unmeasured.z] == [[0.0], [None]]
+    assert unmeasured.text[0][0] == "900 ?"
+    assert {color for _, color in unmeasured.colorscale} == {UNMEASURED}
 
 
 def test_choices_are_shares_of_the_time() -> None:

@@ -17,8 +17,8 @@ from dashboard.charts import (
     tuner_choices,
     worker_timeline,
 )
-from dashboard.charts.strategy_names import shades, strategy_label, strategy_order
-from dashboard.charts.theme import BLUE, GREY, PHASE_COLORS, faded, label
+from dashboard.charts.strategy_names import strategy_fills, strategy_label, strategy_order
+from dashboard.charts.theme import BLUE, GREY, PHASE_COLORS, label
 from engine.config import SpeculationConfig
 from engine.events import AnyEvent
 from engine.speculation.strategy import Strategy
@@ -162,7 +162,7 @@ def test_acceptance_and_accept_length_are_told_by_drafter() -> None:
 def test_what_all_drafts_bring_is_seen_beside_the_drafter_that_makes_them_all() -> None:
     same = Series(steps=[0, 1], values=[2.0, 2.5])
     learned, everything = metric_curves.accept_lengths({"learned drafter": same, metric_curves.ALL: same}).data
-    assert (learned.line.dash, everything.line.dash) == (None, "dash")
+    assert (learned.line.dash, everything.line.dash) == ("solid", "dash")
     assert learned.line.color != everything.line.color
 
 
@@ -182,13 +182,12 @@ def test_strategies_have_readable_names(name: str, text: str) -> None:
     assert strategy_label(name) == text
 
 
-def test_every_usual_strategy_has_a_label_and_a_colour_of_its_own() -> None:
+def test_every_usual_strategy_has_a_label_and_a_look_of_its_own() -> None:
     used = ["off", *(str(Strategy.of(strategy)) for strategy in SpeculationConfig().strategies), "from an older version"]
-    colors = shades(used)
-    assert len(set(colors.values())) == len(used) == len(set(map(strategy_label, used)))
-    assert colors["off"] == faded(GREY, 1.0)
-    hues = {colors[name].rpartition(",")[0] for name in used if " k4 " in name or " k3 " in name}
-    assert hues == {faded(BLUE, 1.0).rpartition(",")[0]}, "trees are of one hue"
+    fills = strategy_fills(used)
+    assert len(set(fills.values())) == len(used) == len(set(map(strategy_label, used)))
+    assert fills["off"] == (GREY, "")
+    assert {fills[name][0] for name in used if " k4 " in name or " k3 " in name} == {BLUE}, "trees are of one hue"
 
 
 def test_strategies_stand_in_the_order_of_what_they_verify() -> None:

@@ -71,7 +71,7 @@ def test_a_strip_tells_what_drafts_while_requests_run() -> None:
     ]
     figure = worker_timeline.worker_timeline(spans, 100.0, [item])
     strips = {trace.name: (list(trace.base), list(trace.x), trace.width) for trace in figure.data if "drafts" in trace.name}
-    assert strips == {"drafts: chain": ([1.0], [1.0], 0.25), "drafts: mixed": ([2.0], [1.0], 0.25)}
+    assert strips == {"drafts: chain": ([1.0], [1.0], 0.22), "drafts: mixed": ([2.0], [1.0], 0.22)}
     (running,) = [trace for trace in figure.data if trace.yaxis == "y2"]
     assert (list(running.x), list(running.y)) == ([0.0, 1.0, 1.5, 2.0, 3.0], [9, 8, 5, 3, 0])
     assert running.customdata[1] == "chain 4"

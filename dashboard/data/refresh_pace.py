@@ -1,0 +1,29 @@
+"""When an open page asks for a run's data anew: not each time that it looks, as a page that is left open costs the API little."""
+
+from dataclasses import dataclass, field
+
+from longtail.schemas.runs import Run
+
+SETTLING_LOOKS = 2
+LONGEST_SECONDS = 30.0
+
+
+@dataclass
+class RefreshPace:
+    """Of one run on one page. ``times`` is when its data was asked for last, by what."""
+
+    run: Run | None = None
+    settling: int = 0
+    times: dict[str, float] = field(default_factory=dict)
+
+    def is_due(self, run: Run, what: str, now: float) -> bool:
+        """Whether to ask for ``what`` at ``now`` (seconds): if the run has changed since the last look, for some looks after that, as the
+        API may have had only a part of a step, and after half a minute in any case."""
+        if run != self.run:
+            self.run, self.settling = run, SETTLING_LOOKS
+        else:
+            self.settling = max(self.settling - 1, 0)
+        due = self.settling > 0 or now - self.times.get(what, -LONGEST_SECONDS) >= LONGEST_SECONDS
+        if due:
+            self.times[what] = now
+        return due

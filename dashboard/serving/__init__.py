@@ -1,0 +1,1 @@
+"""How pages reach a browser: what is sent ahead of Streamlit's own server."""

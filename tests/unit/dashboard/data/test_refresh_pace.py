@@ -1,0 +1,34 @@
+"""How often an open page asks for all that it draws."""
+
+from itertools import pairwise
+
+from example_runs import run
+
+from dashboard.data.refresh_pace import LONGEST_SECONDS, RefreshPace
+from longtail.schemas.runs import Run
+
+
+def at(step: int) -> Run:
+    return run("0123456789abcdef", {"name": "x"}).model_copy(update={"step": step})
+
+
+def looks(pace: RefreshPace, steps: list[int], every: float = 2.0) -> list[bool]:
+    return [pace.is_due(at(step), "Overview", every * place) for place, step in enumerate(steps)]
+
+
+def test_a_step_is_asked_for_twice_and_then_let_be() -> None:
+    assert looks(RefreshPace(), [1, 1, 1, 1, 2, 2, 2]) == [True, True, False, False, True, True, False]
+
+
+def test_nothing_is_left_for_longer_than_half_a_minute() -> None:
+    due = looks(RefreshPace(), [1] * 40)
+    asked = [2 * place for place, is_due in enumerate(due) if is_due]
+    assert len(asked) == 2 + 2
+    assert max(after - before for before, after in pairwise(asked)) == LONGEST_SECONDS
+
+
+def test_each_tab_has_a_time_of_its_own() -> None:
+    pace = RefreshPace()
+    looks(pace, [1, 1, 1])
+    assert pace.is_due(at(1), "Timeline", 6.0)
+    assert not pace.is_due(at(1), "Overview", 6.0)

@@ -1,0 +1,19 @@
+"""The list of runs on a phone."""
+
+from example_runs import NOW, run
+
+from dashboard.views.runs.run_cards import run_cards
+
+HOSTILE = '"><img src=x onerror=alert(1)>'
+
+
+def test_a_card_links_to_its_run_and_tells_how_it_does() -> None:
+    html = run_cards([run("0123456789abcdef", {"name": "first"})], {}, {}, NOW)
+    assert '<a href="/run?id=0123456789abcdef" target="_self">first</a>' in html
+    assert "running · TLT · 17 %" in html
+
+
+def test_nothing_of_a_run_is_markup() -> None:
+    html = run_cards([run("0123456789abcdef", {"name": HOSTILE})], {}, {}, NOW)
+    assert "<img" not in html
+    assert "&lt;img" in html
