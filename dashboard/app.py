@@ -33,6 +33,7 @@ page = st.navigation(
     [
         st.Page(page_files.RUNS, title="Runs", url_path="runs", default=True),
         st.Page(page_files.NEW_RUN, title="New run", url_path="new"),
+        st.Page(page_files.PLANNER, title="Planner", url_path="planner"),
         st.Page(page_files.RUN, title="Run", url_path="run", visibility="hidden"),
         st.Page(page_files.COMPARE, title="Compare", url_path="compare"),
         st.Page(page_files.ARTIFACTS, title="Artifacts", url_path="artifacts"),

@@ -2,6 +2,7 @@
 
 RUNS = "views/runs/page.py"
 NEW_RUN = "views/new/page.py"
+PLANNER = "views/planner/page.py"
 RUN = "views/run/page.py"
 COMPARE = "views/compare/page.py"
 ARTIFACTS = "views/artifacts/page.py"

@@ -1,8 +1,11 @@
-"""Sets up .venv and runs what a developer does every day: ``python3 infra/bootstrap.py demo|test|test-all|lint|serve|setup|upgrade``.
+"""Sets up .venv and runs what a developer does every day:
+``python3 infra/bootstrap.py demo|test|test-all|lint|serve|gpu|setup|upgrade``.
 
 Needs Python 3.11 or newer and nothing else; idempotent. Installs the versions that constraints.txt names, unless LONGTAIL_UNLOCKED
 is set; ``upgrade`` renews that file. uv installs, set up as the user's pip is, and pip where uv cannot. LONGTAIL_TORCH_INDEX, if set,
 names a further package index for torch alone, such as that of PyTorch's small CPU builds (see the install page of PyTorch).
+
+``gpu`` measures with the PyTorch that this machine has. LONGTAIL_WHEELS, if set, names a folder of wheels for what else it lacks.
 """
 
 from __future__ import annotations
@@ -32,7 +35,23 @@ CLIENT = "backend/client"
 MINIMUM = (3, 11)
 HEARTBEAT_SECONDS = 30
 SHOWN_LINES = 15
-USAGE = "usage: python3 infra/bootstrap.py demo|test|test-all|lint|serve|setup|upgrade [ARGS]"
+USAGE = "usage: python3 infra/bootstrap.py demo|test|test-all|lint|serve|gpu|setup|upgrade [ARGS]"
+MEASURING = (
+    "pydantic",
+    "pydantic-settings",
+    "pyyaml",
+    "safetensors",
+    "psutil",
+    "nvidia-ml-py",
+    "gguf",
+    "math-verify",
+    "pyarrow",
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "hypothesis",
+)
+"""What measuring on a GPU imports, besides torch and transformers, which the machine brings."""
 UV_NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
@@ -332,6 +351,46 @@ def test(*arguments: str) -> int:
     return code or types.returncode
 
 
+def gpu(*arguments: str) -> int:
+    """Measures what needs a GPU, with the PyTorch of this machine; with --emulate rehearses that without one, in .venv."""
+    check_python(sys.version_info[:2])
+    if "--emulate" in arguments:
+        setup("test")
+        python = VENV / "bin" / "python"
+    else:
+        python = beside_own_packages(ROOT / ".venv-gpu", os.environ.get("LONGTAIL_WHEELS"))
+    return run([str(python), "-m", "engine.bench.gpu", *arguments])
+
+
+def beside_own_packages(venv: Path, wheels: str | None) -> Path:
+    """The Python of ``venv``, made of this one with all that it has installed, and what of MEASURING it lacked, out of the folder
+    ``wheels`` or the index. What cannot be had is said: the parts that need it will be left out. SetupError if there is no such folder."""
+    if wheels is not None and not Path(wheels).is_dir():
+        raise SetupError(f"LONGTAIL_WHEELS={wheels}: there is no such folder")
+    python = venv / "bin" / "python"
+    if not python.exists():
+        made = subprocess.run(
+            [sys.executable, "-m", "venv", "--system-site-packages", str(venv)], capture_output=True, text=True, check=False
+        )
+        if made.returncode != 0:
+            say(f"this Python cannot make virtual environments, so nothing is installed:\n{tail(made.stdout + made.stderr)}")
+            return Path(sys.executable)
+    source = ["--no-index", "--find-links", wheels] if wheels else []
+    for name in absent(python, MEASURING):
+        command = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", *source, name]
+        if subprocess.run(command, capture_output=True, text=True, check=False).returncode != 0:
+            say(f"{name} cannot be had here")
+    return python
+
+
+def absent(python: Path, names: tuple[str, ...]) -> list[str]:
+    """Those of the packages ``names`` that ``python`` does not see."""
+    asked = "import sys\nfrom importlib.metadata import distributions\nprint(*(found.metadata['Name'] for found in distributions()))"
+    seen = subprocess.run([str(python), "-c", asked], capture_output=True, text=True, check=True).stdout.split()
+    normal = {re.sub(r"[-_.]+", "-", name).lower() for name in seen}
+    return [name for name in names if name not in normal]
+
+
 def main(name: str = "", *arguments: str) -> int:
     if name == "setup":
         setup(*arguments)
@@ -348,6 +407,8 @@ def main(name: str = "", *arguments: str) -> int:
         return test(*arguments)
     elif name == "lint":
         return lint()
+    elif name == "gpu":
+        return gpu(*arguments)
     elif name == "upgrade":
         return upgrade(*arguments)
     else:

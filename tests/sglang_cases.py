@@ -108,10 +108,15 @@ def trained_eagle3(
     return trainer.weights()
 
 
+def shapes(*shapes: tuple[int, int, int], tuner: Mapping[str, Any] | None = None) -> SpeculationConfig:
+    """Drafts of each depth, top_k and verify, for any batch size; those of the first always, or as ``tuner`` decides."""
+    strategies = [{"depth": depth, "top_k": top_k, "verify": verify} for depth, top_k, verify in shapes]
+    data: dict[str, Any] = {"threshold": 10_000, "strategies": strategies, "tuner": tuner or {"name": "fixed"}}
+    return SpeculationConfig.model_validate(data | {"suffix": {"enabled": False}, "tail_requests": 0})
+
+
 def chains(*depths: int, tuner: Mapping[str, Any] | None = None) -> SpeculationConfig:
-    """For any batch size; the first chain always, or as ``tuner`` decides."""
-    data: dict[str, Any] = {"threshold": 10_000, "strategies": [{"depth": depth, "verify": depth} for depth in depths]}
-    return SpeculationConfig.model_validate(data | {"tuner": tuner or {"name": "fixed"}, "suffix": {"enabled": False}, "tail_requests": 0})
+    return shapes(*((depth, 1, depth) for depth in depths), tuner=tuner)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ ROLE_OF_ROUTE: Mapping[str, Role] = {
     "set_preference": "viewer",
     "set_password": "viewer",
     "create_token": "viewer",
+    "plan": "viewer",
     "revoke_token": "viewer",
     "list_users": "admin",
     "add_user": "admin",

@@ -8,6 +8,7 @@ from backend.api.routes import (
     comparison,
     events,
     export,
+    plans,
     presets,
     projects,
     queue,
@@ -19,7 +20,7 @@ from backend.api.routes import (
 )
 from backend.api.routes.identity import audit, preferences, sessions, tokens, users
 
-RUNS = (presets, projects, tracking, runs, run_overviews, queue)
+RUNS = (presets, plans, projects, tracking, runs, run_overviews, queue)
 RESULTS = (telemetry, events, artifacts, comparison, export)
 ADMINISTRATION = (sessions, preferences, tokens, users, audit, webhooks)
 

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from backend import start_faults
 from backend.cli import backup, demo_data, identity, models, projects, runs, terminal, webhooks
+from backend.cli.plans import plan_arguments
 from backend.cli.runs import RunId, find
 from backend.cli.written_files import written
 from backend.services.runs.git_state import git_state
@@ -273,6 +274,13 @@ def trace(context: typer.Context) -> None:
 def plan_memory(context: typer.Context) -> None:
     """Whether a run fits into its GPUs: longtail plan-memory 7B --nodes 1 --gpus 8 [--known]."""
     _run_module("engine.planner", context)
+
+
+@app.command(context_settings=dict(PASS_ON))
+def plan(context: typer.Context) -> None:
+    """What a run will take: longtail plan run.yaml --gpus h100:64 [--trace RUN], RUN being a run's id or its folder."""
+    with plan_arguments(context.args) as arguments:
+        raise typer.Exit(subprocess.run([sys.executable, "-m", "engine.planner.plan_command", *arguments], check=False).returncode)
 
 
 def _run_module(module: str, context: typer.Context, *arguments: str) -> None:

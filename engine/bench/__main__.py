@@ -34,6 +34,7 @@ from engine.bench import (
     tuner,
     word_problems,
 )
+from engine.bench.planner import benchmark as planner
 from engine.bench.provenance import save
 from engine.bench.report import README, write
 from engine.errors import LongtailError
@@ -61,6 +62,7 @@ PRETRAINED = "smollm2-135m"
 OF_RUNS = {
     "algorithms": (algorithms.run, "tiny"),
     "learning": (learning.run, "tiny"),
+    "planner": (planner.run, "all"),
     "scheduling": (scheduling.run, "tiny"),
     "timelines": (timelines.run, "tiny"),
     "word_problems": (word_problems.run, PRETRAINED),
@@ -74,7 +76,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", choices=[*sorted([*BENCHES, *OF_DATA, *OF_DRAFTER, *OF_RUNS]), "report"])
     parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
-    parser.add_argument("--model", help="built-in model (tiny, small), for e2e also demo or uniform; each benchmark has its own default")
+    parser.add_argument(
+        "--model", help="built-in model (tiny, small), for e2e also demo or uniform, for planner a part; each benchmark has its own default"
+    )
     parser.add_argument(
         "--data", type=Path, help=f"for {', '.join(OF_DATA)}: GSM8K's train.jsonl, to train on; test.jsonl beside it is measured on"
     )

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,11 +45,13 @@ Rollout = tuple[Sequence[tuple[int, ...]], Sampling]
 
 @dataclass(frozen=True)
 class Served:
-    """``drafts`` were accepted in ``passes`` of the target, one a request; behind an end token, too, as our engine counts them."""
+    """``drafts`` were accepted in ``passes`` of the target, one a request; behind an end token, too, as our engine counts them.
+    ``seconds`` are those of the whole rollout."""
 
     tokens: list[tuple[int, ...]]
     drafts: int
     passes: int
+    seconds: float
 
     @property
     def accept_length(self) -> float:
@@ -100,9 +103,10 @@ def _sampling(sampling: Sampling) -> dict[str, Any]:
     return {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_new_tokens": sampling.max_new_tokens}
 
 
-def _served(responses: Sequence[Mapping[str, Any]]) -> Served:
-    counts = [sum(each["meta_info"].get(name, 0) for each in responses) for name in ("spec_num_correct_drafts", "spec_verify_ct")]
-    return Served([tuple(each["output_ids"]) for each in responses], *counts)
+def _served(rollout: Mapping[str, Any]) -> Served:
+    responses = rollout["responses"]
+    drafts, passes = (sum(each["meta_info"].get(name, 0) for each in responses) for name in ("spec_num_correct_drafts", "spec_verify_ct"))
+    return Served([tuple(each["output_ids"]) for each in responses], drafts, passes, rollout["seconds"])
 
 
 def main() -> None:
@@ -110,7 +114,11 @@ def main() -> None:
 
     asked = json.load(sys.stdin)
     engine = sglang.Engine(**asked["arguments"])
-    found = [engine.generate(input_ids=prompts, sampling_params=sampling) for prompts, sampling in asked["rollouts"]]
+    found = []
+    for prompts, sampling in asked["rollouts"]:
+        began = time.perf_counter()
+        responses = engine.generate(input_ids=prompts, sampling_params=sampling)
+        found.append({"responses": responses, "seconds": time.perf_counter() - began})
     print(json.dumps(found), flush=True)
     engine.shutdown()
 

@@ -1,5 +1,5 @@
-"""``bench device``: what a decode step costs a GPU besides its arithmetic, counted on an emulated one: launches, graphs, and how often the
-host waits."""
+"""``bench device``: what a decode step, an update and a training step of the drafter cost a GPU besides their arithmetic, counted on an
+emulated one: launches, graphs, and how often the host waits."""
 
 from collections.abc import Mapping
 from statistics import median_low
@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.bench.emulated_cuda.device import EmulatedCuda
 from engine.bench.emulated_cuda.memory import CUDA
 from engine.bench.testbed import Bed
+from engine.bench.training_steps import counts, drafter_step, learner_step
 from engine.rollout.interface import Sampling
 from engine.rollout.native.drafting import scratch
 from engine.rollout.native.graphs.plan import GraphPlan
@@ -25,14 +26,15 @@ STRATEGIES = {"plain": OFF, "chain4": Strategy("eagle", 4, 1, 4), "tree": Strate
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:
-    """Of a step of 8 requests the median, when every graph is there. ``peak_bytes_model`` are the bytes of the tree's tensors, as they
-    are on the emulated device: what a step takes besides is the most there was."""
+    """Of a decode step of 8 requests the median, when every graph is there; of training see ``training_steps``. ``peak_bytes_model`` are
+    the bytes of the tree's tensors, as they are on the emulated device: what a step takes besides is the most there was."""
     bed = Bed(model, torch.float32, torch.device("cpu"))
     steps = WARM_UP + (1 if quick else STEPS)
     found = {name: _decode(bed, strategy, steps) for name, strategy in STRATEGIES.items()}
     memory = {part: found["tree"].pop(f"{part}_bytes") for part in ("weights", "cache", "graphs", "step")}
-    counts = {name: {what: counted[what] for what in ("launches", "graph_launches", "syncs")} for name, counted in found.items()}
-    return {"facts": bed.facts(), "requests": BATCH, **counts, "peak_bytes_model": memory}
+    decoding = {name: {what: counted[what] for what in ("launches", "graph_launches", "syncs")} for name, counted in found.items()}
+    training = {"learner": learner_step(bed), "drafter": drafter_step(bed)}
+    return {"facts": bed.facts(), "requests": BATCH, **decoding, **training, "peak_bytes_model": memory}
 
 
 @torch.inference_mode()
@@ -53,22 +55,17 @@ def _decode(bed: Bed, strategy: Strategy, steps: int) -> dict[str, int]:
         runner.prefill(range(BATCH), [response.known for response in responses])
         context = Context(BATCH)
         step = StepPlan(context) if strategy == OFF else StepPlan(context, strategy, strategy)
-        counts: list[dict[str, int]] = []
+        counted: list[dict[str, int]] = []
         for _ in range(steps):
             device.forget()
             drawn = runner.decode(responses, sampler, step)
-            counts.append(_counts(device))
+            counted.append(_counts(device))
             for response, new in zip(responses, drawn, strict=True):
                 response.extend(new.tokens, new.logprobs, ends, limit=2**20)
-        medians = {name: median_low(each[name] for each in counts[WARM_UP:]) for name in counts[0]}
+        medians = {name: median_low(each[name] for each in counted[WARM_UP:]) for name in counted[0]}
         graphs = runner.passes.pool.bytes
     return medians | {"weights_bytes": loaded, "cache_bytes": reserved - loaded, "graphs_bytes": graphs}
 
 
 def _counts(device: EmulatedCuda) -> dict[str, int]:
-    return {
-        "launches": device.launches.total(),
-        "graph_launches": device.replays,
-        "syncs": device.syncs.total(),
-        "step_bytes": device.peak - device.bytes,
-    }
+    return counts(device) | {"step_bytes": device.peak - device.bytes}

@@ -16,12 +16,13 @@ from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, MemoryModel, batch_ranges, captures_of, naive_captures
 from engine.rollout.native.graphs.pool import CudaRecorder, Recorder
 from engine.rollout.native.kv_cache import KVCache
-from engine.rollout.native.runner import GRANULARITY, Runner
+from engine.rollout.native.placement import Placement
+from engine.rollout.native.runner import Runner
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.response import Response
 from engine.speculation.strategy import OFF, Strategy
 
-MAX_BATCH = 64
+MAX_BATCH, POSITIONS = 64, 256
 TLT = SpeculationConfig(
     threshold=MAX_BATCH,
     strategies=tuple(StrategyConfig(depth=8, top_k=4, verify=verify) for verify in (48, 32, 16, 8)),
@@ -84,12 +85,11 @@ def _bytes(bed: Bed, captures: Iterable[Capture]) -> int:
 
 @torch.inference_mode()
 def measure(config: PretrainedConfig, like: Tensor, captures: Iterable[Capture], recorder: Recorder) -> int:
-    """Records passes of the engine, on empty weights like ``like``, with the shortest reach of attention; their bytes. Equal captures
-    count as often as they come."""
+    """Records passes of the engine, on empty weights like ``like``; their bytes. Equal captures count as often as they come."""
     largest_first = sorted(captures, key=lambda capture: -capture.rows)
     plan = GraphPlan(frozenset(largest_first), frozenset(), MAX_BATCH)
     runner = Runner(config, like, drafting=True, plan=plan)
-    runner.reserve(MAX_BATCH, GRANULARITY)
+    runner.reserve(MAX_BATCH, POSITIONS)
     recorded = []
     for capture in largest_first:
         passes = ForwardPasses(runner.target, runner.drafter, runner.cache, plan, recorder)
@@ -100,8 +100,8 @@ def measure(config: PretrainedConfig, like: Tensor, captures: Iterable[Capture],
 
 def _run(passes: ForwardPasses, cache: KVCache, capture: Capture, sampler: TokenSampler) -> None:
     if capture.part == "target":
-        step = cache.plan(cache.positions[: capture.tokens].expand(capture.batch, -1), GRANULARITY)
-        passes.verify(cache.tokens[: capture.rows], step)
+        placed = Placement(cache.positions[: capture.tokens].expand(capture.batch, -1), POSITIONS)
+        passes.verify(cache.tokens[: capture.rows], placed)
         return
     responses = [Response(Request(number, number, (0, 0))) for number in range(capture.batch)]
     newest = cache.positions[1:2].expand(capture.batch, 1)

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
+from transformers import PreTrainedModel, Qwen2Config
 
 from engine.bench.live_bytes import LiveBytes
+from engine.bench.random_model import random_model
 from engine.config import DrafterConfig, SpotConfig
 from engine.config.algorithm import AlgorithmConfig
 from engine.config.learner import LearnerConfig
@@ -157,15 +158,5 @@ def measured_drafter_step(folder: Path, sizes: Shape, name: str, tokens: int) ->
 
 def write_model(sizes: Shape, folder: Path) -> None:
     """A random one of that shape, in bfloat16."""
-    config = Qwen2Config(
-        vocab_size=sizes.vocabulary,
-        hidden_size=sizes.hidden,
-        intermediate_size=sizes.intermediate,
-        num_hidden_layers=sizes.layers,
-        num_attention_heads=sizes.heads,
-        num_key_value_heads=sizes.kv_heads,
-        tie_word_embeddings=sizes.tied,
-    )
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
-    model.save_pretrained(folder)
+    random_model(sizes, torch.bfloat16, CPU).save_pretrained(folder)
     load_tokenizer(TINY).save_pretrained(folder)

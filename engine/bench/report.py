@@ -18,19 +18,19 @@ from engine.bench.provenance import ROOT
 from engine.bench.timelines import draw
 from engine.errors import DataError
 
-FOLDERS = ("engine/bench/results", "backend/bench/results")
+FOLDERS = ("engine/bench/results", "backend/bench/results", "tests/gpu/results")
 README, PICTURE = ROOT / "engine/bench/README.md", ROOT / "engine/bench/timelines.svg"
 INTRODUCTION = """\
 # Figures
 
-`longtail bench report` writes this page from the files in `engine/bench/results` and `backend/bench/results`, and a
-test compares the two. To measure a figure again and to renew the page:
+`longtail bench report` writes this page from the files in `engine/bench/results`, `backend/bench/results` and, of a
+machine with a GPU, `tests/gpu/results`, and a test compares the two. To measure a figure again and to renew the page:
 ```
 .venv/bin/longtail bench spot --json engine/bench/results/spot.json
 .venv/bin/longtail bench report
 ```
-`--quick` takes fewer sizes and repetitions. `--runs DIR` keeps the runs of `algorithms`, `learning`, `scheduling`,
-`timelines` and `word_problems`, and does not repeat those that are there.
+`--quick` takes fewer sizes and repetitions. `--runs DIR` keeps the runs of `algorithms`, `learning`, `planner`,
+`scheduling`, `timelines` and `word_problems`, and does not repeat those that are there.
 
 Every figure stands with its machine, the commit that it was taken at, and the day. A dash means that it is not known.
 Where a row has several values, the brackets say what they belong to.

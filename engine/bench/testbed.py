@@ -31,11 +31,13 @@ from engine.tasks.countdown import CountdownTask
 
 @dataclass
 class Bed:
-    """A model with its drafter on one CPU thread or one GPU. ``dtype`` is that of the engines; None: what ``model.dtype`` auto takes."""
+    """A model with its drafter on one CPU thread or one GPU. ``dtype`` is that of the engines; None: what ``model.dtype`` auto takes.
+    ``drafter_from``: the folder of a drafter; None: the built-in model's."""
 
     model_name: str
     dtype: torch.dtype | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    drafter_from: Path | None = None
 
     def __post_init__(self) -> None:
         self._long: dict[tuple[int, int, int], list[Request]] = {}
@@ -47,8 +49,8 @@ class Bed:
         self.model: PreTrainedModel = load_model(folder, computed).to(self.device)  # type: ignore[arg-type]
         self.tokenizer = load_tokenizer(folder)
         self.end_tokens = end_tokens(self.model, self.tokenizer)
-        drafter = resolve_drafter("builtin", self.model_name)
-        assert drafter is not None, "benchmarks run on built-in models, which have drafters"
+        drafter = self.drafter_from or resolve_drafter("builtin", self.model_name)
+        assert drafter is not None, "benchmarks run on built-in models, which have drafters, or name one"
         self.drafter_folder: Path = drafter
 
     def engine(
@@ -86,6 +88,8 @@ class Bed:
     def long_requests(self, count: int, tokens: int, seed: int) -> list[Request]:
         """The first ``count`` requests for hard problems to which plain decoding responds with at least ``tokens``, up to rounding;
         the seed is that of the sampling, too."""
+        if (count, tokens, seed) in self._long:
+            return self._long[count, tokens, seed]
         plain, candidates = self.engine(None), count
         while (count, tokens, seed) not in self._long:
             candidates *= 2

@@ -27,7 +27,8 @@ from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
 from engine.models.folder import locate, read_facts
 from engine.policy.algorithms.credit_assignment import looked_up
-from engine.policy.training.microbatches import Inferred, TrainingRow, balance
+from engine.policy.training.balance import balance
+from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.pretraining.frequent_tokens import frequent_tokens
 from engine.pretraining.pretrainer import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule

@@ -36,6 +36,9 @@ class RolloutConfig(Section):
     max_prompt_tokens: int = Field(256, ge=1, description="A longer prompt is an error, never cut")
     max_new_tokens: int = Field(1024, ge=1, description="Length limit of a response; memory, and the wait for the longest, grow with it")
     max_batch: int = Field(64, ge=1, le=4096, description="Requests that one worker decodes at once")
+    cache_tokens: int | None = Field(
+        None, ge=1, description="Tokens that the native engine's cache has room for; if that is full, requests wait (None: all that fit)"
+    )
     scheduling: SchedulingConfig = Field(default_factory=SchedulingConfig)
 
     @property

@@ -73,7 +73,7 @@ class _LawLoss(torch.autograd.Function):
 def row_blocks(count: int, head: Tensor) -> Iterator[slice]:
     """Of ``count`` rows, each as long as ``head`` [D, H] has rows. All blocks have one size, though the last one has not as many rows:
     what oneDNN prepares for each shape takes time and memory."""
-    size = max(ROWS, ELEMENTS // len(head)) if head.is_cuda else ROWS
+    size = max(ROWS, min(count, ELEMENTS // len(head))) if head.is_cuda else ROWS
     for start in range(0, count, size):
         yield slice(start, start + size)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.drafter.data_buffer import Entry
+from engine.models.host_to_device import to_device
 
 SEGMENT, ROW = 32, 128
 """Multiples of positions; see ``aligned``."""
@@ -52,7 +53,8 @@ class MicroBatch:
     past: tuple[Segment, ...] = ()
 
     def to(self, device: torch.device) -> "MicroBatch":
-        moved: dict[str, Any] = {name: each.to(device, non_blocking=True) for name, each in vars(self).items() if isinstance(each, Tensor)}
+        """All but ``trained`` and ``offset``, by which the host chooses."""
+        moved: dict[str, Any] = {name: to_device(getattr(self, name), device) for name in ("tokens", "features", "targets", "positions")}
         return replace(self, **moved)
 
 

@@ -11,6 +11,7 @@ from torch.nn.functional import linear, smooth_l1_loss, softmax
 from engine.config import DrafterConfig
 from engine.drafter.kind import DrafterKind
 from engine.drafter.law_loss import law_loss, row_blocks
+from engine.models.host_to_device import to_device
 
 MISSED = -1
 
@@ -47,7 +48,7 @@ class Recipe:
         ``passes``: h'[t+1], [N, H] each, as ``head`` [D, H] reads it; finite where they have not reached, too.
         """
         counted = truth.features.new_ones(len(passes), len(truth.features), dtype=torch.float32) if reached is None else reached.float()
-        shares = counted / counted.sum(-1, keepdim=True) * self.decays(len(passes)).to(counted)[:, None]
+        shares = counted / counted.sum(-1, keepdim=True) * to_device(self.decays(len(passes)), counted.device)[:, None]
         loss = law_loss(passes, shares, head, truth.features, truth.head, self.token_weight, self.reverse_kl_weight)
         if self.feature_weight:
             distances = [smooth_l1_loss(predicted, truth.features, reduction="none").mean(-1) for predicted in passes]

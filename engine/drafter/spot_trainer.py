@@ -20,6 +20,7 @@ from engine.drafter.packing import SEGMENT, MicroBatch, Segment, aligned, cut, p
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
 from engine.drafter.training_time_unroll import unrolled
 from engine.drafter.window_past import past_of
+from engine.models.host_to_device import to_device
 from engine.models.weights import host_copy
 from engine.rollout.data_type import native_data_type
 
@@ -136,7 +137,7 @@ class SpotTrainer:
         self._random = Random(seed)
         self._uses: Counter[int] = Counter()  # tokens trained on, by entry
         self._embedding = self._head = torch.empty(0)
-        self._drafted: tuple[Tensor, Tensor] | None = None  # the draft vocabulary, and its rows of the head
+        self._drafted: tuple[Tensor, Tensor] | None = None  # d2t, and the rows of the head of what is drafted
         self._half: tuple[Tensor, Tensor] | None = None  # the head, and what it is in bfloat16
 
     def set_target(self, embedding: Tensor, head: Tensor) -> None:
@@ -149,11 +150,11 @@ class SpotTrainer:
     @property
     def _rows(self) -> Tensor:
         """Of the target's head, those of the tokens that are drafted, [D, H]."""
-        vocabulary = self.drafter.vocabulary
-        if vocabulary is None:
+        d2t, vocabulary = self.drafter.d2t, self.drafter.vocabulary
+        if d2t is None or vocabulary is None:
             return self._head
-        if self._drafted is None or not torch.equal(self._drafted[0], vocabulary):
-            self._drafted = vocabulary, self._head[vocabulary]
+        if self._drafted is None or self._drafted[0] is not d2t:
+            self._drafted = d2t, self._head[vocabulary]
         return self._drafted[1]
 
     @property
@@ -294,7 +295,8 @@ class SpotTrainer:
         batch, head = batch.to(rows.device), self.drafter.head(rows)
         with torch.autocast(rows.device.type, torch.bfloat16, enabled=rows.dtype == torch.bfloat16):
             passes, reached = zip(*self._predict(batch, unroll), strict=True)
-            loss = self.recipe.loss(passes, TrainingTruth(self._true(batch), rows), head, torch.cat(reached)[:, batch.trained[0]])
+            there = to_device(torch.cat(reached)[:, batch.trained[0]], rows.device)
+            loss = self.recipe.loss(passes, TrainingTruth(self._true(batch), rows), head, there)
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         for optimizer in self._optimizers:
@@ -312,11 +314,11 @@ class SpotTrainer:
             reached = batch.trained & (batch.offset >= step)
             if not reached.any():
                 break
-            yield self.drafter.readout(features[batch.trained]), reached
+            yield self.drafter.readout(_chosen(features, batch.trained)), reached
 
     def _true(self, batch: MicroBatch) -> Tensor:
         """The target's features [n, H] at the trained positions, as its head reads them."""
-        return batch.targets[..., -self._head.shape[-1] :][batch.trained].to(self._head.dtype)
+        return _chosen(batch.targets[..., -self._head.shape[-1] :], batch.trained).to(self._head.dtype)
 
     def evaluate(self, entries: Sequence[Entry] | None = None, interrupted: Callable[[], bool] = _never) -> HeldOutEvaluation:
         """The current weights on ``entries``, by default the newest held-out ones, about ``EVALUATED_TOKENS`` tokens of them.
@@ -335,7 +337,8 @@ class SpotTrainer:
             batch = aligned(pack(row)).to(head.device)
             passes = []
             for predicted, reached in self._predict(batch, LOOK_AHEAD):
-                passes.append((predicted[reached[batch.trained]], reached))
+                reaching = predicted.index_select(0, _places(reached[batch.trained], head.device))
+                passes.append((reaching, to_device(reached, head.device)))
                 if interrupted():
                     raise _InterruptedError
             truth = HeldOutTruth.of(self._true(batch), self._head, vocabulary)
@@ -378,6 +381,16 @@ class SpotTrainer:
             optimizer.load_state_dict(saved)
         self._random.setstate(state["random"])
         self._uses = Counter(state["uses"])
+
+
+def _places(mask: Tensor, device: torch.device) -> Tensor:
+    """Where ``mask``, the host's, is true, of all its elements, [n]: a GPU is not asked for it."""
+    return to_device(mask.flatten().nonzero()[:, 0], device)
+
+
+def _chosen(states: Tensor, mask: Tensor) -> Tensor:
+    """Of ``states`` [B, N, H] those where ``mask`` [B, N], the host's, is true: [n, H]."""
+    return states.flatten(0, 1).index_select(0, _places(mask, states.device))
 
 
 def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from engine.drafter.model import Drafter
 from engine.drafter.packing import MicroBatch, Segment
+from engine.models.host_to_device import to_device
 from engine.models.packed_attention import KeysAndValues, Past
 
 AT_ONCE = 1024
@@ -26,7 +27,7 @@ def _keys(drafter: Drafter, embedding: Tensor, segment: Segment) -> KeysAndValue
 
 def _part(drafter: Drafter, embedding: Tensor, segment: Segment) -> KeysAndValues:
     places = slice(segment.start, segment.stop)
-    tokens = segment.entry.tokens[segment.start + 1 : segment.stop + 1].to(embedding.device)
-    features = segment.entry.features[places].to(embedding.device, embedding.dtype)
+    tokens = to_device(segment.entry.tokens[segment.start + 1 : segment.stop + 1], embedding.device)
+    features = to_device(segment.entry.features[places], embedding.device).to(embedding.dtype)
     positions = segment.entry.first + torch.arange(segment.start, segment.stop, device=embedding.device)
     return drafter.keys_and_values(drafter.embed(tokens[None], embedding), drafter.fuse(features[None]), positions[None])

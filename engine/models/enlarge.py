@@ -18,23 +18,25 @@ from torch import Generator, Tensor
 
 from engine.models.folder import read_config, read_facts, weight_files
 
+CPU = torch.device("cpu")
 WIDENED = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 HEAD_NORMS = ("q_norm.weight", "k_norm.weight")
 OUTPUTS = ("o_proj", "down_proj")
 ATTENTION_INPUTS = ("q_proj.weight", "k_proj.weight", "v_proj.weight")
 
 
-def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0) -> None:
+def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0, device: torch.device = CPU) -> None:
     """Writes the model folder ``target``: ``source`` with all widths times ``width`` (a power of two, at least 2) and ``layers`` layers.
 
-    Parameters grow about ``width``² times in each layer. Dtype and tokenizer stay.
+    Parameters grow about ``width``² times in each layer. Dtype and tokenizer stay. ``device`` is where the shares are drawn, which of
+    billions of weights takes a CPU minutes; others are drawn there than on a CPU.
     """
     depth = read_facts(source).layers
     if width < 2 or width & (width - 1):
         raise ValueError(f"width={width} must be a power of two, at least 2")
     if layers < depth:
         raise ValueError(f"layers={layers} is below the {depth} layers of {source}")
-    weights, config, generator = _weights(source), read_config(source), Generator().manual_seed(seed)
+    weights, config, generator = _weights(source, device), read_config(source), Generator(device).manual_seed(seed)
     wider = {}
     for name, origin, added in _plan(sorted(weights), depth, layers):
         wider[name] = _added(name, weights[origin], width, generator) if added else _widened(name, weights[origin], width, generator)
@@ -72,8 +74,8 @@ def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0) -> No
     _write(target, wider, _config(config, width, 1, 1))
 
 
-def _weights(folder: Path) -> dict[str, Tensor]:
-    return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
+def _weights(folder: Path, device: torch.device = CPU) -> dict[str, Tensor]:
+    return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file, device=str(device)).items()}
 
 
 def _write(folder: Path, weights: dict[str, Tensor], config: dict[str, object]) -> None:
@@ -133,7 +135,7 @@ def _shared_out(tensor: Tensor, copies: int, generator: Generator) -> Tensor:
     x / 2 <= y <= x."""
     if copies == 1:
         return tensor
-    large = (tensor * (0.5 + 0.4 * torch.rand(tensor.shape, generator=generator))).to(tensor.dtype)
-    first = torch.rand(tensor.shape, generator=generator) < 0.5
+    large = (tensor * (0.5 + 0.4 * torch.rand(tensor.shape, generator=generator, device=tensor.device))).to(tensor.dtype)
+    first = torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.5
     one, other = torch.where(first, large, tensor - large), torch.where(first, tensor - large, large)
     return torch.cat([_shared_out(half, copies // 2, generator) for half in (one, other)], dim=1)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.models.host_to_device import to_device
+
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The length of each part of a row, and which parts it sees, the last of them being itself."""
 Kernel = Callable[..., Any]
@@ -68,8 +70,8 @@ def sequences(parts: Parts, device: torch.device) -> Sequences:
     joined = None
     if seen != lengths:
         rows = [torch.arange(starts[part], starts[part + 1]) for _, sees in parts for part in sees]
-        joined = torch.cat(rows).to(device)
-    queries, keys = (torch.tensor(each, dtype=torch.int32).to(device) for each in (starts, [0, *accumulate(seen)]))
+        joined = to_device(torch.cat(rows), device)
+    queries, keys = (to_device(torch.tensor(each, dtype=torch.int32), device) for each in (starts, [0, *accumulate(seen)]))
     return Sequences(queries, keys, max(lengths), max(seen), joined)
 
 

@@ -57,6 +57,7 @@ def _print(options: argparse.Namespace, found: MemoryPlan) -> None:
     way: Way = "same GPU" if options.tensor_parallel == 1 else "host memory"
     seconds = sync_seconds(shape(options.model), _hardware(options), way, sharded=options.parallel == "fsdp")
     print(f"new weights into the engine, by way of the {way}: {seconds:.2f} s, on links of an H100")
+    print(f"requests at once, of {options.context:,} tokens: {found.together} of {options.requests}; if more are so long, some wait")
     print("fits" if found.fits else "DOES NOT FIT")
 
 

@@ -7,11 +7,12 @@ All figures are bytes on the fullest GPU: the learner has a rank on each, the ro
 from dataclasses import dataclass
 
 from engine.config.learner import LearnerConfig
-from engine.drafter.kind import DrafterKind
+from engine.drafter.kind import DrafterKind, feature_width
 from engine.planner.model_shape import Shape
+from engine.rollout.native.layout.page_table import PAGE
 
 GB = 10**9
-FLOAT, HALF = 4, 2
+FLOAT, HALF, TOKEN = 4, 2, 8
 LOGITS_AT_ONCE = 2**25
 """As engine.policy.training.logprobs has it."""
 LOGIT = 18
@@ -106,14 +107,13 @@ def residual_width(learner: LearnerConfig) -> int:
 
 
 def engine(shape: Shape, hardware: Hardware, load: Load) -> Parts:
-    """The rollout engine in bfloat16, with room for all its requests at their longest, and its drafter."""
+    """The rollout engine in bfloat16, with room for all its requests at their longest, and its drafter. It does with less cache, see
+    ``memory_plan``."""
     share = hardware.tensor_parallel
-    cache = HALF * shape.cached * load.requests * load.context
-    drafter = HALF * (drafter_parameters(shape, load.kind) * share + cache // shape.layers // HALF) if load.drafter else 0
     return {
         "engine weights": HALF * shape.parameters // share,
-        "KV cache": cache // share,
-        "drafter in the engine": drafter // share,
+        "KV cache": load.requests * request(shape, load) // share,
+        "drafter in the engine": HALF * drafter_parameters(shape, load.kind) if load.drafter else 0,
     }
 
 
@@ -123,6 +123,18 @@ def drafter_parameters(shape: Shape, kind: DrafterKind = "eagle") -> int:
         return shape.layer + 2 * shape.hidden**2
     more = shape.hidden * shape.head_size * (shape.heads + 2 * shape.kv_heads)
     return shape.layer + more + 3 * shape.hidden**2
+
+
+def request(shape: Shape, load: Load) -> int:
+    """The cache of a request at its longest: whole pages of positions."""
+    return -(-load.context // PAGE) * PAGE * position(shape, load)
+
+
+def position(shape: Shape, load: Load) -> int:
+    """What the cache holds of a position: its token; keys and values of all layers, for a drafter of one more, and the feature that it
+    reads."""
+    drafter = shape.cached // shape.layers + feature_width(load.kind, shape.hidden) if load.drafter else 0
+    return TOKEN + HALF * (shape.cached + drafter)
 
 
 def adapters(shape: Shape, rank: int) -> int:

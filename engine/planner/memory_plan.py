@@ -6,6 +6,7 @@ from engine.config.learner import LearnerConfig
 from engine.planner import drafter_memory, memory
 from engine.planner.memory import OVERHEAD, Hardware, Load, Parts
 from engine.planner.model_shape import Shape
+from engine.rollout.native.layout.room import LEFT
 
 DRAFTER_TOKENS = 1024
 """drafter.spot.tokens_per_microbatch by default."""
@@ -14,12 +15,15 @@ DRAFTER_TOKENS = 1024
 @dataclass(frozen=True)
 class MemoryPlan:
     """Bytes by what takes them. ``phases``: of the fullest GPU at the worst moment of each phase; ``host``: of a worker's host memory;
-    ``cache``: tokens of keys and values that a worker has room for, whatever is asked of it."""
+    ``cache``: tokens that a worker's cache has room for, whatever is asked of it; ``together``: how many of the requests asked for fit at
+    once at their longest. If those are not all, the cache takes what there is, and requests wait while it is full; so a run fits if one
+    does."""
 
     parts: Parts
     phases: Parts
     host: int
     cache: int
+    together: int
     fits: bool
 
 
@@ -33,19 +37,19 @@ def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -
     host = sum(states.values()) * hardware.tensor_parallel if learner.cpu_offload else 0
     resident = 0 if learner.cpu_offload else sum(states.values()) - states["gradients"]
     gradients = 0 if learner.cpu_offload else states["gradients"]
-    cache = engine["KV cache"]
-    always = OVERHEAD + resident + sum(engine.values()) - cache + training
-    kept = 0 if load.released else cache
-    phases = {
-        "rollout": always + cache,
-        "drafter training": always + kept + drafter_step(shape, load),
-        "update": always + kept + gradients + sum(passes.values()),
+    always = OVERHEAD + resident + sum(engine.values()) - engine["KV cache"] + training
+    others = {
+        "rollout": always + LEFT,
+        "drafter training": always + drafter_step(shape, load),
+        "update": always + gradients + sum(passes.values()),
     }
-    most = max(phases.values())
-    parts = states | passes | engine | {"drafter training": training, "context and buffers": OVERHEAD}
-    spare = hardware.memory - (always if load.released else most - cache)
-    room = max(0, spare) * hardware.tensor_parallel // (memory.HALF * shape.cached)
-    return MemoryPlan(parts, phases, host, room, most <= hardware.memory)
+    spare = max(0, hardware.memory - (others["rollout"] if load.released else max(others.values()))) * hardware.tensor_parallel
+    together = min(load.requests, spare // memory.request(shape, load))
+    cache = engine["KV cache"] = engine["KV cache"] if together == load.requests else spare // hardware.tensor_parallel
+    phases = {name: size + (0 if load.released and name != "rollout" else cache) for name, size in others.items()}
+    parts = states | passes | engine | {"graphs and steps": LEFT, "drafter training": training, "context and buffers": OVERHEAD}
+    fits = together > 0 and max(phases.values()) <= hardware.memory
+    return MemoryPlan(parts, phases, host, spare // memory.position(shape, load), together, fits)
 
 
 def drafter_step(shape: Shape, load: Load) -> int:

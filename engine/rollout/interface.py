@@ -3,13 +3,14 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Literal, NamedTuple, Protocol, get_args
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
 from engine.errors import DataError
 from engine.events import ArmStatistics, Handling, Source
 from engine.rollout.decoding_timeline import Moment
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Finish = Literal["stop", "length", "abort"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -100,13 +101,15 @@ Alarm = tuple[str, str]
 
 @dataclass
 class RolloutStatistics:
-    """Totals since the last ``take_statistics``. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted;
+    """Totals since the last ``take_statistics``. ``preemptions``: how often a response had to wait again, as the cache was full. Lists are
+    indexed by draft position, and ``ngram_*`` the part that n-grams drafted;
     ``moments`` are by worker, and an engine takes itself for worker 0. ``marks``, by worker, are not the engine's: who shares the requests
     out makes them."""
 
     seconds: float = 0.0
     decode_steps: int = 0
     tokens: int = 0
+    preemptions: int = 0
     speculative_requests: int = 0
     speculative_tokens: int = 0
     drafted_by_position: list[int] = field(default_factory=list)
@@ -120,7 +123,7 @@ class RolloutStatistics:
 
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
-        for name in ("seconds", "decode_steps", "tokens", "speculative_requests", "speculative_tokens", "alarms"):
+        for name in ("seconds", "decode_steps", "tokens", "preemptions", "speculative_requests", "speculative_tokens", "alarms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in (f"{kind}_by_position" for kind in ("drafted", "accepted", "ngram_drafted", "ngram_accepted")):
             pairs = zip_longest(getattr(self, name), getattr(other, name), fillvalue=0)
@@ -184,11 +187,11 @@ class RolloutEngine(Protocol):
 
     def proceed(self) -> None: ...
 
-    def load_target(self, weights: Mapping[str, Tensor], version: int) -> None:
+    def load_target(self, weights: "Mapping[str, Tensor]", version: int) -> None:
         """Replaces the target's weights (Hugging Face names). Between generations only."""
         ...
 
-    def load_drafter(self, weights: Mapping[str, Tensor], version: int) -> None:
+    def load_drafter(self, weights: "Mapping[str, Tensor]", version: int) -> None:
         """Replaces the drafter's trainable weights; embedding and head stay the target's own."""
         ...
 
@@ -196,7 +199,7 @@ class RolloutEngine(Protocol):
         """What it decodes with, by the weights as they are now. Between generations only."""
         ...
 
-    def take_features(self) -> dict[int, Tensor]:
+    def take_features(self) -> "dict[int, Tensor]":
         """The hidden states of the responses finished since the last call, by request id, if the engine was made to keep them:
         [T - 1, W] bf16 on the host, of prompt and response but for the last token: the layers' inputs that the kind of drafter reads, if
         any, then the hidden state after the final norm."""

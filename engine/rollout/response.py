@@ -10,7 +10,7 @@ from engine.rollout.interface import SOURCES, Completion, Finish, Request
 class Response:
     """A request and what has been generated for it, by earlier rollouts, too. ``length`` counts the known tokens, the prompt's included;
     all but the newest have been through the target. ``drafted`` is the number of its positions that the drafter has seen, ``sources`` as
-    of Completion."""
+    of Completion. ``admitted``: it runs, or has run before it had to wait again."""
 
     def __init__(self, request: Request) -> None:
         self.request, self.id, self.group = request, request.id, request.group
@@ -21,6 +21,7 @@ class Response:
         self.finish: Finish | None = None
         self.drafted = 0
         self.sources = bytearray()
+        self.admitted = False
 
     @property
     def known(self) -> tuple[int, ...]:

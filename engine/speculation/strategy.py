@@ -27,6 +27,15 @@ class Strategy:
     def of(cls, config: StrategyConfig) -> "Strategy":
         return cls(config.drafter, config.depth, config.top_k, config.verify)
 
+    @classmethod
+    def named(cls, name: str) -> "Strategy":
+        """From what ``str`` says of it."""
+        if name == "off":
+            return OFF
+        drafter, *shape = name.split()
+        depth, top_k, verify = (int(each[1:]) for each in shape)
+        return cls("ngram" if drafter == "ngram" else "eagle", depth, top_k, verify)
+
     def __str__(self) -> str:
         return "off" if self.drafter == "none" else f"{self.drafter} d{self.depth} k{self.top_k} v{self.verify}"
 

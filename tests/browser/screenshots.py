@@ -44,6 +44,7 @@ def addresses(client: Longtail, run: str, baseline: str) -> dict[str, str]:
     return {
         "runs": "/",
         "new": "/new",
+        "planner": f"/planner?from={run}",
         "run": f"/run?id={run}",
         **{f"run-{name.lower().replace(' ', '-')}": f"/run?{urlencode({'id': run, 'tab': name})}" for name in tabs},
         "plain": f"/run?id={baseline}",

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import torch
-from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
+from sglang_cases import accept_length, native_engine, needs_sglang, random_drafter, sglang_engine, shapes, weights_of
 from sizes import only_with_all
 
 from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
@@ -51,14 +51,14 @@ def accepted(statistics: RolloutStatistics) -> float:
 
 
 @only_with_all
-def test_a_small_model_drafts_chains_that_the_tuner_chooses_or_none() -> None:
+def test_a_small_model_drafts_what_the_tuner_chooses() -> None:
     """The best draft model there can be: the target itself, as it was."""
     rollout = ROLLOUT.model_copy(update={"sglang": SGLangConfig(draft_model=str(TINY))})
-    speculation = chains(4, 2, tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, 5]})
+    speculation = shapes((4, 2, 6), (2, 1, 2), tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, 5]})
     with sglang_engine(TINY, MODEL, rollout, speculation, drafter_weights=DRAFTER, end_tokens=ENDS) as engine:
         same_as_native(engine)
         statistics = engine.take_statistics()
-        assert {arm.strategy for arm in statistics.arms} == {"off", "eagle d4 k1 v4", "eagle d2 k1 v2"}
+        assert {arm.strategy for arm in statistics.arms} == {"off", "eagle d4 k2 v6", "eagle d2 k1 v2"}
         assert accepted(statistics) > 0.7
         target_alone_changes(engine)
         same_as_native(engine)

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 import torch
-from sglang_cases import accept_length, chains, native_engine, needs_sglang, random_drafter, sglang_engine, trained_eagle3, weights_of
+from sglang_cases import (
+    accept_length,
+    chains,
+    native_engine,
+    needs_sglang,
+    random_drafter,
+    sglang_engine,
+    shapes,
+    trained_eagle3,
+    weights_of,
+)
 from sizes import only_with_all
 from transformers import PreTrainedModel
 
@@ -29,7 +39,7 @@ from engine.tasks.countdown import CountdownTask
 pytestmark = needs_sglang
 ROLLOUT = RolloutConfig(max_batch=16, max_prompt_tokens=32, max_new_tokens=64)
 GREEDY, SAMPLED = Sampling(temperature=0, max_new_tokens=64), Sampling(max_new_tokens=64, seed=3)
-ARMS = (6, 3, 1)
+ARMS = {"eagle d5 k3 v9", "eagle d3 k2 v5", "eagle d2 k1 v2"}
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +66,9 @@ def expected(model: PreTrainedModel, ends: frozenset[int], requests: list[Reques
 
 @pytest.fixture(scope="module")
 def tuned(model: PreTrainedModel, ends: frozenset[int]) -> Iterator[SGLangEngine]:
-    """Chains of 6 tokens for up to two requests, of 3 for up to eight, of 1 for more, and off: at random in half of the steps."""
+    """Large trees for up to two requests, small ones for up to eight, short chains for more, and off: at random in half of the steps."""
 
-    speculation = chains(*ARMS, tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, 3, 9]})
+    speculation = shapes((5, 3, 9), (3, 2, 5), (2, 1, 2), tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, 3, 9]})
     tokenizer = load_tokenizer(TINY)
     drafter = load_drafter_folder(DRAFTER, model.config)
     more = {"drafter_weights": drafter, "end_tokens": ends, "decode": lambda tokens: str(tokenizer.decode(tokens))}
@@ -100,18 +110,20 @@ def test_speculative_greedy_is_native_token_for_token(tuned: SGLangEngine, reque
     for some in (8, 2):
         assert outcome(tuned.generate(requests[:some], GREEDY)) == outcome(expected[:some])
     statistics = tuned.take_statistics()
-    assert {arm.strategy for arm in statistics.arms} == {"off", *(f"eagle d{depth} k1 v{depth}" for depth in ARMS)}
+    assert {arm.strategy for arm in statistics.arms} == ARMS | {"off"}
     assert sum(arm.pulls for arm in statistics.arms) == statistics.decode_steps
     moments = statistics.moments[0]
     assert [moment.time for moment in moments] == sorted(moment.time for moment in moments)
     assert moments[-1][1:] == (0, "off")
     assert {moment.strategy for moment in moments} <= {arm.strategy for arm in statistics.arms}
-    assert statistics.drafted_by_position[0] > statistics.drafted_by_position[5] > 0
+    assert statistics.drafted_by_position[0] > statistics.drafted_by_position[4] > 0
     assert statistics.accepted_by_position == sorted(statistics.accepted_by_position, reverse=True)
     assert statistics.accepted_by_position[0] > 0
     assert statistics.speculative_requests < statistics.speculative_tokens < statistics.tokens
-    assert {"target_verify", "draft_decode"} <= set(report := tuned.host.plugin("graphs")[0])
-    assert not any(report.values()), "no CUDA, no graphs"
+    report = tuned.host.plugin("graphs")[0]
+    assert report["purposes"] == {}, "no CUDA, no graphs"
+    assert {name: set(sets.values()) for name, sets in report["strategies"].items()} == {name: {0.0} for name in ARMS | {"off"}}
+    assert tuned.describe_graphs() == "SGLang recorded no CUDA graphs"
 
 
 def test_a_seed_makes_responses_reproducible_and_siblings_differ(tuned: SGLangEngine, requests: list[Request]) -> None:
@@ -215,14 +227,14 @@ def test_an_error_ends_what_still_runs(tuned: SGLangEngine, requests: list[Reque
     assert outcome(tuned.generate(requests, GREEDY)) == outcome(expected)
 
 
-def test_an_eagle3_drafter_drafts_as_in_the_native_engine(
+def test_an_eagle3_drafter_drafts_trees_as_in_the_native_engine(
     model: PreTrainedModel, ends: frozenset[int], requests: list[Request], expected: list[Completion]
 ) -> None:
     drafter = random_drafter(model, kind="eagle3")
     more = {"drafter_weights": drafter, "drafter_kind": "eagle3", "end_tokens": ends}
-    native = native_engine(model, ROLLOUT, chains(3), **more)
+    native = native_engine(model, ROLLOUT, shapes((3, 2, 6)), **more)
     native.generate(requests, GREEDY)
-    with sglang_engine(TINY, model, ROLLOUT, chains(3), **more) as engine:
+    with sglang_engine(TINY, model, ROLLOUT, shapes((3, 2, 6)), **more) as engine:
         assert outcome(engine.generate(requests, GREEDY)) == outcome(expected)
         assert accept_length(engine.take_statistics()) == pytest.approx(accept_length(native.take_statistics()), rel=0.05)
         loaded_weights = engine.loaded_weights()

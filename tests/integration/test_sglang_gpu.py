@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from models_for_tests import make_random_model
-from sglang_cases import TESTS, chains, native_engine, needs_sglang, random_drafter, sglang_engine, weights_of
+from sglang_cases import TESTS, native_engine, needs_sglang, random_drafter, sglang_engine, shapes, weights_of
 from sglang_figures import Figures, Scale
 
 from engine.config import RolloutConfig, SGLangConfig
@@ -29,12 +29,12 @@ def test_greedy_is_native_token_for_token(tmp_path: Path, ranks: int) -> None:
     rollout = RolloutConfig(max_batch=16, max_prompt_tokens=32, max_new_tokens=64, sglang=SGLangConfig(tensor_parallel=ranks))
     cuda = torch.device("cuda", 0)
     expected = [completion.tokens for completion in native_engine(model, rollout, device=cuda).generate(REQUESTS, GREEDY)]
-    speculation = chains(4, tuner={"name": "beg", "epsilon": 0.5})
+    speculation = shapes((4, 2, 4), (4, 1, 4), tuner={"name": "beg", "epsilon": 0.5})
     with sglang_engine(folder, model, rollout, speculation, drafter_weights=random_drafter(model), device=cuda) as engine:
         for version in range(2):
             assert [completion.tokens for completion in engine.generate(REQUESTS, GREEDY)] == expected
             engine.load_target(weights_of(model), version + 1)
-        assert {arm.strategy for arm in engine.take_statistics().arms} == {"off", "eagle d4 k1 v4"}
+        assert {arm.strategy for arm in engine.take_statistics().arms} == {"off", "eagle d4 k2 v4", "eagle d4 k1 v4"}
 
 
 @pytest.mark.timeout(3600)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from scipy.stats import chisquare
-from sglang_cases import chains, needs_sglang, random_drafter, sglang_engine
+from sglang_cases import needs_sglang, random_drafter, sglang_engine, shapes
 from sizes import ALL, first, only_with_all
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, LogitsProcessorList, PreTrainedModel, TemperatureLogitsWarper, TopPLogitsWarper
@@ -42,10 +42,10 @@ def model() -> PreTrainedModel:
 
 @pytest.fixture(scope="module")
 def engine(model: PreTrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SGLangEngine]:
-    """Chains of three tokens for few responses, of one for many, and off: at random in half of the steps."""
+    """Trees of three levels for few responses, chains of one token for many, and off: at random in half of the steps."""
     folder: Path = tmp_path_factory.mktemp("law")
     model.save_pretrained(folder)
-    speculation = chains(3, 1, tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, FEW + 1]})
+    speculation = shapes((3, 2, 5), (1, 1, 1), tuner={"name": "beg", "epsilon": 0.5, "thresholds": [1, FEW + 1]})
     with sglang_engine(folder, model, ROLLOUT, speculation, drafter_weights=random_drafter(model)) as engine:
         yield engine
 
@@ -91,5 +91,5 @@ def test_samples_have_the_law_of_the_target(engine: SGLangEngine, model: PreTrai
     warmer = replace(sampling, temperature=1.1 * sampling.temperature)
     assert p_value(transitions(model, warmer), counts) < 1e-3, "the test must be able to tell laws apart"
     statistics = engine.take_statistics()
-    assert {arm.strategy for arm in statistics.arms} == {"off", "eagle d3 k1 v3", "eagle d1 k1 v1"}
+    assert {arm.strategy for arm in statistics.arms} == {"off", "eagle d3 k2 v5", "eagle d1 k1 v1"}
     assert 0.05 < statistics.accepted_by_position[0] / statistics.drafted_by_position[0] < 0.95

@@ -31,7 +31,7 @@ def test_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:
     assert all(event.metrics["logprob_gap"] < 1e-3 for event in steps)
     assert all(event.metrics["accept_length"] > 1.2 for event in steps)
     arms = {arm.strategy for event in events if isinstance(event, Speculation) for arm in event.arms}
-    assert arms == {"off", "eagle d5 k1 v5", "eagle d3 k1 v3"}
+    assert arms == {"off", "eagle d5 k2 v8", "eagle d3 k1 v3"}
     assert sum(event.microsteps for event in events if isinstance(event, DrafterTrained)) > 0
     assert any(isinstance(event, Log) and event.message == "SGLang recorded no CUDA graphs" for event in events)
     assert events[-1].kind == "run_finished"

@@ -24,6 +24,7 @@ ENGINE_FOR_BACKEND = {
     "engine.errors",
     "engine.events",
     "engine.models.library",
+    "engine.planner.hardware",
     "engine.preflight",
 }
 CLIENT = ROOT / "backend" / "client"

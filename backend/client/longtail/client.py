@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from longtail.files import Files
 from longtail.follow_and_track import FollowAndTrack
+from longtail.plans import Plans
 from longtail.queue import Queue
 from longtail.schemas.attempts import GitState
 from longtail.schemas.base import Items, StepItems
@@ -39,7 +40,7 @@ from longtail.webhooks import Webhooks
 Row = TypeVar("Row", bound=BaseModel)
 
 
-class Longtail(Files, FollowAndTrack, Queue, Webhooks):
+class Longtail(Files, FollowAndTrack, Plans, Queue, Webhooks):
     """``with Longtail() as longtail: run = longtail.submit({"name": "first"})``. Every method raises ApiError.
 
     Without a URL and a token it finds them by itself (longtail.logins). ``since_step`` (default -1: everything) asks for later steps

@@ -33,6 +33,8 @@ def heading(run: Run, partner: Run | None) -> bool:
             first, second = (run, partner) if speculates(partner.config) else (partner, run)
             st.switch_page(page_files.COMPARE, query_params={"runs": f"{first.id},{second.id}"})
         live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
+        if run.kind == "engine" and run.steps:
+            st.page_link(page_files.PLANNER, label="Plan this run", query_params={"from": run.id})
         action_buttons(run)
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""

@@ -13,17 +13,23 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from engine.bench.emulated_cuda.autocast import available
 from engine.bench.emulated_cuda.faults import CaptureError, MixedDevicesError, StaleGraphError, place
 from engine.bench.emulated_cuda.graph import Graph
-from engine.bench.emulated_cuda.memory import Block, DeviceTensor, on_device
+from engine.bench.emulated_cuda.memory import CUDA, Block, DeviceTensor, Names, on_device
 from engine.bench.emulated_cuda.operations import changed, fills, waits
-from engine.bench.emulated_cuda.streams import Stream, Streams
+from engine.bench.emulated_cuda.streams import Event, Stream, Streams
 
 aten = torch.ops.aten
+OURS = {Tensor, Parameter, DeviceTensor}
 PINNING = {aten.pin_memory, aten._pin_memory}
+MEMORY = 80 * 10**9
+"""Bytes that it says to have."""
 
 
 class Intercepts(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -34,6 +40,10 @@ class Intercepts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._device = device
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if FakeTensor in types:
+            return function(*args, **kwargs or {})
+        if any(kind not in OURS for kind in types):  # a shard, say, which does its own part first
+            return NotImplemented
         if function.overloadpacket is aten.to:  # which may have nothing to do
             with self:
                 return function.decompose(*args, **kwargs or {})
@@ -64,6 +74,11 @@ class EmulatedCuda:
         self._entered.enter_context(patch.multiple(torch.cuda, create=True, **self._names()))
         self._entered.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor makes its tensor on the host, and moves it where a mode sees it
+        available(self._entered)
+        swaps = torch.__future__.set_swap_module_params_on_conversion  # else Module.to makes two of a tied weight, as CUDA's does not
+        self._entered.callback(swaps, torch.__future__.get_swap_module_params_on_conversion())
+        swaps(True)
+        self._entered.enter_context(Names())
         self._entered.enter_context(Intercepts(self))
         return self
 
@@ -73,12 +88,15 @@ class EmulatedCuda:
     def _names(self) -> dict[str, Any]:
         return {
             "_lazy_init": lambda: None,
-            "Stream": lambda device=None: Stream(self._streams),  # noqa: ARG005
+            "current_device": lambda: CUDA.index,
+            "Stream": lambda device=None, priority=0: Stream(self._streams),  # noqa: ARG005
+            "Event": lambda **options: Event(self._streams, self._counts),  # noqa: ARG005
             "current_stream": lambda device=None: self._streams.current,  # noqa: ARG005
             "stream": self._streams.on,
             "synchronize": lambda device=None: self._waits("synchronize"),  # noqa: ARG005
             "empty_cache": lambda: None,
             "memory_reserved": lambda device=None: self.bytes,  # noqa: ARG005
+            "mem_get_info": lambda device=None: (MEMORY - self.bytes, MEMORY),  # noqa: ARG005
             "get_device_name": lambda device=None: "emulated",  # noqa: ARG005
             "CUDAGraph": partial(Graph, self._replays),
             "graph_pool_handle": lambda: (0, 0),
@@ -112,7 +130,7 @@ class EmulatedCuda:
             return self._on_host(function, args, kwargs)
         if packet is aten._to_copy:
             return self._copied(function, args[0], **kwargs)
-        hosts = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not isinstance(leaf, DeviceTensor)]
+        hosts = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not isinstance(leaf, DeviceTensor) and not leaf.is_meta]
         if packet is aten.copy_ and hosts:
             return self._transferred(*args, **kwargs)
         self._check(function, hosts)
@@ -180,11 +198,14 @@ class EmulatedCuda:
         self.bytes -= size
 
     def _on_host(self, function: Any, args: Any, kwargs: Any) -> Any:
-        if function.overloadpacket in PINNING:
-            pinned: Tensor = args[0].clone()
-            self._pinned[pinned.untyped_storage()._cdata] = pinned
-            return pinned
-        return function(*args, **kwargs)
+        pins = function.overloadpacket in PINNING
+        result = args[0].clone() if pins else function(*args, **{name: each for name, each in kwargs.items() if name != "pin_memory"})
+        if pins or kwargs.get("pin_memory"):
+            self._pinned[result.untyped_storage()._cdata] = result
+        return result
+
+    def _is_pinned(self, tensor: Tensor) -> bool:
+        return tensor.untyped_storage()._cdata in self._pinned
 
     def _copied(self, function: Any, source: Tensor, *, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Tensor:
         """What ``to`` does if there is anything to do."""
@@ -210,7 +231,8 @@ class EmulatedCuda:
             self._launched(aten.copy_, [target, source], partial(target.raw.copy_, source), target.raw, [target.block])
         else:
             assert isinstance(source, DeviceTensor)
-            self._waits("copy to the host")
+            if not (non_blocking and self._is_pinned(target)):
+                self._waits("copy to the host")
             target.copy_(source.raw)
         return target
 
@@ -218,11 +240,14 @@ class EmulatedCuda:
         """From the host. Memory that is not pinned is read before the copy returns."""
         if self._graph:
             raise CaptureError("a copy from the host in a capture")
-        if not (non_blocking and source.untyped_storage()._cdata in self._pinned):
+        if not (non_blocking and self._is_pinned(source)):
             self._waits("copy from the host")
 
-    def _waits(self, what: str) -> None:
+    def _counts(self, what: str) -> None:
         if self._graph:
             raise CaptureError(f"{what} waits for the device in a capture")
         self.syncs[f"{what} {place()}"] += 1
+
+    def _waits(self, what: str) -> None:
+        self._counts(what)
         self._streams.host_waits(None if what == "synchronize" else self._streams.current.number)

@@ -1,77 +1,111 @@
-"""Methods of tensors that ask torch's build for CUDA before a mode sees them, by operations that do not."""
+"""What torch would do otherwise with tensors of a GPU than with those of the device that it takes ours for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.nn.attention.varlen  # whose kernel is named below
 from torch import Tensor
+from torch.nn import Parameter, functional
 
 aten = torch.ops.aten
 
 
-def taken(tensor: Tensor, index: Any) -> Tensor:
-    """``tensor[index]``."""
-    view, chosen = _view(tensor, index)
-    return view if chosen is None else aten.index(view, chosen)
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """``scaled_dot_product_attention``: one kernel, the CPU's, in place of the products that it consists of."""
+    if enable_gqa:
+        key, value = (each.repeat_interleave(query.shape[-3] // each.shape[-3], -3) for each in (key, value))
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
+    options = {"attn_mask": attn_mask, "scale": scale}
+    attended: Tensor = aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout_p, is_causal, **options)[0]
+    return attended
 
 
-def put(tensor: Tensor, index: Any, value: Tensor | float) -> None:
-    """``tensor[index] = value``."""
-    view, chosen = _view(tensor, index)
-    if chosen is not None:
-        aten.index_put_(view, chosen, value if isinstance(value, Tensor) else view.new_full((), value))
-    elif isinstance(value, Tensor):
-        copied(view, value)
-    else:
-        view.fill_(value)
+def varlen_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    queries: Any,
+    keys: Any,
+    longest_query: int,
+    longest_key: int,
+    causal: bool,
+    scale: float | None,
+    window: Sequence[int],
+    *others: object,
+) -> tuple[Tensor, None, None]:
+    """torch's FlashAttention of sequences that stand end to end: the same kernel, with a mask. What the host knows of ``queries`` and
+    ``keys`` it knows without a wait."""
+    assert causal or window[1] == 0, (longest_query, longest_key, others)
+    mask = _visible(queries.raw.tolist(), keys.raw.tolist(), window[0]).to(query.dtype).pin_memory()
+    heads_first = (each.transpose(0, 1)[None] for each in (query, key, value))
+    attended = attention(*heads_first, mask.to(query.device, non_blocking=True), scale=scale, enable_gqa=True)
+    return attended[0].transpose(0, 1), None, None
 
 
-def copied(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-    """``copy_`` without gradient."""
-    with torch._C._AutoDispatchBelowAutograd():
-        done: Tensor = aten.copy_(target, source, non_blocking)
-    return done
+def _visible(queries: Sequence[int], keys: Sequence[int], window: int) -> Tensor:
+    """0 where a query sees a key, else minus infinity. Both are where sequences begin, and the last one ends."""
+    mask = torch.full((queries[-1], keys[-1]), -torch.inf)
+    for (first, last), (start, stop) in zip(pairwise(queries), pairwise(keys), strict=True):
+        newest = torch.arange(first, last)[:, None] - last + stop
+        seen = torch.arange(start, stop)
+        mask[first:last, start:stop].masked_fill_((seen <= newest) & ((seen >= newest - window) | (window < 0)), 0.0)
+    return mask
 
 
-def _view(tensor: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None] | None]:
-    """What numbers, slices and new dimensions leave, and the tensors that choose of it, by dimension, if there are any."""
-    parts = list(index) if isinstance(index, tuple) else [index]
-    if any(part is Ellipsis for part in parts):
-        place = next(place for place, part in enumerate(parts) if part is Ellipsis)
-        given = sum(part.dim() if _is_mask(part) else 1 for part in parts if part is not None and part is not Ellipsis)
-        parts[place : place + 1] = [slice(None)] * (tensor.dim() - given)
-    chosen: list[Tensor | None] = []
-    for part in parts:
-        if part is None:
-            tensor = tensor.unsqueeze(len(chosen))
-            chosen.append(None)
-        elif isinstance(part, slice):
-            start, stop, step = part.indices(tensor.shape[len(chosen)])
-            tensor = aten.slice(tensor, len(chosen), start, max(start, stop), step)
-            chosen.append(None)
-        elif isinstance(part, Tensor):
-            chosen += [part, *[None] * (part.dim() - 1 if _is_mask(part) else 0)]
-        else:
-            tensor = tensor.select(len(chosen), int(part))
-    chosen = [part for place, part in enumerate(chosen) if part is not None or any(later is not None for later in chosen[place:])]
-    return tensor, chosen or None
+def put_data(tensor: Any, data: Any) -> None:
+    """``tensor.data = data``."""
+    Tensor.data.__set__(tensor, data)  # type: ignore[attr-defined]
+    tensor.raw, tensor.block = data.raw, data.block
 
 
-def _is_mask(part: object) -> bool:
-    return isinstance(part, Tensor) and part.dtype == torch.bool
+def deep_copy(tensor: Any, memo: dict[int, Any]) -> Any:
+    """``copy.deepcopy`` of a tensor or parameter, without its gradient."""
+    if id(tensor) not in memo:
+        memo[id(tensor)] = copied = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        copied._is_param = isinstance(tensor, Parameter)
+    return memo[id(tensor)]
 
 
+def backward(tensors: Sequence[Tensor], grad_tensors: Sequence[Tensor] | None = None, create_graph: bool = False, **options: Any) -> None:
+    """``torch.autograd.backward``."""
+    gradients = tuple(grad_tensors or map(torch.ones_like, tensors))
+    keep, inputs = options.get("retain_graph"), options.get("inputs") or ()
+    run = torch.autograd.graph._engine_run_backward
+    run(
+        tuple(tensors),
+        gradients,
+        create_graph if keep is None else keep,
+        create_graph,
+        inputs,
+        allow_unreachable=True,
+        accumulate_grad=True,
+    )
+
+
+def backward_of(tensor: Tensor, gradient: Tensor | None = None, **options: Any) -> None:
+    """``tensor.backward(gradient)``."""
+    backward((tensor,), None if gradient is None else (gradient,), **options)
+
+
+RUN_OTHERS: dict[Any, Callable[..., Any]] = {torch.autograd.backward: backward, Tensor.backward: backward_of}
+"""What runs hooks and functions of others, which are to be told of the device, too."""
 METHODS: dict[Any, Callable[..., Any]] = {
-    Tensor.__getitem__: taken,
-    Tensor.__setitem__: put,
-    Tensor.copy_: copied,
-    Tensor.contiguous: aten.contiguous,
-    Tensor.__invert__: aten.bitwise_not,
-    Tensor.nonzero: lambda tensor, as_tuple=False: aten.nonzero(tensor).unbind(1) if as_tuple else aten.nonzero(tensor),
-    Tensor.item: aten.item,
-    Tensor.__int__: lambda tensor: int(aten.item(tensor)),
-    Tensor.__index__: lambda tensor: int(aten.item(tensor)),
-    Tensor.__float__: lambda tensor: float(aten.item(tensor)),
-    Tensor.__bool__: lambda tensor: bool(aten.item(tensor)),
+    functional.scaled_dot_product_attention: attention,
+    torch.ops.torch_attn._varlen_attn: varlen_attention,
+    Tensor.__deepcopy__: deep_copy,
+    Tensor.data.__set__: put_data,  # type: ignore[attr-defined]
+    Tensor.untyped_storage: lambda tensor: tensor.raw.untyped_storage(),
     Tensor.tolist: lambda tensor: tensor.to("cpu").tolist(),
 }

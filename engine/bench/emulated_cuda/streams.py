@@ -1,6 +1,6 @@
 """In what order streams work: what one does to memory that another one uses must come after a wait."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
@@ -43,13 +43,18 @@ class Streams:
         if other and not self._order.is_ordered_after(stream, other[1], other[0]):
             raise StreamOrderError(f"stream {stream} {does} stream {other[0]} works without a wait for it")
 
-    def wait(self, stream: int, other: int) -> None:
-        """``stream`` waits for what ``other`` has to do by now."""
+    def event(self) -> int:
+        """The number of a new event."""
         event = next(self._numbers)
         self._order.create_event(event)
-        self._order.record_state(event, other)
+        return event
+
+    def record(self, event: int, stream: int) -> None:
+        """What ``stream`` has to do by now as that of ``event``."""
+        self._order.record_state(event, stream)
+
+    def wait(self, stream: int, event: int) -> None:
         self._order.stream_wait_for_event(stream, event)
-        self._order.delete_event(event)
 
     def host_waits(self, stream: int | None = None) -> None:
         """For a stream, or for all."""
@@ -57,6 +62,9 @@ class Streams:
             self._order.sync_all_streams()
         else:
             self._order.all_streams_wait_for_stream(stream)
+
+    def host_waits_for(self, event: int) -> None:
+        self._order.all_streams_wait_for_event(event)
 
     @contextmanager
     def on(self, stream: "Stream") -> Iterator[None]:
@@ -72,4 +80,29 @@ class Stream:
         self._streams, self.number = streams, streams.number()
 
     def wait_stream(self, other: "Stream") -> None:
-        self._streams.wait(self.number, other.number)
+        self.wait_event(other.record_event())
+
+    def wait_event(self, event: "Event") -> None:
+        self._streams.wait(self.number, event.number)
+
+    def record_event(self, event: "Event | None" = None) -> "Event":
+        event = event or Event(self._streams)
+        event.record(self)
+        return event
+
+
+class Event:
+    """What of ``torch.cuda.Event`` the engine and FSDP use. ``waits`` is told when the host waits."""
+
+    def __init__(self, streams: Streams, waits: Callable[[str], None] = lambda _: None) -> None:
+        self._streams, self._waits, self.number = streams, waits, streams.event()
+
+    def record(self, stream: Stream | None = None) -> None:
+        self._streams.record(self.number, (stream or self._streams.current).number)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        self._streams.wait((stream or self._streams.current).number, self.number)
+
+    def synchronize(self) -> None:
+        self._waits("synchronize")
+        self._streams.host_waits_for(self.number)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.policy.training.microbatches import balance
+from engine.policy.training.balance import balance
 from engine.rollout.interface import Request
 
 
@@ -21,4 +21,7 @@ def assign_requests(requests: Sequence[Request], workers: int, expected: Sequenc
         owner = {groups[index]: worker for worker, part in enumerate(parts) for index in part}
         order = sorted(range(len(requests)), key=lambda index: -expected[index])
         requests = [requests[index] for index in order]
-    return [[request for request in requests if owner[request.group] == worker] for worker in range(workers)]
+    shares: list[list[Request]] = [[] for _ in range(workers)]
+    for request in requests:
+        shares[owner[request.group]].append(request)
+    return shares

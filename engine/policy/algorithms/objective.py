@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.config.algorithm import AlgorithmConfig
+from engine.models.host_to_device import to_device
 from engine.policy.algorithms.kl import KL_ESTIMATORS
 from engine.policy.algorithms.losses import Tokens, truncated_weights
 from engine.policy.algorithms.registry import policy_loss
@@ -52,7 +53,8 @@ class Objective:
         if self._config.kl_in_loss:
             loss = loss + self._config.kl_coefficient * kl
         weights = torch.tensor([self._weight(length) for length in tokens.lengths], dtype=loss.dtype)
-        return WeightedLoss(loss * weights.repeat_interleave(torch.tensor(tokens.lengths)).to(loss.device), kl, result.clipped)
+        weights = to_device(weights.repeat_interleave(torch.tensor(tokens.lengths)), loss.device)
+        return WeightedLoss(loss * weights, kl, result.clipped)
 
     def _weight(self, length: int) -> float:
         """Of each token of a response of ``length`` tokens."""

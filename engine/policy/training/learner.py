@@ -10,10 +10,12 @@ from torch import Tensor
 from engine.config.algorithm import AlgorithmConfig
 from engine.drafter.feature_capture import FeatureCapture
 from engine.drafter.kind import DrafterKind, captured_layers
+from engine.models.host_to_device import to_device
 from engine.policy.algorithms.learning_rate import learning_rate
 from engine.policy.algorithms.losses import Tokens
 from engine.policy.algorithms.objective import Objective
-from engine.policy.training.microbatches import Inferred, Microbatch, TrainingRow, balance, idle, microbatches
+from engine.policy.training.balance import balance
+from engine.policy.training.microbatches import Inferred, Microbatch, TrainingRow, idle, microbatches
 from engine.policy.training.policy import LogprobsAndEntropies, Policy
 
 LOSS_METRICS = ("loss", "kl", "clip_share")
@@ -109,7 +111,8 @@ class Learner:
             parameters["lr"] = rate
         parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
         lengths = [[rows[index].response_length for index in part if not rows[index].masked] for part in parts]
-        *counts, tokens = self._sum([*(sum(map(self._objective.counts, part)) for part in lengths), sum(map(sum, lengths))])
+        own = torch.tensor([*(sum(map(self._objective.counts, part)) for part in lengths), sum(map(sum, lengths))], dtype=torch.float64)
+        *counts, tokens = self._sum(own if self._group is None else to_device(own, self._device))
         totals, norms = self._no_sums(), []
         for part, count in zip(parts, counts, strict=True):
             if count > 0:  # on all workers, so that every one makes the same optimizer steps
@@ -117,7 +120,7 @@ class Learner:
                 totals += self._backward([rows[index] for index in taught], inferred and [inferred[index] for index in taught], count)
                 norms.append(self.policy.clip_gradients(self._config.max_gradient_norm))
                 self._optimizer.step()
-        *sums, taught_tokens = self._sum(totals.tolist())
+        *sums, taught_tokens = self._sum(totals)
         if not norms:
             return {"learning_rate": rate}
         sizes = (sum(counts), tokens, tokens)
@@ -165,12 +168,11 @@ class Learner:
             sums += values.sum(dim=1, dtype=torch.float64)
         return sums
 
-    def _sum(self, values: Sequence[float]) -> list[float]:
-        """Element-wise sums over all workers."""
-        tensor = torch.tensor(values, dtype=torch.float64, device=self._device)
+    def _sum(self, values: Tensor) -> list[float]:
+        """Element-wise sums over all workers, into ``values``, which are on the device if there are others."""
         if self._group is not None:
-            dist.all_reduce(tensor, group=self._group)
-        return tensor.tolist()
+            dist.all_reduce(values, group=self._group)
+        return values.tolist()
 
 
 def _of_rows(batch: Microbatch, found: LogprobsAndEntropies | None) -> Sequence[Tensor | None]:

@@ -1,6 +1,5 @@
 """Training rows, how they are shared out over workers, and the micro-batches they are computed in."""
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from engine.models.host_to_device import to_device
 from engine.models.packed_attention import Segments
 
 # What a micro-batch costs beside its tokens, in tokens: with less padding to save than this, it is not split further.
@@ -72,7 +72,7 @@ class Microbatch:
 
     def join(self, values: Sequence[Tensor]) -> Tensor:
         """[N] on the batch's device, from the response tokens' values of all rows."""
-        return torch.cat([values[index] for index in self.rows]).to(self.labels.device)
+        return to_device(torch.cat([values[index] for index in self.rows]), self.labels.device)
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
         """From [N], each of this batch's rows' own values, on the CPU."""
@@ -132,20 +132,6 @@ def group_by_length(lengths: Sequence[int], padded_tokens: int) -> list[list[int
     return groups[::-1]
 
 
-def balance(lengths: Sequence[int], parts: int) -> list[list[int]]:
-    """Indices of ``lengths`` in ``parts`` lists of nearly equal total length: each goes, longest first, to the least loaded part.
-
-    Deterministic. Totals differ by at most the longest length; each list is sorted, and may be empty.
-    """
-    loads = [(0, part) for part in range(parts)]
-    members: list[list[int]] = [[] for _ in range(parts)]
-    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
-        load, part = loads[0]
-        members[part].append(index)
-        heapq.heapreplace(loads, (load + lengths[index], part))
-    return [sorted(part) for part in members]
-
-
 def _filled(rows: Sequence[TrainingRow], tokens: int) -> list[list[list[int]]]:
     """Micro-batches of families of rows, which share a prompt, each family first fit and no longer than ``tokens``."""
     siblings: dict[tuple[int, ...], list[int]] = {}
@@ -161,9 +147,9 @@ def _filled(rows: Sequence[TrainingRow], tokens: int) -> list[list[list[int]]]:
 
 
 def _padded(rows: Sequence[TrainingRow], members: Sequence[int], device: torch.device) -> Microbatch:
-    tokens = pad_sequence([torch.tensor(rows[index].tokens) for index in members], batch_first=True).to(device)
+    tokens = pad_sequence([torch.tensor(rows[index].tokens) for index in members], batch_first=True)
     places = [torch.arange(len(rows[index].tokens)) + line * tokens.shape[1] for line, index in enumerate(members)]
-    return _microbatch(rows, members, tokens, places)
+    return _microbatch(rows, members, tokens, places, device)
 
 
 def _packed(rows: Sequence[TrainingRow], families: Sequence[Sequence[int]], device: torch.device) -> Microbatch:
@@ -183,8 +169,8 @@ def _packed(rows: Sequence[TrainingRow], families: Sequence[Sequence[int]], devi
             positions.append(response + length)
         responses = tuple(rows[index].response_length for index in members)
         segments.append((length, *responses) if len(members) > 1 else length + responses[0])
-    tokens, members = torch.tensor([line], device=device), [index for family in families for index in family]
-    return _microbatch(rows, members, tokens, places, tuple(segments), torch.cat(positions)[None].to(device))
+    tokens, members = torch.tensor([line]), [index for family in families for index in family]
+    return _microbatch(rows, members, tokens, places, device, tuple(segments), to_device(torch.cat(positions)[None], device))
 
 
 def _microbatch(
@@ -192,6 +178,7 @@ def _microbatch(
     members: Sequence[int],
     tokens: Tensor,
     places: Sequence[Tensor],
+    device: torch.device,
     segments: Segments | None = None,
     positions: Tensor | None = None,
 ) -> Microbatch:
@@ -202,9 +189,9 @@ def _microbatch(
         rows=tuple(members),
         responses=tuple(row.response_length for row in chosen),
         places=tuple(places),
-        tokens=tokens,
-        predictors=predictors.to(tokens.device),
-        labels=torch.tensor(labels, dtype=torch.long, device=tokens.device),
+        tokens=to_device(tokens, device),
+        predictors=to_device(predictors, device),
+        labels=to_device(torch.tensor(labels, dtype=torch.long), device),
         segments=segments,
         positions=positions,
     )

@@ -50,7 +50,7 @@ class ReplicatedPolicy(Policy):
     def clip_gradients(self, max_norm: float) -> float:
         if self.group is not None:
             self._gradients.reduce(self.group)
-        return self._gradients.clip(max_norm).item()
+        return self._gradients.clip(max_norm)
 
     def _computing(self) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast)

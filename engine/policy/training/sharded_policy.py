@@ -24,9 +24,11 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from engine.config.learner import LearnerConfig
 from engine.models.checksum import checksum
 from engine.models.folder import read_facts
+from engine.models.host_to_device import to_device
 from engine.models.load_sharded import empty_model, read_shards, renew_rotary
 from engine.models.weights import base_weights, local, whole
 from engine.policy.training import lora
+from engine.policy.training.flat_gradients import finite
 from engine.policy.training.network import Network
 from engine.policy.training.policy import Policy, checkpoint_activations, prepare
 from engine.policy.training.precision import computing_type
@@ -60,7 +62,7 @@ class ShardedPolicy(Policy):
         checkpoint_activations(network.model, config)
 
     def rounds(self, batches: int) -> int:
-        most = torch.tensor(max(1, batches), device=self.device)  # at least one, which leaves gradients to step with
+        most = to_device(torch.tensor(max(1, batches)), self.device)  # at least one, which leaves gradients to step with
         dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
         return int(most.item())
 
@@ -75,10 +77,8 @@ class ShardedPolicy(Policy):
     def clip_gradients(self, max_norm: float) -> float:
         trained = self.trained().values()
         norm = whole(get_total_norm([weight.grad for weight in trained if weight.grad is not None]))
-        if not torch.isfinite(norm):
-            raise FloatingPointError(f"the gradient norm of the policy is {norm.item()}")
         clip_grads_with_norm_(trained, max_norm, norm)
-        return norm.item()
+        return finite(norm)
 
 
 def _spread(

@@ -72,7 +72,10 @@ def measure(runner: Runner, batches: Sequence[int], vocabulary: int, lengths: Se
     """Seconds of target and draft passes; some seconds for a small model. Nothing is prefilled: what a pass reads costs the same, whatever
     it is. The cache is gone after it. A runner that has graphs is measured with a graph for every cell."""
     sampler = TokenSampler(Sampling(), vocabulary, runner.cache.positions.device)
-    runner.reserve(batches[-1], lengths[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1)
+    longest = lengths[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1
+    runner.reserve(batches[-1], longest)
+    room = runner.cache.layout
+    batches = [batch for batch in batches if batch == batches[0] or batch * room.cost(longest) <= room.free]
     drafted = runner.passes.drafted
     branches = [branch for branch in BRANCHES if branch <= (vocabulary if drafted is None else len(drafted))]
     plan = runner.passes.plan

@@ -2,25 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.rollout.native.architecture import Architecture
-from engine.rollout.native.attention import attend
 from engine.rollout.native.feed_forward import FeedForward, feed_forward
 from engine.rollout.native.linear import Linear
 
 
 class AttentionInputs(NamedTuple):
-    """What layers of one type of attention share: ``cosine`` and ``sine`` [R, 1, rotary]; ``mask`` [n, 1, T * heads / kv_heads or more, L]:
-    see ``attend``."""
+    """What layers of one type of attention share: ``cosine`` and ``sine`` [R, 1, rotary], and the ``mask`` of the cache's reading."""
 
     cosine: Tensor
     sine: Tensor
-    mask: Tensor
+    mask: Any
+
+
+class Reading(Protocol):
+    """How attention reads the cache."""
+
+    def attend(self, query: Tensor, layer: int, mask: Any, scale: float) -> Tensor:
+        """``query`` [n, kv_heads, T * heads / kv_heads, head_dim] to the same, by the keys and values that layer ``layer`` has by now."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,8 @@ class ForwardPass:
     """What all layers of a forward pass share: n requests with up to T tokens each, in R rows.
 
     ``rows`` [R] tells which of the n * T tokens there are, in order; None if all. ``index`` [R] are the rows of the flat cache that are
-    written. ``attention`` has one entry per type of attention of the model that runs. One per layer of it have ``store``
-    [rows, 2 * kv_heads * head_dim], the flat cache, and the views ``keys`` and ``values`` [n, kv_heads, L, head_dim] of the requests' own
-    part.
+    written. ``attention`` has one entry per type of attention of the model that runs. One per layer of it has ``store``
+    [rows, 2 * kv_heads * head_dim], the flat cache, of which ``reading`` reads the requests' own part.
     """
 
     requests: int
@@ -39,22 +44,17 @@ class ForwardPass:
     index: Tensor
     attention: tuple[AttentionInputs, ...]
     store: tuple[Tensor, ...]
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-
-    @property
-    def reach(self) -> int:
-        return self.attention[0].mask.shape[-1]
+    reading: Reading
 
     def column(self, token: int) -> "ForwardPass":
-        """The pass of one token of each request."""
+        """The pass of one token of each request, of a pass whose masks are dense."""
         assert self.rows is None
         chosen = slice(token, None, self.tokens)
         attention = tuple(
             AttentionInputs(
                 given.cosine[chosen],
                 given.sine[chosen],
-                given.mask.view(self.requests, 1, self.tokens, -1, self.reach)[:, :, token],
+                given.mask.view(self.requests, 1, self.tokens, -1, given.mask.shape[-1])[:, :, token],
             )
             for given in self.attention
         )
@@ -181,6 +181,6 @@ class DecoderLayer:
             query = query.new_zeros(n * t, a.heads, a.head_dim).index_copy_(0, step.rows, query)
         # The query heads that share a key head become rows of one matrix: on a CPU far faster than enable_gqa.
         query = query.reshape(n, t, a.kv_heads, -1, a.head_dim).transpose(1, 2).reshape(n, a.kv_heads, -1, a.head_dim)
-        mixed = attend(query, step.keys[layer], step.values[layer], step.attention[self._type].mask, a.scale)
+        mixed = step.reading.attend(query, layer, step.attention[self._type].mask, a.scale)
         mixed = mixed.reshape(n, a.kv_heads, t, -1, a.head_dim).transpose(1, 2).reshape(n * t, -1)
         return mixed if step.rows is None else mixed.index_select(0, step.rows)

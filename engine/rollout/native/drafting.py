@@ -10,6 +10,7 @@ from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import Capture
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.noise import Noise
+from engine.rollout.native.placement import Placement
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.native.tree_entries import entries_needed
 from engine.rollout.response import Response
@@ -62,8 +63,7 @@ class Drafting:
         capture = Capture.of_draft(shape, len(self._batch))
         graph = self._passes.has_graph(capture)
         used = noise.first(capture.levels + 1) if graph else noise
-        reach = self._cache.whole_reach(self._known + max(1, (capture.levels - 1) * capture.tokens))
-        seen = reach if graph else self._known
+        reach = self._known + max(1, (capture.levels - 1) * capture.tokens)
 
         def draft(given: dict[str, Tensor]) -> dict[str, Tensor]:
             here = used.on(given)
@@ -71,9 +71,9 @@ class Drafting:
                 here.exponentials  # noqa: B018 - made in the graph, whoever draws with it
             guesses = Guesses(sampler, here, self._passes.drafted, capture.levels)
             drafted = self._chain if shape.top_k == 1 else self._tree
-            return drafted(capture, guesses, given["newest"], seen, reach)
+            return drafted(capture, guesses, given["newest"], reach)
 
-        outputs = self._passes.draft_whole(capture, reach, sampler.law, draft, used.inputs | {"newest": self._newest})
+        outputs = self._passes.draft_whole(capture, sampler.law, draft, used.inputs | {"newest": self._newest})
         if graph and sampler.keeps_noise and used is noise:
             noise.take()
         if shape.top_k == 1:
@@ -94,33 +94,37 @@ class Drafting:
         if behind > 1:
             older = (self._newest - behind + cache.positions[: behind - 1]).clamp_min_(0)
             for part in torch.split(older, max(1, TOKENS_PER_PASS // n), 1):
-                self._passes.fill(*self._inputs(part), cache.plan(part, self._known, drafter=True))
+                inputs, index = self._inputs(part)
+                self._passes.fill(*inputs, Placement(part, self._known, index=index, drafter=True, attends=False))
         for response in self._batch:
             response.drafted = response.length - 1
 
-    def _last(self, newest: Tensor, reach: int) -> tuple[Tensor, Tensor]:
+    def _last(self, newest: Tensor) -> tuple[Tensor, Tensor]:
         """Shows it the last; its prediction [n, hidden] of the newest token's feature, and the logits [n, drafted] that follow."""
         last = newest - 1
-        return self._passes.draft(*self._inputs(last), self._cache.plan(last, reach, drafter=True))
+        inputs, index = self._inputs(last)
+        return self._passes.draft(*inputs, self._cache.plan(Placement(last, self._known, index=index, drafter=True)))
 
-    def _inputs(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        index = self._cache.index(positions).flatten()
-        return self._cache.tokens[index + 1], self._passes.fuse(self._cache.features[index])
+    def _inputs(self, positions: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Tokens and features that the drafter reads at ``positions`` [n, T], and the rows of these."""
+        index, following = self._cache.index(torch.cat((positions, positions + 1), 1)).chunk(2, 1)
+        features = self._passes.fuse(self._cache.features[index.flatten()])
+        return (self._cache.tokens[following.flatten()], features), index
 
-    def _chain(self, capture: Capture, guesses: Guesses, newest: Tensor, seen: int, reach: int) -> dict[str, Tensor]:
-        """Of ``newest`` [n, 1], the first pass over ``seen`` positions and the others over ``reach``: ``tokens`` [n, levels]."""
-        feature, logits = self._last(newest, seen)
+    def _chain(self, capture: Capture, guesses: Guesses, newest: Tensor, reach: int) -> dict[str, Tensor]:
+        """Of ``newest`` [n, 1], whose drafts lie below ``reach``: ``tokens`` [n, levels]."""
+        feature, logits = self._last(newest)
         drafts = [guesses.one(logits, 0)]
-        steps = self._cache.plan(newest + self._cache.positions[: capture.levels - 1], reach, drafter=True)
-        for level in range(capture.levels - 1):
-            feature, logits = self._passes.draft(drafts[-1], feature, steps.column(level))
-            drafts.append(guesses.one(logits, level + 1))
+        steps = self._cache.chain(newest + self._cache.positions[: capture.levels - 1], reach) if capture.levels > 1 else []
+        for level, step in enumerate(steps, 1):
+            feature, logits = self._passes.draft(drafts[-1], feature, step)
+            drafts.append(guesses.one(logits, level))
         return {"tokens": torch.stack(drafts, 1)}
 
-    def _tree(self, capture: Capture, guesses: Guesses, newest: Tensor, seen: int, reach: int) -> dict[str, Tensor]:
+    def _tree(self, capture: Capture, guesses: Guesses, newest: Tensor, reach: int) -> dict[str, Tensor]:
         """As ``_chain``; the fields of Grown."""
         n, k = capture.batch, capture.tokens
-        feature, logits = self._last(newest, seen)
+        feature, logits = self._last(newest)
         candidates = Candidates(n, k, feature.device)
         tokens, parents = candidates.grow(*guesses.many(logits, 0, k))
         features = feature[:, None]
@@ -129,8 +133,7 @@ class Drafting:
         for level in range(1, capture.levels):
             features = features.gather(1, parents[:, :, None].expand(-1, -1, features.shape[-1]))
             positions = (newest + level - 1).expand(n, k)
-            entries = newest + self._cache.positions[: level * k]
-            step = self._cache.tree_plan(newest, positions, entries, paths, reach, drafter=True)
+            step = self._cache.plan(Placement(positions, reach, newest=newest, paths=paths, drafter=True))
             features, logits = self._passes.draft(tokens.flatten(), features.flatten(0, 1), step)
             features = features.view(n, k, -1)
             tokens, parents = candidates.grow(*guesses.many(logits, level, k, repeats=k))

@@ -71,7 +71,8 @@ class NativeEngine:
         weights to come."""
         like = torch.empty(0, device=device, dtype=dtype)
         plan = GraphPlan.of_engine(speculation, rollout.max_batch) if recorder or like.is_cuda else None
-        self._runner = Runner(config, like, speculation is not None, plan, recorder, drafter_kind)
+        self._runner = Runner(config, like, speculation is not None, plan, recorder, drafter_kind, rollout.cache_tokens)
+        self._occupied = 0
         self._drafter_kind = drafter_kind
         self._rollout, self._clock = rollout, clock
         self._end_tokens, self._decode_tokens = end_tokens, decode
@@ -121,12 +122,13 @@ class NativeEngine:
         responses = [Response(request) for request in requests]
         self._scheduler = Scheduler(responses, self._rollout.max_batch)
         self._control.begin()
-        self._runner.reserve(min(self._rollout.max_batch, len(requests)), longest + sampling.max_new_tokens + self._scratch)
+        self._reserve(len(requests), longest + sampling.max_new_tokens)
         if self._active:
             self._active.begin(sampling.max_new_tokens)
         sampler = TokenSampler(sampling, self._vocabulary, self._device)
         while self._continues():
             self._admit()
+            self._make_room()
             for response in self._step(sampler, ends, sampling.max_new_tokens):
                 if on_finish:
                     on_finish(self._completion(response))
@@ -220,23 +222,49 @@ class NativeEngine:
             self._move(self._scheduler.abort(unwanted))
         return self._scheduler.unfinished > 0
 
+    def _reserve(self, requests: int, longest: int) -> None:
+        """Slots are empty after it. Graphs go with their cache, so there it has the size of the longest rollouts at once: pages of it are
+        taken as they are needed."""
+        slots, limits = min(self._rollout.max_batch, requests), self._rollout
+        if self._runner.passes.plan:
+            slots, longest = limits.max_batch, max(longest, limits.max_prompt_tokens + limits.max_new_tokens)
+        self._runner.reserve(slots, longest + self._scratch + 1)
+        for slot in range(self._runner.cache.slots):  # an error may have left something there
+            self._runner.cache.release(slot)
+        self._occupied = 0
+
+    def _make_room(self) -> None:
+        """For the next step; of those that run, some may have to wait again."""
+        while (moves := self._scheduler.preempt(self._runner.cache.layout, self._scratch + 1)) is not None:
+            self.statistics.preemptions += 1
+            self._move(moves)
+
     def _move(self, moves: Iterable[tuple[int, int]]) -> None:
+        """Responses go to other slots, and what lies behind the last of them is free."""
+        cache, running = self._runner.cache, self._scheduler.running
         for source, target in moves:
-            self._runner.cache.copy(source, target, self._scheduler.running[target].length)
+            cache.hand_over(source, target, running[target].length)
+        for slot in range(len(running), self._occupied):
+            cache.release(slot)
+        self._occupied = len(running)
 
     def _admit(self) -> None:
-        slots, copies = self._scheduler.admit()
+        slots, copies = self._scheduler.admit(self._runner.cache.layout, self._scratch + 1)
         running = self._scheduler.running
-        begun = slots.start + sum(not response.request.begun.tokens for response in running[slots.start : slots.stop])
+        self._occupied = len(running)
+        begun = slots.start + sum(not response.tokens for response in running[slots.start : slots.stop])
         for part in (range(slots.start, begun), range(begun, slots.stop)):  # each is padded, and those that go on are long
             self._runner.prefill(part, [response.known for response in running[part.start : part.stop]])
         for source, target in copies:
             prompt = len(running[target].request.prompt)
-            self._runner.cache.copy(source, target, prompt)
+            self._runner.cache.share(source, target, prompt)
             running[target].drafted = max(0, min(running[source].drafted, prompt - 2))
         if self._active:
             for response in running[slots.start : slots.stop + len(copies)]:
-                self._active.admit(response.id, response.request.prompt, response.tokens)
+                if not response.admitted:
+                    self._active.admit(response.id, response.request.prompt, response.tokens)
+        for response in running[slots.start : slots.stop + len(copies)]:
+            response.admitted = True
 
     def _step(self, sampler: TokenSampler, ends: StopCondition, limit: int) -> list[Response]:
         """Decodes one step of every running request; returns those that finished."""

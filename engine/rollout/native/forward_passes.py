@@ -1,25 +1,24 @@
 """The forward passes over the cache: CUDA graphs where a plan has them, else eager."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 from torch import Tensor
 
-from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass
+from engine.rollout.native.decoder_layer import ForwardPass
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, Part, bucket
 from engine.rollout.native.graphs.pool import Function, GraphPool, Recorder
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.model import DraftModel, TargetModel
+from engine.rollout.native.placement import Placement
 
 Outputs = dict[str, Tensor]
 
 
 class Graph(NamedTuple):
-    """The key of a graph: its attention reaches over the first ``reach`` positions of the cache. ``law`` is what a draft draws by."""
+    """The key of a graph. ``law`` is what a draft draws by."""
 
     capture: Capture
-    reach: int
     law: Hashable = None
 
 
@@ -53,8 +52,8 @@ class ForwardPasses:
 
     def use(self, cache: KVCache) -> None:
         """Goes on with another cache. The graphs have the old one's memory in them, so they are dropped."""
-        self.pool.clear()
         self._cache = cache
+        self.pool.clear()
 
     def batch(self, requests: int) -> int:
         """The batch size that a step of so many requests is padded to."""
@@ -65,22 +64,22 @@ class ForwardPasses:
         graphs = self.plan.target if self.plan else ()
         return min((graph.tokens for graph in graphs if graph.batch == batch and graph.tokens >= tokens), default=tokens)
 
-    def prefill(self, tokens: Tensor, step: ForwardPass) -> None:
+    def prefill(self, tokens: Tensor, placed: Placement) -> None:
         """Extends the cache by tokens [R] and their features."""
-        self._run(None, self._extend, step, tokens=tokens)
+        self._run(None, self._extend, placed, tokens=tokens)
 
-    def verify(self, tokens: Tensor, step: ForwardPass) -> Tensor:
+    def verify(self, tokens: Tensor, placed: Placement) -> Tensor:
         """Extends the cache by tokens [R] and their features; the target's logits [R, vocabulary] after each."""
-        return self._run("target", self._verify, step, tokens=tokens)["logits"]
+        return self._run("target", self._verify, placed, tokens=tokens)["logits"]
 
     def fuse(self, captured: Tensor) -> Tensor:
         """The target's features [R, width] as the drafter reads them, [R, hidden]; eager, for it is one product at most."""
         assert self._drafter
         return self._drafter.fuse(captured)
 
-    def fill(self, tokens: Tensor, features: Tensor, step: ForwardPass) -> None:
+    def fill(self, tokens: Tensor, features: Tensor, placed: Placement) -> None:
         """Extends the drafter's cache by tokens [R] and the ``features`` [R, hidden] before each."""
-        self._run(None, self._fill, step, tokens=tokens, features=features)
+        self._run(None, self._fill, placed, tokens=tokens, features=features)
 
     def draft(self, tokens: Tensor, features: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
         """As ``fill``; the drafter's features [R, hidden] for the tokens, and the logits [R, drafted] after each. What drafts is a graph
@@ -93,20 +92,22 @@ class ForwardPasses:
         """Whether what ``capture`` says runs as a graph."""
         return self.plan is not None and capture in self.plan
 
-    def draft_whole(self, capture: Capture, reach: int, law: Hashable, draft: Function, inputs: Mapping[str, Tensor]) -> Outputs:
+    def draft_whole(self, capture: Capture, law: Hashable, draft: Function, inputs: Mapping[str, Tensor]) -> Outputs:
         """All of a draft: ``draft`` of ``inputs``, as a function of a GraphPool."""
-        return self.pool.run(Graph(capture, reach, law) if self.has_graph(capture) else None, draft, inputs)
+        return self.pool.run(Graph(capture, law) if self.has_graph(capture) else None, draft, inputs)
 
-    def _run(self, part: Part | None, function: Callable[[ForwardPass, Outputs], Outputs], step: ForwardPass, **inputs: Tensor) -> Outputs:
+    def _run(self, part: Part | None, function: Callable[[ForwardPass, Outputs], Outputs], placed: Placement, **inputs: Tensor) -> Outputs:
         """``part``: None for a pass that no plan has a graph of."""
-        inputs |= {"index": step.index} | dict(_named(step))
-        return self.pool.run(self._key(part, step), lambda given: function(_on(step, given), given), inputs)
+        key = self._key(part, placed)
+        if key is None:
+            return function(self._cache.plan(placed), inputs)
+        return self.pool.run(key, lambda given: function(self._cache.plan(placed.on(given)), given), inputs | placed.tensors)
 
-    def _key(self, part: Part | None, step: ForwardPass) -> Graph | None:
+    def _key(self, part: Part | None, placed: Placement) -> Graph | None:
         if part is None:
             return None
-        capture = Capture(part, step.requests, step.tokens)
-        return Graph(capture, step.reach) if self.has_graph(capture) else None
+        capture = Capture(part, placed.requests, placed.tokens)
+        return Graph(capture) if self.has_graph(capture) else None
 
     def _extend(self, step: ForwardPass, given: Mapping[str, Tensor]) -> Outputs:
         features = self._target.features(given["tokens"], step)
@@ -121,18 +122,3 @@ class ForwardPasses:
         assert self._drafter
         self._drafter.fill(self._drafter.embed(given["tokens"], self._target), given["features"], step)
         return {}
-
-
-def _named(step: ForwardPass) -> Iterator[tuple[str, Tensor]]:
-    for number, given in enumerate(step.attention):
-        for name, tensor in given._asdict().items():
-            yield f"{name} {number}", tensor
-
-
-def _on(step: ForwardPass, given: Mapping[str, Tensor]) -> ForwardPass:
-    """The pass on a graph's own tensors; ``step`` itself if they are its own."""
-    if given["index"] is step.index:
-        return step
-    names = AttentionInputs._fields
-    attention = tuple(AttentionInputs(*(given[f"{name} {number}"] for name in names)) for number in range(len(step.attention)))
-    return replace(step, index=given["index"], attention=attention)

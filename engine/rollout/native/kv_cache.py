@@ -1,21 +1,33 @@
-"""What is kept of every running request: tokens, keys and values, and features. Request i of the batch lives in slot i."""
+"""What is kept of every running request: tokens, keys and values, and features. Request i of the batch lives in slot i.
 
-import math
+Where a slot's positions lie is a Layout's matter. On a GPU they lie in pages (layout/pages.py), which attention reads where they are; on a
+CPU in one piece (layout/slots.py), of which the operating system takes as much memory as is written. Either way the cache holds what the
+running requests have reached, and a little for each. A CPU can have pages, too, for tests and to limit its memory: attention then gathers
+them, with the same bits.
+"""
+
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from engine.rollout.native.architecture import SLIDING, Architecture, Rotary
-from engine.rollout.native.attention import part_length, row_unit, whole_reach
-from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass
+from engine.rollout.native.attention import LANES, part_length, whole_reach
+from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass, Reading
+from engine.rollout.native.layout.dense_reading import DenseMasks, GatheredPages, SlotViews, SplitViews
+from engine.rollout.native.layout.interface import Copies, Layout
+from engine.rollout.native.layout.page_attention import PageReading
+from engine.rollout.native.layout.page_mask import PageMask, page_mask
+from engine.rollout.native.layout.pages import Pages
+from engine.rollout.native.layout.runs import runs
+from engine.rollout.native.layout.slots import Slots
+from engine.rollout.native.placement import Placement
 from engine.rollout.native.sending import sent
 
 
 class KVCache:
-    """Slots of ``capacity`` positions. A position is always written before it is seen, so slots are never cleared.
+    """``capacity`` positions of each slot. A position is always written before it is seen, so slots are never cleared.
 
     ``positions`` [capacity] counts from 0; ``tokens`` [rows]. For a drafter there are also the target's ``features`` [rows, width], and
     the drafter's keys and values as one layer more. ``index`` leads to the rows.
@@ -28,47 +40,58 @@ class KVCache:
         drafter_rotary: Rotary | None,
         like: Tensor,
         width: int,
-        granularity: int,
-        slots: int,
+        layout: Layout,
         capacity: int,
+        reads_pages: bool = False,
     ) -> None:
-        """On ``like``'s device, in its data type. No ``drafter_rotary``, and a ``width`` of 0, is for no drafter. Passes reach over a
-        multiple of ``granularity`` positions, on a CPU see ``whole_reach``, and so does the ``capacity``.
-
-        Slots are an odd number of rows apart: were it a power of two, they would fall on the same lines of a processor's cache.
-        """
-        self._granularity = granularity
-        self._part = granularity if like.is_cuda else part_length()
-        capacity = self.whole_reach(capacity)
-        self._slot = capacity | 1
-        a, device, rows = architecture, like.device, slots * self._slot
-        self._a, self._like, self._drafting = architecture, like, width > 0
-        self.slots, self.capacity = slots, capacity
+        """On ``like``'s device, in its data type. No ``drafter_rotary``, and a ``width`` of 0, is for no drafter. ``reads_pages``:
+        attention reads pages where they are, however far that is; otherwise up to a reach."""
+        a, device = architecture, like.device
+        self._a, self._drafting = architecture, width > 0
+        self.layout, self.slots, self.capacity, self.reads_pages = layout, layout.slots, capacity, reads_pages
         self.positions = torch.arange(capacity, device=device)
-        self.tokens = torch.zeros(rows, dtype=torch.long, device=device)
-        self.features = _zeros(like, rows if width else 0, width)
-        self._store = _zeros(like, a.layers + self._drafting, rows, 2 * a.kv_heads * a.head_dim)
+        self.tokens = torch.zeros(layout.rows, dtype=torch.long, device=device)
+        self.features = layout.zeros(like, layout.rows if width else 0, width)
+        self._store = layout.zeros(like, a.layers + self._drafting, layout.rows, 2 * a.kv_heads * a.head_dim)
         self._layers = self._store.unbind()
-        self._kv = self._store.view(a.layers + self._drafting, slots, self._slot, 2, a.kv_heads, a.head_dim)
-        self.slots_from_0 = torch.arange(slots, device=device)[:, None]
-        self._start = self.slots_from_0 * self._slot
+        slots = layout.slots if isinstance(layout, Slots) and layout.slots else 1
+        self._kv = self._store.view(len(self._store), slots, layout.rows // slots, 2, a.kv_heads, a.head_dim)
+        self.slots_from_0 = torch.arange(layout.slots, device=device)[:, None]
         self._tables = rotary.tables(capacity)
         self._drafter_tables = drafter_rotary.tables(capacity) if drafter_rotary else []
-        self._seen, self._unseen = like.new_zeros(()), like.new_full((), -torch.inf)
+        self._masks = DenseMasks(architecture, like)
 
     def whole_reach(self, reach: int) -> int:
         """How far a pass reads that is to read ``reach`` positions."""
-        return whole_reach(reach, self._granularity, self._part)
+        return self.capacity if self.reads_pages else whole_reach(reach, LANES, part_length())
+
+    def make_room(self, lengths: Sequence[int]) -> None:
+        """The first slots are to have room for ``lengths`` positions. OutOfPagesError if there is none."""
+        for slot, length in enumerate(lengths):
+            self.layout.grow(slot, length)
+        self.layout.settle()
 
     def write(self, slot: int, prompt: Sequence[int]) -> None:
         """Puts a prompt's tokens at the start of a slot."""
-        start = slot * self._slot
-        self.tokens[start : start + len(prompt)] = sent(prompt, self.tokens.device)
+        self.layout.grow(slot, len(prompt))
+        self.tokens[self.layout.span(slot, len(prompt))] = sent(prompt, self.tokens.device)
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Copies the first ``length`` positions of one slot to another."""
-        old = slice(source * self._slot, source * self._slot + length)
-        new = slice(target * self._slot, target * self._slot + length)
+    def share(self, source: int, target: int, length: int) -> None:
+        """A free slot has the first ``length`` positions of another, at the last of which no keys and values are known yet."""
+        self._copy(self.layout.share(source, target, length))
+
+    def hand_over(self, source: int, target: int, length: int) -> None:
+        """The ``length`` positions of a slot go to another one."""
+        if copies := self.layout.hand_over(source, target, length):
+            self._copy(copies)
+        self.release(source)
+
+    def release(self, slot: int) -> None:
+        """Nobody needs the slot's positions any more; again is no error."""
+        self.layout.release(slot)
+
+    def _copy(self, copies: Copies) -> None:
+        old, new = copies
         self.tokens[new] = self.tokens[old]
         self._store[:, new] = self._store[:, old]
         if self._drafting:
@@ -76,105 +99,76 @@ class KVCache:
 
     def features_of(self, slot: int, length: int) -> Tensor:
         """A copy of a slot's first ``length`` features, bf16 on the host."""
-        start = slot * self._slot
-        return self.features[start : start + length].to("cpu", torch.bfloat16, copy=True)
+        return self.features[self.layout.span(slot, length)].to("cpu", torch.bfloat16, copy=True)
 
     def index(self, positions: Tensor, first: int = 0) -> Tensor:
         """Rows of the flattened cache of ``positions`` [n, T] of slots ``first`` and following; [n, T]."""
-        return positions + self._start[first : first + len(positions)]
+        return self.layout.index(positions, first)
 
-    def move(self, slots: Tensor, sources: Tensor, targets: Tensor) -> None:
-        """Copies single positions ``sources`` [m] of ``slots`` [m] to ``targets`` [m], but for the tokens."""
-        start = slots * self._slot
-        self._store[:, start + targets] = self._store[:, start + sources]
+    def move(self, sources: Tensor, targets: Tensor) -> None:
+        """Copies rows ``sources`` [m] to ``targets`` [m], but for the tokens."""
+        self._store[:, targets] = self._store[:, sources]
         if self._drafting:
-            self.features[start + targets] = self.features[start + sources]
+            self.features[targets] = self.features[sources]
 
-    def plan(
-        self,
-        positions: Tensor,
-        reach: int,
-        first: int = 0,
-        *,
-        entries: Tensor | None = None,
-        visible: Tensor | None = None,
-        rows: Tensor | None = None,
-        drafter: bool = False,
-    ) -> ForwardPass:
-        """A pass of the target, or of the drafter, over tokens at ``positions`` [n, T] of slots ``first`` and following; a token sees
-        itself and all before it.
-
-        A tree's tokens lie at ``entries`` [n, T] of the cache, not at their positions, and see what ``visible`` [n, T, reach] tells.
-        ``rows`` [R] are the tokens there are, if not all. Positions and entries are below ``reach``.
-        """
-        n, t = positions.shape
-        reach = self.whole_reach(reach)
-        index = self.index(positions if entries is None else entries, first).flatten()
-        if visible is None:
-            visible = self.positions[:reach] <= positions[:, :, None]
-        layers = slice(self._a.layers, None) if drafter else slice(self._a.layers)
-        window = self._kv[layers, first : first + n, :reach].transpose(2, 4)
-        flat = positions.flatten()
+    def plan(self, placed: Placement) -> ForwardPass:
+        """The pass of the target, or of the drafter, that ``placed`` says."""
+        written = self.index(placed.written, placed.first) if placed.index is None else placed.index
+        index, positions, rows = written.flatten(), placed.positions.flatten(), placed.rows
         if rows is not None:
-            index, flat = index.index_select(0, rows), flat.index_select(0, rows)
-        masks = [self._mask(visible, filled=False)] if drafter else self._masks(visible, positions)
-        tables = self._drafter_tables if drafter else self._tables
+            index, positions = index.index_select(0, rows), positions.index_select(0, rows)
+        layers = slice(self._a.layers, None) if placed.drafter else slice(self._a.layers)
+        masks, reading = self._reading(placed, layers)
+        tables = self._drafter_tables if placed.drafter else self._tables
         return ForwardPass(
-            requests=n,
-            tokens=t,
+            requests=placed.requests,
+            tokens=placed.tokens,
             rows=rows,
             index=index,
             attention=tuple(
-                AttentionInputs(cosine.index_select(0, flat), sine.index_select(0, flat), mask)
+                AttentionInputs(cosine.index_select(0, positions), sine.index_select(0, positions), mask)
                 for (cosine, sine), mask in zip(tables, masks, strict=True)
             ),
             store=self._layers[layers],
-            keys=window[:, :, :, 0].unbind(),
-            values=window[:, :, :, 1].unbind(),
+            reading=reading,
         )
 
-    def _masks(self, visible: Tensor, positions: Tensor) -> list[Tensor]:
-        """Of each type of attention, from what the tokens at ``positions`` [n, T] see: ``visible`` [n, T, reach]. A tree's entries are
-        never before their positions, and a window is longer than a draft, so what it hides is before the tree."""
-        whole = self._mask(visible)
-        window, reach = self._a.window, visible.shape[2]
-        if window is None or reach <= window:
-            return [whole] * len(self._tables)
-        near = self._mask(visible & (self.positions[:reach] > positions[:, :, None] - window))
+    def chain(self, positions: Tensor, reach: int) -> list[ForwardPass]:
+        """The drafter's passes of one position after the other, ``positions`` [n, T]."""
+        if self.reads_pages:
+            return [self.plan(Placement(column, reach, drafter=True)) for column in torch.split(positions, 1, 1)]
+        whole = self.plan(Placement(positions, reach, drafter=True))
+        return [whole.column(token) for token in range(positions.shape[1])]
+
+    def _page_masks(self, placed: Placement) -> list[PageMask]:
+        assert isinstance(self.layout, Pages)
+        pages, group, window = self.layout, self._a.heads // self._a.kv_heads, self._a.window
+        whole = page_mask(pages, placed, group, None)
+        if placed.drafter or window is None:
+            return [whole] * (1 if placed.drafter else len(self._tables))
+        near = page_mask(pages, placed, group, window)
         return [near if each == SLIDING else whole for each in self._a.attention_types]
 
-    def _mask(self, visible: Tensor, filled: bool = True) -> Tensor:
-        """``visible`` [n, T, reach] as ``attend`` adds it, ``filled`` up to rows that a CPU adds up in one order: what the drafter says of
-        a token may depend on what is beside it."""
-        n, t, reach = visible.shape
-        mask = torch.where(visible[:, :, None], self._seen, self._unseen)
-        mask = mask.expand(n, t, self._a.heads // self._a.kv_heads, reach).reshape(n, 1, -1, reach)
-        return pad(mask, (0, 0, 0, -mask.shape[2] % row_unit(self._a.head_dim))) if filled and not mask.is_cuda else mask
+    def _reading(self, placed: Placement, layers: slice) -> tuple[Sequence[Any], Reading]:
+        """And its masks, of each type of attention."""
+        if not placed.attends:
+            return [None] * (1 if placed.drafter else len(self._tables)), SlotViews((), ())
+        if self.reads_pages:
+            keys, values = self._kv[layers, 0].permute(2, 0, 3, 1, 4)
+            return self._page_masks(placed), PageReading(keys.unbind(), values.unbind())
+        reach = self.whole_reach(placed.reach)
+        masks = self._masks.of(placed, self.positions[:reach])
+        if not isinstance(self.layout, Slots):
+            rows = self.index(self.positions[:reach].expand(placed.requests, -1), placed.first)
+            return masks, GatheredPages(self._layers[layers], rows, self._a.kv_heads)
+        parts = runs(placed.reaches, self._a.kv_heads, self._a.head_dim) if len(placed.reaches) > 1 else []
+        if len(parts) < 2:
+            return masks, self._views(layers, placed.first, placed.requests, reach)
+        parts = [(start, stop, self.whole_reach(far)) for start, stop, far in parts]
+        views = [(slice(start, stop), self._views(layers, placed.first + start, stop - start, far)) for start, stop, far in parts]
+        split = {id(mask): [mask[start:stop, :, :, :far] for start, stop, far in parts] for mask in masks}
+        return [split[id(mask)] for mask in masks], SplitViews(views)
 
-    def tree_plan(
-        self,
-        newest: Tensor,
-        positions: Tensor,
-        entries: Tensor,
-        paths: Tensor,
-        reach: int,
-        *,
-        rows: Tensor | None = None,
-        drafter: bool = False,
-    ) -> ForwardPass:
-        """A pass over the last tokens of trees, whose tokens lie at ``entries`` [n, nodes] of the cache, the first ones since an earlier
-        pass. ``positions`` [n, T] are those of the last; ``paths`` [n, T, nodes] tells which tree tokens each sees, besides all before
-        ``newest`` [n, 1]."""
-        n, t, nodes = paths.shape
-        reach = self.whole_reach(reach)
-        visible = (self.positions[:reach] < newest)[:, None].repeat(1, t, 1)
-        visible.scatter_(2, entries[:, None].expand(n, t, nodes), paths)
-        return self.plan(positions, reach, entries=entries[:, nodes - t :], visible=visible, rows=rows, drafter=drafter)
-
-
-def _zeros(like: Tensor, *shape: int) -> Tensor:
-    """Zeros, which on a CPU take memory only once they are written: most responses are far shorter than their slots."""
-    if like.is_cuda or 0 in shape:
-        return like.new_zeros(*shape)
-    untouched = np.zeros(math.prod(shape) * like.element_size(), np.uint8)
-    return torch.from_numpy(untouched).view(like.dtype).view(shape)
+    def _views(self, layers: slice, first: int, requests: int, reach: int) -> SlotViews:
+        window = self._kv[layers, first : first + requests, :reach].transpose(2, 4)
+        return SlotViews(window[:, :, :, 0].unbind(), window[:, :, :, 1].unbind())

@@ -14,17 +14,20 @@ from engine.drafter.kind import DrafterKind, captured_layers, feature_width
 from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.rollout.native.architecture import Architecture, Rotary
-from engine.rollout.native.attention import LANES
+from engine.rollout.native.attention import LANES, part_length, whole_reach
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
-from engine.rollout.native.drafting import Drafting
+from engine.rollout.native.drafting import Drafting, scratch
 from engine.rollout.native.eagle3_draft_model import Eagle3DraftModel
 from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.graphs.pool import Recorder
 from engine.rollout.native.kv_cache import KVCache
+from engine.rollout.native.layout.factory import make_pages
+from engine.rollout.native.layout.slots import Slots
 from engine.rollout.native.linear import activations
 from engine.rollout.native.model import DraftModel, TargetModel
 from engine.rollout.native.noise import Noise
+from engine.rollout.native.placement import Placement
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.native.sending import sent
 from engine.rollout.native.tree_entries import placed
@@ -33,10 +36,9 @@ from engine.speculation.speculator import StepPlan
 
 TOKENS_PER_PASS, ON_A_CPU = 2048, 256
 """Of prompts, which are padded to the longest of a pass. What a CPU computes of more falls out of its cache."""
+MOST_NODES = 256
+"""Tokens of a request that the target is shown in a graph."""
 WORTH_LEAVING_OUT = 0.85
-GRANULARITY = 256
-"""Of the reach of attention, if there are graphs: each reach has its own."""
-
 DRAFTERS: dict[DrafterKind, type[DraftModel]] = {"eagle": DraftModel, "eagle3": Eagle3DraftModel}
 
 T = TypeVar("T")
@@ -63,9 +65,11 @@ class Runner:
         plan: GraphPlan | None = None,
         recorder: Recorder | None = None,
         kind: DrafterKind = "eagle",
+        cache_tokens: int | None = None,
     ) -> None:
         """Empty weights on ``like``'s device, in its data type. ModelError if the model is not supported. ``plan`` has the steps that
-        run as graphs of ``recorder``, see ForwardPasses. ``kind`` is that of the drafter, if it is to have one."""
+        run as graphs of ``recorder``, see ForwardPasses. ``kind`` is that of the drafter, if it is to have one. ``cache_tokens``: as of
+        RolloutConfig."""
         architecture = Architecture.of(config)
         self.target = TargetModel(architecture, like, captured_layers(kind, architecture.layers) if drafting else ())
         layer = drafter_config(kind, config)
@@ -74,12 +78,15 @@ class Runner:
         width = feature_width(kind, architecture.hidden) if drafting else 0
         computed = activations(like)
         rotaries = (Rotary(config, computed), Rotary(layer, computed) if drafting else None)
-        self._make_cache = partial(KVCache, architecture, *rotaries, computed, width, GRANULARITY if plan else LANES)
+        self._cache_of = partial(KVCache, architecture, *rotaries, computed, width)
+        self._reads_pages, self._cache_tokens, self._computed = plan is not None or like.is_cuda, cache_tokens, computed
+        self._position = computed.itemsize * (2 * architecture.kv_heads * architecture.head_dim * (architecture.layers + drafting) + width)
         self._size = (0, 0)
-        self.cache = self._make_cache(0, 0)
         self._device, self.dtype = like.device, like.dtype
+        self.cache = self._make_cache(0, 0)
         self._recorder, self._vocabulary = recorder, architecture.vocabulary
         self._noise: Tensor | None = None
+        self._chain = torch.ones(MOST_NODES, MOST_NODES, dtype=torch.bool, device=like.device).tril_()
         self.plan_graphs(plan)
 
     @property
@@ -115,6 +122,13 @@ class Runner:
             self._size = max(slots, self._size[0]), max(capacity, self._size[1])
             self.resume()
 
+    def _make_cache(self, slots: int, capacity: int) -> KVCache:
+        capacity = whole_reach(capacity, LANES, LANES if self._reads_pages else part_length())
+        if self._reads_pages or self._cache_tokens is not None:
+            pages = make_pages(slots, capacity, self._computed, self._position, self._cache_tokens)
+            return self._cache_of(pages, capacity, self._reads_pages)
+        return self._cache_of(Slots(slots, capacity, self._device), capacity)
+
     def release(self) -> None:
         """Frees the memory of the cache and the graphs."""
         self._use(self._make_cache(0, 0))
@@ -145,6 +159,7 @@ class Runner:
         those that go together."""
         for slot, prompt in zip(slots, prompts, strict=True):
             self.cache.write(slot, prompt)
+        self.cache.layout.settle()
         lengths = [len(prompt) - 1 for prompt in prompts]
         tokens_per_pass = ON_A_CPU if self._device.type == "cpu" else TOKENS_PER_PASS
         requests = max(1, tokens_per_pass // max([1, *lengths]))
@@ -154,17 +169,25 @@ class Runner:
                 stop = min(max(together), start + tokens_per_pass)
                 positions = self.cache.positions[start:stop].expand(len(together), -1)
                 tokens = self.cache.tokens[self.cache.index(positions, slots[first])].flatten().clamp_min_(0)  # a tree leaves -1 behind
-                self.passes.prefill(tokens, self.cache.plan(positions, stop, slots[first]))
+                self.passes.prefill(tokens, Placement(positions, stop, slots[first]))
 
     def decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
-        """One step of all slots. The tokens are what the target draws; drafts only decide how many of them a step yields.
+        """One step of all slots. The tokens are what the target draws; drafts only decide how many of them a step yields. OutOfPagesError
+        if there is no room for what is drafted.
 
         The last request is repeated up to the batch size of a graph. What is computed again goes to free slots."""
         size = self.passes.batch(len(batch))
+        beyond = self._beyond(plan, size)
+        self.cache.make_room([response.length + beyond for response in batch])
         if size == len(batch):
             return self._decode(batch, sampler, plan)
         padded = replace(plan, given=_repeated(plan.given, size), limits=_repeated(plan.limits, size))
         return self._decode(_repeated(batch, size), sampler, padded)[: len(batch)]
+
+    def _beyond(self, plan: StepPlan, size: int) -> int:
+        """Positions behind the known tokens that a step writes to, at most."""
+        given = max((len(drafts) for drafts in plan.given or () if drafts), default=0)
+        return self.passes.tokens(size, 1 + max(given, scratch(plan.shape, self._device) if plan.shape else 0))
 
     def _decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
         shape, given = plan.shape, plan.given
@@ -183,47 +206,51 @@ class Runner:
         return self._verify(batch, newest, tree, sampler, noise)
 
     def _plain(self, batch: Sequence[Response], newest: Tensor, sampler: TokenSampler, noise: Noise) -> list[Drawn]:
-        index = self.cache.index(newest)[:, 0]
-        reach = max(response.length for response in batch)
-        logits = self.passes.verify(self.cache.tokens[index], self.cache.plan(newest, reach))
+        reaches = [response.length for response in batch]
+        known, new = self.cache.index(newest + self.cache.positions[:2]).unbind(1)
+        logits = self.passes.verify(self.cache.tokens[known], Placement(newest, max(reaches), reaches=reaches))
         drawn, logprobs = sampler.sample(logits, noise.level(0))
-        self.cache.tokens[index + 1] = drawn
+        self.cache.tokens[new] = drawn
         return [Drawn(0, 0, [int(token)], [logprob]) for token, logprob in torch.stack((drawn, logprobs), 1).tolist()]
 
     def _verify(self, batch: Sequence[Response], newest: Tensor, tree: DraftTree, sampler: TokenSampler, noise: Noise) -> list[Drawn]:
         """Runs the newest tokens and their drafts through the target, and keeps the path that it draws."""
         n, nodes = tree.tokens.shape[0], tree.tokens.shape[1] + 1
-        offsets = self.cache.positions[:nodes].expand(n, -1)
-        if tree.parents is not None and self._device.type == "cpu":
+        offsets, furthest = self.cache.positions[:nodes].expand(n, -1), nodes - 1
+        if tree.parents is not None and not self.cache.reads_pages:
             tree, offsets = placed(tree, newest[:, 0].tolist())
-        reach = max(response.length for response in batch) + (nodes - 1 if offsets.is_cuda else int(offsets.max()))
+            furthest = int(offsets.max())
+        reaches = [response.length + furthest for response in batch]
         levels = self.cache.positions[:nodes].expand(n, -1) if tree.levels is None else pad(tree.levels, (1, 0))
         rows = self._present(tree)
         ancestors = None if tree.parents is None else tree.ancestors()
-        if ancestors is None:
-            step = self.cache.plan(newest + levels, reach, rows=rows)
-        else:
-            step = self.cache.tree_plan(newest, newest + levels, newest + offsets, ancestors, reach, rows=rows)
-        tokens = torch.cat((self.cache.tokens[self.cache.index(newest)], tree.tokens), 1).clamp_min_(0).flatten()
+        at = Placement(newest + levels, max(reaches), rows=rows, reaches=reaches)
+        if ancestors is not None:
+            at = replace(at, paths=ancestors, entries=None if self.cache.reads_pages else newest + offsets)
+        elif self.passes.plan:  # there is one graph for trees and chains
+            at = replace(at, paths=self._chain[:nodes, :nodes].expand(n, -1, -1))
+        near = self.cache.index(newest + self.cache.positions[: max(nodes, furthest) + 1])
+        tokens = torch.cat((self.cache.tokens[near[:, :1]], tree.tokens), 1).clamp_min_(0).flatten()
         noise_rows = (levels.clamp(max=noise.levels - 1) + self.cache.slots_from_0[:n] * noise.levels).flatten()
         if rows is not None:
             tokens, noise_rows = tokens[rows], noise_rows[rows]
-        logits = self.passes.verify(tokens, step)
+        logits = self.passes.verify(tokens, at)
         drawn, logprobs = sampler.sample(logits, noise.rows(noise_rows))
         drawn, logprobs = (_spread(each, rows, n, nodes) for each in (drawn, logprobs))
-        return self._keep(newest, tree, offsets, ancestors, drawn, logprobs)
+        return self._keep(near, tree, offsets, ancestors, drawn, logprobs)
 
     def _keep(
-        self, newest: Tensor, tree: DraftTree, offsets: Tensor, ancestors: Tensor | None, drawn: Tensor, logprobs: Tensor
+        self, near: Tensor, tree: DraftTree, offsets: Tensor, ancestors: Tensor | None, drawn: Tensor, logprobs: Tensor
     ) -> list[Drawn]:
-        """Puts the accepted drafts, each request's a path in the order of its nodes, behind the newest token."""
+        """Puts the accepted drafts, each request's a path in the order of its nodes, behind the newest token. ``near`` [n, positions] are
+        the rows of the cache from that on."""
         accepted = tree.accepted(drawn, ancestors)
         counts = accepted.sum(1)
         if ancestors is not None:
             path = pad(accepted.byte().sort(dim=1, descending=True, stable=True).indices[:, : self._longest(tree, counts)] + 1, (1, 0))
-            self._move(newest, offsets.gather(1, path), counts)
+            self._move(near, offsets.gather(1, path), counts)
             drawn, logprobs = drawn.gather(1, path), logprobs.gather(1, path)
-        self.cache.tokens[self.cache.index(newest) + 1 + self.cache.positions[: drawn.shape[1]]] = drawn
+        self.cache.tokens[near[:, 1 : 1 + drawn.shape[1]]] = drawn
         width, results = drawn.shape[1], []
         # One transfer; float32 holds token ids exactly.
         for levels, drafts, *row in torch.cat((tree.depths[:, None], counts[:, None], drawn, logprobs), 1).tolist():
@@ -235,19 +262,17 @@ class Runner:
         """What no request has more drafts accepted of than; a GPU is not asked."""
         return tree.deepest if counts.is_cuda else int(counts.max())
 
-    def _move(self, newest: Tensor, sources: Tensor, counts: Tensor) -> None:
+    def _move(self, near: Tensor, sources: Tensor, counts: Tensor) -> None:
         """Accepted drafts, ``counts`` [n] of them, from ``sources`` [n, L] behind the newest token to the places that follow it. On a GPU,
         which is not asked which these are, the others stay where they are."""
         places = self.cache.positions[: sources.shape[1]]
         needed = (sources != places) & (places <= counts[:, None])
+        targets = near[:, : sources.shape[1]]
         if needed.is_cuda:
-            slots, steps = self.cache.slots_from_0[: len(newest)].expand_as(sources).flatten(), places.expand_as(sources).flatten()
-            sources = torch.where(needed, sources, places).flatten()
+            self.cache.move(near.gather(1, torch.where(needed, sources, places)).flatten(), targets.flatten())
         else:
-            slots, steps = needed.nonzero(as_tuple=True)
-            sources = sources[slots, steps]
-        start = newest[slots, 0]
-        self.cache.move(slots, start + sources, start + steps)
+            which = needed.nonzero(as_tuple=True)
+            self.cache.move(near.gather(1, sources)[which], targets[which])
 
     def _present(self, tree: DraftTree) -> Tensor | None:
         """The rows of nodes that exist, if leaving the others out pays."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -12,3 +13,9 @@ def sent(values: Sequence[Any], device: torch.device) -> Tensor:
     pinned memory, which is not used again before."""
     made = torch.tensor(values)
     return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made
+
+
+def send_to(target: Tensor, values: NDArray[Any]) -> None:
+    """As ``sent``, into a tensor that is there."""
+    made = torch.from_numpy(values)
+    target.copy_(made.pin_memory() if target.is_cuda else made, non_blocking=True)

@@ -1,7 +1,6 @@
 """Our configuration in SGLang's words."""
 
 import hashlib
-import json
 from collections.abc import Set
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from engine.drafter.export import TOKEN_MAP
 from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.sglang.model_modules import others
-from engine.rollout.sglang.supported_speculation import SGLangDrafter, chain_steps
+from engine.rollout.sglang.supported_speculation import SGLangDrafter, widest
 
 STREAMED = 16
 """Tokens between two signs of life of a response; with stop strings each token is looked at."""
@@ -33,11 +32,12 @@ def environment(architecture: str | None = None) -> dict[str, str]:
 
 
 def engine_arguments(
-    model: Path, rollout: RolloutConfig, device: torch.device, dtype: torch.dtype, seed: int, deepest: int, head: int
+    model: Path, rollout: RolloutConfig, device: torch.device, dtype: torch.dtype, seed: int, drafted: int, head: int
 ) -> dict[str, Any]:
-    """Of ``sglang.Engine``, but for speculation, which drafts ``deepest`` tokens at most. ``head``: numbers in an attention head."""
+    """Of ``sglang.Engine``, but for speculation, which needs ``drafted`` places for a request's drafts. ``head``: numbers in an attention
+    head."""
     settings = rollout.sglang
-    length = rollout.max_prompt_tokens + rollout.max_new_tokens + 2 * deepest + 8
+    length = rollout.max_prompt_tokens + rollout.max_new_tokens + 2 * drafted + 8
     arguments: dict[str, Any] = {
         "model_path": str(model),
         "skip_tokenizer_init": True,
@@ -63,29 +63,25 @@ def engine_arguments(
 def draft_arguments(
     speculation: SpeculationConfig, drafting: SGLangDrafter, settings: SGLangConfig, kind: DrafterKind, folder: Path
 ) -> dict[str, Any]:
-    """Of who drafts: the learned drafter in ``folder``/drafter, or what is there in its place. ``folder`` gets a file of SGLang's."""
+    """Of who drafts: the learned drafter in ``folder``/drafter, or what is there in its place."""
     if drafting == "ngram":
         return ngram_arguments(speculation)
     if drafting == "standalone":
-        return speculative_arguments(speculation, "STANDALONE", Path(settings.draft_model or ""), folder)
+        return speculative_arguments(speculation, "STANDALONE", Path(settings.draft_model or ""))
     token_map = folder / "drafter" / TOKEN_MAP
     more = {"speculative_token_map": str(token_map)} if token_map.exists() else {}
-    return speculative_arguments(speculation, ALGORITHMS[kind], folder / "drafter", folder) | more
+    return speculative_arguments(speculation, ALGORITHMS[kind], folder / "drafter") | more
 
 
-def speculative_arguments(speculation: SpeculationConfig, algorithm: str, drafter: Path, folder: Path) -> dict[str, Any]:
-    """Chains of the model in the folder ``drafter``; ``folder`` gets SGLang's file of their lengths."""
-    steps = chain_steps(speculation)
-    adaptive = folder / "adaptive.json"
-    adaptive.write_text(json.dumps({"1": {"candidate_steps": steps}}), encoding="utf-8")
+def speculative_arguments(speculation: SpeculationConfig, algorithm: str, drafter: Path) -> dict[str, Any]:
+    """Drafts of the model in the folder ``drafter``; the plugin changes their shape from step to step."""
+    shape = widest(speculation)
     return {
         "speculative_algorithm": algorithm,
         "speculative_draft_model_path": str(drafter),
-        "speculative_eagle_topk": 1,
-        "speculative_num_steps": steps[-1],
-        "speculative_num_draft_tokens": steps[-1] + 1,
-        "speculative_adaptive": True,
-        "speculative_adaptive_config": str(adaptive),
+        "speculative_eagle_topk": shape.top_k,
+        "speculative_num_steps": shape.steps,
+        "speculative_num_draft_tokens": shape.tokens,
     }
 
 

@@ -30,7 +30,7 @@ from engine.rollout.sglang.generation import Generation
 from engine.rollout.sglang.host_process import PREFIX, HostLostError, HostProcess
 from engine.rollout.sglang.host_settings import HostSettings
 from engine.rollout.sglang.messages import Pause, Stop
-from engine.rollout.sglang.supported_speculation import chain_speculation, chain_steps, drafting
+from engine.rollout.sglang.supported_speculation import drafting, supported, widest
 from engine.rollout.sglang.tuner_state import RemoteTunerState
 from engine.rollout.sglang.weight_transfer import on_device, through
 from engine.speculation.remaining_length import RemainingLengthPredictor
@@ -42,11 +42,11 @@ Weights = Mapping[str, Tensor]
 
 
 class SGLangEngine:
-    """A RolloutEngine. Without ``speculation`` SGLang has no drafter; with it, the learned drafter drafts chains (``chain_speculation``),
-    or what ``drafting`` says in its place, whose chains are told of as the learned drafter's.
+    """A RolloutEngine. Without ``speculation`` SGLang has no drafter; with it, the learned drafter drafts (see ``supported``), or what
+    ``drafting`` says in its place, whose drafts are told of as the learned drafter's.
 
     Log-probs are of the law at the sampling temperature before top-p, top-k and min-p, as the learner's are. A seed gives each request
-    noise of its own; with speculation the response also depends on the lengths of its drafts, which are chosen by measured times. If
+    noise of its own; with speculation the response also depends on the shapes of its drafts, which are chosen by measured times. If
     SGLang dies, another is started with the current weights, which are the caller's tensors: they must stay as they are until the next
     load.
     """
@@ -74,7 +74,7 @@ class SGLangEngine:
         self._drafting = drafting(speculation, rollout.sglang) if speculation else None
         if (self._drafting == "eagle" and drafter_weights is None) or (speculation is None and drafter_weights is not None):
             raise ModelError("the SGLang engine needs weights of a drafter for speculation, and for that only")
-        self._speculation = chain_speculation(speculation, self._drafting) if speculation and self._drafting else None
+        self._speculation = supported(speculation, self._drafting) if speculation and self._drafting else None
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
         self._learns = True
@@ -229,9 +229,14 @@ class SGLangEngine:
         return taken
 
     def describe_graphs(self) -> str:
-        """What CUDA graphs take of each GPU, by what they are for."""
-        used = [f"{name} {size:.2f} GB" for name, size in self.host.plugin("graphs")[0].items() if size]
-        return f"SGLang recorded CUDA graphs: {', '.join(used)} on each GPU" if used else "SGLang recorded no CUDA graphs"
+        """What CUDA graphs take of each GPU, by what they are for, and by strategy."""
+        found = self.host.plugin("graphs")[0]
+        used = [f"{name} {size:.2f} GB" for name, size in found["purposes"].items() if size]
+        if not used:
+            return "SGLang recorded no CUDA graphs"
+        sizes = [f"{name} {sum(sets.values()):.2f} GB" for name, sets in found["strategies"].items()]
+        strategies = f"; by strategy, what several of them use counted for each: {', '.join(sizes)}" if sizes else ""
+        return f"SGLang recorded CUDA graphs: {', '.join(used)} on each GPU{strategies}"
 
     def close(self) -> None:
         """Ends SGLang."""
@@ -245,9 +250,9 @@ class SGLangEngine:
     def _start(self) -> None:
         """With the current weights."""
         folder = new_folder(PREFIX)
-        deepest = chain_steps(self._speculation)[-1] if self._speculation else 0
+        drafted = widest(self._speculation).drafted if self._speculation else 0
         head = getattr(self._config, "head_dim", None) or self._config.hidden_size // self._config.num_attention_heads
-        arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, deepest, head)
+        arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, drafted, head)
         if self._speculation and self._drafting:
             if self._drafting == "eagle":
                 self._write_drafter(folder / "drafter")

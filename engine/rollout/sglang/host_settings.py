@@ -16,7 +16,7 @@ VARIABLE = "LONGTAIL_SGLANG_SETTINGS"
 
 @dataclass(frozen=True)
 class HostSettings:
-    """``folder`` is the engine's own, for files between its processes. ``speculation`` is as ``chain_speculation`` made it.
+    """``folder`` is the engine's own, for files between its processes. ``speculation`` is as ``supported`` made it.
     ``arguments`` are those of ``sglang.Engine``."""
 
     folder: str

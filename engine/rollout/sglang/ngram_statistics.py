@@ -39,6 +39,6 @@ class NgramStatistics:
         self._tuner.record(self._strategy, Context(len(num_correct_drafts_per_req)), num_correct_drafts_per_req, elapsed)
 
     def take_statistics(self) -> dict[str, Any]:
-        """As ``DraftLengthPolicy.take_statistics``."""
+        """As ``StrategyPolicy.take_statistics``."""
         arms = [arm.model_dump() for arm in self._tuner.take_arms()]
         return self._counts.take() | {"arms": arms, "alarms": [], "moments": self._timeline.take()}

@@ -1,4 +1,4 @@
-"""Our side inside SGLang, through its plugin entry point: the draft policy, seeds, and a method of its schedulers for us to call.
+"""Our side inside SGLang, through its plugin entry point: our strategies, seeds, and a method of its schedulers for us to call.
 
 SGLang calls ``register`` in each of its processes, and only logs what goes wrong there: the host asks for ``longtail`` before it is ready.
 """
@@ -13,14 +13,18 @@ import torch
 from safetensors.torch import load_file
 
 from engine.models.checksum import checksum
-from engine.rollout.sglang.draft_length_policy import Agree, DraftLengthPolicy
-from engine.rollout.sglang.host_settings import HostSettings, current
+from engine.rollout.sglang.draft_trees import all_candidates, verified_nodes
+from engine.rollout.sglang.host_settings import current
 from engine.rollout.sglang.ngram_statistics import NgramStatistics
+from engine.rollout.sglang.strategy_policy import Agree, StrategyPolicy
+from engine.rollout.sglang.strategy_states import StrategyStates
 from engine.speculation.speculator import Speculator
 
-POLICY = "sglang.srt.speculative.adaptive_spec_params.AdaptiveSpeculativeParams"
 SAMPLING = "sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo.from_schedule_batch"
+EAGLE = "sglang.srt.speculative.eagle_worker_v2.EAGLEWorkerV2.__init__"
 STANDALONE = "sglang.srt.speculative.standalone_worker_v2.StandaloneWorkerV2.__init__"
+CHOICE = "sglang.srt.speculative.eagle_utils.organize_draft_results"
+TREES = "sglang.srt.speculative.eagle_worker_common.build_eagle_verify_input"
 NGRAM = "sglang.srt.speculative.ngram_worker.NGRAMWorker.__init__"
 FOLLOWS = "longtail_follows_head"
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler.__init__"
@@ -38,8 +42,10 @@ def register() -> None:
     if settings.drafting == "ngram":
         HookRegistry.register(NGRAM, count, HookType.AFTER)
     elif settings.speculation:
-        HookRegistry.register(POLICY, _policy_of(settings), HookType.REPLACE)
+        HookRegistry.register(EAGLE, adapt, HookType.AFTER)
         HookRegistry.register(STANDALONE, adapt, HookType.AFTER)
+        HookRegistry.register(CHOICE, all_candidates, HookType.AROUND)
+        HookRegistry.register(TREES, verified_nodes, HookType.AROUND)
 
 
 def add_method(*_: Any, **__: Any) -> None:
@@ -63,12 +69,12 @@ def add_seeds(original: Callable[..., Any], *arguments: Any, **named: Any) -> An
 
 
 def adapt(_: Any, worker: Any, *__: Any, **___: Any) -> None:
-    """Gives a worker whose draft model is a whole one the controller that SGLang gives to those with an EAGLE drafter: it has all that
-    the controller asks for, and upstream means to do so."""
-    from sglang.srt.speculative.adaptive_runtime_state import AdaptiveController
-    from sglang.srt.speculative.adaptive_spec_params import AdaptiveSpeculativeParams  # ours, in the place of that of this name
-
-    worker.adaptive_controller = AdaptiveController(worker, AdaptiveSpeculativeParams(worker.speculative_num_steps))
+    """Gives a worker whose drafter is an EAGLE one, or a whole model, our strategies in the place of SGLang's adaptive controller."""
+    settings = current()
+    assert settings is not None, "the plugin is there only with settings of a host"
+    assert settings.speculation is not None, "a drafter is there only with speculation"
+    policy = StrategyPolicy(settings.speculation, settings.seed, settings.max_batch, _agreement())
+    worker.adaptive_controller = StrategyStates(worker, policy)
 
 
 def count(_: Any, worker: Any, *__: Any, **___: Any) -> None:
@@ -137,12 +143,15 @@ def _follow_head(scheduler: Any) -> None:
         setattr(runner.model, FOLLOWS, True)
 
 
-def _graphs(scheduler: Any) -> dict[str, float]:
-    """Gigabytes of this rank's CUDA graphs by what they are for, as SGLang measured them when it recorded them."""
+def _graphs(scheduler: Any) -> dict[str, Any]:
+    """Gigabytes of this rank's CUDA graphs, as measured when they were recorded, by what they are for, and of each strategy's sets."""
     worker = getattr(scheduler, "draft_worker", None)
     usage = Counter(scheduler.tp_worker.model_runner.graph_memory_usage)
     usage.update(worker.graph_memory_usage if worker is not None else {})
-    return dict(usage)
+    states = getattr(worker, "adaptive_controller", None)
+    sets = states.describe() if isinstance(states, StrategyStates) else {}
+    verify = {key: size for each in sets.values() for key, size in each.items() if key.startswith("target_verify")}
+    return {"purposes": usage + Counter(target_verify=sum(verify.values())), "strategies": sets}
 
 
 def _drafters(scheduler: Any) -> list[Any]:
@@ -150,15 +159,15 @@ def _drafters(scheduler: Any) -> list[Any]:
     return list(worker.draft_runners) if worker is not None else []
 
 
-def _policy(scheduler: Any) -> DraftLengthPolicy | NgramStatistics:
+def _policy(scheduler: Any) -> StrategyPolicy | NgramStatistics:
     policy = scheduler.draft_worker.adaptive_controller.params
-    assert isinstance(policy, DraftLengthPolicy | NgramStatistics), "SGLang runs another policy than ours"
+    assert isinstance(policy, StrategyPolicy | NgramStatistics), "SGLang runs another policy than ours"
     return policy
 
 
 def _speculator(scheduler: Any) -> Speculator:
     policy = _policy(scheduler)
-    assert isinstance(policy, DraftLengthPolicy), "nothing is learnt about n-gram drafts"
+    assert isinstance(policy, StrategyPolicy), "nothing is learnt about n-gram drafts"
     return policy.speculator
 
 
@@ -178,27 +187,16 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _policy_of(settings: HostSettings) -> type[DraftLengthPolicy]:
-    class ConfiguredPolicy(DraftLengthPolicy):
-        """Made by SGLang, with its own arguments."""
-
-        def __init__(self, initial_steps: int, cfg_path: str | None = None) -> None:  # noqa: ARG002
-            assert settings.speculation is not None
-            super().__init__(settings.speculation, settings.seed, settings.max_batch, _agreement())
-
-    return ConfiguredPolicy
-
-
 def _agreement() -> Agree:
     """Rank 0's decision, on every rank of the tensor-parallel group."""
     from sglang.srt.distributed import get_tp_group
 
     group = get_tp_group()
     if group.world_size == 1:
-        return lambda steps: steps
+        return lambda choice: choice
 
-    def agree(steps: int) -> int:
-        decision = torch.tensor([steps])
+    def agree(choice: int) -> int:
+        decision = torch.tensor([choice])
         torch.distributed.broadcast(decision, group.ranks[0], group.cpu_group)
         return int(decision)
 

@@ -15,6 +15,7 @@ def check_machine(config: RunConfig, gpus: int) -> None:
     """ConfigError if SGLang, or what it needs, is not there. ``gpus``: CUDA devices of this machine."""
     if (lacking := start_errors.missing()) is not None:
         raise lacking
+    start_errors.check_trees(config.speculation if config.speculation.enabled else None)
     ngrams = config.speculation.enabled and supported_speculation.drafting(config.speculation, config.rollout.sglang) == "ngram"
     if ngrams and not (shutil.which(os.environ.get("CXX", "c++")) and shutil.which("ninja")):
         raise ConfigError(

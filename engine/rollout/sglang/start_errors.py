@@ -4,6 +4,7 @@ import importlib.util
 import re
 from importlib.metadata import PackageNotFoundError, version
 
+from engine.config import SpeculationConfig
 from engine.errors import ConfigError, LongtailError, ModelError
 
 SHOWN = 12
@@ -11,20 +12,33 @@ MEMORY = re.compile(r"out of memory|OutOfMemoryError|[Nn]ot enough memory|Cannot
 MODEL = re.compile(r"(Model architectures .* are not supported.*|Unsupported architecture.*|Parameter .* not found in params_dict.*)")
 PLUGIN = re.compile(r"has no attribute '?longtail|runs another policy|Failed to (load|execute) (general )?plugin longtail")
 INSTALL = "pip install 'longtail[sglang]'"
-TESTED = ("0.5.17", "0.5.20")
+CHAINS_ONLY = "0.5.17"
+"""Its CUDA graphs have the top_k that SGLang was started with, and no other."""
+TESTED = (CHAINS_ONLY, "0.5.20")
 
 
 def missing() -> ConfigError | None:
     """What this Python lacks for SGLang; found out without importing it."""
     if importlib.util.find_spec("sglang") is None:
         return ConfigError(f"rollout.engine: sglang is not installed; {INSTALL}, or set rollout.engine to native")
-    try:
-        found = version("sglang")
-    except PackageNotFoundError:
-        found = "unknown"
+    found = _version()
     if found not in TESTED:
         return ConfigError(f"rollout.engine: SGLang {found} is installed, and {' and '.join(TESTED)} are supported; {INSTALL}")
     return None
+
+
+def check_trees(speculation: SpeculationConfig | None) -> None:
+    """ConfigError if there are trees among the strategies, and SGLang cannot change to them."""
+    trees = [strategy for strategy in speculation.strategies if strategy.top_k > 1] if speculation else []
+    if trees and _version() == CHAINS_ONLY:
+        raise ConfigError(f"speculation.strategies: SGLang {CHAINS_ONLY} drafts chains only; set top_k={trees[0].top_k} to 1, or {INSTALL}")
+
+
+def _version() -> str:
+    try:
+        return version("sglang")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def cause(stage: str, message: str, log: str) -> LongtailError:

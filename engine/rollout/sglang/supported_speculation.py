@@ -1,18 +1,18 @@
-"""What of our speculation SGLang can do: chains of the learned drafter, or of a small model, whose length changes from step to step; or
-n-gram drafts of one length."""
+"""What of our speculation SGLang can do: chains and trees of the learned drafter, or of a small model, whose shape changes from step to
+step; or n-gram drafts of one length."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from engine.config import FixedConfig, RolloutConfig, RunConfig, SGLangConfig, SpeculationConfig, describe
+from engine.config import FixedConfig, RolloutConfig, RunConfig, SGLangConfig, SpeculationConfig, StrategyConfig, describe
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import ModelFacts, read_facts
 from engine.rollout.sglang import untried_families
 
 SGLangDrafter = Literal["eagle", "standalone", "ngram"]
-NAMES: dict[SGLangDrafter, str] = {"eagle": "the learned drafter's chains", "standalone": "the draft model's chains", "ngram": "n-grams"}
+DRAFTING: dict[SGLangDrafter, str] = {"standalone": "the draft model drafts", "ngram": "n-grams draft"}
 
 
 def drafting(config: SpeculationConfig, settings: SGLangConfig) -> SGLangDrafter:
@@ -28,20 +28,19 @@ def trains_drafter(config: RunConfig) -> bool:
     return config.speculation.enabled and not ngrams
 
 
-def chain_speculation(config: SpeculationConfig, who: SGLangDrafter = "eagle") -> SpeculationConfig:
-    """``config`` with each tree as the chain of its depth, the nearest that SGLang can change while it runs: its adaptive speculation
-    asks for top_k 1. N-gram drafts, the suffix store and drafts by request are left out: one drafter serves a whole batch. If n-grams
-    are to draft, the first strategy alone is left.
+def supported(config: SpeculationConfig, who: SGLangDrafter = "eagle") -> SpeculationConfig:
+    """``config`` without n-gram drafts, the suffix store and drafts by request: one drafter serves a whole batch. If n-grams are to draft,
+    the first strategy alone is left.
 
     ConfigError if no strategy of the drafter is left, or the tuner does not fit those that are.
     """
     if who == "ngram":
         return SpeculationConfig(strategies=config.strategies[:1], tuner=FixedConfig())
-    depths = dict.fromkeys(min(each.depth, each.verify) for each in config.strategies if each.drafter == "eagle")
-    if not depths:
-        raise ConfigError("speculation.strategies: rollout.sglang.draft_model needs at least one with drafter eagle, for its depth")
+    strategies = list(dict.fromkeys(_whole(each) for each in config.strategies if each.drafter == "eagle"))
+    if not strategies:
+        raise ConfigError("speculation.strategies: rollout.sglang.draft_model needs at least one with drafter eagle, for its shape")
     data = config.model_dump() | {
-        "strategies": [{"depth": depth, "verify": depth} for depth in depths],
+        "strategies": [each.model_dump() for each in strategies],
         "suffix": {"enabled": False},
         "tail_requests": 0,
     }
@@ -49,12 +48,30 @@ def chain_speculation(config: SpeculationConfig, who: SGLangDrafter = "eagle") -
         return SpeculationConfig.model_validate(data)
     except ValidationError as error:
         faults = "; ".join(describe(fault) for fault in error.errors())
-        raise ConfigError(f"speculation: as the chains {list(depths)} that rollout.engine=sglang drafts: {faults}") from None
+        raise ConfigError(f"speculation: of drafter eagle alone, as rollout.engine=sglang drafts: {faults}") from None
 
 
-def chain_steps(config: SpeculationConfig) -> list[int]:
-    """The lengths of chains that a batch can be drafted with; 0, which is off, among them."""
-    return sorted({0, *(strategy.depth for strategy in config.strategies)})
+def _whole(strategy: StrategyConfig) -> StrategyConfig:
+    """A chain is verified as far as it is drafted."""
+    return strategy if strategy.top_k > 1 else strategy.model_copy(update={"depth": strategy.verify})
+
+
+class Widest(NamedTuple):
+    """Depth, top_k and verified tokens (the last known one with them) that no strategy exceeds: what SGLang starts with."""
+
+    steps: int
+    top_k: int
+    tokens: int
+
+    @property
+    def drafted(self) -> int:
+        """Places that SGLang sets aside for a request's drafts in a step."""
+        return max(self.steps * self.top_k, self.tokens)
+
+
+def widest(config: SpeculationConfig) -> Widest:
+    shapes = [(each.depth, each.top_k, each.verify + 1) for each in config.strategies]
+    return Widest(*map(max, zip(*shapes, strict=True)))
 
 
 def check(config: RunConfig, facts: ModelFacts) -> None:
@@ -64,7 +81,7 @@ def check(config: RunConfig, facts: ModelFacts) -> None:
         untried_families.check(config, facts.family, who if config.speculation.enabled else None)
     if not config.speculation.enabled:
         return
-    chain_speculation(config.speculation, who)
+    supported(config.speculation, who)
     if config.rollout.min_p > 0:
         raise ConfigError(
             f"rollout.min_p={config.rollout.min_p}: SGLang ignores min_p when it verifies drafts, so that the responses would have another "
@@ -75,7 +92,7 @@ def check(config: RunConfig, facts: ModelFacts) -> None:
     training = {"spot.enabled": config.drafter.spot.enabled, "pretrain_minutes": config.drafter.pretrain_minutes > 0}
     if who != "eagle" and (name := next((name for name, there in training.items() if there), None)):
         off = "false" if name == "spot.enabled" else "0"
-        raise ConfigError(f"drafter.{name}: {NAMES[who]} draft in this run, so nobody would use the trained drafter; set it to {off}")
+        raise ConfigError(f"drafter.{name}: {DRAFTING[who]} in this run, so nobody would use the trained drafter; set it to {off}")
     if config.rollout.sglang.draft_model:
         _check_draft_model(config.rollout, Path(config.rollout.sglang.draft_model), facts.vocabulary)
 

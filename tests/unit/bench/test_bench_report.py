@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.bench import __main__ as command
+from engine.bench.gpu.parts import MINUTES
 from engine.bench.provenance import ROOT, provenance, save
 from engine.bench.report import (
     FOLDERS,
@@ -25,7 +26,7 @@ from engine.bench.report import (
 )
 from engine.errors import DataError
 
-IN_PART = {"e2e", "tuner", "recipes", "scheduling"}
+IN_PART = {"e2e", "tuner", "recipes", "scheduling", *(f"gpu_{part}" for part in MINUTES)}
 """Of these there are no results yet, or transcribed ones that lack some figures."""
 FIGURES = [(section, figure) for section in SECTIONS for figure in section.figures]
 

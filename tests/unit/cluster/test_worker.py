@@ -68,6 +68,23 @@ def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_p
     assert (list((home / "costs").iterdir()), table.stat().st_mtime_ns) == ([table], measured), "measured once"
 
 
+def test_the_learners_passes_show_the_drafter_what_an_engine_like_sglang_does_not(
+    random_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(0, config(random_model, tuner={"name": "fixed"}, suffix={"enabled": False}), "")
+    worker._captures = True
+    monkeypatch.setattr(worker.engine, "take_features", dict)
+    requests = [Request(index, index, (3 + index, 5, 7)) for index in range(4)]
+    share = worker.rollout(0, requests, Sampling(max_new_tokens=24))
+    assert worker.train_drafter(0) is None, "nothing is known of the responses yet"
+    found = [(len(each.request.prompt), (*each.request.prompt, *each.tokens), each.logprobs) for each in share.completions]
+    rows = [TrainingRow(tokens, prompt, 1.0, logprobs) for prompt, tokens, logprobs in found]
+    worker.learn(rows, worker.infer(rows), 0)
+    session = worker.train_drafter(0)
+    assert session
+    assert session.report.microsteps > 0
+
+
 @pytest.mark.parametrize("recipe", ["eagle", "hass", "eagle3"])
 def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(random_model: Path, tmp_path: Path, recipe: str) -> None:
     asked = config(random_model, tuner={"name": "fixed"}, suffix={"enabled": False})

@@ -207,6 +207,21 @@ def test_a_killed_command_fails_as_in_a_shell(bootstrap: ModuleType, made: Path,
     assert bootstrap.run_all((("python", "-c", "import os; os.kill(os.getpid(), 15)"),)) == 143
 
 
+def test_what_measuring_lacks_is_named(bootstrap: ModuleType, made: Path) -> None:
+    assert bootstrap.absent(made / "bin" / "python", ("pip", "some_thing-else")) == ["some_thing-else"]
+    assert bootstrap.absent(Path(sys.executable), bootstrap.MEASURING) == []
+
+
+def test_what_cannot_be_had_for_measuring_is_said(
+    bootstrap: ModuleType, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bootstrap, "MEASURING", ("pip", "nothing-of-the-kind"))
+    assert bootstrap.beside_own_packages(made, str(tmp_path)) == made / "bin" / "python"
+    assert capsys.readouterr().out == "bootstrap: nothing-of-the-kind cannot be had here\n"
+    with pytest.raises(bootstrap.SetupError, match="no such folder"):
+        bootstrap.beside_own_packages(made, str(tmp_path / "wheels"))
+
+
 def test_an_unknown_command_gets_the_usage() -> None:
     result = subprocess.run([sys.executable, str(SCRIPT), "nonsense"], capture_output=True, text=True, cwd="/", check=False)
     assert result.returncode == 2

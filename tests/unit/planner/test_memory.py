@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from engine.bench import memory as measuring
@@ -14,10 +15,12 @@ from engine.drafter import law_loss
 from engine.drafter.recipe import RECIPES
 from engine.planner import drafter_memory, memory
 from engine.planner.__main__ import UNROLLS, main
-from engine.planner.memory import GB, Hardware, Load
+from engine.planner.memory import GB, HALF, TOKEN, Hardware, Load
 from engine.planner.memory_plan import plan
 from engine.planner.model_shape import PRESETS, Shape, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
+from engine.rollout.native.layout.page_table import PAGE
+from engine.rollout.native.runner import Runner
 
 FSDP = LearnerConfig(parallel="fsdp", precision="bfloat16", activation_checkpointing=True)
 OFFLOADED = FSDP.model_copy(update={"cpu_offload": True})
@@ -90,12 +93,36 @@ def test_the_learner_has_a_rank_on_every_gpu_however_many_make_a_worker() -> Non
 
 def test_what_is_left_is_the_caches() -> None:
     """With exactly as much cache as there is room for, a GPU is full to the last token."""
-    hardware, load = Hardware(), Load(context=1, drafter=False)
-    most = plan(PRESETS["7B"], hardware, FSDP, load).cache
-    full = plan(PRESETS["7B"], hardware, FSDP, Load(requests=most, context=1, drafter=False))
+    hardware = Hardware()
+    most = plan(PRESETS["7B"], hardware, FSDP, Load(drafter=False)).cache
+    full = plan(PRESETS["7B"], hardware, FSDP, Load(requests=1, context=most // PAGE * PAGE, drafter=False))
     assert full.fits
-    assert full.cache == most
-    assert not plan(PRESETS["7B"], hardware, FSDP, Load(requests=most + 1, context=1, drafter=False)).fits
+    assert (full.cache, full.together) == (most, 1)
+    assert 0 <= hardware.memory - full.phases["rollout"] < PAGE * memory.position(PRESETS["7B"], Load(drafter=False))
+    assert not plan(PRESETS["7B"], hardware, FSDP, Load(requests=1, context=most + PAGE, drafter=False)).fits
+
+
+def test_more_than_fits_at_once_waits() -> None:
+    """128 requests of 7 B to 32 k tokens, on one GPU that trains the drafter in the tail and updates with offload."""
+    load = Load(requests=128, context=32_768, reference=False)
+    found = plan(PRESETS["7B"], Hardware(gpus=1), OFFLOADED, load)
+    assert found.fits
+    assert 1 <= found.together < 128
+    assert found.together == found.cache // 32_768
+    assert memory.engine(PRESETS["7B"], Hardware(), load)["KV cache"] > 3 * 80 * GB, "which is what they all would take"
+
+
+def test_a_position_takes_what_the_engine_has_of_one(tmp_path: Path) -> None:
+    """Of a real cache, by its tensors: with a drafter, and without."""
+    sizes = {"hidden_size": 96, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2}
+    config = AutoConfig.for_model("qwen2", vocab_size=50, **sizes)
+    config.save_pretrained(tmp_path)
+    for drafter in (False, True):
+        cache = Runner(config, torch.empty(0, dtype=torch.float32), drafter, cache_tokens=640)
+        cache.reserve(2, 320)
+        held = [cache.cache.tokens, cache.cache.features, cache.cache._store]
+        values = (memory.position(shape(str(tmp_path)), Load(drafter=drafter)) - TOKEN) // HALF
+        assert sum(tensor.nbytes for tensor in held) == (640 + PAGE) * (TOKEN + 4 * values)  # a CPU computes in float32
 
 
 def test_each_way_to_save_memory_saves_it() -> None:

@@ -173,11 +173,16 @@ def make_engine(
     dtype: torch.dtype = torch.float32,
     decode: Callable[[list[int]], str] | None = None,
     drafter_kind: DrafterKind = "eagle",
+    cache_tokens: int | None = None,
+    max_new_tokens: int = 128,
+    max_prompt_tokens: int = 64,
 ) -> NativeEngine:
     return NativeEngine(
         target.config,
         target.state_dict(),
-        rollout=RolloutConfig(max_batch=slots, max_prompt_tokens=64),
+        rollout=RolloutConfig(
+            max_batch=slots, max_prompt_tokens=max_prompt_tokens, max_new_tokens=max_new_tokens, cache_tokens=cache_tokens
+        ),
         speculation=speculation,
         end_tokens=end_tokens,
         device=device,

@@ -15,6 +15,7 @@ from engine.rollout.interface import Sampling
 from engine.rollout.native.decoder_layer import DecoderLayer, ForwardPass
 from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.kv_cache import KVCache
+from engine.rollout.native.placement import Placement
 from engine.rollout.native.runner import Runner
 
 Patch = pytest.MonkeyPatch
@@ -42,7 +43,7 @@ def captured_number(patch: Patch) -> None:
     """Another one at each step."""
     steps: list[Tensor] = []
 
-    def verify(passes: ForwardPasses, tokens: Tensor, step: ForwardPass) -> Tensor:
+    def verify(passes: ForwardPasses, tokens: Tensor, step: Placement) -> Tensor:
         steps.append(tokens)
         shifted = lambda on, given: {"logits": passes._verify(on, given)["logits"] + len(steps)}  # noqa: E731
         return passes._run("target", shifted, step, tokens=tokens)["logits"]

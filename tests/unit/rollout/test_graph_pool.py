@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, bucket
-from engine.rollout.native.graphs.pool import Function, GraphPool, Recording
+from engine.rollout.native.graphs.pool import DRIVER, Function, GraphPool, Recording
 from engine.speculation.strategy import OFF
 
 CPU = torch.device("cpu")
@@ -143,6 +143,18 @@ def test_after_clear_a_graph_is_recorded_anew(pool: GraphPool) -> None:
     pool.clear()
     assert pool.bytes == 0
     assert pool.run("double", affine, {"x": torch.ones(1, 3), "weight": torch.ones(3, 1)})["sum"].tolist() == [[4]]
+
+
+def test_the_graphs_used_longest_ago_go_when_they_take_too_much() -> None:
+    """Two of these fit; what is used in between stays."""
+    recorder = Rerun()
+    pool = GraphPool(CPU, recorder, limit=2 * (DRIVER + 2 * 400))
+    inputs = {"x": torch.ones(100)}
+    for key, recorded in (("a", 1), ("b", 2), ("a", 2), ("c", 3), ("a", 3), ("c", 3), ("b", 4), ("c", 4), ("a", 5)):
+        assert pool.run(key, double, inputs)["y"].sum() == 200
+        assert len(recorder.outputs) == recorded, key
+    assert pool.run("large", double, {"x": torch.ones(DRIVER)})["y"].sum() == 2 * DRIVER, "the newest one stays, whatever it takes"
+    assert len(pool._recordings) == 1
 
 
 @pytest.mark.gpu

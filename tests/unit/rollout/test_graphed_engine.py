@@ -26,12 +26,11 @@ from engine.config import SpeculationConfig
 from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import Completion, Sampling
 from engine.rollout.native import cost_measurement
-from engine.rollout.native.attention import part_length, row_unit, whole_reach
-from engine.rollout.native.decoder_layer import ForwardPass
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, Part, batch_ranges, bucket, naive_captures
 from engine.rollout.native.graphs.pool import Function, Recorder, Recording
-from engine.rollout.native.runner import GRANULARITY, Runner
+from engine.rollout.native.placement import Placement
+from engine.rollout.native.runner import Runner
 from engine.speculation.strategy import OFF, Strategy
 
 ENDS = frozenset({5, 6})
@@ -62,6 +61,16 @@ def outcome(completions: Sequence[Completion]) -> list[tuple[tuple[int, ...], st
     return [(completion.tokens, completion.finish) for completion in completions]
 
 
+class Counting(Rerun):
+    """Counts all recordings, also of graphs that are gone."""
+
+    recorded = 0
+
+    def record(self, function: Function, inputs: dict[str, Tensor]) -> Recording:
+        self.recorded += 1
+        return super().record(function, inputs)
+
+
 def recorded(engine: NativeEngine) -> int:
     return len(engine._runner.passes.pool._recordings)
 
@@ -72,10 +81,10 @@ def watch_eager(engine: NativeEngine) -> set[str]:
     passes = engine._runner.passes
     run, draft = passes._run, passes.draft_whole
 
-    def watched(part: Part | None, function: Any, step: ForwardPass, **inputs: Tensor) -> dict[str, Tensor]:
-        if passes._key(part, step) is None:
-            found.add(f"{part} of {step.requests} x {step.tokens}" if part else function.__name__)
-        return run(part, function, step, **inputs)
+    def watched(part: Part | None, function: Any, placed: Placement, **inputs: Tensor) -> dict[str, Tensor]:
+        if passes._key(part, placed) is None:
+            found.add(f"{part} of {placed.requests} x {placed.tokens}" if part else function.__name__)
+        return run(part, function, placed, **inputs)
 
     def watched_draft(capture: Capture, *rest: Any) -> dict[str, Tensor]:
         if not passes.has_graph(capture):
@@ -120,14 +129,15 @@ def test_only_prompts_and_what_the_drafter_missed_run_eagerly(kind: DrafterKind)
     assert passes.pool.bytes > 0
 
 
-def test_graphs_are_made_anew_with_the_cache() -> None:
-    """Rollouts of more and longer requests, and memory given back in between."""
-    recorder = Rerun()
+def test_no_graph_is_recorded_again_for_more_or_longer_requests() -> None:
+    """Until the memory is given back."""
+    recorder = Counting()
     plain, graphed, _ = make_pair(recorder=recorder)
-    for count, limit in ((3, 10), (7, 10), (7, 40), (5, 8)):
-        compare(plain, graphed, count, Sampling(max_new_tokens=limit, seed=count))
+    for count, limit, longest in ((3, 10, 5), (7, 10, 64), (13, 90, 40), (5, 8, 20)):
+        compare(plain, graphed, count, Sampling(max_new_tokens=limit, seed=count), longest)
     cleared = recorder.cleared
-    assert graphed._runner.cache.slots == 8
+    assert recorder.recorded == recorded(graphed)
+    assert graphed._runner.cache.slots == SLOTS
     graphed.release()
     assert recorded(graphed) == graphed._runner.passes.pool.bytes == 0
     graphed.resume()
@@ -135,15 +145,6 @@ def test_graphs_are_made_anew_with_the_cache() -> None:
     compare(plain, graphed, 6, Sampling(max_new_tokens=20, seed=9))
     graphed.release()
     compare(plain, graphed, 4, Sampling(max_new_tokens=20, seed=10))
-
-
-def test_each_reach_of_attention_has_its_own_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.rollout.native.runner.GRANULARITY", 16)
-    plain, graphed, _ = make_pair(slots=3, recorder=Rerun())
-    compare(plain, graphed, 7, Sampling(max_new_tokens=60, seed=1), longest=40)
-    reaches = {graph.reach for graph in graphed._runner.passes.pool._recordings}  # type: ignore[attr-defined]
-    capacity = graphed._runner.cache.capacity
-    assert {32, 48, 64} <= reaches <= {*range(16, capacity, 16), capacity}
 
 
 def test_plain_decoding_has_graphs_too() -> None:
@@ -170,18 +171,8 @@ def test_what_the_plan_does_not_have_runs_eagerly() -> None:
     assert eager == {"_extend", "_fill"} | {f"{part} of {size} x {n}" for part, n in (("draft", 3), ("target", 9)) for size in sizes}
 
 
-class Counting(Rerun):
-    """Counts all recordings, also of graphs that are gone."""
-
-    recorded = 0
-
-    def record(self, function: Function, inputs: dict[str, Tensor]) -> Recording:
-        self.recorded += 1
-        return super().record(function, inputs)
-
-
 def test_costs_are_measured_on_graphs_that_only_the_measurement_has() -> None:
-    """Batches of 1 and 4, each with two lengths: five widths to verify, two widths of levels."""
+    """Batches of 1 and 4: five widths to verify, two widths of levels. Lengths have no graphs of their own."""
     plan, recorder = GraphPlan.of_engine(speculation(), 2), Counting()
     target = make_target(hidden=16, layers=1)
     runner = Runner(target.config, torch.empty(0), drafting=True, plan=plan, recorder=recorder)
@@ -189,7 +180,7 @@ def test_costs_are_measured_on_graphs_that_only_the_measurement_has() -> None:
     assert runner.drafter
     runner.drafter.load(random_drafter(target))
     cost_measurement.measure(runner, [1, 4], 48)
-    assert recorder.recorded == 2 * 2 * (5 + 2)
+    assert recorder.recorded == 2 * (5 + 2)
     assert not recorder.outputs, "their memory is free again"
     assert runner.passes.plan == plan
 
@@ -209,13 +200,11 @@ def test_the_benchmark_records_every_capture_it_is_given() -> None:
     used = measure(config, torch.empty(0), captures, recorder)
     assert len(recorder.outputs) == len(captures)
     targets, drafts = ([capture for capture in captures if capture.part == part] for part in ("target", "draft"))
-    heads, token_and_index, rotary = 2, 2 * 8, 2 * 16 * 4
-    masks = sum(capture.batch * -(-capture.tokens * heads // row_unit(16)) * row_unit(16) for capture in targets)
-    reach = whole_reach(GRANULARITY, GRANULARITY, part_length())
+    token_and_position = 2 * 8
     rows = sum(capture.rows for capture in targets)
     seed_and_codes, request_and_newest = 8 + 4 * 48, 8 + 8
     noise = sum(seed_and_codes + capture.batch * (request_and_newest + 8 * (capture.levels + 1)) for capture in drafts)
-    assert used == masks * reach * 4 + rows * (token_and_index + rotary) + noise + recorder.bytes
+    assert used == rows * token_and_position + noise + recorder.bytes
 
 
 @pytest.mark.gpu

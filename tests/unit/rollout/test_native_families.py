@@ -16,6 +16,7 @@ from engine.models.families import FAMILIES
 from engine.models.weights import base_weights
 from engine.rollout.interface import Sampling
 from engine.rollout.native.feed_forward import Mixture
+from engine.rollout.native.placement import Placement
 
 NEW = [family for family in FAMILIES if family not in ("llama", "qwen2", "qwen3")]
 PAIRS = (
@@ -93,11 +94,11 @@ def test_drafts_are_those_of_the_first_drafter_as_training_runs_it(family: str, 
     runner.reserve(2, 48)
     positions = torch.arange(39).expand(2, -1)
     with torch.inference_mode():
-        captured = runner.target.features(tokens[:, :-1].flatten(), runner.cache.plan(positions, 39))
+        captured = runner.target.features(tokens[:, :-1].flatten(), runner.cache.plan(Placement(positions, 39)))
         embedded: Tensor = model.get_input_embeddings().weight[tokens[:, 1:]]  # type: ignore[index]
         features = drafter.fuse(captured).view(2, 39, -1)
         expected = model.get_output_embeddings()(drafter.readout(drafter(embedded, features, positions)))  # type: ignore[no-untyped-call]
-        step = runner.cache.plan(positions, 39, drafter=True)
+        step = runner.cache.plan(Placement(positions, 39, drafter=True))
         _, served = runner.passes.draft(tokens[:, 1:].flatten(), runner.drafter.fuse(captured), step)
     torch.testing.assert_close(served.view_as(expected), expected, atol=1e-4, rtol=1e-4)
 

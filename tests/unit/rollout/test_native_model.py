@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from engine.drafter.model import Drafter
 from engine.errors import ModelError
+from engine.rollout.native.placement import Placement
 from engine.rollout.native.runner import Runner
 
 LIKE = torch.empty(0)
@@ -27,7 +28,7 @@ def logits_of(runner: Runner, tokens: Tensor, pieces: list[int]) -> Tensor:
     positions = torch.arange(tokens.shape[1]).expand_as(tokens)
     outputs = []
     for piece in torch.split(positions, pieces, 1):
-        step = runner.cache.plan(piece, int(piece.max()) + 1)
+        step = runner.cache.plan(Placement(piece, int(piece.max()) + 1))
         features = runner.target.features(tokens.gather(1, piece).flatten(), step)
         outputs.append(runner.target.logits(features).view(*piece.shape, -1))
     return torch.cat(outputs, 1)
@@ -81,7 +82,7 @@ def test_served_drafter_is_the_trained_one(family: str) -> None:
     with torch.inference_mode():
         expected = trained(embedded, features, positions)
         for piece in torch.split(positions, [20, 1, 19], 1):
-            step = runner.cache.plan(piece, int(piece.max()) + 1, drafter=True)
+            step = runner.cache.plan(Placement(piece, int(piece.max()) + 1, drafter=True))
             part = slice(int(piece[0, 0]), int(piece[0, -1]) + 1)
             served.append(runner.drafter.features(embedded[:, part].flatten(0, 1), features[:, part].flatten(0, 1), step).view(3, -1, 64))
     torch.testing.assert_close(torch.cat(served, 1), expected, atol=1e-5, rtol=1e-5)

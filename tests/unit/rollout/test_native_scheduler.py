@@ -1,8 +1,11 @@
-"""Slots, admission and retirement."""
+"""Slots, admission, pre-emption and retirement."""
 
 import random
 
+import torch
+
 from engine.rollout.interface import Request
+from engine.rollout.native.layout.pages import Pages
 from engine.rollout.native.scheduler import Scheduler
 from engine.rollout.response import Response, StopCondition
 
@@ -45,6 +48,44 @@ def test_moves_keep_every_running_request_in_its_slot() -> None:
         assert not seen & finished
         seen |= finished
     assert seen == set(range(500))
+
+
+def room(pages: int, running: list[int]) -> Pages:
+    """Of ``pages`` of 8 positions, some taken by the first slots for so many positions."""
+    made = Pages(8, 80, pages, torch.device("cpu"), page=8)
+    for slot, length in enumerate(running):
+        made.grow(slot, length)
+    return made
+
+
+def test_requests_are_admitted_as_long_as_there_are_pages_and_one_more_for_each() -> None:
+    prompts = [tuple(range(20)), (1,), tuple(range(20)), (2,)]
+    for pages, admitted in ((20, 4), (9, 3), (7, 2), (5, 1), (3, 1)):  # 3 + 1, 1 + 1, the sibling's last + 1, 1 + 1
+        scheduler = Scheduler(make(prompts), 8)
+        scheduler.admit(room(pages, []), beyond=4)
+        assert (len(scheduler.running), len(scheduler.waiting)) == (admitted, 4 - admitted)
+    scheduler = Scheduler(make([(1,), (2,)]), 8)
+    scheduler.admit(room(3, []))
+    assert scheduler.admit(room(3, [1])) == (range(0), []), "the free pages are for the one that runs"
+
+
+def test_the_shortest_wait_again_until_the_others_have_room() -> None:
+    scheduler = Scheduler(make([(0,) * 30, (1,) * 9, (2,) * 40, (3,) * 8]), 8)
+    scheduler.admit()
+    lengths = [response.length for response in scheduler.running]
+    assert lengths == [8, 9, 30, 40]
+    scheduler.running[1].drafted = 5
+    made = room(12, lengths)
+    assert scheduler.preempt(made, beyond=0) is None
+    moves = scheduler.preempt(made, beyond=8)
+    assert moves == [(3, 0)]
+    made.hand_over(3, 0, 40)
+    assert scheduler.preempt(made, beyond=8) == [(2, 1)]
+    made.hand_over(2, 1, 30)
+    assert [(response.length, response.drafted) for response in scheduler.waiting] == [(9, 0), (8, 0)]
+    assert [response.length for response in scheduler.running] == [40, 30]
+    assert scheduler.preempt(made, beyond=8) is None
+    assert Scheduler(make([(1,)]), 1).preempt(room(0, []), 8) is None, "the last one stays"
 
 
 def test_a_response_ends_at_its_end_token_or_at_the_limit_inside_a_draft() -> None:

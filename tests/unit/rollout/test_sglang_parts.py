@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from sglang_cases import chains
+from sglang_cases import chains, shapes
 
-from engine.config import RolloutConfig, SGLangConfig
+from engine.config import RolloutConfig, SGLangConfig, parse
 from engine.errors import ConfigError, LongtailError, ModelError
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.sglang import start_errors
@@ -16,6 +16,7 @@ from engine.rollout.sglang.arguments import engine_arguments, environment, sampl
 from engine.rollout.sglang.host_process import free_ports
 from engine.rollout.sglang.host_settings import HostSettings, current
 from engine.rollout.sglang.messages import Bucket
+from engine.rollout.sglang.requirements import check_machine
 from engine.rollout.sglang.weight_transfer import plan_buckets, through
 
 WEIGHTS = {"a": torch.randn(3, 5), "b": torch.randn(7), "large": torch.randn(50, 4), "c": torch.randn(2, 2)}
@@ -71,9 +72,9 @@ def test_the_engine_in_sglangs_words(tmp_path: Path) -> None:
     for dtype, head in ((torch.float32, 128), (torch.bfloat16, 32)):
         assert engine_arguments(Path("model"), rollout, cuda, dtype, 5, 3, head)["attention_backend"] == "triton"
     assert engine_arguments(Path("model"), rollout, torch.device("cpu"), torch.float32, 5, 3, 64)["device"] == "cpu"
-    found = speculative_arguments(chains(4, 2), "EAGLE3", tmp_path / "drafter", tmp_path)
-    assert {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 4, "speculative_num_draft_tokens": 5}.items() <= found.items()
-    assert (tmp_path / "adaptive.json").read_text() == '{"1": {"candidate_steps": [0, 2, 4]}}'
+    found = speculative_arguments(shapes((4, 2, 5), (6, 1, 6), (3, 3, 9)), "EAGLE3", tmp_path / "drafter")
+    assert {"speculative_algorithm": "EAGLE3", "speculative_eagle_topk": 3}.items() <= found.items()
+    assert {"speculative_num_steps": 6, "speculative_num_draft_tokens": 10}.items() <= found.items(), "room for each"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="SGLang is not installed")
@@ -129,6 +130,17 @@ def test_a_missing_or_untried_sglang_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert "SGLang 0.4.1 is installed, and 0.5.17 and 0.5.20 are supported" in str(start_errors.missing())
     monkeypatch.setattr(start_errors, "version", lambda _: "0.5.20")
     assert start_errors.missing() is None
+
+
+def test_trees_are_refused_where_graphs_know_one_top_k(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_errors, "missing", lambda: None)
+    monkeypatch.setattr(start_errors, "version", lambda _: "0.5.17")
+    with pytest.raises(ConfigError, match=r"speculation\.strategies: SGLang 0\.5\.17 drafts chains only; set top_k=4 to 1"):
+        check_machine(parse({"rollout": {"engine": "sglang"}}), 2)
+    check_machine(parse({"rollout": {"engine": "sglang"}, "speculation": {"enabled": False}}), 2)
+    start_errors.check_trees(chains(4, 2))
+    monkeypatch.setattr(start_errors, "version", lambda _: "0.5.20")
+    start_errors.check_trees(shapes((2, 1, 2), (3, 3, 9)))
 
 
 def test_ports_are_free_and_different() -> None:

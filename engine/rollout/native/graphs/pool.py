@@ -8,6 +8,10 @@ import torch
 from torch import Tensor
 
 WARM_UPS = 2
+LIMIT = 4 * 2**30
+"""Bytes of a pool's graphs, by default."""
+DRIVER = 8 * 2**20
+"""Bytes that the driver keeps of each graph; assumed, not measured."""
 
 Function = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
@@ -19,6 +23,11 @@ class Recording:
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor]
     replay: Callable[[], None]
+
+    @property
+    def bytes(self) -> int:
+        """Of all that no other graph uses, too."""
+        return DRIVER + sum(tensor.nbytes for part in (self.inputs, self.outputs) for tensor in part.values())
 
 
 class Recorder(Protocol):
@@ -47,8 +56,10 @@ class GraphPool:
     - never waits for the device (no ``item``, no shapes that depend on values).
     """
 
-    def __init__(self, device: torch.device, recorder: Recorder | None = None) -> None:
-        """``recorder`` is the device's own unless given: CUDA graphs, or none on a CPU, where everything is eager."""
+    def __init__(self, device: torch.device, recorder: Recorder | None = None, limit: int = LIMIT) -> None:
+        """``recorder`` is the device's own unless given: CUDA graphs, or none on a CPU, where everything is eager. Graphs have ``limit``
+        bytes (see Recording); the least recently used go if there are more, and later ones have their memory."""
+        self._limit = limit
         self._recorder = recorder or (CudaRecorder(device) if device.type == "cuda" else None)
         self._recordings: dict[Hashable, Recording] = {}
 
@@ -68,13 +79,23 @@ class GraphPool:
         if key not in self._recordings:
             static = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in inputs.items()}
             self._recordings[key] = self._recorder.record(function, static)
-        recording = self._recordings[key]
+            self._evict()
+        recording = self._recordings[key] = self._recordings.pop(key)  # the last one is the one used last
         if _layout(inputs) != _layout(recording.inputs):
             raise ValueError(f"the graph of {key} was recorded for {_layout(recording.inputs)}, not {_layout(inputs)}")
         for name, static_input in recording.inputs.items():
             static_input.copy_(inputs[name])
         recording.replay()
         return recording.outputs
+
+    def _evict(self) -> None:
+        """All but the newest may go."""
+        sizes = {key: recording.bytes for key, recording in self._recordings.items()}
+        excess = sum(sizes.values()) - self._limit
+        for key in list(sizes)[:-1]:
+            if excess > 0:
+                excess -= sizes[key]
+                del self._recordings[key]
 
     def clear(self) -> None:
         """Drops all graphs and frees their memory; the next run of a key records it again."""

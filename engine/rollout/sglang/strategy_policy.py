@@ -1,4 +1,4 @@
-"""Our tuner where SGLang asks how many tokens to draft: its adaptive policy, in each scheduler process."""
+"""Our tuner in each of SGLang's scheduler processes: it chooses every decode step's strategy, and learns what the step brought."""
 
 import time
 from collections import deque
@@ -9,9 +9,9 @@ from typing import Any
 from engine.config import SpeculationConfig
 from engine.rollout.decoding_timeline import DecodingTimeline
 from engine.rollout.sglang.draft_counts import DraftCounts
-from engine.rollout.sglang.supported_speculation import chain_steps
 from engine.speculation.speculator import Speculator, StepPlan
-from engine.speculation.strategy import OFF
+from engine.speculation.strategy import OFF, Strategy
+from engine.speculation.tuner.cost_table import draft_levels
 
 UNLIMITED = 2**20
 Agree = Callable[[int], int]
@@ -30,19 +30,19 @@ class UnnamedRequest:
 
 @dataclass(frozen=True)
 class StartedStep:
-    """A decode step that was begun: of ``plan``, but for what the other ranks agreed on."""
+    """A decode step that was begun: of ``plan``, but for the ``strategy`` that the ranks agreed on."""
 
     plan: StepPlan
-    steps: int
+    strategy: Strategy
     batch: int
     began: float
 
 
-class DraftLengthPolicy:
-    """Has the methods of SGLang's ``AdaptiveSpecPolicy``. A step's result may come after the next step was begun (overlap).
+class StrategyPolicy:
+    """Is asked before each decode step, and told after it. A step's result may come after the next step was begun (overlap).
 
-    ``agree`` makes all ranks of a tensor-parallel group decode alike: it returns rank 0's decision on each. ``most`` requests run at
-    once. What happened is counted, and learnt from, on every rank; rank 0's is what is told.
+    ``agree`` makes all ranks of a tensor-parallel group decode alike: it returns rank 0's decision, a place in ``strategies``, on each.
+    ``most`` requests run at once. What happened is counted, and learnt from, on every rank; rank 0's is what is told.
     """
 
     def __init__(
@@ -50,30 +50,26 @@ class DraftLengthPolicy:
         config: SpeculationConfig,
         seed: int,
         most: int,
-        agree: Agree = lambda steps: steps,
+        agree: Agree = lambda choice: choice,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.speculator = self._active = Speculator(config, seed)
-        self.candidate_steps = chain_steps(config)
+        self.strategies = (OFF, *map(Strategy.of, config.strategies))
         self._busiest = int(config.threshold * (1 + config.hysteresis))
         self._agree, self._clock = agree, clock
         self._slots = [UnnamedRequest(index) for index in range(most)]
         self._begun: deque[StartedStep] = deque()
         self._admitted = 0
         self._ended = 0.0
-        self._graph_sizes: list[int] | None = None
         self._counts, self._timeline = DraftCounts(), DecodingTimeline()
 
-    def set_cuda_graph_bs(self, cuda_graph_bs: list[int] | None) -> None:
-        self._graph_sizes = sorted(cuda_graph_bs) if cuda_graph_bs else None
-
-    def cuda_graph_bs_for_step(self, step: int) -> list[int] | None:
-        """The batch sizes to record graphs of; where speculation is off, none for drafts (but for a batch padded to the next size)."""
-        sizes = self._graph_sizes
-        if sizes is None or step == 0:
-            return sizes
+    def graph_sizes(self, strategy: Strategy, sizes: Sequence[int]) -> list[int]:
+        """The batch sizes, of all ``sizes``, to record graphs of; where speculation is off, none for drafts (but for a batch padded to the
+        next size)."""
+        if strategy == OFF:
+            return sorted(sizes)
         fitting = [size for size in sizes if size <= self._busiest]
-        return sizes[: len(fitting) + 1]
+        return sorted(sizes)[: len(fitting) + 1]
 
     def begin(self, limit: int = UNLIMITED, learn: bool = True) -> None:
         """A rollout starts. Without ``learn`` nothing but alarms is kept of it."""
@@ -82,30 +78,28 @@ class DraftLengthPolicy:
         self._begun.clear()
         self._admitted = 0
 
-    def get_steps_for_batch(self, batch_size: int) -> int:
-        """How many tokens to draft in the step that begins now."""
-        for slot in self._slots[self._admitted : batch_size]:
+    def begin_step(self, batch: int) -> Strategy:
+        """What the decode step of ``batch`` requests that begins now shall do."""
+        for slot in self._slots[self._admitted : batch]:
             self._active.admit(slot.id, (), ())
-        self._admitted = max(self._admitted, batch_size)
-        plan = self._active.plan(self._slots[:batch_size], learned=True)
-        shape = plan.shape or OFF
-        steps = self._agree(shape.depth)
-        self._begun.append(StartedStep(plan, steps, batch_size, self._clock()))
-        self._timeline.add(batch_size, str(shape))
-        return steps
+        self._admitted = max(self._admitted, batch)
+        plan = self._active.plan(self._slots[:batch], learned=True)
+        strategy = self.strategies[self._agree(self.strategies.index(plan.shape or OFF))]
+        self._begun.append(StartedStep(plan, strategy, batch, self._clock()))
+        self._timeline.add(batch, str(strategy))
+        return strategy
 
-    def on_verify_complete(self, num_correct_drafts_per_req: Sequence[int], batch_size: int) -> None:  # noqa: ARG002
-        """The oldest step that was begun is done. None: the next step is asked for when it begins."""
+    def end_step(self, accepted: Sequence[int]) -> None:
+        """The oldest step that was begun is done: request i kept ``accepted[i]`` drafts."""
         step = self._begun.popleft() if self._begun else None
         now = self._clock()
         elapsed, self._ended = now - max(self._ended, step.began if step else now), now
-        if step is None or step.batch != len(num_correct_drafts_per_req):
+        if step is None or step.batch != len(accepted):
             self._begun.clear()  # steps were dropped on the way: rather learn nothing than something wrong
             return
-        self._counts.add(step.steps, num_correct_drafts_per_req)
-        if step.steps == (step.plan.shape or OFF).depth:
-            kept = [drafts + 1 for drafts in num_correct_drafts_per_req]
-            self._active.record(step.plan, num_correct_drafts_per_req, kept, elapsed)
+        self._counts.add(draft_levels(step.strategy), accepted)
+        if step.strategy == (step.plan.shape or OFF):
+            self._active.record(step.plan, accepted, [drafts + 1 for drafts in accepted], elapsed)
 
     def take_statistics(self) -> dict[str, Any]:
         """See ``DraftCounts.take``, with arms, alarms and moments, since the last call; plain JSON values."""

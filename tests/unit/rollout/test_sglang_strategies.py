@@ -1,18 +1,22 @@
-"""Our tuner where SGLang asks how long the next drafts shall be."""
+"""Our tuner inside SGLang: what it may choose from, what it is told, and the shapes of the trees that it gets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sglang_cases import chains
+import torch
+from sglang_cases import chains, shapes
 
 from engine.config import RunConfig, SpeculationConfig, parse
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import ModelFacts, read_facts
-from engine.rollout.sglang.draft_length_policy import DraftLengthPolicy
+from engine.rollout.sglang.draft_trees import likeliest
 from engine.rollout.sglang.ngram_statistics import NgramStatistics
-from engine.rollout.sglang.supported_speculation import chain_speculation, chain_steps, check, drafting
+from engine.rollout.sglang.strategy_policy import StrategyPolicy
+from engine.rollout.sglang.strategy_states import keys
+from engine.rollout.sglang.supported_speculation import Widest, check, drafting, supported, widest
+from engine.speculation.strategy import OFF, Strategy
 
 FACTS = ModelFacts("qwen2", 10**6, 2, 64, 259, 2048)
 
@@ -25,28 +29,59 @@ class Clock:
         return self.now
 
 
-def policy(config: SpeculationConfig, clock: Clock | None = None, most: int = 8) -> DraftLengthPolicy:
-    made = DraftLengthPolicy(config, 0, most, clock=clock or Clock())
+def policy(config: SpeculationConfig, clock: Clock | None = None, most: int = 8) -> StrategyPolicy:
+    made = StrategyPolicy(config, 0, most, clock=clock or Clock())
     made.begin(64)
     return made
 
 
-def step(policy: DraftLengthPolicy, clock: Clock, accepted: Sequence[int], seconds: float = 0.1) -> int:
-    steps = policy.get_steps_for_batch(len(accepted))
+def step(policy: StrategyPolicy, clock: Clock, accepted: Sequence[int], seconds: float = 0.1) -> int:
+    depth = policy.begin_step(len(accepted)).depth
     clock.now += seconds
-    policy.on_verify_complete([min(drafts, steps) for drafts in accepted], len(accepted))
-    return steps
+    policy.end_step([min(drafts, depth) for drafts in accepted])
+    return depth
 
 
-def test_trees_become_chains_of_their_depth() -> None:
-    """No longer than what is verified, and equal ones are one."""
-    shapes = [(8, 4, 24), (6, 3, 4), (4, 1, 4), (2, 1, 2)]
-    ngram = {"drafter": "ngram", "depth": 7, "verify": 7}
-    strategies = [{"depth": depth, "top_k": top_k, "verify": verify} for depth, top_k, verify in shapes]
-    config = chain_speculation(SpeculationConfig.model_validate({"strategies": [*strategies, ngram]}))
-    assert chain_steps(config) == [0, 2, 4, 8]
-    assert all((one.drafter, one.top_k, one.depth) == ("eagle", 1, one.verify) for one in config.strategies)
-    assert (config.suffix.enabled, config.tail_requests) == (False, 0)
+def test_strategies_of_the_drafter_are_left_as_they_are() -> None:
+    """But for chains that are not verified to their end, which are equal to shorter ones."""
+    config = shapes((8, 4, 24), (6, 3, 4), (4, 1, 3), (3, 1, 3), (2, 1, 2))
+    ngram = {"drafter": "ngram", "depth": 30, "verify": 30}
+    config = config.model_copy(update={"strategies": (*config.strategies, config.strategies[0].model_validate(ngram))})
+    found = supported(config)
+    assert [str(Strategy.of(each)) for each in found.strategies] == [
+        "eagle d8 k4 v24",
+        "eagle d6 k3 v4",
+        "eagle d3 k1 v3",
+        "eagle d2 k1 v2",
+    ]
+    assert (found.suffix.enabled, found.tail_requests) == (False, 0)
+    assert widest(found) == Widest(8, 4, 25)
+    assert widest(found).drafted == 32
+    assert widest(shapes((2, 2, 6))).drafted == 7
+
+
+def test_sets_are_shared_where_they_are_equal() -> None:
+    """Drafts by depth and top_k, the target's pass by its tokens; a chain there needs no tree."""
+    wide, narrow, deep, chain = (Strategy("eagle", *shape) for shape in ((4, 2, 6), (4, 2, 3), (6, 2, 6), (6, 1, 6)))
+    assert keys(wide) == (("draft_decode", 4, 2), ("draft_extend", 7, 0), ("target_verify", 7, 1))
+    assert [one == other for one, other in zip(keys(wide), keys(narrow), strict=True)] == [True, False, False]
+    assert [one == other for one, other in zip(keys(wide), keys(deep), strict=True)] == [False, True, True]
+    assert [one == other for one, other in zip(keys(deep), keys(chain), strict=True)] == [False, True, False]
+    assert keys(OFF) == (("draft_decode", 0, 1), ("draft_extend", 1, 0), ("target_verify", 1, 0))
+
+
+def test_a_node_is_never_chosen_without_its_parent() -> None:
+    """Not even where probabilities are 1, or nothing: then a child's score is its parent's."""
+    top_k, levels = 2, 3
+    count = top_k + (levels - 1) * top_k**2
+    parents = [None, None, 0, 0, 1, 1, 2, 2, 4, 4]  # the best child of each goes on
+    for scores in (torch.ones(1, count), torch.zeros(1, count), torch.tensor([[1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])):
+        for verify in range(1, count + 1):
+            places, tokens = likeliest(scores, torch.arange(count)[None] + 100, top_k, verify)
+            chosen = places[0].tolist()
+            assert chosen == sorted(set(chosen))
+            assert tokens[0].tolist() == [place + 100 for place in chosen]
+            assert all(parents[place] is None or parents[place] in chosen for place in chosen)
 
 
 def run(**changes: object) -> RunConfig:
@@ -59,8 +94,11 @@ def test_what_sglang_cannot_do_is_refused() -> None:
         check(run(rollout={"engine": "sglang", "min_p": 0.1}), FACTS)
     with pytest.raises(ConfigError, match=r"drafter\.recipe=eagle: SGLang has no such drafter for qwen3"):
         check(run(), replace(FACTS, family="qwen3"))
-    beg = {"strategies": [{"depth": 2, "top_k": 2, "verify": 3}, {"depth": 2, "verify": 2}], "tuner": {"name": "beg", "thresholds": [1, 2]}}
-    with pytest.raises(ConfigError, match=r"as the chains \[2\].*tuner\.thresholds has 2 values"):
+    beg = {
+        "strategies": [{"depth": 2, "verify": 2}, {"drafter": "ngram", "depth": 3, "verify": 3}],
+        "tuner": {"name": "beg", "thresholds": [1, 2]},
+    }
+    with pytest.raises(ConfigError, match=r"of drafter eagle alone.*tuner\.thresholds has 2 values"):
         check(run(speculation=beg), FACTS)
     check(run(speculation={"enabled": False}, rollout={"engine": "sglang", "min_p": 0.1}), replace(FACTS, family="qwen3"))
 
@@ -70,7 +108,7 @@ def test_ngrams_draft_if_no_strategy_asks_for_a_drafter() -> None:
     config = run(speculation={"strategies": strategies}, drafter={"spot": {"enabled": False}})
     check(config, replace(FACTS, family="qwen3"))
     assert drafting(config.speculation, config.rollout.sglang) == "ngram"
-    assert chain_speculation(config.speculation, "ngram").strategies == config.speculation.strategies[:1]
+    assert supported(config.speculation, "ngram").strategies == config.speculation.strategies[:1]
     with pytest.raises(ConfigError, match=r"drafter\.spot\.enabled: n-grams draft in this run"):
         check(run(speculation={"strategies": strategies}), FACTS)
 
@@ -83,7 +121,7 @@ def test_a_small_model_may_draft(random_model: Path) -> None:
     facts = read_facts(random_model)
     check(small(), replace(facts, family="qwen3"))
     assert drafting(small().speculation, small().rollout.sglang) == "standalone"
-    with pytest.raises(ConfigError, match=r"drafter\.spot\.enabled: the draft model's chains draft in this run"):
+    with pytest.raises(ConfigError, match=r"drafter\.spot\.enabled: the draft model drafts in this run"):
         check(small(drafter={}), facts)
     with pytest.raises(ConfigError, match=r"draft_model needs at least one with drafter eagle"):
         check(small(speculation={"strategies": [{"drafter": "ngram", "depth": 2, "verify": 2}]}), facts)
@@ -115,13 +153,13 @@ def test_a_result_may_come_after_the_next_step_was_begun() -> None:
     """With overlap a step lasts from the last result to its own."""
     clock = Clock()
     made = policy(chains(2), clock)
-    made.get_steps_for_batch(2)
+    made.begin_step(2)
     clock.now += 0.3
-    made.get_steps_for_batch(1)
+    made.begin_step(1)
     clock.now += 0.1
-    made.on_verify_complete([1, 2], 2)
+    made.end_step([1, 2])
     clock.now += 0.2
-    made.on_verify_complete([0], 1)
+    made.end_step([0])
     (one,) = made.take_statistics()["arms"]
     assert (one["pulls"], one["accepted"]) == (2, 3)
     assert one["seconds"] == pytest.approx(0.4 + 0.2)
@@ -129,9 +167,9 @@ def test_a_result_may_come_after_the_next_step_was_begun() -> None:
 
 def test_results_that_belong_to_no_step_teach_nothing() -> None:
     made = policy(chains(2))
-    made.on_verify_complete([1], 1)
-    made.get_steps_for_batch(2)
-    made.on_verify_complete([1], 1)
+    made.end_step([1])
+    made.begin_step(2)
+    made.end_step([1])
     taken = made.take_statistics()
     assert (taken["arms"], taken["decode_steps"]) == ([], 0)
 
@@ -156,10 +194,9 @@ def test_above_the_threshold_it_is_off() -> None:
 
 def test_drafts_need_graphs_only_of_batches_that_are_drafted_for() -> None:
     made = policy(chains(3).model_copy(update={"threshold": 4, "hysteresis": 0.5}))
-    assert made.cuda_graph_bs_for_step(3) is None
-    made.set_cuda_graph_bs([1, 2, 4, 8, 16, 32])
-    assert made.cuda_graph_bs_for_step(0) == [1, 2, 4, 8, 16, 32]
-    assert made.cuda_graph_bs_for_step(3) == [1, 2, 4, 8]
+    off, chain = made.strategies
+    assert made.graph_sizes(off, [1, 2, 4, 8, 16, 32]) == [1, 2, 4, 8, 16, 32]
+    assert made.graph_sizes(chain, [1, 2, 4, 8, 16, 32]) == [1, 2, 4, 8]
 
 
 def test_a_useless_drafter_is_turned_off_and_a_good_one_is_used() -> None:
@@ -169,20 +206,31 @@ def test_a_useless_drafter_is_turned_off_and_a_good_one_is_used() -> None:
         made = policy(chains(4, 2, tuner={"name": "goodput"}), clock)
         chosen = []
         for _ in range(400):
-            chosen.append(made.get_steps_for_batch(4))
+            chosen.append(made.begin_step(4).depth)
             clock.now += 0.01 + 0.002 * chosen[-1]
-            made.on_verify_complete([min(drafts, chosen[-1])] * 4, 4)
+            made.end_step([min(drafts, chosen[-1])] * 4)
         assert chosen[200:].count(wanted) > 180
 
 
 def test_ranks_do_what_rank_0_decides() -> None:
-    made = DraftLengthPolicy(chains(3), 0, 8, agree=lambda steps: {3: 1, 0: 0}[steps])
+    """Which is told as a place among the strategies, off being the first."""
+    made = StrategyPolicy(shapes((3, 2, 5), (1, 1, 1)), 0, 8, agree=lambda choice: {1: 2}[choice])
     made.begin()
-    assert made.get_steps_for_batch(2) == 1
-    made.on_verify_complete([1, 0], 2)
+    assert str(made.begin_step(2)) == "eagle d1 k1 v1"
+    made.end_step([1, 0])
     taken = made.take_statistics()
     assert taken["arms"] == [], "nothing is learnt about an arm that was not used"
     assert taken["drafted_by_position"] == [2]
+    assert taken["moments"][0][1:] == (2, "eagle d1 k1 v1")
+
+
+def test_a_trees_levels_are_counted() -> None:
+    made = policy(shapes((3, 4, 2)))
+    made.begin_step(2)
+    made.end_step([2, 1])
+    taken = made.take_statistics()
+    assert (taken["drafted_by_position"], taken["accepted_by_position"]) == ([2, 2], [2, 1]), "no level lies behind the last node"
+    assert taken["arms"][0]["strategy"] == "eagle d3 k4 v2"
 
 
 def test_what_is_not_to_be_learnt_from_is_drafted_for_and_forgotten() -> None:

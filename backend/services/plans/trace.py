@@ -1,0 +1,70 @@
+"""A run's recorded steps as a folder that the planner reads: its events, as far as a plan needs them, and its configuration."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from engine.config import RunConfig
+from engine.events import AnyEvent, ArmStatistics, RolloutFinished, RunStarted, Speculation, StepFinished
+from longtail.schemas.telemetry import Series
+
+SECONDS, PHASE = "step_seconds", "phase/"
+MOST_STEPS = 64
+"""The last ones: a plan does not get better by more."""
+
+
+class LengthsOfStep(Protocol):
+    @property
+    def step(self) -> int: ...
+    @property
+    def lengths(self) -> list[int]: ...
+    @property
+    def truncated(self) -> int: ...
+
+
+class SpeculationOfStep(Protocol):
+    @property
+    def step(self) -> int: ...
+    @property
+    def arms(self) -> Sequence[Any]: ...
+
+
+def write_trace(
+    folder: Path,
+    config: RunConfig,
+    lengths: Iterable[LengthsOfStep],
+    speculation: Iterable[SpeculationOfStep],
+    series: Mapping[str, Series],
+) -> None:
+    """``series`` has step_seconds and phase/...; what only some of the steps have is left out."""
+    (folder / "config.yaml").write_text(config.model_dump_json(), encoding="utf-8")
+    events: list[AnyEvent] = [_started(config)]
+    events += [RolloutFinished(step=one.step, lengths=one.lengths, truncated=one.truncated) for one in lengths]
+    events += [_speculation(one) for one in speculation]
+    events += _steps(series)
+    lines = (event.model_copy(update={"seq": seq}).model_dump_json() for seq, event in enumerate(events))
+    (folder / "events.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _started(config: RunConfig) -> RunStarted:
+    steps, workers = config.algorithm.steps, config.cluster.workers
+    return RunStarted(first_step=0, steps=steps, workers=workers, model_parameters=0, device="", packages={})
+
+
+def _speculation(one: SpeculationOfStep) -> Speculation:
+    arms = [ArmStatistics.model_validate(arm if isinstance(arm, dict) else json.loads(arm.model_dump_json())) for arm in one.arms]
+    return Speculation(step=one.step, arms=arms, drafted_by_position=[], accepted_by_position=[])
+
+
+def _steps(series: Mapping[str, Series]) -> list[AnyEvent]:
+    seconds = _values(series.get(SECONDS, Series()))
+    phases = {key.removeprefix(PHASE): _values(found) for key, found in series.items() if key.startswith(PHASE)}
+    return [
+        StepFinished(step=step, seconds=value, phases={name: of[step] for name, of in phases.items() if step in of}, metrics={})
+        for step, value in seconds.items()
+    ]
+
+
+def _values(series: Series) -> dict[int, float]:
+    return {step: value for step, value in zip(series.steps, series.values, strict=True) if value is not None}

@@ -1,0 +1,1 @@
+"""Plan a run: what it will take, and on which machines."""

@@ -1,0 +1,58 @@
+"""Plain decoding, chains, trees and the tuner, by requests at once, and rollouts with a long tail."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.bench.gpu.models import bed
+from engine.bench.gpu.parts import Part
+from engine.bench.testbed import Bed, fixed, full_batch_rate, timed
+from engine.config import SpeculationConfig
+from engine.rollout.interface import Sampling
+from engine.rollout.native.engine import NativeEngine
+
+ARMS = {"plain": None, "chain": fixed(4), "tree": fixed(8, 4, 24), "tuned": SpeculationConfig()}
+TAIL = ("plain", "tuned")
+
+
+def run(part: Part) -> None:
+    """Tokens per second by requests at once, and the seconds of a rollout to its last token, of each model and arm. One engine is there at
+    a time: each has a copy of the weights."""
+    arms: dict[str, Any] = {}
+    part.found(batches=part.scale.batches, arms=arms)
+    for name in part.scale.models:
+        subject = bed(part, name)
+        part.found(facts=subject.facts())
+        for arm, speculation in ARMS.items():
+            engine = subject.engine(speculation, max(part.scale.batches))
+            found = arms[f"{name}, {arm}"] = {"tok_s": []}
+            plain = arms[f"{name}, plain"]
+            for batch in part.scale.batches:
+                found["tok_s"].append(_rate(subject, engine, batch, part.scale.tokens))
+                part.found()
+            if arm != "plain":
+                found["speedup"] = speedups(found["tok_s"], plain["tok_s"])
+            if arm in TAIL:
+                found |= _tail(subject, engine, part)
+                found["tail_speedup"] = round(plain["tail_s"] / found["tail_s"], 3)
+            part.found()
+
+
+def speedups(rates: Sequence[float], plain: Sequence[float]) -> list[float]:
+    """Against plain decoding of as many requests."""
+    return [round(rate / base, 3) for rate, base in zip(rates, plain, strict=True)]
+
+
+def _rate(subject: Bed, engine: NativeEngine, batch: int, tokens: int) -> float:
+    """The first time graphs are captured."""
+    requests = subject.long_requests(batch, tokens, seed=0)
+    rates = [full_batch_rate(engine, requests, Sampling(max_new_tokens=tokens, seed=0)) for _ in range(2)]
+    return round(rates[-1], 1)
+
+
+def _tail(subject: Bed, engine: NativeEngine, part: Part) -> dict[str, Any]:
+    """Of responses of very different lengths, in groups of 8, after a smaller rollout to learn on."""
+    timed(engine, subject.requests(part.scale.tail_requests // 4, 8, seed=900), Sampling(max_new_tokens=part.scale.tail_tokens // 4))
+    requests = subject.requests(part.scale.tail_requests, 8, seed=1000)
+    completions, statistics = timed(engine, requests, Sampling(max_new_tokens=part.scale.tail_tokens, seed=0))
+    longest = max(len(completion.tokens) for completion in completions)
+    return {"tail_s": round(statistics.seconds, 3), "tail_tokens": statistics.tokens, "tail_longest": longest}

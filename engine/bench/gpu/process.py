@@ -1,0 +1,56 @@
+"""One part in a process of its own, which may die or be killed without harm to the others: ``python -m engine.bench.gpu.process PART``."""
+
+import argparse
+import importlib
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
+from engine.bench.provenance import save
+
+RUNNING, DONE = "cut off", "done"
+"""``ended`` of a part: what it says until the end, and then."""
+SHOWN = 2000
+
+
+def measure(name: str, file: Path, scratch: Path, emulated: bool) -> str:
+    """Writes ``file`` whenever the part has found something, and how it has ended, which is returned: a part that lacks a package, or
+    fails, says so."""
+    began = time.monotonic()
+    kept: dict[str, Any] = {}
+
+    def tell(result: Mapping[str, Any], ended: str = RUNNING) -> None:
+        kept.update(result)
+        save(file, {**kept, "ended": ended, "seconds": round(time.monotonic() - began, 1)}, {"emulate": emulated})
+
+    tell({})
+    try:
+        importlib.import_module(f"engine.bench.gpu.{name}").run(Part(EMULATED if emulated else FULL, scratch, tell))
+        ended = DONE
+    except ModuleNotFoundError as error:
+        ended = f"there is no package {(error.name or str(error)).partition('.')[0]}"
+    except Exception as error:  # whatever it is, the next part may do better
+        traceback.print_exc()
+        ended = f"{type(error).__name__}: {error}"[:SHOWN]
+    tell({}, ended)
+    return ended
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=MINUTES)
+    parser.add_argument("--file", type=Path, required=True)
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--emulate", action="store_true")
+    options = parser.parse_args()
+    ended = measure(options.part, options.file, options.scratch, options.emulate)
+    print(f"{options.part}: {ended}", flush=True)
+    return 0 if ended == DONE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

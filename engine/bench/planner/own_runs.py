@@ -1,0 +1,148 @@
+"""Runs on this machine, predicted before they run: from one recorded run of another seed, and the cost table that it measured."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from engine.bench.runs import run_engine, steps
+from engine.config import merged, parse
+from engine.errors import LongtailError
+from engine.events import AnyEvent
+from engine.planner.answers.basis import basis
+from engine.planner.answers.recorded_run import RecordedRun, of_events
+from engine.planner.hardware import machines
+from engine.planner.simulation.run import Simulation
+from engine.speculation.tuner.cost_table import CostTable
+
+STEPS = 4
+"""Of a run; the first is not compared: engine, tuner and caches start in it."""
+PLAIN = {"speculation": {"enabled": False}}
+CHAIN = {"speculation": {"strategies": [{"depth": 4, "top_k": 1, "verify": 4}], "tuner": {"name": "fixed"}}}
+CALIBRATING = {"seed": 7, "algorithm": {"prompts_per_step": 8, "group_size": 4, "steps": 5}, "rollout": {"max_new_tokens": 1024}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A configuration that runs plain and with drafts; ``prompts`` of 4 responses each; ``arm`` is what drafts."""
+
+    workers: int
+    prompts: int
+    limit: int
+    arm: str = "tlt"
+
+    @property
+    def name(self) -> str:
+        return f"{self.workers} workers, batch {4 * self.prompts // self.workers}, at most {self.limit} tokens, {self.arm}"
+
+    def config(self, speculative: bool) -> dict[str, Any]:
+        own = {
+            "algorithm": {"prompts_per_step": self.prompts, "group_size": 4, "steps": STEPS},
+            "rollout": {"max_new_tokens": self.limit},
+            "cluster": {"workers": self.workers},
+        }
+        return merged(merged(SHARED, own), ({} if self.arm == "tlt" else CHAIN) if speculative else PLAIN)
+
+
+SHARED: dict[str, Any] = {
+    "seed": 1,
+    "model": {"path": "tiny", "dtype": "auto"},
+    "task": {"name": "countdown", "four_numbers": 0.25},
+    "algorithm": {"kl_coefficient": 0.0},
+    "rollout": {"max_prompt_tokens": 64},
+    "cluster": {"workers": 2},
+}
+CASES = (
+    Case(2, 8, 1024),
+    Case(1, 4, 256),
+    Case(2, 4, 64),
+    Case(1, 8, 1024),
+    Case(2, 16, 512),
+    Case(1, 16, 256, "chain"),
+    Case(2, 8, 256, "chain"),
+    Case(2, 32, 128),
+    Case(1, 2, 64),
+    Case(2, 4, 1024, "chain"),
+)
+
+
+def run(folder: Path, count: int) -> dict[str, Any]:
+    """``count`` of the cases. Their predictions stand in ``folder`` before the first of them runs."""
+    with _own_home(folder):
+        recorded, costs = _calibrated(folder)
+        predicted = {case.name: {arm: _predicted(case, arm == "drafts", recorded, costs) for arm in ARMS} for case in CASES[:count]}
+        (folder / "predicted.json").write_text(json.dumps(predicted, indent=1), encoding="utf-8")
+        rows = [_row(folder, index, case, predicted[case.name]) for index, case in enumerate(CASES[:count])]
+    return _summary(rows)
+
+
+ARMS = ("plain", "drafts")
+
+
+@contextmanager
+def _own_home(folder: Path) -> Iterator[None]:
+    """Where the engine keeps the costs that it measures."""
+    before = os.environ.get("LONGTAIL_HOME")
+    os.environ["LONGTAIL_HOME"] = str((folder / "home").absolute())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["LONGTAIL_HOME"]
+        else:
+            os.environ["LONGTAIL_HOME"] = before
+
+
+def _calibrated(folder: Path) -> tuple[RecordedRun, CostTable]:
+    events = run_engine(folder / "calibrating", merged(SHARED, CALIBRATING))
+    tables = [table for file in sorted((folder / "home").rglob("*.json")) if (table := CostTable.load(file))]
+    if not tables:
+        raise LongtailError(f"the calibrating run has left no cost table below {folder.name}/home")
+    return of_events(events, "a calibrating run"), tables[0]
+
+
+def _predicted(case: Case, speculative: bool, recorded: RecordedRun, costs: CostTable) -> float:
+    """Seconds of a step."""
+    calibrating = parse(merged(SHARED, CALIBRATING))
+    found = basis(parse(case.config(speculative)), machines(f"cpu:{case.workers}"), None, recorded, calibrating, costs)
+    return round(fmean(step.seconds for step in list(Simulation(found.config, found.assumptions).steps(STEPS))[1:]), 4)
+
+
+def _row(folder: Path, index: int, case: Case, predicted: dict[str, float]) -> dict[str, Any]:
+    order = ARMS if index % 2 else ARMS[::-1]
+    measured = {arm: _measured(run_engine(folder / f"case-{index}-{arm}", case.config(arm == "drafts"))) for arm in order}
+    found = {"run": case.name, "measured_s": measured, "predicted_s": predicted}
+    return found | {"load": round(os.getloadavg()[0], 1)}
+
+
+def _measured(events: list[AnyEvent]) -> float:
+    return round(median(step.seconds for step in steps(events)[1:]), 4)
+
+
+def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    pairs = [(row["predicted_s"][arm], row["measured_s"][arm]) for row in rows for arm in ARMS]
+    speedups = [tuple(row[side]["plain"] / row[side]["drafts"] for side in ("predicted_s", "measured_s")) for row in rows]
+    return {
+        "own": [
+            {
+                "run": f"{row['run']}: {arm}",
+                "measured_s": row["measured_s"][arm],
+                "predicted_s": row["predicted_s"][arm],
+                "load": row["load"],
+            }
+            for row in rows
+            for arm in ARMS
+        ],
+        "own_mean_abs_error": round(fmean(abs(predicted / measured - 1) for predicted, measured in pairs), 4),
+        "own_speedups": [
+            {"run": row["run"], "measured": round(measured, 3), "predicted": round(predicted, 3)}
+            for row, (predicted, measured) in zip(rows, speedups, strict=True)
+        ],
+        "own_speedup_mean_abs_error": round(fmean(abs(predicted / measured - 1) for predicted, measured in speedups), 4),
+        "own_rankings_right": sum((predicted > 1) == (measured > 1) for predicted, measured in speedups),
+        "own_runs": len(rows),
+    }

@@ -1,0 +1,169 @@
+"""What a plan rests on: machines, model, memory, and what is assumed or was recorded of lengths, acceptance and costs."""
+
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+from engine.config import RunConfig
+from engine.errors import ConfigError, ModelError
+from engine.models.folder import locate, read_config
+from engine.planner.answers.recorded_run import RecordedRun
+from engine.planner.calibration import Calibration, usual
+from engine.planner.hardware import GIGA, Machines
+from engine.planner.memory import Hardware, Load
+from engine.planner.memory_plan import MemoryPlan
+from engine.planner.memory_plan import plan as plan_memory
+from engine.planner.model_shape import PRESETS, Shape
+from engine.planner.simulation.decode_costs import Roofline
+from engine.planner.simulation.phase_costs import PhaseCosts, by_operations
+from engine.planner.simulation.response_lengths import Recorded, ResponseLengths, assumed
+from engine.planner.simulation.run import PROMPT_TOKENS_SHARE, Assumptions, Simulation, on_workers, scaled
+from engine.speculation.tuner.cost_table import CostTable
+
+NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+LEAST_ROOM = 2
+"""Longest requests that the cache of a worker must hold."""
+MOST_RESPONSES = 400_000
+REPLAYED = 8
+"""Recorded steps, the last ones, by which decode costs are set right."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """``config`` with as many workers as ``machines`` have room for; ``correction``: what the decode costs were multiplied by, so that
+    the recorded run takes as long as it took."""
+
+    config: RunConfig
+    machines: Machines
+    shape: Shape
+    assumptions: Assumptions
+    memory: MemoryPlan | None
+    correction: float = 1.0
+    notes: tuple[str, ...] = ()
+
+    def with_config(self, config: RunConfig) -> "Basis":
+        """The same assumptions for another configuration of the same model and machines."""
+        costs = self.assumptions.phases
+        computed = by_operations(config, self.shape, self.machines, self.assumptions.calibration.efficiency)
+        kept = {name: getattr(costs, name) for name in costs.measured}
+        phases = replace(computed, overhead=costs.overhead, measured=costs.measured, **kept)
+        return replace(self, config=config, assumptions=replace(self.assumptions, phases=phases))
+
+
+def model_shape(path: str) -> Shape:
+    """Of a preset (7B and so on), a built-in or kept model, or a folder. ModelError if that does not say how large it is."""
+    if path in PRESETS:
+        return PRESETS[path]
+    config = read_config(locate(path))
+    if missing := [name for name in NEEDED if name not in config]:
+        raise ModelError(
+            f"model.path: {path}/config.json lacks {', '.join(missing)}; take a Hugging Face folder, or one of {', '.join(PRESETS)}"
+        )
+    return Shape.of(config)
+
+
+def basis(
+    config: RunConfig,
+    machines: Machines,
+    lengths: ResponseLengths | None = None,
+    recorded: RecordedRun | None = None,
+    recorded_config: RunConfig | None = None,
+    costs: CostTable | None = None,
+    calibration: Calibration | None = None,
+) -> Basis:
+    """``recorded``: a run whose lengths, acceptance and times are taken over, made with ``recorded_config`` (None: with ``config``).
+    ``costs``: a measured table in place of the roofline. ConfigError if the machines are too few or too small."""
+    _check_size(config)
+    found, shape = calibration or usual(), model_shape(config.model.path)
+    workers = machines.count // config.rollout.gpus
+    if not workers:
+        told = f"gpus: {machines} is less than a worker takes (rollout.sglang.tensor_parallel={config.rollout.gpus})"
+        raise ConfigError(f"{told}; give at least {config.rollout.gpus} GPUs, or lower that")
+    config = on_workers(config, workers)
+    memory = None if machines.name == "cpu" else _memory(config, machines, shape)
+    slots = config.rollout.max_batch if memory is None else _slots(config, memory)
+    fewer = f"the cache has room for {slots} requests of a worker at their longest, not {config.rollout.max_batch}"
+    notes = (fewer,) if slots < config.rollout.max_batch else ()
+    config = config.model_copy(update={"rollout": config.rollout.model_copy(update={"max_batch": slots})})
+    roofline = Roofline(shape, machines.gpu, config.rollout.gpus, found.efficiency)
+    phases = by_operations(config, shape, machines, found.efficiency)
+    lengths = lengths or (Recorded(recorded.lengths, recorded.name, config.seed) if recorded else assumed(config.rollout.max_new_tokens, 0))
+    prompt = PROMPT_TOKENS_SHARE * config.rollout.max_prompt_tokens
+    given = Assumptions(costs or roofline.table(), phases, lengths, found, config.cluster.workers, roofline.prefill(1), prompt)
+    plan = Basis(config, machines, shape, given, memory, notes=notes)
+    return _as_recorded(plan, recorded, recorded_config or config) if recorded else plan
+
+
+def _check_size(config: RunConfig) -> None:
+    """ConfigError if the simulation would not fit into the memory of a small host."""
+    algorithm, evaluation = config.algorithm, config.evaluation
+    sizes = {
+        "algorithm.prompts_per_step": algorithm.prompts_per_step * algorithm.group_size,
+        "evaluation.prompts": evaluation.prompts * evaluation.samples if evaluation.every else 0,
+    }
+    for field, responses in sizes.items():
+        if responses > MOST_RESPONSES:
+            raise ConfigError(f"{field}: {responses:,} responses at once are not simulated; take so few that there are {MOST_RESPONSES:,}")
+
+
+def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
+    """ConfigError if the run cannot go on these GPUs at all."""
+    node = min(machines.count, machines.gpu.gpus_per_node)
+    hardware = Hardware(machines.nodes, node, int(machines.gpu.memory * GIGA), config.rollout.gpus)
+    rollout, algorithm = config.rollout, config.algorithm
+    longest = rollout.max_prompt_tokens + rollout.max_new_tokens
+    released = rollout.engine == "sglang" and rollout.sglang.release_memory
+    load = Load(
+        algorithm.tokens_per_microbatch, rollout.max_batch, longest, algorithm.kl_coefficient > 0, config.speculation.enabled, released
+    )
+    found = plan_memory(shape, hardware, config.cluster.learner, load)
+    if found.cache < LEAST_ROOM * longest:
+        most = max(found.phases, key=found.phases.__getitem__)
+        learner = config.cluster.learner
+        remedy = "more GPUs" if learner.parallel == "fsdp" else "cluster.learner.parallel=fsdp, more GPUs"
+        raise ConfigError(
+            f"gpus: {machines} has {machines.gpu.memory:g} GB a GPU, and {most} takes {found.phases[most] / GIGA:.0f} GB of the fullest; "
+            f"take {remedy}, a larger rollout.sglang.tensor_parallel, cluster.learner.cpu_offload, or a lower rollout.max_new_tokens"
+        )
+    return found
+
+
+def _slots(config: RunConfig, memory: MemoryPlan) -> int:
+    longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
+    return max(LEAST_ROOM, min(config.rollout.max_batch, memory.cache // longest)) if not memory.fits else config.rollout.max_batch
+
+
+def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis:
+    """Other phases cost what they cost by token and response; decode costs are corrected by a replay of the recorded run."""
+    config = on_workers(config, recorded.workers)
+    firsts = recorded.firsts(plan.assumptions.calibration.acceptance)
+    share = recorded.workers / plan.config.cluster.workers
+    phases = replace(_measured(plan.assumptions.phases, recorded, plan.assumptions.prompt, share), measured=MEASURED)
+    given = replace(plan.assumptions, phases=phases, firsts=tuple(firsts))
+    last = recorded.steps[-REPLAYED:]
+    own = Recorded(tuple(step.lengths for step in last), recorded.name)
+    replayed = replace(given, lengths=own, workers=config.cluster.workers, firsts=tuple(firsts[-len(last) :]))
+    simulated = sum(step.phases["rollout"] for step in Simulation(config, replayed).steps(len(last)))
+    correction = sum(step.phases["rollout"] for step in last) / simulated
+    return replace(
+        plan, assumptions=replace(given, costs=scaled(given.costs, correction), prefill=given.prefill * correction), correction=correction
+    )
+
+
+MEASURED = frozenset(("reward", "inference", "update", "update_once", "sync"))
+
+
+def _measured(computed: PhaseCosts, recorded: RecordedRun, prompt: float, share: float) -> PhaseCosts:
+    """Medians over the recorded steps, where they have the phase. ``share``: recorded workers for each planned one."""
+    steps = recorded.steps[1:] or recorded.steps
+
+    def by_token(name: str) -> float:
+        return median(step.phases.get(name, 0.0) / (sum(step.lengths) + prompt * len(step.lengths)) for step in steps)
+
+    return replace(
+        computed,
+        reward=median(step.phases.get("reward", 0.0) / len(step.lengths) for step in steps),
+        inference=by_token("inference") * share,
+        update=by_token("update") * share,
+        update_once=0.0,
+        sync=fmean(step.phases.get("sync", 0.0) for step in steps),
+    )

@@ -1,0 +1,109 @@
+"""A run that is over, as a plan takes it: lengths, acceptance, and what its phases took."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engine.errors import DataError
+from engine.events import AnyEvent, RolloutFinished, RunStarted, Speculation, StepFinished, read
+from engine.planner.calibration import Acceptance
+from engine.planner.simulation.acceptance import accepted_tokens
+from engine.speculation.strategy import Strategy
+
+SHAPE = re.compile(r"off|(eagle|ngram) d\d+ k\d+ v\d+")
+"""What ``str`` says of a strategy."""
+CANDIDATES = np.linspace(0.02, 0.99, 98)
+"""Probabilities of a first token that are tried to explain what was accepted."""
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """``lengths`` of its responses; seconds by ``phases``; requests drafted for, and drafts accepted, by strategy."""
+
+    index: int
+    seconds: float
+    lengths: tuple[int, ...]
+    phases: dict[str, float]
+    drafted: dict[str, tuple[int, int]]
+
+    def first(self, acceptance: Acceptance) -> float | None:
+        """Probability of a first token by which as many of the learned drafter's drafts would be accepted; None if it drafted little."""
+        used = [(strategy, counts) for name, counts in self.drafted.items() if (strategy := Strategy.named(name)).drafter == "eagle"]
+        accepted = sum(counts[1] for _, counts in used)
+        if sum(counts[0] for _, counts in used) < 32:
+            return None
+        off = [abs(sum(n * accepted_tokens(strategy, acceptance, p) for strategy, (n, _) in used) - accepted) for p in CANDIDATES]
+        return float(CANDIDATES[int(np.argmin(off))])
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """``workers`` of its last attempt."""
+
+    name: str
+    workers: int
+    steps: tuple[RecordedStep, ...]
+
+    @property
+    def lengths(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(step.lengths for step in self.steps)
+
+    def firsts(self, acceptance: Acceptance) -> list[float]:
+        """By step, filled up from its neighbours; none if the learned drafter was hardly used."""
+        found = [step.first(acceptance) for step in self.steps]
+        known = [first for first in found if first is not None]
+        return [known[0] if first is None else first for first in _carried(found)] if known else []
+
+
+def recorded_run(path: Path) -> RecordedRun:
+    """Of a run folder, or of a file of events. DataError if it has no finished step."""
+    file = path / "events.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise DataError(f"trace: {path} is neither a run folder nor a file of events; give the folder that has events.jsonl")
+    return of_events(read(file), path.name)
+
+
+def of_events(events: Iterable[AnyEvent], name: str) -> RecordedRun:
+    """A step that was repeated counts as it was the last time."""
+    workers, lengths, finished = 1, dict[int, tuple[int, ...]](), dict[int, StepFinished]()
+    drafted: dict[int, dict[str, tuple[int, int]]] = {}
+    for event in events:
+        if isinstance(event, RunStarted):
+            workers = event.workers
+        elif isinstance(event, RolloutFinished):
+            lengths[event.step] = tuple(event.lengths)
+        elif isinstance(event, Speculation):
+            drafted[event.step] = _by_strategy(event)
+        elif isinstance(event, StepFinished):
+            finished[event.step] = event
+    steps = tuple(
+        RecordedStep(index, finished[index].seconds, lengths[index], finished[index].phases, drafted.get(index, {}))
+        for index in sorted(finished.keys() & lengths.keys())
+        if lengths[index]
+    )
+    if not steps:
+        raise DataError(f"trace: {name} has no finished step; give a run that has at least one")
+    return RecordedRun(name, workers, steps)
+
+
+def _by_strategy(event: Speculation) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for arm in event.arms:
+        if not SHAPE.fullmatch(arm.strategy):  # of an engine whose tuner calls them otherwise
+            continue
+        requests, accepted = found[arm.strategy]
+        found[arm.strategy] = requests + arm.requests, accepted + arm.accepted
+    return dict(found)
+
+
+def _carried(found: list[float | None]) -> list[float | None]:
+    last: float | None = None
+    carried: list[float | None] = []
+    for first in found:
+        last = last if first is None else first
+        carried.append(last)
+    return carried

@@ -1,0 +1,104 @@
+"""``python -m engine.planner.plan_command RUN.YAML``, which is ``longtail plan``: what a run will take, in time, memory and money.
+
+Exit code 0; 2: a mistake the user can mend.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from engine.config import RunConfig, load
+from engine.errors import LongtailError
+from engine.planner.answers.basis import basis
+from engine.planner.answers.plan import Plan, plan, timeline
+from engine.planner.answers.recorded_run import RecordedRun, recorded_run
+from engine.planner.answers.text import text
+from engine.planner.hardware import known_gpus, machines
+from engine.planner.simulation.response_lengths import LogNormal, ResponseLengths, from_file
+from engine.speculation.tuner.cost_table import CostTable
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        found = _plan(options)
+        if options.events:
+            _write_events(options)
+    except LongtailError as error:
+        print(f"{error.code} error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(json.dumps(found.plain) if options.json else text(found))
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    given = machines(options.gpus, options.price, options.hardware)
+    config, recorded = load(options.run), _recorded(options)
+    recorded_config = _recorded_config(options.trace)
+    costs = _costs(options.costs)
+    kinds = known_gpus(options.hardware)
+    return plan(config, given, kinds, _lengths(options, config), recorded, recorded_config, costs, options.deadline, not options.quick)
+
+
+def _write_events(options: argparse.Namespace) -> None:
+    config = load(options.run)
+    given = machines(options.gpus, options.price, options.hardware)
+    found = basis(config, given, _lengths(options, config), _recorded(options), _recorded_config(options.trace), _costs(options.costs))
+    lines = timeline(found, config.algorithm.steps)
+    options.events.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+
+def _recorded(options: argparse.Namespace) -> RecordedRun | None:
+    return recorded_run(options.trace) if options.trace else None
+
+
+def _recorded_config(trace: Path | None) -> RunConfig | None:
+    """What the recorded run was made with, where it stands beside its events; None: the run that is planned."""
+    file = trace / "config.yaml" if trace else None
+    return load(file) if file and file.is_file() else None
+
+
+def _lengths(options: argparse.Namespace, config: RunConfig) -> ResponseLengths | None:
+    if options.lengths:
+        return from_file(options.lengths, config.seed)
+    return LogNormal(options.median, options.spread, config.seed) if options.median else None
+
+
+def _costs(file: Path | None) -> CostTable | None:
+    if file is None:
+        return None
+    found = CostTable.load(file)
+    if found is None:
+        raise LongtailError(f"costs: {file} is no cost table of this version; give a file that the native engine has measured")
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="longtail plan", description="What a run will take: time, memory, money, and what to change")
+    parser.add_argument("run", type=Path, help="YAML file of a run; its model may also be a name: 7B, 32B, 70B")
+    parser.add_argument("--gpus", default="h100:8", metavar="KIND:COUNT", help="such as h100:64, cpu:2 (default h100:8)")
+    parser.add_argument("--hardware", type=Path, metavar="FILE", help="YAML with machines of your own, like engine/planner/hardware.yaml")
+    parser.add_argument("--price", type=float, help="dollars for a GPU-hour")
+    parser.add_argument("--trace", type=Path, metavar="RUN", help="folder of a finished run: its lengths, acceptance and times are taken")
+    parser.add_argument("--lengths", type=Path, metavar="FILE", help="lengths of responses: a JSON list, or one a line")
+    parser.add_argument("--median", type=_positive, metavar="TOKENS", help="of the lengths, where there is no file")
+    parser.add_argument("--spread", type=_positive, default=1.2, help="standard deviation of their logarithm (default 1.2)")
+    parser.add_argument("--costs", type=Path, metavar="FILE", help="a measured table of decode costs, in place of the roofline")
+    parser.add_argument("--deadline", type=float, metavar="HOURS", help="name the cheapest machines with which the run is over by then")
+    parser.add_argument("--events", type=Path, metavar="FILE", help="also write the simulated run's events")
+    parser.add_argument("--quick", action="store_true", help="the arms only")
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def _positive(written: str) -> float:
+    value = float(written)
+    if not 0 < value < 10**9:
+        raise argparse.ArgumentTypeError(f"{written} is not positive")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Which pages each block of rows of a query sees, wholly or in part, and which positions of the latter: the block mask of FlexAttention.
+
+A row's pages are those below its position. All but the last few are seen as a whole; those have no mask to be computed. So neither how far
+requests reach nor that they differ costs anything, and nothing here depends on numbers that the host knows: graphs stay as they are.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.rollout.native.layout.pages import Pages
+from engine.rollout.native.placement import Placement
+
+LEAST_ROWS, MOST_ROWS = 16, 128
+"""Of a block of a query."""
+
+
+class PageMask(NamedTuple):
+    """For n requests with Q blocks of rows each. Blocks see ``partial`` [n, 1, Q, K] pages, the first ``partial_count`` [n, 1, Q] of
+    them, in part, and likewise ``full`` pages as a whole. ``places`` [pages] tells where in a request a page lies, and so the position of
+    each of its rows.
+
+    Row r sees positions up to ``positions`` [n, R]; of a tree those before ``newest`` [n], and of the following those that ``paths``
+    [n, R, nodes] tells. With ``window`` it sees no others than the last so many. R are the rows of all blocks.
+    """
+
+    partial_count: Tensor
+    partial: Tensor
+    full_count: Tensor
+    full: Tensor
+    places: Tensor
+    positions: Tensor
+    newest: Tensor | None
+    paths: Tensor | None
+    window: int
+    page: int
+
+
+def rows_of(rows: int) -> tuple[int, int]:
+    """Blocks and the rows of a block for a query of so many rows: a power of two, of which kernels are made for few."""
+    block = min(max(LEAST_ROWS, 1 << (rows - 1).bit_length()), MOST_ROWS)
+    return -(-rows // block), block
+
+
+def page_mask(pages: Pages, placed: Placement, group: int, window: int | None) -> PageMask:
+    """``group`` rows of a query, one after the other, are of one token."""
+    n, t = placed.positions.shape
+    blocks, block = rows_of(t * group)
+    tokens = (torch.arange(blocks * block, device=placed.positions.device) // group).clamp_(max=t - 1)
+    positions = placed.positions.index_select(1, tokens)
+    ends = positions.view(n, blocks, block)
+    if placed.paths is None:
+        nodes, newest, paths = 0, None, None
+        seen, last = ends.amin(2) + 1, ends.amax(2)
+    else:
+        nodes, newest = placed.paths.shape[2], placed.root[:, 0]
+        paths = placed.paths.index_select(1, tokens)
+        seen = placed.root.expand(n, blocks)
+        last = seen + (nodes - 1)
+    span = max(nodes, min(t, block // group + 1))
+    full_count = seen // pages.page
+    begin = full_count
+    if window:
+        begin = (ends.amin(2) - (window - 1)).clamp_(min=0) // pages.page
+        full_count, span = torch.zeros_like(begin), span + window
+    table = pages.entries[placed.first : placed.first + n]
+    width = min((span - 1) // pages.page + 2, table.shape[1])
+    there = begin[:, :, None] + torch.arange(width, device=begin.device)
+    partial = table[:, None].expand(n, blocks, -1).gather(2, there.clamp_(max=table.shape[1] - 1))
+    return PageMask(
+        (last // pages.page + 1 - begin).int()[:, None],
+        partial[:, None],
+        full_count.int()[:, None],
+        table[:, None, None].expand(n, 1, blocks, -1).contiguous(),
+        pages.places,
+        positions,
+        newest,
+        paths,
+        window or 0,
+        pages.page,
+    )
+
+
+def visible(mask: PageMask, request: Tensor, row: Tensor, entry: Tensor) -> Tensor:
+    """Whether row ``row`` of a request sees what lies in row ``entry`` of the cache, if that is in one of its pages."""
+    position = mask.places[entry // mask.page] * mask.page + entry % mask.page
+    own = mask.positions[request, row]
+    if mask.paths is None or mask.newest is None:
+        sees = position <= own
+    else:
+        node, nodes = position - mask.newest[request], mask.paths.shape[2]
+        sees = (node < 0) | ((node < nodes) & mask.paths[request, row, node.clamp(0, nodes - 1)])
+    return sees & (position > own - mask.window) if mask.window else sees

@@ -1,0 +1,128 @@
+"""``longtail plan``: what it says of a run, and of what cannot be planned."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from engine.config import parse
+from engine.events import RolloutFinished, RunFinished, StepFinished, WorkerSpan, read
+from engine.planner.plan_command import main
+
+LARGE: dict[str, Any] = {
+    "model": {"path": "7B"},
+    "algorithm": {"steps": 4, "prompts_per_step": 16, "tokens_per_microbatch": 1024},
+    "rollout": {"max_new_tokens": 4096, "max_batch": 32},
+    "cluster": {"learner": {"parallel": "fsdp", "activation_checkpointing": True}},
+}
+
+
+def written(folder: Path, config: dict[str, Any]) -> str:
+    file = folder / "run.yaml"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return str(file)
+
+
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main([*arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_plan_has_all_arms_with_time_and_money(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, written(tmp_path, LARGE), "--gpus", "h100:8", "--price", "30", "--quick")
+    arms = {arm["name"]: arm for arm in found["arms"]}
+    assert list(arms) == ["plain", "TLT", "n-grams only", "TLT, longest first", "TLT, over-sampling", "TLT, partial rollouts"]
+    assert arms["TLT"]["step_seconds"] < arms["n-grams only"]["step_seconds"] < arms["plain"]["step_seconds"]
+    for arm in arms.values():
+        assert arm["step_seconds"] == pytest.approx(sum(arm["phases"].values()) + arm["checkpoint"])
+        assert arm["dollars"] == pytest.approx(arm["step_seconds"] * 4 / 3600 * 8 * 30)
+    assert found["workers"] == 8
+    assert max(found["memory"].values()) < 80
+
+
+def test_the_same_seed_gives_the_same_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = written(tmp_path, LARGE)
+    first, again = (planned(capsys, run, "--quick")["arms"] for _ in range(2))
+    other = planned(capsys, written(tmp_path, LARGE | {"seed": 5}), "--quick", "--median", "400")["arms"]
+    assert first == again
+    assert first != other
+
+
+def test_the_simulated_run_is_in_the_events_of_a_real_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "events.jsonl"
+    planned(capsys, written(tmp_path, LARGE), "--quick", "--events", str(file))
+    events = list(read(file))
+    assert len(events) == len(file.read_text(encoding="utf-8").splitlines()), "some lines are no events"
+    steps = [event for event in events if isinstance(event, StepFinished)]
+    lengths = [event for event in events if isinstance(event, RolloutFinished)]
+    assert isinstance(events[-1], RunFinished)
+    assert [step.step for step in steps] == [one.step for one in lengths] == [0, 1, 2, 3]
+    for step in steps:
+        spans = [event for event in events if isinstance(event, WorkerSpan) and event.step == step.step]
+        assert {span.worker for span in spans} == set(range(8))
+        assert max(span.end for span in spans) - min(span.start for span in spans) == pytest.approx(step.seconds, rel=1e-6)
+
+
+def test_what_a_run_has_recorded_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A simulated run is the recorded one here, so that what is predicted of it is known."""
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    (recorded / "config.yaml").write_text(yaml.safe_dump(LARGE), encoding="utf-8")
+    run = written(tmp_path, LARGE)
+    planned(capsys, run, "--quick", "--events", str(recorded / "events.jsonl"))
+    found = planned(capsys, run, "--quick", "--trace", str(recorded))
+    assert found["correction"] == pytest.approx(1, abs=0.1)
+    for step in found["recorded"][1:]:
+        assert step["predicted_s"] == pytest.approx(step["measured_s"], rel=0.15)
+    fewer = planned(capsys, run, "--quick", "--trace", str(recorded), "--gpus", "h100:4")
+    assert fewer["arms"][1]["step_seconds"] > found["arms"][1]["step_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gpus", "h900:8"], "gpus: there is no 'h900:8'; choose one of h100"),
+        (["--gpus", "h100:0"], "gpus: 0 GPUs cannot be planned"),
+        (["--gpus", "4090:1"], "gpus: 4090:1 has 24 GB a GPU, and update takes"),
+        (["--price", "-1"], "price: must not be negative (got -1.0)"),
+        (["--deadline", "0"], "deadline: must be above 0 (got 0.0)"),
+        (["--trace", "nowhere"], "trace: nowhere is neither a run folder nor a file of events"),
+        (["--trace", "empty.jsonl"], "trace: empty.jsonl has no finished step"),
+        (["--lengths", "empty.jsonl"], "lengths: empty.jsonl has no lengths"),
+        (["--hardware", "nowhere"], "hardware: nowhere is no file"),
+        (["--hardware", "mine.yaml"], "hardware.mine.memory: Input should be greater than 0 (got -1)"),
+    ],
+)
+def test_bad_input_is_told_with_field_value_and_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.jsonl").write_text("", encoding="utf-8")
+    Path("mine.yaml").write_text("mine: {memory: -1, bandwidth: 1, flops: 1, link: 1, network: 1, price: 1}", encoding="utf-8")
+    assert main([written(tmp_path, LARGE), "--quick", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_of_machines_joins_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"memory": 80, "bandwidth": 3.35, "flops": 989, "link": 450, "network": 50, "price": 3.0}
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({"mine": own, "twice": own | {"bandwidth": 6.7}}), encoding="utf-8")
+    run = written(tmp_path, LARGE)
+    plain = [
+        planned(capsys, run, "--quick", "--hardware", str(file), "--gpus", f"{name}:8")["arms"][0]["step_seconds"]
+        for name in ("h100", "mine", "twice")
+    ]
+    assert plain[0] == plain[1] > plain[2]
+
+
+def test_the_whole_answer_names_machines_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = LARGE | {"evaluation": {"every": 1}, "speculation": {"enabled": False}}
+    parse(slow)
+    assert main([written(tmp_path, slow), "--gpus", "h100:8", "--deadline", "100"]) == 0
+    said = capsys.readouterr().out
+    assert "speculation.enabled=True" in said
+    assert "TLT pays:" in said
+    assert "b200:" in said
