@@ -1,35 +1,52 @@
-"""Choices of the list under names of one's own. A view is what the address holds."""
+"""Choices of the list under names of one's own."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
-from dashboard import page_files
 from dashboard.data.preferences import keep, preference
 from dashboard.text.escaping import escaped
+from dashboard.views.runs.filters import NEWEST
 
 VIEWS = "run-views"
 MOST, LONGEST = 30, 60
-LEFT_OUT = frozenset({"page"})
+NOTHING: Mapping[str, Any] = {
+    "q": "",
+    "state": [],
+    "tag": [],
+    "where": [],
+    "owner": None,
+    "project": None,
+    "deleted": False,
+    "sort": NEWEST,
+    "grouped": False,
+}
+"""What each of the list's controls says where nothing is chosen, by its key."""
+state = st.session_state
+View = dict[str, Any]
 
 
 def saved_views() -> None:
-    known = [view for view in preference(VIEWS) if isinstance(view, dict) and "name" in view and isinstance(view.get("address"), dict)]
+    known = [view for view in preference(VIEWS) if isinstance(view, dict) and {"name", "choice"} <= view.keys()]
     with st.popover("Views", key="views", help="Search, filters and order under a name"):
         for view in known:
+            others = [each for each in known if each is not view]
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.page_link(page_files.RUNS, label=escaped(view["name"]), query_params=view["address"], width="stretch")
-                st.button(
-                    "Forget",
-                    key=f"forget-{view['name']}",
-                    type="tertiary",
-                    on_click=keep,
-                    args=(VIEWS, [each for each in known if each is not view]),
-                )
+                st.button(escaped(view["name"]), key=f"view-{view['name']}", on_click=_show, args=(view["choice"],), width="stretch")
+                st.button("Forget", key=f"forget-{view['name']}", type="tertiary", on_click=keep, args=(VIEWS, others))
         if not known:
             st.caption("None yet: choose what the list shows, and keep it.")
         name = st.text_input("Keep what is shown now as", key="view-name", max_chars=LONGEST).strip()
         st.button("Keep", disabled=not name or len(known) >= MOST, on_click=_keep, args=(name, known))
 
 
-def _keep(name: str, known: list[dict[str, object]]) -> None:
-    address = {key: st.query_params.get_all(key) for key in st.query_params if key not in LEFT_OUT}
-    keep(VIEWS, [*(view for view in known if view["name"] != name), {"name": name, "address": address}])
+def _show(choice: Mapping[str, Any]) -> None:
+    """The controls say what they said then, and the address follows them."""
+    state.update(dict(NOTHING) | {key: value for key, value in choice.items() if key in NOTHING})
+    state["page"] = 1
+
+
+def _keep(name: str, known: Sequence[View]) -> None:
+    choice = {key: value for key, nothing in NOTHING.items() if (value := state.get(key, nothing)) != nothing}
+    keep(VIEWS, [*(view for view in known if view["name"] != name), {"name": name, "choice": choice}])
