@@ -1,6 +1,7 @@
 """A spot session: the drafter's training on responses of its target, until it is told to stop."""
 
 import time
+from math import isfinite
 
 from engine.bench.gpu.models import bed, trainable
 from engine.bench.gpu.parts import Part
@@ -34,7 +35,7 @@ def run(part: Part) -> None:
         microsteps=report.microsteps,
         microsteps_s=round(report.microsteps / seconds, 2),
         tokens_s=round(report.tokens / seconds),
-        accepted_before=round(report.before.accepted, 4),
-        accepted_after=round(report.after.accepted, 4),
         late_s=round(seconds - scale.seconds, 3),
     )
+    if isfinite(report.after.accepted):  # else there was no time to look
+        part.found(accepted_before=round(report.before.accepted, 4), accepted_after=round(report.after.accepted, 4))
