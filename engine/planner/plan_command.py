@@ -6,6 +6,7 @@ Exit code 0; 2: a mistake the user can mend.
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from engine.config import RunConfig, load
@@ -51,7 +52,10 @@ def _write_events(options: argparse.Namespace) -> None:
 
 
 def _recorded(options: argparse.Namespace) -> RecordedRun | None:
-    return recorded_run(options.trace) if options.trace else None
+    if options.trace is None:
+        return None
+    found, config = recorded_run(options.trace), _recorded_config(options.trace)
+    return replace(found, name=config.name) if config else found
 
 
 def _recorded_config(trace: Path | None) -> RunConfig | None:
