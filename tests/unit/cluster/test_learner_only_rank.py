@@ -17,7 +17,7 @@ from engine.rollout.interface import Request, Sampling
 
 
 class Remote:
-    """In place of a Ray actor of a worker, or of ``rank``: what it is asked for is counted, and done at once."""
+    """In place of the Ray actor of a worker, or of ``rank``: what it is asked for is counted, and done at once."""
 
     def __init__(self, rank: LearnerOnlyRank | None = None) -> None:
         self.asked: Counter[str] = Counter()
@@ -26,14 +26,16 @@ class Remote:
     def __getattr__(self, method: str) -> Any:
         def remote(*arguments: Any) -> Any:
             self.asked[method] += 1
-            return getattr(self._rank, method)(*arguments) if self._rank else PretrainingRound(len(arguments[1]), 0, 0.0)
+            if self._rank:
+                return getattr(self._rank, method)(*arguments)
+            return PretrainingRound(len(arguments[1]), 0, 0.0) if method == "pretrain" else None
 
         return SimpleNamespace(remote=remote)
 
 
 @pytest.fixture
 def rank(random_model: Path, tmp_path: Path) -> Iterator[LearnerOnlyRank]:
-    learner = {"device": "cpu", "learner": {"parallel": "fsdp"}}
+    learner = {"workers": 1, "device": "cpu", "learner": {"parallel": "fsdp"}}
     config = parse({"model": {"path": str(random_model)}, "rollout": {"max_prompt_tokens": 16, "max_new_tokens": 16}, "cluster": learner})
     yield LearnerOnlyRank(0, config, f"file://{tmp_path}/rendezvous")
     dist.destroy_process_group()

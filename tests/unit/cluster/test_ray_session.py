@@ -1,9 +1,9 @@
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from engine.cluster import ray_session as session
 from engine.cluster.ray_session import MOST_OBJECT_STORE_BYTES, OBJECT_STORE_BYTES, object_store_bytes, ray_session
 from engine.config import RunConfig
 from engine.errors import AttemptError
@@ -43,7 +43,7 @@ def test_a_mistake_is_no_reason_to_start_again(monkeypatch: pytest.MonkeyPatch) 
 def test_the_object_store_leaves_memory_for_all_else(monkeypatch: pytest.MonkeyPatch, shared: int, available: int, expected: float) -> None:
     """In GiB. Shared memory is as large as half of a machine's or more, however little of that is free: Ray does not start where the
     store is larger than what is available."""
-    monkeypatch.setattr(session, "SHARED_MEMORY", session.Path("/"))
-    monkeypatch.setattr(session.shutil, "disk_usage", lambda _: SimpleNamespace(free=shared * 2**30))
-    monkeypatch.setattr(session, "virtual_memory", lambda: SimpleNamespace(available=available * 2**30), raising=False)
+    monkeypatch.setattr("engine.cluster.ray_session.SHARED_MEMORY", Path("/"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=shared * 2**30))
+    monkeypatch.setattr("engine.cluster.ray_session.virtual_memory", lambda: SimpleNamespace(available=available * 2**30), raising=False)
     assert object_store_bytes() == expected
