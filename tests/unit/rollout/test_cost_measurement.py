@@ -62,9 +62,8 @@ def test_a_run_measures_what_is_longer_than_before(tmp_path: Path, monkeypatch: 
     assert isinstance(longer.draft, Grid)
 
 
-def test_a_small_cache_is_measured_with_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_cache_is_measured_with_one_request(tmp_path: Path) -> None:
     """At lengths that its own requests never reach, and that it has no room for."""
-    monkeypatch.setattr(cost_measurement, "VERIFIED", (1, 3))
     runner = make_runner(cache_tokens=128)
     table = cost_table(tmp_path, runner, "model", 2, 48, 100)
     assert (table.target.batches, table.target.lengths) == ([1.0], [64.0, 640.0])
