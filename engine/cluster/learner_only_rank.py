@@ -27,6 +27,18 @@ class LearnerOnlyRank(LearnerRank):
         self.policy.export(None)
         return []
 
+    def pretrain(self, *_: object) -> None:
+        """Takes part in what the workers read: see ``Worker.pretrain``."""
+        self.learner.features([], self._kind)
+
+    def begin_pretraining(self, *_: object) -> None:
+        """Takes part in what the drafter gets of the policy."""
+        self._follow()
+
+    def load_pretraining(self, *_: object) -> None:
+        """As ``begin_pretraining``."""
+        self._follow()
+
     def _loaded_weights(self) -> LoadedWeights | None:
         return None
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from psutil import virtual_memory
+
 from engine import errors
 from engine.config import ClusterConfig
 from engine.errors import AttemptError, ConfigError, LongtailError, WorkerLostError
@@ -56,9 +58,9 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
 
 
 def object_store_bytes() -> int:
-    """A quarter of the shared memory that is free, within bounds: a large model's drafter takes a gigabyte, and is there for all at once.
-    What is not used of it is not taken."""
-    free = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.exists() else 0
+    """A quarter of the shared memory that is free, and of the memory that is available, within bounds: a large model's drafter takes a
+    gigabyte, and is there for all at once. What is not used of it is not taken, but Ray does not start where it would not fit."""
+    free = min(shutil.disk_usage(SHARED_MEMORY).free, virtual_memory().available) if SHARED_MEMORY.exists() else 0
     return max(OBJECT_STORE_BYTES, min(MOST_OBJECT_STORE_BYTES, free // 4))
 
 

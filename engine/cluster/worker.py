@@ -168,29 +168,29 @@ class Worker(LearnerRank):
     ) -> PretrainingRound:
         """Round ``number``: writes its share of responses, or reads those that are given. Then, given a ``schedule``, trains until
         ``seconds`` after it began."""
-        began, spot = time.monotonic(), self._require_spot()
-        given = [(request.prompt, request.begun.tokens) for request in requests if request.begun.tokens]
-        alarms: list[Alarm] = []
-        if not requests:
-            assert schedule is not None
-            if isinstance(self.engine, SGLangEngine):
-                self._read(number, [])  # shards of the policy take part in what other workers read
-            return spot.pretrain(PretrainingRound(0, 0, 0.0), schedule, began, seconds)
-        if given:
-            self._read(number, given)
+        began = time.monotonic()
+        written = self._write(number, requests, sampling) if requests else PretrainingRound(0, 0, 0.0)
+        if not requests and isinstance(self.engine, SGLangEngine):
+            self._read(number, [])  # shards of the policy take part in what other workers read
+        return written if schedule is None else self._require_spot().pretrain(written, schedule, began, seconds)
+
+    def _write(self, number: int, requests: Sequence[Request], sampling: Sampling) -> PretrainingRound:
+        """The responses of a round, if they are not given, with their features."""
+        began, alarms = time.monotonic(), list[Alarm]()
+        responses = [(request.prompt, request.begun.tokens) for request in requests if request.begun.tokens]
+        if responses:
+            self._read(number, responses)
         else:
             completions = self._generate(requests, sampling)
-            given = [(completion.request.prompt, completion.tokens) for completion in completions]
+            responses = [(completion.request.prompt, completion.tokens) for completion in completions]
             if isinstance(self.engine, SGLangEngine):
-                self._read(number, given)
+                self._read(number, responses)
             else:
-                spot.remember(number + BEFORE_STEPS, completions, self.engine.take_features())
+                self._require_spot().remember(number + BEFORE_STEPS, completions, self.engine.take_features())
                 self.engine.release()  # training has the memory of the cache, which is made anew for the next responses
             alarms = self.engine.take_statistics().alarms
-        writing = time.monotonic() - began
-        tokens = sum(len(response) for _, response in given)
-        written = PretrainingRound(len(given), tokens, writing, alarms=tuple(alarms))
-        return written if schedule is None else spot.pretrain(written, schedule, began, seconds)
+        tokens = sum(len(response) for _, response in responses)
+        return PretrainingRound(len(responses), tokens, time.monotonic() - began, alarms=tuple(alarms))
 
     def _read(self, number: int, responses: Sequence[PromptAndResponse]) -> None:
         """Remembers what another engine wrote in a round of a pretraining, which has no other pass of the policy over it."""

@@ -200,17 +200,15 @@ class WorkerGroup:
         self, number: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
     ) -> list[PretrainingRound]:
         """A round of the drafter's pretraining on every worker: see ``Worker.pretrain``."""
-        parts = zip(self._actors, assign_requests(requests, len(self._actors)), strict=True)
-        shares: list[PretrainingRound] = self._get(
-            [actor.pretrain.remote(number, part, sampling, schedule, seconds) for actor, part in parts]
-        )
-        return shares
+        parts = dict(zip(self._actors, assign_requests(requests, len(self._actors)), strict=True))
+        calls = [rank.pretrain.remote(number, parts.get(rank, []), sampling, schedule, seconds) for rank in self._ranks]
+        return [share for share in self._get(calls) if share is not None]
 
     def begin_pretraining(self, expected: Counter[int]) -> tuple[int, ...] | None:
         """The drafter's vocabulary is chosen from what all workers wrote, and tokens that are ``expected``; None for all tokens."""
         counts = sum(self._all("token_counts"), expected)
         chosen = frequent_tokens(counts, self.vocabulary, self._config.drafter.draft_vocabulary)
-        vocabulary: tuple[int, ...] | None = self._all("begin_pretraining", chosen)[0]
+        vocabulary: tuple[int, ...] | None = self._every("begin_pretraining", chosen)[0]
         return vocabulary
 
     def average_pretrained(self, microsteps: Sequence[int]) -> None:
@@ -231,7 +229,7 @@ class WorkerGroup:
 
     def load_pretraining(self, folder: Path, vocabulary: Sequence[int] | None, version: int) -> None:
         """Goes on from ``folder``; ``version`` is the drafter's."""
-        self._all("load_pretraining", folder.absolute(), vocabulary, version)
+        self._every("load_pretraining", folder.absolute(), vocabulary, version)
         self._versions.resumed(version, version - 1)
 
     def usage(self) -> dict[str, float]:

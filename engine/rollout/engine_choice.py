@@ -23,11 +23,13 @@ def choose_engine(config: RunConfig, gpus: int | None = None) -> EngineChoice:
     if config.rollout.engine != "auto":
         return EngineChoice(config, "rollout.engine says so")
     wanted = _with(config, "sglang")
+    gpus = torch.cuda.device_count() if gpus is None else gpus
     try:
-        _check_devices(config, torch.cuda.device_count() if gpus is None else gpus)
-        requirements.check_machine(wanted, torch.cuda.device_count() if gpus is None else gpus)
+        _check_devices(config, gpus)
+        facts = read_facts(locate(config.model.path))
+        requirements.check_machine(wanted, gpus)
         requirements.check_known(wanted)
-        supported_speculation.check(wanted, read_facts(locate(config.model.path)))
+        supported_speculation.check(wanted, facts)
     except (ConfigError, ModelError) as error:
         return EngineChoice(_with(config, "native"), str(error))
     return EngineChoice(wanted, "there are CUDA devices, and SGLang is installed")

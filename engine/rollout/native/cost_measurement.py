@@ -43,8 +43,9 @@ def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, voca
 
     Tables of several processes that measure at the same time are equally good; the last one stays.
     """
-    machine = (platform.node(), platform.machine(), torch.__version__, torch.get_num_threads(), runner.device_name, max_batch)
-    path = folder / f"{hashlib.sha256(repr((identity, machine)).encode()).hexdigest()[:16]}.json"
+    machine = (platform.node(), platform.machine(), torch.__version__, torch.get_num_threads(), runner.device_name)
+    asked = (max_batch,) if runner.cache_tokens is None else (max_batch, runner.cache_tokens)  # a small cache has room for few requests
+    path = folder / f"{hashlib.sha256(repr((identity, (*machine, *asked))).encode()).hexdigest()[:16]}.json"
     batches = [batch for batch in BATCHES if batch < 4 * max_batch]
     kept = CostTable.load(path)
     table = kept or measure(runner, batches, vocabulary)
@@ -73,7 +74,7 @@ def measure(runner: Runner, batches: Sequence[int], vocabulary: int, lengths: Se
     it is. The cache is gone after it. A runner that has graphs is measured with a graph for every cell."""
     sampler = TokenSampler(Sampling(), vocabulary, runner.cache.positions.device)
     longest = lengths[-1] + max(VERIFIED[-1], LEVELS * BRANCHES[-1]) + 1
-    runner.reserve(batches[-1], longest)
+    runner.reserve(batches[-1], longest, room_for_one=True)
     room = runner.cache.layout
     batches = [batch for batch in batches if batch == batches[0] or batch * room.cost(longest) <= room.free]
     drafted = runner.passes.drafted

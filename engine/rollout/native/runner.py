@@ -79,9 +79,9 @@ class Runner:
         computed = activations(like)
         rotaries = (Rotary(config, computed), Rotary(layer, computed) if drafting else None)
         self._cache_of = partial(KVCache, architecture, *rotaries, computed, width)
-        self._reads_pages, self._cache_tokens, self._computed = plan is not None or like.is_cuda, cache_tokens, computed
+        self._reads_pages, self.cache_tokens, self._computed = plan is not None or like.is_cuda, cache_tokens, computed
         self._position = computed.itemsize * (2 * architecture.kv_heads * architecture.head_dim * (architecture.layers + drafting) + width)
-        self._size = (0, 0)
+        self._size, self._room_for_one = (0, 0), False
         self._device, self.dtype = like.device, like.dtype
         self.cache = self._make_cache(0, 0)
         self._recorder, self._vocabulary = recorder, architecture.vocabulary
@@ -115,17 +115,19 @@ class Runner:
         self._noise = None
         self.passes = ForwardPasses(self.target, self.drafter, self.cache, plan, self._recorder)
 
-    def reserve(self, slots: int, capacity: int) -> None:
-        """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large."""
-        slots = self.passes.batch(slots)
+    def reserve(self, slots: int, capacity: int, room_for_one: bool = False) -> None:
+        """Makes a cache of ``slots`` requests with ``capacity`` positions, unless there is one as large. ``room_for_one``: until
+        ``forget`` one of them fits, whatever ``cache_tokens`` says."""
+        slots, self._room_for_one = self.passes.batch(slots), self._room_for_one or room_for_one
         if slots > self.cache.slots or capacity > self.cache.capacity:
             self._size = max(slots, self._size[0]), max(capacity, self._size[1])
             self.resume()
 
     def _make_cache(self, slots: int, capacity: int) -> KVCache:
         capacity = whole_reach(capacity, LANES, LANES if self._reads_pages else part_length())
-        if self._reads_pages or self._cache_tokens is not None:
-            pages = make_pages(slots, capacity, self._computed, self._position, self._cache_tokens)
+        if self._reads_pages or self.cache_tokens is not None:
+            limit = max(self.cache_tokens, capacity) if self.cache_tokens and self._room_for_one else self.cache_tokens
+            pages = make_pages(slots, capacity, self._computed, self._position, limit)
             return self._cache_of(pages, capacity, self._reads_pages)
         return self._cache_of(Slots(slots, capacity, self._device), capacity)
 
@@ -151,7 +153,7 @@ class Runner:
 
     def forget(self) -> None:
         """Frees the cache's memory for good: ``resume`` makes none."""
-        self._size = (0, 0)
+        self._size, self._room_for_one = (0, 0), False
         self.release()
 
     def prefill(self, slots: range, prompts: list[tuple[int, ...]]) -> None:

@@ -40,7 +40,8 @@ def through(memory: int, weights: Mapping[str, Tensor], dtype: torch.dtype) -> I
 
 def on_device(weights: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device) -> Iterator[tuple[Bucket, bool, TensorHandle]]:
     """Puts one bucket after the other into memory of ``device``, of which others get a handle: what is computed there never leaves it.
-    Whoever opens it must be done before the next one is asked for."""
+    Whoever opens it must be done before the next one is asked for: SGLang only enqueues its copies, but lets go of the tensor before it
+    answers, and a process that lets go of another's memory waits for its stream first (torch/csrc/StorageSharing.cpp)."""
     buckets = plan_buckets(weights, dtype)
     flat = torch.empty(max(bucket.bytes for bucket in buckets), dtype=torch.uint8, device=device)
     for bucket in buckets:

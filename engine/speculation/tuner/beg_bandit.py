@@ -64,11 +64,12 @@ class BegTuner:
         return {"rng": [version, list(numbers), gauss], "rewards": rewards}
 
     def load_state(self, state: dict[str, Any]) -> None:
+        """What was saved of other strategies than these is left out: another engine may have others."""
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
         for bucket, saved in zip(self._rewards, state["rewards"], strict=True):
             for arm in bucket:
-                bucket[arm] = deque(saved[str(arm)], maxlen=self._window)
+                bucket[arm] = deque(saved.get(str(arm), ()), maxlen=self._window)
 
     def _bucket(self, batch: int) -> int:
         return bisect_right(self._thresholds, batch) - 1

@@ -1,8 +1,10 @@
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from engine.cluster.ray_session import ray_session
+from engine.cluster.ray_session import MOST_OBJECT_STORE_BYTES, OBJECT_STORE_BYTES, object_store_bytes, ray_session
 from engine.config import RunConfig
 from engine.errors import AttemptError
 
@@ -26,3 +28,22 @@ def test_a_mistake_is_no_reason_to_start_again(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("ray.init", wrong)
     with pytest.raises(ValueError, match="num_cpus"), ray_session(RunConfig().cluster):
         pass
+
+
+@pytest.mark.parametrize(
+    ("shared", "available", "expected"),
+    [
+        (8, 12, 2 * 2**30),
+        (64, 6, 1.5 * 2**30),
+        (64, 1, OBJECT_STORE_BYTES),
+        (0, 12, OBJECT_STORE_BYTES),
+        (900, 900, MOST_OBJECT_STORE_BYTES),
+    ],
+)
+def test_the_object_store_leaves_memory_for_all_else(monkeypatch: pytest.MonkeyPatch, shared: int, available: int, expected: float) -> None:
+    """In GiB. Shared memory is as large as half of a machine's or more, however little of that is free: Ray does not start where the
+    store is larger than what is available."""
+    monkeypatch.setattr("engine.cluster.ray_session.SHARED_MEMORY", Path("/"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=shared * 2**30))
+    monkeypatch.setattr("engine.cluster.ray_session.virtual_memory", lambda: SimpleNamespace(available=available * 2**30), raising=False)
+    assert object_store_bytes() == expected

@@ -7,20 +7,25 @@ import pytest
 import torch
 from native_cases import make_target, random_drafter
 
+from engine.errors import ModelError
 from engine.rollout.native import cost_measurement
 from engine.rollout.native.cost_measurement import cost_table, lengths
 from engine.rollout.native.runner import Runner
 from engine.speculation.tuner.cost_table import CostTable, Grid
 
 
-@pytest.fixture
-def runner() -> Runner:
+def make_runner(cache_tokens: int | None = None) -> Runner:
     target = make_target(hidden=16, layers=1)
-    runner = Runner(target.config, torch.empty(0), drafting=True)
+    runner = Runner(target.config, torch.empty(0), drafting=True, cache_tokens=cache_tokens)
     runner.target.load(target.state_dict())
     assert runner.drafter
     runner.drafter.load(random_drafter(target))
     return runner
+
+
+@pytest.fixture
+def runner() -> Runner:
+    return make_runner()
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,16 @@ def test_a_run_measures_what_is_longer_than_before(tmp_path: Path, monkeypatch: 
     assert len(measured) == 3
     assert longer.target(1, 1, 1500) >= longer.target(1, 1, 640)
     assert isinstance(longer.draft, Grid)
+
+
+def test_a_small_cache_is_measured_with_one_request(tmp_path: Path) -> None:
+    """At lengths that its own requests never reach, and that it has no room for."""
+    runner = make_runner(cache_tokens=128)
+    table = cost_table(tmp_path, runner, "model", 2, 48, 100)
+    assert (table.target.batches, table.target.lengths) == ([1.0], [64.0, 640.0])
+    with pytest.raises(ModelError, match="room for 128 tokens"):
+        runner.reserve(1, 640)
+    assert cost_table(tmp_path, make_runner(), "model", 2, 48, 100).target.batches == [1.0, 4.0], "which is no table of a larger one"
 
 
 def test_a_long_length_is_measured_with_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> None:

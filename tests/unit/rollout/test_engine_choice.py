@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.config import RunConfig, parse
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ModelError
 from engine.preflight import check_light
 from engine.rollout.engine_choice import choose_engine
 from engine.rollout.sglang import start_errors
@@ -45,6 +45,15 @@ def test_else_native_and_it_says_why(random_model: Path, changes: dict[str, Any]
     chosen = choose_engine(config(random_model, **changes), gpus)
     assert chosen.config.rollout.engine == "native"
     assert re.search(reason, chosen.reason)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_model_that_says_nothing_of_itself_is_for_the_preflight_to_refuse(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    chosen = choose_engine(config(tmp_path), gpus=1)
+    assert chosen.config.rollout.engine == "native"
+    with pytest.raises(ModelError, match="unsupported architecture"):
+        check_light(chosen.config)
 
 
 def test_without_the_package_native(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,17 @@ def test_golden_trace_of_algorithm_1_to_the_letter() -> None:
     assert tuner.select(Context(4)) == SHORT, "plain decoding is measured by others only"
 
 
+def test_what_was_learnt_of_other_strategies_is_left_out() -> None:
+    """A run with rollout.engine=auto may go on in another engine, which has chains in place of trees."""
+    before, tree = make(Script([0.9] * 8)), Strategy("eagle", 6, 4, 24)
+    before.record(OFF, Context(1), [0], 0.5)
+    other = BegTuner([SHORT, tree], BegConfig(epsilon=0.0, thresholds=(1, 4)), random.Random(0))
+    other.load_state(before.state())
+    again = make(random.Random(0))
+    again.load_state(other.state())
+    assert again.state() == before.state()
+
+
 def test_only_drafters_that_can_be_asked_are_chosen() -> None:
     """Also when all others would come first, and when nothing is left."""
     ngram: frozenset[DrafterName] = frozenset(("none", "ngram"))

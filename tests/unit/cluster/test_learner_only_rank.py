@@ -1,0 +1,54 @@
+"""What the further GPUs of a worker must do when it does something: shards are put together by all of them at once."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from engine.cluster.learner_only_rank import LearnerOnlyRank
+from engine.cluster.worker_group import WorkerGroup
+from engine.config import parse
+from engine.pretraining.pretrainer import PretrainingRound
+from engine.rollout.interface import Request, Sampling
+
+
+class Remote:
+    """In place of the Ray actor of a worker, or of ``rank``: what it is asked for is counted, and done at once."""
+
+    def __init__(self, rank: LearnerOnlyRank | None = None) -> None:
+        self.asked: Counter[str] = Counter()
+        self._rank = rank
+
+    def __getattr__(self, method: str) -> Any:
+        def remote(*arguments: Any) -> Any:
+            self.asked[method] += 1
+            if self._rank:
+                return getattr(self._rank, method)(*arguments)
+            return PretrainingRound(len(arguments[1]), 0, 0.0) if method == "pretrain" else None
+
+        return SimpleNamespace(remote=remote)
+
+
+@pytest.fixture
+def rank(random_model: Path, tmp_path: Path) -> Iterator[LearnerOnlyRank]:
+    learner = {"workers": 1, "device": "cpu", "learner": {"parallel": "fsdp"}}
+    config = parse({"model": {"path": str(random_model)}, "rollout": {"max_prompt_tokens": 16, "max_new_tokens": 16}, "cluster": learner})
+    yield LearnerOnlyRank(0, config, f"file://{tmp_path}/rendezvous")
+    dist.destroy_process_group()
+
+
+def test_it_takes_part_in_a_pretraining(rank: LearnerOnlyRank) -> None:
+    passes: Counter[str] = Counter()
+    rank.policy.model.base_model.register_forward_hook(lambda *_: passes.update(["pass"]))
+    group, worker, other = WorkerGroup.__new__(WorkerGroup), Remote(), Remote(rank)
+    group._actors, group._ranks, group._ray = [worker], [worker, other], SimpleNamespace(get=list)
+    shares = group.pretrain(0, [Request(0, 0, (1, 2))], Sampling(), None, 0.0)
+    assert shares == [PretrainingRound(1, 0, 0.0)]
+    assert passes["pass"] == 1, "a pass without a row, beside the worker's"
+    group._versions = SimpleNamespace(resumed=lambda *_: None)  # type: ignore[assignment]
+    group.load_pretraining(Path(), None, 1)
+    assert other.asked == {"pretrain": 1, "load_pretraining": 1}
