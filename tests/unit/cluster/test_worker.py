@@ -51,6 +51,7 @@ def saved(worker: Worker, folder: Path) -> dict[str, Any]:
 
 def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_path: Path, home: Path) -> None:
     first = Worker(0, config(random_model), "")
+    first.measure_costs()
     untaught = saved(first, tmp_path / "before")
     first.rollout(0, REQUESTS, Sampling(max_new_tokens=24))
     learnt = saved(first, tmp_path / "after")
@@ -59,6 +60,7 @@ def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_p
     (table,) = (home / "costs").iterdir()
     measured = table.stat().st_mtime_ns
     second = Worker(0, config(random_model), "")
+    second.measure_costs()
     assert second.load(tmp_path / "after") == 0
     assert saved(second, tmp_path / "again") == learnt
     assert len(second.answer(REQUESTS, Sampling(max_new_tokens=24)).completions) == len(REQUESTS)

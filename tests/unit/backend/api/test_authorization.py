@@ -40,6 +40,7 @@ VIEWER = {
     "GET /api/v1/artifacts/{artifact_id}",
     "GET /api/v1/artifacts/{artifact_id}/download",
     "GET /api/v1/compare",
+    "POST /api/v1/plans",
     "GET /api/v1/glances",
     "GET /api/v1/workers",
     "GET /api/v1/queue",

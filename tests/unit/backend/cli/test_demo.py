@@ -20,7 +20,7 @@ def make_run(name: str = "demo-plain", **changes: Any) -> Run:
 
 
 def compared(name: str, **measured: Any) -> ComparedRun:
-    nothing = dict.fromkeys(ComparedRun.model_fields.keys() - {"run", "steps", "reward"})
+    nothing = dict.fromkeys(ComparedRun.model_fields.keys() - {"run", "steps", "reward", "confounders"})
     reward = Series(steps=[0, 1], values=[0.25, None])
     return ComparedRun.model_validate(nothing | {"run": make_run(name), "steps": 2, "reward": reward} | measured)
 

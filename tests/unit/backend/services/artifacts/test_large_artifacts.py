@@ -95,7 +95,7 @@ def test_large_files_pass_in_little_memory(server: Server, client: Longtail, run
         client.download(artifact.id, tmp_path / "copy")
     assert server.peak_mib() - idle < 10
     assert hashlib.sha256((tmp_path / "copy").read_bytes()).hexdigest() == artifact.sha256
-    with pytest.raises(ApiError, match="not an archive"):
+    with pytest.raises(ApiError, match="a header in it has more than"):
         client.upload(run_id, with_long_header(large, tmp_path / "hostile.tar"))
     assert server.peak_mib() - idle < 10
 
