@@ -10,8 +10,6 @@ from engine.events import AnyEvent, ArmStatistics, RolloutFinished, RunStarted, 
 from longtail.schemas.telemetry import Series
 
 SECONDS, PHASE = "step_seconds", "phase/"
-MOST_STEPS = 64
-"""The last ones: a plan does not get better by more."""
 
 
 class LengthsOfStep(Protocol):
