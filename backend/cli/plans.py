@@ -6,9 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from backend.cli.runs import find
-from backend.services.plans.trace import SECONDS, write_trace
+from backend.services.plans.trace import MOST_STEPS, SECONDS, write_trace
 from engine.config import parse
-from engine.planner.answers.recorded_run import MOST_STEPS
 from longtail import Longtail
 
 TRACE = "--trace"

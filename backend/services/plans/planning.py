@@ -13,12 +13,11 @@ from sqlalchemy.orm import Session
 
 from backend import models
 from backend.errors import InvalidError, TooManyRequestsError
-from backend.services.plans.trace import SECONDS, write_trace
+from backend.services.plans.trace import MOST_STEPS, SECONDS, write_trace
 from backend.services.runs.validation import FIELD_OF_CODE
 from backend.services.telemetry.metric_series import downsampled
 from backend.services.telemetry.step_rows import StepRange, rows_of_steps
 from engine.config import RunConfig, parse
-from engine.planner.answers.recorded_run import MOST_STEPS
 from longtail.schemas.base import FieldError
 from longtail.schemas.plans import Plan, PlanRequest
 

@@ -10,6 +10,8 @@ from engine.events import AnyEvent, ArmStatistics, RolloutFinished, RunStarted, 
 from longtail.schemas.telemetry import Series
 
 SECONDS, PHASE = "step_seconds", "phase/"
+MOST_STEPS = 64
+"""The last ones, as many as the planner takes."""
 
 
 class LengthsOfStep(Protocol):
