@@ -13,6 +13,8 @@ HOW = (
     *("rollout.engine", "rollout.sglang", "rollout.max_batch", "rollout.scheduling"),
 )
 """Fields and sections of a configuration that say how the work is done, and on what; all others say what is to be done."""
+WHAT = ("cluster.learner.lora",)
+"""Parts of these sections by which something else is trained."""
 
 
 def is_plain(config: Mapping[str, Any]) -> bool:
@@ -34,7 +36,11 @@ def likeness(config: Mapping[str, Any]) -> str:
 def confounders(fields: Iterable[str]) -> list[str]:
     """Of dotted ``fields`` in which two configurations differ, those by which they do different work: then neither is a yardstick for the
     other's speed."""
-    return [field for field in fields if not any(field == how or field.startswith(f"{how}.") for how in HOW)]
+    return [field for field in fields if _is_in(field, WHAT) or not _is_in(field, HOW)]
+
+
+def _is_in(field: str, sections: Iterable[str]) -> bool:
+    return any(field == section or field.startswith(f"{section}.") for section in sections)
 
 
 def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """How to do a run again: its configuration as a file, the command, and what it was made by. And how much memory it takes."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ def memory_command(config: dict[str, Any]) -> str:
     context = rollout.get("max_prompt_tokens", 256) + rollout.get("max_new_tokens", 1024)
     lora = learner.get("lora")
     parts = [
-        f"longtail plan-memory {section(config, 'model').get('path', '')}",
+        f"longtail plan-memory {shlex.quote(section(config, 'model').get('path', ''))}",
         f"--gpus {cluster.get('workers', 1) * parallel} --tensor-parallel {parallel}",
         f"--parallel {learner.get('parallel', 'ddp')} --precision {learner.get('precision', 'float32')}",
         f"--tokens {algorithm.get('tokens_per_microbatch', 2048)} --requests {rollout.get('max_batch', 64)} --context {context}",

@@ -36,7 +36,7 @@ def group_row(group: RunGroup, glances: Mapping[str, RunOverview]) -> dict[str, 
     states = Counter(run.doing for run in group.runs)
     rewards = [reward for run in group.runs if (reward := run.summary.get("reward_recent")) is not None]
     known = [glances[run.id] for run in group.runs if run.id in glances]
-    speedups = [glance.speedup for run, glance in zip(group.runs, known, strict=False) if glance.speedup]
+    speedups = [glance.speedup for glance in known if glance.speedup]
     paces = [glance.step_seconds for glance in known if glance.step_seconds]
     return {
         "Configuration": group.runs[0].name + (f" and {count(len(group.runs) - 1, 'more run')}" if len(group.runs) > 1 else ""),

@@ -16,7 +16,7 @@ def description(figure: go.Figure) -> str:
     heatmaps = [trace for trace in drawn if trace.type == "heatmap"]
     lanes = [trace for trace in drawn if _is_lane(trace)]
     if heatmaps:
-        told = [f"{column}: {best}" for column, best in _stars(heatmaps[0])]
+        told = list(_best(heatmaps[0]) if heatmaps[0].text is not None else _latest(heatmaps[0]))
     elif lanes:
         told = [f"{_name(trace)} {sum(trace.x):.4g}" for trace in lanes]
     else:
@@ -30,8 +30,8 @@ def table(figure: go.Figure) -> Columns:
     drawn = _drawn(figure)
     heatmaps = [trace for trace in drawn if trace.type == "heatmap"]
     if heatmaps:
-        cells = zip(*reversed(heatmaps[0].text), strict=True)
-        columns = {_text(column): [_text(cell) for cell in row] for column, row in zip(heatmaps[0].x, cells, strict=True)}
+        cells = zip(*reversed(_cells(heatmaps[0])), strict=True)
+        columns = {_text(column): list(row) for column, row in zip(heatmaps[0].x, cells, strict=True)}
         return {"": [_text(name) for name in reversed(heatmaps[0].y)]} | columns
     lanes = [trace for trace in drawn if _is_lane(trace)]
     return _spans(figure, lanes) if lanes else _series_columns(figure, drawn)
@@ -97,12 +97,26 @@ def _is_lane(trace: Any) -> bool:
     return _is_flat(trace) and trace.base is not None
 
 
-def _stars(heatmap: Any) -> Iterator[tuple[str, str]]:
+def _cells(heatmap: Any) -> list[list[Any]]:
+    """What is written in each, by row; or the numbers, where nothing is."""
+    if heatmap.text is None:
+        return [list(row) for row in heatmap.z]
+    return [[_text(cell) for cell in row] for row in heatmap.text]
+
+
+def _latest(heatmap: Any) -> Iterator[str]:
+    """The last column: the amount of each row that has one."""
+    for name, row in zip(heatmap.y, heatmap.z, strict=True):
+        if row[-1]:
+            yield f"{_text(name)}: {row[-1]:.4g} at {_place(heatmap.x[-1])}"
+
+
+def _best(heatmap: Any) -> Iterator[str]:
     """Of each column the row that is marked as the best, and its value."""
     for place, column in enumerate(heatmap.x):
         for name, row in zip(heatmap.y, heatmap.text, strict=True):
             if row[place].endswith("★"):
-                yield _text(column), f"{_text(name)} ({row[place].partition('<br>')[0]})"
+                yield f"{_text(column)}: {_text(name)} ({row[place].partition('<br>')[0]})"
 
 
 def _subject(figure: go.Figure, lanes: bool) -> str:

@@ -28,7 +28,7 @@ def reward_distribution(steps: Sequence[Lengths]) -> go.Figure | None:
         names = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(edges)]
         counts = [np.histogram(column, edges)[0].tolist() for column in rewards]
     shares = [[100 * one / max(sum(column), 1) for one in column] for column in counts]
-    chart = figure("step", "reward").update_layout(hovermode="closest")
+    chart = figure("step", "reward").update_layout(hovermode="closest", showlegend=True)
     chart.add_heatmap(
         x=[chunk[0].step for chunk in told],
         y=names,
@@ -36,7 +36,7 @@ def reward_distribution(steps: Sequence[Lengths]) -> go.Figure | None:
         zmin=0,
         zmax=100,
         colorscale="Cividis",
-        colorbar={"title": "% of responses", "thickness": 12},
+        colorbar={"title": "0 to 100 % of responses", "thickness": 12},
         hovertemplate="step %{x}, reward %{y}: %{z:.0f} % of the responses<extra></extra>",
     )
     return chart.update_yaxes(type="category", rangemode="normal")

@@ -1,6 +1,6 @@
 """What a user keeps for themselves: pinned charts, columns, saved views. Asked for once in a session."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -16,6 +16,12 @@ def preference(name: str) -> list[Any]:
         st.session_state[KEPT] = client().preferences()
     found: list[Any] = st.session_state[KEPT].get(name, [])
     return found
+
+
+def change(name: str, edit: Callable[[list[Any]], Sequence[Any]]) -> None:
+    """``edit`` gets what is kept by now: another window may have added to it."""
+    st.session_state.pop(KEPT, None)
+    keep(name, edit(preference(name)))
 
 
 def keep(name: str, value: Sequence[Any]) -> None:

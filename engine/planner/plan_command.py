@@ -16,7 +16,7 @@ from engine.planner.answers.plan import Plan, plan, timeline
 from engine.planner.answers.recorded_run import RecordedRun, recorded_run
 from engine.planner.answers.text import text
 from engine.planner.hardware import known_gpus, machines
-from engine.planner.simulation.response_lengths import LogNormal, ResponseLengths, from_file
+from engine.planner.simulation.response_lengths import SPREAD, LogNormal, ResponseLengths, assumed, from_file
 from engine.speculation.tuner.cost_table import CostTable
 
 
@@ -67,7 +67,10 @@ def _recorded_config(trace: Path | None) -> RunConfig | None:
 def _lengths(options: argparse.Namespace, config: RunConfig) -> ResponseLengths | None:
     if options.lengths:
         return from_file(options.lengths, config.seed)
-    return LogNormal(options.median, options.spread, config.seed) if options.median else None
+    if options.median is None and options.spread is None:
+        return None
+    usual = assumed(config.rollout.max_new_tokens, config.seed)
+    return LogNormal(options.median or usual.median, options.spread or usual.spread, config.seed)
 
 
 def _costs(file: Path | None) -> CostTable | None:
@@ -87,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--price", type=float, help="dollars for a GPU-hour")
     parser.add_argument("--trace", type=Path, metavar="RUN", help="folder of a finished run: its lengths, acceptance and times are taken")
     parser.add_argument("--lengths", type=Path, metavar="FILE", help="lengths of responses: a JSON list, or one a line")
-    parser.add_argument("--median", type=_positive, metavar="TOKENS", help="of the lengths, where there is no file")
-    parser.add_argument("--spread", type=_positive, default=1.2, help="standard deviation of their logarithm (default 1.2)")
+    parser.add_argument("--median", type=_positive, metavar="TOKENS", help="of the lengths, in place of recorded or usual ones")
+    parser.add_argument("--spread", type=_positive, help=f"standard deviation of their logarithm (default {SPREAD})")
     parser.add_argument("--costs", type=Path, metavar="FILE", help="a measured table of decode costs, in place of the roofline")
     parser.add_argument("--deadline", type=float, metavar="HOURS", help="name the cheapest machines with which the run is over by then")
     parser.add_argument("--events", type=Path, metavar="FILE", help="also write the simulated run's events")

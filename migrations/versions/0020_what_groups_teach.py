@@ -41,6 +41,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("preferences")
+    op.execute("DELETE FROM webhook_deliveries WHERE webhook_id IN (SELECT id FROM webhooks WHERE project_id IS NOT NULL)")
+    op.execute("DELETE FROM webhooks WHERE project_id IS NOT NULL")  # without their project they would hear of all runs
     op.drop_column("webhooks", "project_id")
     for name in reversed(SAMPLE):
         op.drop_column("samples", name)

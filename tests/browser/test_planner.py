@@ -19,7 +19,7 @@ def test_a_finished_run_is_planned_compared_and_submitted(page: Page, api: Longt
     page.get_by_role("option", name="cpu", exact=True).click()
     page.get_by_role("button", name="Plan", exact=True).click()
     expect(page.get_by_text("Where the seconds of a step go")).to_be_visible()
-    expect(page.get_by_text(re.compile("recorded steps took .*; the plan gives them"))).to_be_visible()
+    expect(page.get_by_text(re.compile("recorded steps took .*; the plan, which was fitted to them, gives them"))).to_be_visible()
     timelines = page.locator(".js-plotly-plot")
     lanes = [drawn(timelines.nth(place), "chart => chart.data.map(one => one.name)") for place in range(timelines.count())]
     assert sum("BUSY" in (names or []) for names in lanes) == 2, "a simulated and a measured timeline"

@@ -11,7 +11,7 @@ from longtail.schemas.telemetry import Series
 
 SECONDS, PHASE = "step_seconds", "phase/"
 MOST_STEPS = 64
-"""The last ones: a plan does not get better by more."""
+"""The last ones, as many as the planner takes."""
 
 
 class LengthsOfStep(Protocol):

@@ -1,7 +1,7 @@
 """What a plan says, panel by panel."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -19,8 +19,8 @@ SHOWN_STEPS = 3
 SHOWN_ADVICE = 5
 
 
-def answers(plan: Plan, recorded: Run | None) -> None:
-    """``recorded``: the run that the plan learned from."""
+def answers(plan: Plan, recorded: Run | None, speculates: bool) -> None:
+    """``recorded``: the run that the plan learned from; ``speculates``: whether the configuration that was planned does."""
     _head(plan)
     left, right = st.columns(2, gap="medium")
     with left, panel("Where the seconds of a step go", "Simulated, in every way that this run can be run."):
@@ -30,7 +30,7 @@ def answers(plan: Plan, recorded: Run | None) -> None:
     _arms(plan)
     left, right = st.columns(2, gap="medium")
     with left, panel("What matters most", "A step with half, and with twice, of each; the dotted line is the run as configured."):
-        now = next((arm.step_seconds for arm in plan.arms if arm.name == "TLT"), plan.arms[0].step_seconds)
+        now = plan.arms[1 if speculates else 0].step_seconds
         chart(influences(plan.influences, now) if plan.influences else None, "plan-influences", "Nothing was varied.")
     with right, panel("What to change first"):
         st.markdown("  \n".join(_advice(plan)) or "Nothing that saves one percent.")
@@ -41,12 +41,16 @@ def answers(plan: Plan, recorded: Run | None) -> None:
 def _head(plan: Plan) -> None:
     plain, tlt = plan.arms[:2]
     with st.container(horizontal=True):
-        st.metric("With TLT", duration(3600 * tlt.hours), f"{ratio(plain.step_seconds / tlt.step_seconds)} as fast as plain")
-        st.metric("Costs", f"{tlt.dollars:,.0f} $", f"{tlt.dollars - plain.dollars:,.0f} $", delta_color="inverse")
-        st.metric("A step", duration(tlt.step_seconds), f"plain {duration(plain.step_seconds)}", delta_color="off")
+        shade: Literal["normal", "inverse"] = "normal" if tlt.step_seconds <= plain.step_seconds else "inverse"
+        faster = f"{ratio(plain.step_seconds / tlt.step_seconds)} as fast as plain"
+        st.metric("With TLT", duration(3600 * tlt.hours), faster, delta_color=shade, delta_arrow="off")
+        st.metric("Costs with TLT", f"{tlt.dollars:,.2f} $", f"plain {plain.dollars:,.2f} $", delta_color="off", delta_arrow="off")
+        st.metric("A step", duration(tlt.step_seconds), f"plain {duration(plain.step_seconds)}", delta_color="off", delta_arrow="off")
         if plan.memory:
             st.metric("Fullest GPU", f"{max(plan.memory.values()):.0f} GB")
     told = [f"{plan.workers} workers on {plan.machines}", f"lengths {plan.lengths}", *plan.notes]
+    if plan.correction != 1:
+        told.append(f"decoding takes {plan.correction:.2g} times what was computed, by the recorded run")
     st.caption(escaped(" · ".join(told)))
 
 
@@ -76,7 +80,8 @@ def _advice(plan: Plan) -> Iterator[str]:
 
 def _break_evens(plan: Plan) -> Iterator[str]:
     for each in plan.break_evens:
-        yield f"TLT pays {escaped(each.pays)}{'' if each.value is None else f' {each.value:,.3g}'}: {escaped(each.input)}"
+        where = "from a 32nd to 32 times of what it is" if each.value is None else f"{each.value:,.3g}"
+        yield f"TLT pays {escaped(each.pays)} {where}: {escaped(each.input)}"
 
 
 def _fields(changes: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -101,7 +106,8 @@ def _timelines(plan: Plan, recorded: Run | None) -> None:
         if plan.recorded:
             steps = plan.recorded
             measured, predicted = (sum(getattr(step, side) for step in steps) for side in ("measured_s", "predicted_s"))
-            st.caption(f"{len(steps)} recorded steps took {duration(measured)}; the plan gives them {duration(predicted)}.")
+            fitted = f"the plan, which was fitted to them, gives them {duration(predicted)}"
+            st.caption(f"{len(steps)} recorded steps took {duration(measured)}; {fitted}.")
 
 
 def _first(spans: Sequence[WorkerSpan]) -> float:

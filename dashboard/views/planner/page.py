@@ -3,6 +3,7 @@
 import streamlit as st
 
 from dashboard import page_files
+from dashboard.analysis.run_config import speculates
 from dashboard.auth.api_client import client, me
 from dashboard.views.planner.answers import answers
 from dashboard.views.planner.form import Wish, form, origin
@@ -41,7 +42,7 @@ def page() -> None:
     _, wish, plan = known
     if me().may_write and st.button("Submit this plan", key="submit-plan", help="Starts the run that was planned."):
         submit(wish, plan.workers)
-    answers(plan, wish.recorded)
+    answers(plan, wish.recorded, speculates(wish.config))
 
 
 st.header("Planner", anchor=False)

@@ -80,7 +80,9 @@ def page(projects: Mapping[str, str]) -> None:
     state["seen"] = runs
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _totals(choice)
-        grouped = st.toggle("Group seeds", key="grouped", bind="query-params", help="Runs that differ in name and seed only are one row")
+        grouped = st.toggle(
+            "Group seeds", key="grouped", bind="query-params", help="Runs of this page that differ in name and seed only are one row"
+        )
         choose_columns(runs)
         saved_views()
     head = st.container(gap="small", key="run-actions")

@@ -1,11 +1,12 @@
 """Choices of the list under names of one's own."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from dashboard.data.preferences import keep, preference
+from dashboard.data.preferences import change, preference
 from dashboard.text.escaping import escaped
 from dashboard.views.runs.filters import NEWEST
 
@@ -28,17 +29,17 @@ View = dict[str, Any]
 
 
 def saved_views() -> None:
-    known = [view for view in preference(VIEWS) if isinstance(view, dict) and {"name", "choice"} <= view.keys()]
+    known = _known(preference(VIEWS))
     with st.popover("Views", key="views", help="Search, filters and order under a name"):
         for view in known:
-            others = [each for each in known if each is not view]
+            without = partial(_without, view["name"])
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.button(escaped(view["name"]), key=f"view-{view['name']}", on_click=_show, args=(view["choice"],), width="stretch")
-                st.button("Forget", key=f"forget-{view['name']}", type="tertiary", on_click=keep, args=(VIEWS, others))
+                st.button("Forget", key=f"forget-{view['name']}", type="tertiary", on_click=change, args=(VIEWS, without))
         if not known:
             st.caption("None yet: choose what the list shows, and keep it.")
         name = st.text_input("Keep what is shown now as", key="view-name", max_chars=LONGEST).strip()
-        st.button("Keep", disabled=not name or len(known) >= MOST, on_click=_keep, args=(name, known))
+        st.button("Keep", disabled=not name or len(known) >= MOST, on_click=_keep, args=(name,))
 
 
 def _show(choice: Mapping[str, Any]) -> None:
@@ -47,6 +48,14 @@ def _show(choice: Mapping[str, Any]) -> None:
     state["page"] = 1
 
 
-def _keep(name: str, known: Sequence[View]) -> None:
+def _keep(name: str) -> None:
     choice = {key: value for key, nothing in NOTHING.items() if (value := state.get(key, nothing)) != nothing}
-    keep(VIEWS, [*(view for view in known if view["name"] != name), {"name": name, "choice": choice}])
+    change(VIEWS, lambda views: [*_without(name, views), {"name": name, "choice": choice}])
+
+
+def _without(name: str, views: Sequence[Any]) -> list[View]:
+    return [view for view in _known(views) if view["name"] != name]
+
+
+def _known(views: Sequence[Any]) -> list[View]:
+    return [view for view in views if isinstance(view, dict) and {"name", "choice"} <= view.keys()]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import ConfigError
-from engine.planner.answers.arms import arm, changed
+from engine.planner.answers.arms import CHANGES, PLAIN, arm, changed
 from engine.planner.answers.basis import Basis
 from engine.planner.answers.sensitivity import STEPS
 
@@ -48,8 +48,9 @@ def _candidates(basis: Basis) -> list[tuple[dict[str, Any], str]]:
     speculation, rollout, algorithm, learner = config.speculation, config.rollout, config.algorithm, config.cluster.learner
     slots = rollout.max_batch
     partial = {"over_sampling": 1.5, "partial": True}
+    without = PLAIN if config.drafter.pretrain_minutes else {"speculation": {"enabled": False}}
     return [
-        ({"speculation": {"enabled": not speculation.enabled}}, "responses stay the same"),
+        (without if speculation.enabled else CHANGES["TLT"], "responses stay the same"),
         ({"speculation": {"threshold": 2 * speculation.threshold}}, "responses stay the same"),
         ({"speculation": {"threshold": max(1, speculation.threshold // 2)}}, "responses stay the same"),
         ({"drafter": {"spot": {"enabled": not config.drafter.spot.enabled}}}, "responses stay the same"),

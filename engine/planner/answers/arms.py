@@ -15,8 +15,10 @@ SIMULATED = 6
 SETTLED = 2
 """Steps in which drafter and tuner find their way."""
 NGRAMS = [{"drafter": "ngram", "depth": depth, "verify": depth} for depth in (8, 3)]
+PLAIN: dict[str, Any] = {"speculation": {"enabled": False}, "drafter": {"pretrain_minutes": 0.0, "pretrain_responses": None}}
+"""Without speculation there is no drafter to pretrain."""
 CHANGES: dict[str, dict[str, Any]] = {
-    "plain": {"speculation": {"enabled": False}},
+    "plain": PLAIN,
     "TLT": {"speculation": {"enabled": True}},
     "n-grams only": {"speculation": {"enabled": True, "strategies": NGRAMS, "tuner": {"name": "goodput"}}},
     "TLT, longest first": {"speculation": {"enabled": True}, "rollout": {"scheduling": {"longest_first": True}}},
@@ -56,8 +58,14 @@ def arms(basis: Basis) -> list[Arm]:
 
 def arm(basis: Basis, name: str = "as configured", steps: int = SIMULATED) -> Arm:
     """``basis``'s configuration as it is."""
-    simulated = list(Simulation(basis.config, basis.assumptions).steps(steps))
+    simulated = list(Simulation(_evaluated_within(basis.config, steps), basis.assumptions).steps(steps))
     return _mean(basis, name, simulated)
+
+
+def _evaluated_within(config: RunConfig, steps: int) -> RunConfig:
+    """At the last of them at the latest: an evaluation takes what it takes, however rare it is."""
+    every = min(config.evaluation.every, steps)
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"every": every})})
 
 
 def changed(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
@@ -82,7 +90,7 @@ def _mean(basis: Basis, name: str, simulated: list[SimulatedStep]) -> Arm:
     config = basis.config
     every, saved = config.evaluation.every, basis.assumptions.phases.checkpoint / config.checkpoint.every
     if every:
-        phases["evaluation"] = (fmean(evaluations) if evaluations else phases["rollout"]) / every
+        phases["evaluation"] = fmean(evaluations) / every
     seconds = sum(phases.values()) + saved
     hours = seconds * config.algorithm.steps / 3600
     workers = basis.assumptions.workers

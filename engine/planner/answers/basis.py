@@ -45,7 +45,7 @@ class Basis:
         costs = self.assumptions.phases
         computed = by_operations(config, self.shape, self.machines, self.assumptions.calibration.efficiency)
         kept = {name: getattr(costs, name) for name in costs.measured}
-        phases = replace(computed, overhead=costs.overhead, measured=costs.measured, **kept)
+        phases = replace(computed, measured=costs.measured, **kept)
         return replace(self, config=config, assumptions=replace(self.assumptions, phases=phases))
 
 
@@ -144,9 +144,9 @@ def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis
     replayed = replace(given, lengths=own, workers=config.cluster.workers, firsts=tuple(firsts[-len(last) :]))
     simulated = sum(step.phases["rollout"] for step in Simulation(config, replayed).steps(len(last)))
     correction = sum(step.phases["rollout"] for step in last) / simulated
-    return replace(
-        plan, assumptions=replace(given, costs=scaled(given.costs, correction), prefill=given.prefill * correction), correction=correction
-    )
+    corrected = replace(given, costs=scaled(given.costs, correction), prefill=given.prefill * correction)
+    note = f"times are those that {recorded.name} took on its own machines, whatever {plan.machines} could do"
+    return replace(plan, assumptions=corrected, correction=correction, notes=(*plan.notes, note))
 
 
 MEASURED = frozenset(("reward", "inference", "update", "update_once", "sync"))

@@ -1,17 +1,16 @@
 """Time and money against the number of GPUs, and the cheapest machines for a deadline."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.config import RunConfig
 from engine.errors import ConfigError
-from engine.planner.answers.arms import arm, changed
+from engine.planner.answers.arms import CHANGES, arm, changed
 from engine.planner.answers.basis import Basis
-from engine.planner.hardware import Gpu, Machines
+from engine.planner.hardware import Machines
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 STEPS = 4
-SPARED = ("cpu",)
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,13 @@ def by_count(based: Based, config: RunConfig, machines: Machines) -> list[Offer]
     return [offer for offer in found if offer is not None]
 
 
-def cheapest(based: Based, config: RunConfig, gpus: dict[str, Gpu], deadline: float) -> list[Offer]:
-    """Of each kind the cheapest set with which the run is over in ``deadline`` hours, the cheapest first."""
+def cheapest(based: Based, config: RunConfig, kinds: Sequence[Machines], deadline: float) -> list[Offer]:
+    """Of each of the ``kinds``, whatever their count, the cheapest set with which the run is over in ``deadline`` hours, the cheapest
+    first."""
     found: list[Offer] = []
-    for name, gpu in gpus.items():
-        if name not in SPARED:
-            offers = by_count(based, config, Machines(name, gpu, 1, gpu.price))
-            found += sorted((offer for offer in offers if offer.hours <= deadline), key=lambda offer: offer.dollars)[:1]
+    for kind in kinds:
+        offers = by_count(based, config, kind)
+        found += sorted((offer for offer in offers if offer.hours <= deadline), key=lambda offer: offer.dollars)[:1]
     return sorted(found, key=lambda offer: offer.dollars)
 
 
@@ -55,7 +54,5 @@ def _offer(based: Based, config: RunConfig, machines: Machines) -> Offer | None:
         found = based(machines)
     except ConfigError:
         return None
-    plain, tlt = (
-        arm(found.with_config(changed(found.config, {"speculation": {"enabled": enabled}})), steps=STEPS) for enabled in (False, True)
-    )
+    plain, tlt = (arm(found.with_config(changed(found.config, CHANGES[name])), steps=STEPS) for name in ("plain", "TLT"))
     return Offer(str(machines), machines.count, tlt.hours, tlt.dollars, plain.hours, plain.dollars)

@@ -18,6 +18,8 @@ from engine.planner.simulation.response_lengths import ResponseLengths
 from engine.planner.simulation.run import Simulation
 from engine.speculation.tuner.cost_table import CostTable
 
+SPARED = ("cpu",)
+"""Kinds that nobody wants who does not ask for them."""
 TIMELINE_STEPS = 3
 """Steps whose events a plan has."""
 
@@ -82,11 +84,10 @@ def plan(
         return basis(config, given, lengths, recorded, recorded_config, costs)
 
     found = based(machines)
-    if not deep:
-        offers = []
-    elif deadline and recorded is None and costs is None:
-        offers = cheapest(based, config, gpus, deadline)
-    else:  # what was measured on some machine says nothing of another kind
+    offers: list[Offer] = []
+    if deep and deadline:
+        offers = cheapest(based, config, _kinds(machines, {} if recorded or costs else gpus), deadline)
+    elif deep:
         offers = by_count(based, config, machines)
     return Plan(
         str(machines),
@@ -105,6 +106,12 @@ def plan(
         compared(found, recorded) if recorded else [],
         timeline(found),
     )
+
+
+def _kinds(machines: Machines, others: dict[str, Gpu]) -> list[Machines]:
+    """The kind that was asked for, at its price, and ``others``. These are none where costs were measured: they say nothing of other
+    kinds."""
+    return [machines, *(Machines(name, gpu, 1, gpu.price) for name, gpu in others.items() if name not in (*SPARED, machines.name))]
 
 
 def compared(found: Basis, recorded: RecordedRun) -> list[Compared]:

@@ -16,6 +16,8 @@ from engine.speculation.strategy import Strategy
 
 SHAPE = re.compile(r"off|(eagle|ngram) d\d+ k\d+ v\d+")
 """What ``str`` says of a strategy."""
+MOST_STEPS = 64
+"""The last ones: a plan does not get better by more, and all are simulated."""
 CANDIDATES = np.linspace(0.02, 0.99, 98)
 """Probabilities of a first token that are tried to explain what was accepted."""
 
@@ -83,8 +85,8 @@ def of_events(events: Iterable[AnyEvent], name: str) -> RecordedRun:
     steps = tuple(
         RecordedStep(index, finished[index].seconds, lengths[index], finished[index].phases, drafted.get(index, {}))
         for index in sorted(finished.keys() & lengths.keys())
-        if lengths[index]
-    )
+        if any(lengths[index]) and finished[index].phases.get("rollout", 0.0) > 0
+    )[-MOST_STEPS:]
     if not steps:
         raise DataError(f"trace: {name} has no finished step; give a run that has at least one")
     return RecordedRun(name, workers, steps)

@@ -7,7 +7,7 @@ import numpy as np
 
 from engine.config import RunConfig
 from engine.planner.answers.arms import arm, changed
-from engine.planner.answers.basis import Basis
+from engine.planner.answers.basis import MOST_RESPONSES, Basis
 from engine.planner.simulation.response_lengths import Lengths, ResponseLengths
 from engine.planner.simulation.run import scaled
 
@@ -15,6 +15,8 @@ STEPS = 4
 """Simulated of each variation."""
 RANGE, HALVINGS = 5.0, 6
 """Powers of two between which it is looked for where TLT stops paying, and how often that range is halved."""
+MOST_PROMPTS = 65_536
+"""Of a step, in any configuration."""
 PAYS = 1.02
 """Speed-up below which TLT does not pay."""
 
@@ -65,20 +67,26 @@ def longer(basis: Basis, factor: float) -> Basis:
 
 
 def wider(basis: Basis, factor: float) -> Basis:
-    """With ``factor`` times as many prompts in a step."""
-    least = basis.assumptions.workers
-    prompts = max(least, round(basis.config.algorithm.prompts_per_step * factor))
+    """With ``factor`` times as many prompts in a step: at least one for each worker, at most what is simulated."""
+    algorithm = basis.config.algorithm
+    most = max(algorithm.prompts_per_step, min(MOST_PROMPTS, MOST_RESPONSES // algorithm.group_size))
+    prompts = min(max(basis.assumptions.workers, round(algorithm.prompts_per_step * factor)), most)
     return basis.with_config(changed(basis.config, {"algorithm": {"prompts_per_step": prompts}}))
 
 
 def better(basis: Basis, factor: float) -> Basis:
     """With a first draft token that misses 1 / ``factor`` times as often."""
     given, calibration = basis.assumptions, basis.assumptions.calibration
-    missed = {name: 1 - min(0.98, (1 - getattr(calibration.acceptance, name)) / factor) for name in ("first", "static")}
-    acceptance = calibration.acceptance.model_copy(update=missed)
+    accepted = {name: 1 - min(0.98, (1 - getattr(calibration.acceptance, name)) / factor) for name in ("first", "static")}
+    acceptance = calibration.acceptance.model_copy(update=accepted)
     firsts = tuple(1 - min(0.98, (1 - first) / factor) for first in given.firsts)
     own = calibration.model_copy(update={"acceptance": acceptance})
     return replace(basis, assumptions=replace(given, calibration=own, firsts=firsts))
+
+
+def worse(basis: Basis, factor: float) -> Basis:
+    """With a first draft token that misses ``factor`` times as often."""
+    return better(basis, 1 / factor)
 
 
 def faster_memory(basis: Basis, factor: float) -> Basis:
@@ -96,7 +104,7 @@ def faster_update(basis: Basis, factor: float) -> Basis:
 INPUTS: dict[str, Varied] = {
     "response length": longer,
     "prompts a step": wider,
-    "drafts accepted": better,
+    "first drafts that miss": worse,
     "speed of decoding": faster_memory,
     "speed of the update": faster_update,
 }
@@ -110,15 +118,25 @@ def influences(basis: Basis) -> list[Influence]:
 
 def break_evens(basis: Basis) -> list[BreakEven]:
     """By bisection of a factor between 1/32 and 32."""
-    algorithm, acceptance = basis.config.algorithm, basis.assumptions.calibration.acceptance
-    mean = float(basis.assumptions.lengths.draw(0, np.arange(64), 8, basis.config.rollout.max_new_tokens).mean())
-    batch = algorithm.prompts_per_step * algorithm.group_size / basis.assumptions.workers
-    first = basis.assumptions.firsts[-1] if basis.assumptions.firsts else acceptance.first
     return [
-        _break_even("mean response length in tokens", basis, longer, lambda factor: mean * factor),
-        _break_even("requests of a worker", basis, wider, lambda factor: batch * factor),
-        _break_even("acceptance of a first draft token", basis, better, lambda factor: 1 - min(0.98, (1 - first) / factor)),
+        _break_even("mean response length in tokens", basis, longer, mean_length),
+        _break_even("requests of a worker", basis, wider, _requests),
+        _break_even("acceptance of a first draft token", basis, better, _first),
     ]
+
+
+def mean_length(basis: Basis) -> float:
+    """Tokens of a response."""
+    return float(basis.assumptions.lengths.draw(0, np.arange(64), 8, basis.config.rollout.max_new_tokens).mean())
+
+
+def _requests(basis: Basis) -> float:
+    algorithm = basis.config.algorithm
+    return algorithm.prompts_per_step * algorithm.group_size / basis.assumptions.workers
+
+
+def _first(basis: Basis) -> float:
+    return basis.assumptions.firsts[-1] if basis.assumptions.firsts else basis.assumptions.calibration.acceptance.first
 
 
 def speedup(basis: Basis) -> float:
@@ -131,7 +149,7 @@ def _speculating(config: RunConfig, on: bool) -> RunConfig:
     return config.model_copy(update={"speculation": config.speculation.model_copy(update={"enabled": on, "rest": 0})})
 
 
-def _break_even(name: str, basis: Basis, vary: Varied, value: Callable[[float], float]) -> BreakEven:
+def _break_even(name: str, basis: Basis, vary: Varied, value: Callable[[Basis], float]) -> BreakEven:
     low, high = -RANGE, RANGE
     ends = [speedup(vary(basis, 2.0**power)) > PAYS for power in (low, high)]
     if ends[0] == ends[1]:
@@ -140,4 +158,4 @@ def _break_even(name: str, basis: Basis, vary: Varied, value: Callable[[float], 
         middle = (low + high) / 2
         pays_there = speedup(vary(basis, 2.0**middle)) > PAYS
         low, high = (middle, high) if pays_there == ends[0] else (low, middle)
-    return BreakEven(name, value(2.0 ** ((low + high) / 2)), "below" if ends[0] else "above")
+    return BreakEven(name, value(vary(basis, 2.0 ** ((low + high) / 2))), "below" if ends[0] else "above")

@@ -40,7 +40,8 @@ def _answers(found: Plan) -> Iterator[str]:
     if found.break_evens:
         yield "\nTLT pays:"
         for even in found.break_evens:
-            yield f"  {even.input}: {even.pays}" + ("" if even.value is None else f" {even.value:,.3g}")
+            where = " from a 32nd to 32 times of what it is" if even.value is None else f" {even.value:,.3g}"
+            yield f"  {even.input}: {even.pays}{where}"
     if found.advice:
         yield "\nChange first:"
         for change in found.advice[:SHOWN]:
@@ -48,6 +49,8 @@ def _answers(found: Plan) -> Iterator[str]:
 
 
 def _offers(found: Plan) -> Iterator[str]:
+    if found.influences and not found.offers:
+        yield "\nNo machines are known with which it is over by the deadline."
     if found.offers:
         yield f"\n{'machines':16}{'hours':>9}{'dollars':>11}{'plain hours':>13}{'plain dollars':>15}"
     for offer in found.offers:

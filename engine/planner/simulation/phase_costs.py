@@ -19,7 +19,7 @@ STATES = 3
 @dataclass(frozen=True)
 class PhaseCosts:
     """``reward``, ``inference`` and ``update``: seconds a response or a token of the whole step takes; ``sync`` and ``checkpoint``: each
-    time; ``overhead``: of a rollout whatever is generated; ``trained_tokens``: that a worker trains the drafter on in a second."""
+    time; ``trained_tokens``: that a worker trains the drafter on in a second."""
 
     reward: float
     inference: float
@@ -28,7 +28,6 @@ class PhaseCosts:
     sync: float
     checkpoint: float
     trained_tokens: float
-    overhead: float = 0.0
     measured: frozenset[str] = field(default_factory=frozenset)
 
 

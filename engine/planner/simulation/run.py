@@ -139,15 +139,14 @@ class Simulation:
 
     def _ended(self, shares: Shares, decoded: Decoded) -> tuple[float, Numbers, Numbers]:
         """When the rollout is over, the tokens [W, R] of each response then, and the groups to learn from."""
-        overhead = self._given.phases.overhead
         if shares.quota is None:
-            return float(decoded.done.max()) + overhead, shares.lengths, np.unique(shares.group[shares.group >= 0])
+            return float(decoded.done.max()), shares.lengths, np.unique(shares.group[shares.group >= 0])
         real = shares.group >= 0
         last = np.zeros(int(shares.group.max()) + 1)
         np.maximum.at(last, shares.group[real], decoded.seconds[real])
         end = float(np.sort(last[np.unique(shares.group[real])])[max(shares.quota, 1) - 1])
         generated = np.minimum(shares.begun + decoded.generated(end).astype(np.int64), shares.lengths)
-        return end + overhead, generated, np.flatnonzero(last <= end)[: self._workload.wanted]
+        return end, generated, np.flatnonzero(last <= end)[: self._workload.wanted]
 
     def _by_group(self, shares: Shares, generated: Numbers, complete: Numbers) -> tuple[Numbers, np.ndarray]:
         """Tokens [G, M] of all members, and which groups [G] are complete."""

@@ -183,6 +183,20 @@ def test_messages_do_not_keep_the_schema_from_going_down(bare_database: Database
     check(database)
 
 
+def test_who_goes_back_tells_nobody_of_other_projects_runs(bare_database: Database) -> None:
+    upgrade(bare_database)
+    with bare_database.write() as session:
+        for letter, project in (("c", None), ("d", DEFAULT_PROJECT)):
+            hook = Webhook(id=letter * 16, url="https://hooks.example", events=["run.failed"], secret="whsec_x", project_id=project)
+            session.add(hook)
+            session.flush()
+            session.add(Delivery(webhook_id=hook.id, event="run.failed", body="{}"))
+    downgrade(bare_database, "0019")
+    with bare_database.read() as session:
+        assert session.scalars(text("SELECT id FROM webhooks")).all() == ["c" * 16]
+        assert session.scalars(text("SELECT webhook_id FROM webhook_deliveries")).all() == ["c" * 16]
+
+
 def test_who_goes_back_closes_the_runs_that_it_would_not_understand(bare_database: Database) -> None:
     upgrade(bare_database)
     with bare_database.write() as session:

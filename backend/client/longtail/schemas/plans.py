@@ -12,8 +12,8 @@ Amount = Annotated[float, BeforeValidator(number), Field(gt=0, lt=1e9)]
 
 class PlanRequest(Body):
     """``gpus``: kind and number, such as h100:64 or cpu:2; the run has as many workers as they make. ``price``: dollars for a GPU-hour.
-    ``run_id``: a run whose recorded lengths, acceptance and times are taken; else lengths are log-normal with ``median`` and ``spread``.
-    ``deadline``: hours, for which the cheapest machines are named. ``quick``: only what the arms take."""
+    ``run_id``: a run whose recorded lengths, acceptance and times are taken. With ``median`` or ``spread``, or without a run, lengths are
+    log-normal. ``deadline``: hours, for which the cheapest machines are named. ``quick``: only what the arms take."""
 
     config: dict[str, Any]
     gpus: str = Field(min_length=1, max_length=100, pattern=r"^[\w.-]+(:\d{1,6})?$")
@@ -42,7 +42,7 @@ class PlannedArm(Schema):
 
 
 class Influence(Schema):
-    """Seconds of a step with half, and with twice, of an input."""
+    """Seconds of a step with half, and with twice, of an input. Responses are no longer than the limit, whatever they are varied by."""
 
     input: str
     half: float
@@ -50,7 +50,7 @@ class Influence(Schema):
 
 
 class BreakEven(Schema):
-    """TLT pays ``pays`` (above, below) ``value``; if that is null, everywhere or nowhere."""
+    """TLT pays ``pays`` (above, below) ``value``; if that is null, everywhere or nowhere from a 32nd to 32 times of what the input is."""
 
     input: str
     value: float | None

@@ -11,7 +11,7 @@ from dashboard.analysis.metric_search import PatternError, matching
 from dashboard.auth.api_client import client
 from dashboard.charts.explored_metric import ExploreOptions, RunningTotal, explored_metric
 from dashboard.data.offline_cache import fetch_or_cached
-from dashboard.data.preferences import keep, preference
+from dashboard.data.preferences import change, preference
 from dashboard.data.run_data import RunData
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import count
@@ -82,8 +82,8 @@ def _charts(keys: Sequence[str], series: dict[str, Series], options: ExploreOpti
 
 
 def _pin(key: str) -> None:
-    pinned = preference(PINNED)
-    keep(PINNED, [each for each in pinned if each != key] if key in pinned else [*pinned, key])
+    wanted = key not in preference(PINNED)
+    change(PINNED, lambda pinned: [*(each for each in pinned if each != key), *([key] if wanted else [])])
 
 
 def points(api: Longtail, run: Run, keys: Sequence[str]) -> bytes:

@@ -1,6 +1,6 @@
 import pytest
 
-from backend.models.baseline import is_plain, likeness
+from backend.models.baseline import confounders, is_plain, likeness
 from engine.config import RunConfig
 
 TLT = RunConfig(name="tlt").model_dump(mode="json")
@@ -18,6 +18,12 @@ def test_name_switch_and_number_of_steps_do_not_tell_runs_apart() -> None:
     ]
     for other in others:
         assert likeness(TLT | other) != likeness(TLT)
+
+
+def test_what_is_trained_is_not_how_it_is_trained() -> None:
+    how = ["cluster.workers", "cluster.learner.parallel", "speculation.enabled", "rollout.max_batch"]
+    what = ["cluster.learner.lora", "cluster.learner.lora.rank", "model.path", "rollout.max_new_tokens"]
+    assert confounders([*how, *what]) == what
 
 
 @pytest.mark.parametrize(

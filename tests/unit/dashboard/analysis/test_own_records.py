@@ -1,6 +1,7 @@
 """What makes a run a record: its groups, its samples by prompt, its trace, and how to do it again."""
 
 import json
+import time
 from datetime import datetime
 from typing import Any
 
@@ -27,8 +28,14 @@ KEYS = ["reward_mean", "kl", "system/a/cpu_percent", "eval/reward"]
 def test_series_are_found_by_a_regular_expression_and_the_pinned_come_first() -> None:
     assert matching(KEYS, "REWARD|kl", ["eval/reward"]) == ["eval/reward", "reward_mean", "kl"]
     assert matching(KEYS, "", []) == KEYS
-    with pytest.raises(PatternError, match="unterminated"):
+    with pytest.raises(PatternError, match="missing ]"):
         matching(KEYS, "[a", [])
+
+
+def test_no_pattern_keeps_the_pages_waiting() -> None:
+    began = time.process_time()
+    assert matching(["a" * 28], "(a+)+!", []) == []
+    assert time.process_time() - began < 1, "backtracking doubles its time with each letter"
 
 
 def sample(step: int, reward: float, **facts: Any) -> SampleItem:

@@ -6,10 +6,12 @@ import pytest
 from dashboard.analysis.tuner_performance import StrategyUse
 from dashboard.charts import metric_curves
 from dashboard.charts.description import description, table
+from dashboard.charts.learning_signal import reward_distribution
 from dashboard.charts.strategy_heatmap import strategy_heatmap
 from dashboard.charts.theme import figure
 from dashboard.charts.worker_timeline import worker_timeline
-from longtail.schemas.telemetry import Series, WorkerSpan
+from dashboard.widgets.chart_legend import legend_html
+from longtail.schemas.telemetry import Lengths, Series, WorkerSpan
 
 REWARD = Series(steps=[0, 1, 2], values=[0.25, 0.5, 0.375])
 
@@ -66,3 +68,12 @@ def test_bars_are_told_in_whichever_direction_they_lie(flat: bool) -> None:
 def test_nothing_drawn_is_nothing_told() -> None:
     assert description(go.Figure()) == "Chart: ."
     assert table(go.Figure()) == {" ": []}
+
+
+def test_a_heatmap_without_texts_tells_its_last_column_and_its_numbers() -> None:
+    facts = {"lengths": [3, 4], "truncated": 0, "p50": 3, "p75": 4, "p90": 4, "max": 4}
+    steps = [Lengths(step=step, rewards=[0.0, min(step, 1.0)], **facts) for step in range(3)]
+    chart = reward_distribution(steps)
+    assert description(chart) == "Chart: reward by step. 0: 50 at 2; 1: 50 at 2"
+    assert table(chart) == {"": ["1", "0"], "0": [0, 100], "1": [50, 50], "2": [50, 50]}
+    assert "0 to 100 % of responses" in legend_html(chart), "a key to its colours"

@@ -1,0 +1,102 @@
+"""What a plan answers: arms, machines, inputs that matter, and a run that was recorded."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.config import RunConfig, merged, parse
+from engine.errors import DataError
+from engine.events import AnyEvent, RolloutFinished, StepFinished
+from engine.planner.answers import sensitivity
+from engine.planner.answers.arms import arm, arms
+from engine.planner.answers.basis import MOST_RESPONSES, Basis, basis
+from engine.planner.answers.machine_choice import cheapest
+from engine.planner.answers.recorded_run import MOST_STEPS, of_events
+from engine.planner.answers.sensitivity import break_evens, wider
+from engine.planner.hardware import Machines, machines
+from engine.planner.plan_command import main
+
+RUN: dict[str, Any] = {
+    "model": {"path": "0.5B"},
+    "algorithm": {"steps": 100, "prompts_per_step": 4, "group_size": 4},
+    "rollout": {"max_new_tokens": 512, "max_batch": 16},
+}
+PRETRAINED = {"drafter": {"pretrain_minutes": 5}}
+
+
+def based(changes: dict[str, Any], gpus: str = "h100:2") -> Basis:
+    return basis(parse(merged(RUN, changes)), machines(gpus))
+
+
+def test_a_run_that_pretrains_its_drafter_is_measured_by_a_plain_one_too() -> None:
+    found = arms(based(PRETRAINED))
+    assert [each.name for each in found][:2] == ["plain", "TLT"]
+    assert found[0].accept_length == 1
+
+
+def test_machines_for_a_deadline_cost_what_was_given() -> None:
+    config = parse(merged(RUN, PRETRAINED))
+    given = machines("h100:2", price=7.0)
+
+    def on(kind: Machines) -> Basis:
+        return basis(config, kind)
+
+    offers = cheapest(on, config, [given], deadline=1000)
+    assert [offer.dollars for offer in offers] == [pytest.approx(offer.hours * offer.gpus * 7) for offer in offers]
+    assert len(offers) == 1
+    assert not cheapest(on, config, [given], deadline=1e-6)
+
+
+def test_a_rare_evaluation_takes_no_longer_than_a_frequent_one() -> None:
+    rare, often = (arm(based({"evaluation": {"every": every, "prompts": 2, "samples": 1}})) for every in (50, 5))
+    assert 50 * rare.phases["evaluation"] == pytest.approx(5 * often.phases["evaluation"], rel=0.3)
+    assert 50 * rare.phases["evaluation"] < rare.phases["rollout"]
+
+
+def test_no_more_prompts_are_tried_than_a_configuration_may_have_or_are_simulated() -> None:
+    large = based({"algorithm": {"prompts_per_step": 4096}})
+    assert wider(large, 32).config.algorithm.prompts_per_step == 65_536
+    groups = based({"algorithm": {"prompts_per_step": 512, "group_size": 512}})
+    assert wider(groups, 32).config.algorithm.prompts_per_step == MOST_RESPONSES // 512
+
+
+def test_a_break_even_is_what_the_run_has_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Responses are cut at the limit of 512: 32 times the factor is not 32 times the length."""
+
+    def speedup(varied: Basis) -> float:
+        return 2.0 if sensitivity.mean_length(varied) > 300 else 1.0
+
+    monkeypatch.setattr(sensitivity, "speedup", speedup)
+    found = {even.input: even for even in break_evens(based({}))}["mean response length in tokens"]
+    assert found.pays == "above"
+    assert found.value == pytest.approx(300, rel=0.1)
+
+
+def recorded(steps: int, phases: dict[str, float]) -> list[AnyEvent]:
+    return [
+        event
+        for step in range(steps)
+        for event in (
+            RolloutFinished(step=step, lengths=[5, 9], truncated=0),
+            StepFinished(step=step, seconds=2.0, phases=phases, metrics={}),
+        )
+    ]
+
+
+def test_of_a_long_run_the_last_steps_count() -> None:
+    found = of_events(recorded(MOST_STEPS + 36, {"rollout": 1.0}), "long")
+    assert [step.index for step in found.steps] == list(range(36, MOST_STEPS + 36))
+
+
+@pytest.mark.parametrize("phases", [{}, {"rollout": 0.0}])
+def test_a_step_that_does_not_tell_of_its_rollout_teaches_nothing(phases: dict[str, float]) -> None:
+    with pytest.raises(DataError, match="no finished step"):
+        of_events(recorded(3, phases), "a script")
+
+
+def test_the_spread_alone_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(RunConfig.model_validate(RUN).model_dump_json(), encoding="utf-8")
+    assert main([str(file), "--gpus", "h100:1", "--quick", "--spread", "0.3"]) == 0
+    assert "median 21 tokens, spread 0.3" in capsys.readouterr().out
