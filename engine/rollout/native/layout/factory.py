@@ -8,12 +8,11 @@ from engine.rollout.native.layout.page_table import PAGE
 from engine.rollout.native.layout.pages import Pages
 from engine.rollout.native.layout.room import LEFT
 
-
 MOST_NUMBERS = 2**31
 """Of a layer: FlexAttention's kernels find a row of the cache by 32 bits."""
 DIGITS = 5
-"""Binary ones of the number of pages that fit into a GPU. It is part of the shapes that kernels are compiled for, and the bytes that are left
-differ a little each time that the cache is made."""
+"""Of the number of pages that fit into a GPU, in binary. Kernels are compiled for it, and the bytes that are left differ a little each time
+that the cache is made."""
 
 
 def make_pages(slots: int, capacity: int, like: Tensor, position: int, width: int, limit: int | None) -> Pages:

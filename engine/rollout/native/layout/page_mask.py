@@ -1,8 +1,8 @@
 """Which pages each block of rows of a query sees, wholly or in part, and which positions of the latter: the block mask of FlexAttention.
 
 A row's pages are those below its position. Of a prompt all but the last few are seen as a whole, and have no mask to be computed. Of few
-rows all are listed as seen in part: the kernel for these splits a request's pages among processors if they are in one list, and the whole
-cache if they are in two, of which it takes both to be as long. Nothing here depends on numbers that the host knows: graphs stay as they are.
+rows all are listed as seen in part: the kernel for these splits a request's pages among processors if they are in one list. If they are in
+two, it splits the whole cache, and takes both to be as long. Nothing here depends on numbers that the host knows: graphs stay as they are.
 """
 
 from typing import NamedTuple
