@@ -21,7 +21,7 @@ from engine.cluster.learner_rank import LearnerRank, LearnShare
 from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.weight_drift import sketch
 from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
-from engine.config import RunConfig
+from engine.config import RolloutConfig, RunConfig
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse
@@ -66,7 +66,7 @@ class Worker(LearnerRank):
         self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published)
         # Then the engine's checksum of the target is the policy's.
         self._copies_exactly = config.rollout.engine != "sglang" and self._dtype == torch.float32
-        self._lends_memory = config.rollout.engine == "sglang" and config.rollout.sglang.release_memory
+        self._lends_memory = lends_memory(config.rollout, self.device)
         self._drafter_version = 0
         # SGLang keeps no features: they are taken out of the learner's passes over the responses.
         self._captures = config.rollout.engine == "sglang" and self.spot is not None and config.drafter.spot.enabled
@@ -336,3 +336,9 @@ class Worker(LearnerRank):
     def _require_spot(self) -> SpotTraining:
         assert self.spot is not None, "the plain baseline has no drafter"
         return self.spot
+
+
+def lends_memory(rollout: RolloutConfig, device: torch.device) -> bool:
+    """Whether training has the memory of the engine's cache between rollouts. The native engine's takes all that is left of a GPU; on a CPU
+    it takes what is written."""
+    return rollout.sglang.release_memory if rollout.engine == "sglang" else device.type == "cuda"

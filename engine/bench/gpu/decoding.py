@@ -15,26 +15,35 @@ TAIL = ("plain", "tuned")
 
 
 def run(part: Part) -> None:
-    """Tokens per second by requests at once, and the seconds of a rollout to its last token, of each model and arm. One engine is there at
-    a time: each has a copy of the weights."""
+    """Tokens per second by requests at once, and the seconds of a rollout to its last token, of each model and arm. One model and one
+    engine are there at a time: each has a copy of the weights, and the engine's cache takes what is left."""
     arms: dict[str, Any] = {}
     part.found(batches=part.scale.batches, arms=arms)
     for name in part.scale.models:
-        subject = bed(part, name)
-        part.found(facts=subject.facts())
-        for arm, speculation in ARMS.items():
-            engine = subject.engine(speculation, max(part.scale.batches))
-            found = arms[f"{name}, {arm}"] = {"tok_s": []}
-            plain = arms[f"{name}, plain"]
-            for batch in part.scale.batches:
-                found["tok_s"].append(_rate(subject, engine, batch, part.scale.tokens))
-                part.found()
-            if arm != "plain":
-                found["speedup"] = speedups(found["tok_s"], plain["tok_s"])
-            if arm in TAIL:
-                found |= _tail(subject, engine, part)
-                found["tail_speedup"] = round(plain["tail_s"] / found["tail_s"], 3)
-            part.found()
+        _measure(part, bed(part, name), name, arms)
+
+
+def _measure(part: Part, subject: Bed, name: str, arms: dict[str, Any]) -> None:
+    part.found(facts=subject.facts())
+    for batch in part.scale.batches:  # by an engine of their own
+        subject.long_requests(batch, part.scale.tokens, seed=0)
+    plain = arms[f"{name}, plain"] = {}
+    for arm, speculation in ARMS.items():
+        found = arms[f"{name}, {arm}"] = plain if arm == "plain" else {}
+        _measure_arm(part, subject, subject.engine(speculation, max(part.scale.batches)), found, plain, tail=arm in TAIL)
+
+
+def _measure_arm(part: Part, subject: Bed, engine: NativeEngine, found: dict[str, Any], plain: dict[str, Any], tail: bool) -> None:
+    found["tok_s"] = []
+    for batch in part.scale.batches:
+        found["tok_s"].append(_rate(subject, engine, batch, part.scale.tokens))
+        part.found()
+    if found is not plain:
+        found["speedup"] = speedups(found["tok_s"], plain["tok_s"])
+    if tail:
+        found |= _tail(subject, engine, part)
+        found["tail_speedup"] = round(plain["tail_s"] / found["tail_s"], 3)
+    part.found()
 
 
 def speedups(rates: Sequence[float], plain: Sequence[float]) -> list[float]:

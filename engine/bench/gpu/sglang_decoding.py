@@ -3,6 +3,8 @@
 from importlib.metadata import version
 from typing import Any
 
+import torch
+
 from engine.bench.bare_sglang import Rollout, drafting, serve
 from engine.bench.gpu.decoding import speedups
 from engine.bench.gpu.models import bed, folders
@@ -21,6 +23,7 @@ def run(part: Part) -> None:
     part.found(version=version("sglang"), batches=part.scale.batches, arms=arms)
     for name in list(part.scale.models)[::-1]:
         exported, rollouts = part.scratch / f"{name}-exported", _prepared(part, name)
+        torch.cuda.empty_cache()  # SGLang, in a process of its own, takes what is free
         for arm, draft in SHAPES.items():
             options = drafting(exported, *draft) if draft else {}
             served = serve(folders(part, name)[0], rollouts, max_running_requests=max(part.scale.batches), **options)[1::2]

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -99,9 +98,7 @@ class NativeEngine:
         self.load_target(target_weights, 0)
         if drafter_weights is not None:
             self._take_drafter(drafter_weights, 0)
-        self._measured: Callable[[], CostTable | None] = lambda: None
-        if speculation and costs and isinstance(speculation.tuner, GoodputConfig):
-            self._measured = partial(self._costs, Architecture.of(config), costs)
+        self._costs = (Architecture.of(config), costs) if speculation and costs and isinstance(speculation.tuner, GoodputConfig) else None
         if speculation:
             self.speculator = Speculator(speculation, seed, None if costs_later else self._measured())
             if self._drafter_loaded:
@@ -312,8 +309,10 @@ class NativeEngine:
             ngram_accepted_by_position=[0] * self._deepest,
         )
 
-    def _costs(self, architecture: Architecture, folder: Path) -> CostTable:
-        drafted = self._drafted()
+    def _measured(self) -> CostTable | None:
+        if self._costs is None:
+            return None
+        (architecture, folder), drafted = self._costs, self._drafted()
         self._measured_with = (drafted,)
         identity = f"{architecture} {self._runner.dtype}" + (" eagle3" if self._drafter_kind == "eagle3" else "")
         identity += "" if drafted is None else f" of {drafted} tokens"

@@ -80,7 +80,8 @@ class Runner:
         rotaries = (Rotary(config, computed), Rotary(layer, computed) if drafting else None)
         self._cache_of = partial(KVCache, architecture, *rotaries, computed, width)
         self._reads_pages, self.cache_tokens, self._computed = plan is not None or like.is_cuda, cache_tokens, computed
-        self._position = computed.itemsize * (2 * architecture.kv_heads * architecture.head_dim * (architecture.layers + drafting) + width)
+        self._width = 2 * architecture.kv_heads * architecture.head_dim
+        self._position = computed.itemsize * (self._width * (architecture.layers + drafting) + width)
         self._size, self._room_for_one = (0, 0), False
         self._device, self.dtype = like.device, like.dtype
         self.cache = self._make_cache(0, 0)
@@ -127,7 +128,7 @@ class Runner:
         capacity = whole_reach(capacity, LANES, LANES if self._reads_pages else part_length())
         if self._reads_pages or self.cache_tokens is not None:
             limit = max(self.cache_tokens, capacity) if self.cache_tokens and self._room_for_one else self.cache_tokens
-            pages = make_pages(slots, capacity, self._computed, self._position, limit)
+            pages = make_pages(slots, capacity, self._computed, self._position, self._width, limit)
             return self._cache_of(pages, capacity, self._reads_pages)
         return self._cache_of(Slots(slots, capacity, self._device), capacity)
 

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -202,3 +203,6 @@ def test_the_tuner_goes_by_the_costs_of_a_drafter_that_came_later(tmp_path: Path
     assert len(list(tmp_path.iterdir())) == 2
     assert known[0] == known[1] != known[2] == known[3] != known[4], "measured anew for another size only"
     assert len(engine.generate(make_requests(2, 48), SHORT)) == 2
+    dropped = ref(engine)
+    del engine
+    assert dropped() is None, "nothing keeps the memory of an engine that is not needed any more"

@@ -98,6 +98,20 @@ def test_the_mask_is_what_flex_attention_takes(name: str) -> None:
     torch.testing.assert_close(mixed[:, :, : placed.tokens * GROUP], expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["one token", "chain", "tree"])
+def test_few_rows_have_all_their_pages_in_one_list(name: str) -> None:
+    """The GPU's kernel for them finds pages that are seen as a whole by the strides of the others' list, and splits the whole cache, not
+    what a request has, if there are two lists."""
+    cache, placed = Cache(), CASES[name][0]
+    mask = page_mask(cache.pages, placed, GROUP, None)
+    assert mask.full is None
+    assert mask.full_count is None
+    last = placed.positions.amax(1) if placed.paths is None else placed.root[:, 0] + 3
+    for slot, count in enumerate((last // PAGE + 1).tolist()):
+        assert mask.partial_count[slot].tolist() == [[count]]
+        assert torch.equal(mask.partial[slot, 0, 0, :count], cache.pages.entries[slot, :count])
+
+
 @only_with_all
 @pytest.mark.parametrize("name", ["tree", "chain"])
 def test_its_compiled_kernels_read_the_pages_that_the_mask_lists(name: str) -> None:
@@ -107,8 +121,32 @@ def test_its_compiled_kernels_read_the_pages_that_the_mask_lists(name: str) -> N
     query = torch.randn(3, HEADS, blocks * block, SIZE, generator=torch.Generator().manual_seed(1))
     mask = page_mask(cache.pages, placed, GROUP, None)
     ours = attend_to_pages(query, cache.keys, cache.values, *mask, 0.3)
-    pages = cache.pages.rows // PAGE  # as many as a kernel for a CPU, and no other, wants to have room for in the lists
-    partial, full = (F.pad(each, (0, pages - each.shape[-1])) for each in (mask.partial, mask.full))
+    # A kernel for a CPU, and no other, wants a list with room for as many pages as there are, and tensors without gaps.
+    pages = cache.pages.rows // PAGE
+    partial = F.pad(mask.partial, (0, pages - mask.partial.shape[-1]))
+    mask = mask._replace(partial=partial, newest=None if mask.newest is None else mask.newest.contiguous())
     compiled = torch.compile(flex_to_pages, fullgraph=True, dynamic=False)
-    mixed = compiled(query, cache.keys, cache.values, mask._replace(partial=partial, full=full), 0.3)
+    mixed = compiled(query, cache.keys, cache.values, mask, 0.3)
     torch.testing.assert_close(mixed, ours, atol=1e-4, rtol=1e-4)
+
+
+def attended(device: torch.device, size: int, tokens: int) -> Tensor:
+    """Of four requests that have up to 33 pages each."""
+    pages, lengths = Pages(4, 4096, 80, device), torch.tensor([100, 700, 2100, 1000])
+    for slot, length in enumerate(lengths.tolist()):
+        pages.grow(slot, length)
+    pages.settle()
+    generator = torch.Generator().manual_seed(0)
+    keys, values = torch.randn(2, HEADS, pages.rows, size, generator=generator).to(device, torch.bfloat16)
+    query = torch.randn(4, HEADS, tokens * GROUP, size, generator=generator).to(device, torch.bfloat16)
+    placed = Placement((lengths[:, None] - tokens + torch.arange(tokens)).to(device), 4096)
+    return PageReading([keys], [values]).attend(query, 0, page_mask(pages, placed, GROUP, None), 0.1).cpu()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("size", "tokens"), [(64, 1), (128, 8), (64, 90)])
+def test_a_gpu_reads_the_pages_that_the_mask_lists(size: int, tokens: int) -> None:
+    """A token, a chain and a prompt, of which each has a kernel of its own."""
+    expected = attended(CPU, size, tokens)
+    torch.testing.assert_close(attended(torch.device("cuda"), size, tokens), expected, atol=2e-2, rtol=2e-2)

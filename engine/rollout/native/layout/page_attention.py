@@ -10,13 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
 
 from engine.rollout.native.layout.page_mask import MOST_ROWS, PageMask, rows_of, visible
 
 COMPILED = 512
 """Kernels of FlexAttention that may be compiled: one for each number of requests and block of rows, and for each kind of mask. Beyond,
 torch would compute all scores there are."""
+
+MOST_KEPT = 192
+"""Numbers of a key in 16 bits, of which a whole page is taken at once; of larger ones there may be no room for so many."""
 
 
 @torch.library.custom_op("longtail::attend_to_pages", mutates_args=(), device_types="cpu")
@@ -26,8 +29,8 @@ def attend_to_pages(
     values: Tensor,
     partial_count: Tensor,
     partial: Tensor,
-    full_count: Tensor,
-    full: Tensor,
+    full_count: Tensor | None,
+    full: Tensor | None,
     places: Tensor,
     positions: Tensor,
     newest: Tensor | None,
@@ -41,9 +44,14 @@ def attend_to_pages(
     mask = PageMask(partial_count, partial, full_count, full, places, positions, newest, paths, window, page)
     n, heads, rows, size = query.shape
     blocks = partial.shape[2]
-    whole, some = int(full_count.max()), int(partial_count.max())
-    there = torch.cat((full[..., :whole], partial[..., :some]), -1)[:, 0]
-    counted = torch.cat((torch.arange(whole) < full_count[..., None], torch.arange(some) < partial_count[..., None]), -1)[:, 0]
+    some = int(partial_count.max())
+    there = partial[:, 0, :, :some]
+    counted = torch.arange(some) < partial_count[:, 0, :, None]
+    whole = 0
+    if full is not None and full_count is not None:
+        whole = int(full_count.max())
+        there = torch.cat((full[:, 0, :, :whole], there), -1)
+        counted = torch.cat((torch.arange(whole) < full_count[:, 0, :, None], counted), -1)
     entries = (there[..., None] * page + torch.arange(page)).view(n, blocks, 1, -1)
     sees = visible(mask, torch.arange(n)[:, None, None, None], torch.arange(rows).view(1, blocks, -1, 1), entries.long())
     sees[..., : whole * page] = True
@@ -68,7 +76,9 @@ def flex_to_pages(query: Tensor, keys: Tensor, values: Tensor, mask: PageMask, s
         (query.shape[2], keys.shape[1]),
         compute_q_blocks=False,
     )
-    mixed = flex_attention(query, keys[None], values[None], block_mask=blocks, scale=scale)
+    # What it would choose may be larger than a page: 128 keys of 64 numbers, on an H100.
+    options: FlexKernelOptions = {"BLOCK_N": mask.page} if query.itemsize == 2 and query.shape[3] <= MOST_KEPT else {}
+    mixed = flex_attention(query, keys[None], values[None], block_mask=blocks, scale=scale, kernel_options=options)
     assert isinstance(mixed, Tensor)
     return mixed
 

@@ -1,7 +1,8 @@
 """Which pages each block of rows of a query sees, wholly or in part, and which positions of the latter: the block mask of FlexAttention.
 
-A row's pages are those below its position. All but the last few are seen as a whole; those have no mask to be computed. So neither how far
-requests reach nor that they differ costs anything, and nothing here depends on numbers that the host knows: graphs stay as they are.
+A row's pages are those below its position. Of a prompt all but the last few are seen as a whole, and have no mask to be computed. Of few
+rows all are listed as seen in part: the kernel for these splits a request's pages among processors if they are in one list. If they are in
+two, it splits the whole cache, and takes both to be as long. Nothing here depends on numbers that the host knows: graphs stay as they are.
 """
 
 from typing import NamedTuple
@@ -18,8 +19,8 @@ LEAST_ROWS, MOST_ROWS = 16, 128
 
 class PageMask(NamedTuple):
     """For n requests with Q blocks of rows each. Blocks see ``partial`` [n, 1, Q, K] pages, the first ``partial_count`` [n, 1, Q] of
-    them, in part, and likewise ``full`` pages as a whole. ``places`` [pages] tells where in a request a page lies, and so the position of
-    each of its rows.
+    them, in part, and likewise ``full`` pages as a whole, if there are any. ``places`` [pages] tells where in a request a page lies, and so
+    the position of each of its rows.
 
     Row r sees positions up to ``positions`` [n, R]; of a tree those before ``newest`` [n], and of the following those that ``paths``
     [n, R, nodes] tells. With ``window`` it sees no others than the last so many. R are the rows of all blocks.
@@ -27,8 +28,8 @@ class PageMask(NamedTuple):
 
     partial_count: Tensor
     partial: Tensor
-    full_count: Tensor
-    full: Tensor
+    full_count: Tensor | None
+    full: Tensor | None
     places: Tensor
     positions: Tensor
     newest: Tensor | None
@@ -59,20 +60,23 @@ def page_mask(pages: Pages, placed: Placement, group: int, window: int | None) -
         seen = placed.root.expand(n, blocks)
         last = seen + (nodes - 1)
     span = max(nodes, min(t, block // group + 1))
-    full_count = seen // pages.page
-    begin = full_count
-    if window:
-        begin = (ends.amin(2) - (window - 1)).clamp_(min=0) // pages.page
-        full_count, span = torch.zeros_like(begin), span + window
     table = pages.entries[placed.first : placed.first + n]
+    full_count, full = None, None
+    if window:
+        begin, span = (ends.amin(2) - (window - 1)).clamp_(min=0) // pages.page, span + window
+    elif blocks * block < MOST_ROWS:
+        begin, span = torch.zeros_like(seen), table.shape[1] * pages.page
+    else:
+        begin = seen // pages.page
+        full_count, full = begin.int()[:, None], table[:, None, None].expand(n, 1, blocks, -1).contiguous()
     width = min((span - 1) // pages.page + 2, table.shape[1])
     there = begin[:, :, None] + torch.arange(width, device=begin.device)
     partial = table[:, None].expand(n, blocks, -1).gather(2, there.clamp_(max=table.shape[1] - 1))
     return PageMask(
         (last // pages.page + 1 - begin).int()[:, None],
         partial[:, None],
-        full_count.int()[:, None],
-        table[:, None, None].expand(n, 1, blocks, -1).contiguous(),
+        full_count,
+        full,
         pages.places,
         positions,
         newest,
