@@ -51,16 +51,23 @@ def test_a_run_that_waits_says_why_and_can_be_moved_and_cancelled(page: Page, ap
     expect(page.get_by_role("link", name="waits for a <b>GPU</b>")).to_have_count(0)
 
 
-def test_on_a_telephone_rows_stay_rows_below_their_headings(page: Page, pair: Pair) -> None:
-    """They go beyond the window, in a part of the page that can be moved sideways."""
+def test_on_a_telephone_rows_are_cards_of_labelled_cells(page: Page, pair: Pair) -> None:
+    """Each cell is a line of its own, as wide as the card, with its heading before it; the row of headings is gone."""
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"/artifacts?search={pair[1].id}")
-    table = page.locator(".st-key-rows-artifacts")
-    expect(table.get_by_role("link", name="Download").first).to_be_attached()
-    rows = "rows => rows.map(row => [...row.children].map(cell => cell.getBoundingClientRect()))"
-    headings, first, *_ = table.locator(".stHorizontalBlock").evaluate_all(rows)
-    assert len(headings) == len(first)
-    for heading, cell in zip(headings, first, strict=True):
-        assert abs(heading["x"] - cell["x"]) < 2, "a cell stands below its heading"
-    assert all(right["x"] > left["x"] for left, right in pairwise(first)), "and to the right of the one before it"
+    rows = page.locator(".st-key-rows-artifacts .stHorizontalBlock:has(> .stColumn)")
+    expect(rows.nth(1).get_by_role("link", name="Download")).to_be_visible()
+    expect(rows.first).to_be_hidden()
+    cells = rows.nth(1).locator("> .stColumn").evaluate_all(CELLS)
+    assert [cell["label"] for cell in cells] == list(HEADINGS)
+    assert all(above["bottom"] <= below["top"] for above, below in pairwise(cells)), "one below the other"
+    assert {cell["left"] for cell in cells} == {cells[0]["left"]}
+    assert all(cell["right"] <= 390 for cell in cells), "nothing leaves the window"
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page itself does not move"
+
+
+HEADINGS = ("Name and version", "Type", "Run", "Drafter version", "Accept length", "Size", "Made", "")
+CELLS = """cells => cells.map(cell => {
+    const {left, right, top, bottom} = cell.getBoundingClientRect();
+    return {left, right, top, bottom, label: getComputedStyle(cell, "::before").content.replace(/^"|"$/g, "")};
+})"""

@@ -192,7 +192,7 @@ def test_cancelling_asks_first(page: Page, api: Longtail, submit: Submit) -> Non
 
 
 def test_a_run_is_paused_resumed_and_cloned_by_buttons(page: Page, api: Longtail, submit: Submit) -> None:
-    run = submit(name="slow, to be paused")
+    run = submit(name="slow, to be paused", algorithm={"steps": 300})
     until(lambda: api.run(run.id), lambda run: run.step > 0)
     page.goto(f"/run?id={run.id}")
     page.get_by_role("button", name="Pause").click()

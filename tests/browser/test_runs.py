@@ -123,7 +123,7 @@ def test_runs_are_tagged_deleted_and_taken_back(page: Page, grid: Grid, api: Lon
     run = finished(api, submit(name="to be put away", algorithm={"steps": 2}))
     page.goto("/?q=put+away")
     grid.select(run.name)
-    page.get_by_test_id("stPopoverButton").click()
+    page.get_by_role("button", name="Tag", exact=True).click()
     page.get_by_role("textbox", name="Tag", exact=True).fill("<b>old</b>")
     page.get_by_role("button", name="Add", exact=True).click()
     until(lambda: api.run(run.id).tags, lambda tags: tags == ["<b>old</b>"])

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboard.text.escaping import visible
-from dashboard.text.formats import number, percent, ratio
+from dashboard.text.formats import percent, ratio
 from dashboard.views.runs.run_table import row
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
@@ -34,8 +34,6 @@ def _text(name: str, value: Any) -> str:
         return ""
     if name == "Progress":
         return percent(value / 100)
-    if name == "Reward":
-        return number(value, 3)
     if name == "Speed-up":
         return ratio(value)
     return ", ".join(value) if isinstance(value, list) else str(value)
