@@ -16,6 +16,7 @@ TITLES: Mapping[str, str] = {
     "step_seconds": "seconds per step",
     "accept_length": "tokens per target pass",
     "tokens_per_second": "tokens per second",
+    "prompt_tokens": "tokens per prompt",
     "response_tokens": "tokens per response",
     "idle_seconds": "seconds that workers waited",
     "trained_seconds": "seconds that trained the drafter",

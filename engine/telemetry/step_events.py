@@ -218,6 +218,7 @@ def _summary(step: StepRecord) -> StepFinished:
             "reward_mean": fmean(rewards),
             "reward_std": pstdev(rewards),
             "kept_share": len(experience.kept) / len(rewards),
+            "prompt_tokens": fmean(len(completion.request.prompt) for completion in rollout.completions),
             "response_tokens": tokens / len(rollout.completions),
             "tokens_per_second": statistics.tokens / rollout_seconds,
             "generated_tokens": float(statistics.tokens),

@@ -87,7 +87,7 @@ def basis(
     roofline = Roofline(shape, machines.gpu, config.rollout.gpus, found.efficiency)
     phases = by_operations(config, shape, machines, found.efficiency)
     lengths = lengths or (Recorded(recorded.lengths, recorded.name, config.seed) if recorded else assumed(config.rollout.max_new_tokens, 0))
-    prompt = PROMPT_TOKENS_SHARE * config.rollout.max_prompt_tokens
+    prompt = (recorded and recorded.prompt) or PROMPT_TOKENS_SHARE * config.rollout.max_prompt_tokens
     given = Assumptions(costs or roofline.table(), phases, lengths, found, config.cluster.workers, roofline.prefill(1), prompt)
     plan = Basis(config, machines, shape, given, memory, notes=notes)
     return _as_recorded(plan, recorded, recorded_config or config) if recorded else plan

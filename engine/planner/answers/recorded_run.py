@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -24,13 +25,15 @@ CANDIDATES = np.linspace(0.02, 0.99, 98)
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """``lengths`` of its responses; seconds by ``phases``; requests drafted for, and drafts accepted, by strategy."""
+    """``lengths`` of its responses; seconds by ``phases``; requests drafted for, and drafts accepted, by strategy. ``prompt``: tokens of
+    one on average, None in a run that is too old to say so."""
 
     index: int
     seconds: float
     lengths: tuple[int, ...]
     phases: dict[str, float]
     drafted: dict[str, tuple[int, int]]
+    prompt: float | None = None
 
     def first(self, acceptance: Acceptance) -> float | None:
         """Probability of a first token by which as many of the learned drafter's drafts would be accepted; None if it drafted little."""
@@ -53,6 +56,12 @@ class RecordedRun:
     @property
     def lengths(self) -> tuple[tuple[int, ...], ...]:
         return tuple(step.lengths for step in self.steps)
+
+    @property
+    def prompt(self) -> float | None:
+        """Tokens of a prompt on average, if they were told."""
+        told = [step.prompt for step in self.steps if step.prompt is not None]
+        return fmean(told) if told else None
 
     def firsts(self, acceptance: Acceptance) -> list[float]:
         """By step, filled up from its neighbours; none if the learned drafter was hardly used."""
@@ -83,13 +92,17 @@ def of_events(events: Iterable[AnyEvent], name: str) -> RecordedRun:
         elif isinstance(event, StepFinished):
             finished[event.step] = event
     steps = tuple(
-        RecordedStep(index, finished[index].seconds, lengths[index], finished[index].phases, drafted.get(index, {}))
+        _step(finished[index], lengths[index], drafted.get(index, {}))
         for index in sorted(finished.keys() & lengths.keys())
         if any(lengths[index]) and finished[index].phases.get("rollout", 0.0) > 0
     )[-MOST_STEPS:]
     if not steps:
         raise DataError(f"trace: {name} has no finished step; give a run that has at least one")
     return RecordedRun(name, workers, steps)
+
+
+def _step(finished: StepFinished, lengths: tuple[int, ...], drafted: dict[str, tuple[int, int]]) -> RecordedStep:
+    return RecordedStep(finished.step, finished.seconds, lengths, finished.phases, drafted, finished.metrics.get("prompt_tokens"))
 
 
 def _by_strategy(event: Speculation) -> dict[str, tuple[int, int]]:

@@ -135,7 +135,8 @@ class Simulation:
             return self._choice.plain()
         learned = any(strategy.drafter == "eagle" for strategy in speculation.strategies)
         lengths = shares.lengths[shares.group >= 0].tolist()
-        return self._choice.tuned(first, learned, (index, self._quality.version), lengths, self._given.prompt)
+        most = int((shares.group >= 0).sum(axis=1).max())
+        return self._choice.tuned(first, learned, (index, self._quality.version), lengths, self._given.prompt, most)
 
     def _ended(self, shares: Shares, decoded: Decoded) -> tuple[float, Numbers, Numbers]:
         """When the rollout is over, the tokens [W, R] of each response then, and the groups to learn from."""

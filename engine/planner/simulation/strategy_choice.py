@@ -52,24 +52,26 @@ class StrategyChoice:
         self._lengths = RemainingLengthPredictor()
         self._rng = np.random.default_rng((seed, 1))
         self._slots = slots
-        self._grid = sorted({round(2 ** (power / 2)) for power in range(1 + 2 * slots.bit_length())} & set(range(1, slots + 1)) | {slots})
         self._known: dict[tuple[Strategy, int], tuple[float, float]] = {}
 
     def plain(self) -> list[Choice]:
         """Without speculation, by batch size [slots + 1]."""
         return [Choice({OFF: 1.0})] * (self._slots + 1)
 
-    def tuned(self, first: float, learned: bool, versions: tuple[int, int], lengths: Sequence[int], known: float) -> list[Choice]:
+    def tuned(
+        self, first: float, learned: bool, versions: tuple[int, int], lengths: Sequence[int], known: float, most: int
+    ) -> list[Choice]:
         """By batch size [slots + 1]. ``first``: see ``acceptance.rates``; ``learned``: whether there is a drafter; ``versions`` of target
-        and drafter; ``lengths`` of the step's responses, after ``known`` tokens of a prompt."""
+        and drafter; ``lengths`` of the step's responses, after ``known`` tokens of a prompt; ``most`` of them that a worker has."""
+        most = max(1, min(most, self._slots))
         switch = ElasticSwitch(self._config.threshold, self._config.hysteresis)
         ordered = np.sort(np.asarray(lengths))
         allowed = {batch: switch.update(batch) for batch in range(self._slots, 0, -1)}
         chosen: dict[int, Choice] = {}
-        for batch in reversed(self._grid):
+        for batch in reversed(_grid(most)):
             if not allowed[batch]:
                 continue
-            share = max(0, len(ordered) - 1 - batch * len(ordered) // max(self._slots, 1))
+            share = max(0, len(ordered) - 1 - batch * len(ordered) // most)
             context = self._context(batch, float(ordered[share]), known, learned, versions)
             chosen[batch] = self._live(context, first)
         self._lengths.new_step()
@@ -138,3 +140,8 @@ class StrategyChoice:
             near, far = (self._costs.seconds(strategy, Context(batch, length)) for length in (NEAR, FAR))
             self._known[strategy, batch] = near, far
         return self._known[strategy, batch]
+
+
+def _grid(most: int) -> list[int]:
+    """Batch sizes of which the others are near: two for each doubling."""
+    return sorted({round(2 ** (power / 2)) for power in range(1 + 2 * most.bit_length())} & set(range(1, most + 1)) | {most})

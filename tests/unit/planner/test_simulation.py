@@ -132,3 +132,9 @@ def test_the_seed_decides_everything() -> None:
     assert [step.arms for step in Simulation(other, assumptions(other)).steps(2)] != [
         step.arms for step in Simulation(run, assumptions(run)).steps(2)
     ]
+
+
+def test_slots_that_no_request_is_in_change_nothing() -> None:
+    few, many = (steps(config({"rollout": {"max_batch": slots}})) for slots in (16, 256))
+    assert [step.seconds for step in few] == pytest.approx([step.seconds for step in many], rel=2e-3)  # only who drafts first catches up
+    assert [step.accept_length for step in few] == [step.accept_length for step in many]
