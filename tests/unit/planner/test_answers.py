@@ -103,7 +103,7 @@ def test_the_spread_alone_counts(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_prompt_has_the_tokens_that_were_recorded_or_half_of_the_most() -> None:
-    config, recording = parse({"model": {"path": "0.5B"}, "rollout": {"max_prompt_tokens": 64}}), recorded(3, {"rollout": 1.0})
-    told = [event.model_copy(update={"metrics": {"prompt_tokens": 21.0}}) if isinstance(event, StepFinished) else event for event in recording]
-    given = [basis(config, machines("h100:8"), recorded=of_events(events, "a run")).assumptions.prompt for events in (told, recording)]
+    config, silent = parse({"model": {"path": "0.5B"}, "rollout": {"max_prompt_tokens": 64}}), recorded(3, {"rollout": 1.0})
+    told = [event.model_copy(update={"metrics": {"prompt_tokens": 21.0}}) if event.kind == "step" else event for event in silent]
+    given = [basis(config, machines("h100:8"), recorded=of_events(events, "a run")).assumptions.prompt for events in (told, silent)]
     assert given == [21.0, 32.0]
