@@ -7,6 +7,7 @@ from pathlib import Path
 
 from page_cases import drawn, until
 from playwright.sync_api import Browser, Download, Page, expect
+from sizes import only_with_all
 from test_run_pages import Pair, chart
 
 CHOICE = "metric=tokens_per_second&metric=accept_length&over=time&smoothing=1&logy=true&differences=false&lengths=by+length"
@@ -45,6 +46,7 @@ def test_the_address_holds_the_whole_choice(page: Page, pair: Pair) -> None:
         page.reload()
 
 
+@only_with_all
 def test_runs_that_are_not_there_are_left_out(page: Page, pair: Pair) -> None:
     page.goto(f"/compare?runs=nonsense,{pair[0].id},0123456789abcdef,..%2F..%2Fworkers,{pair[1].id},{pair[0].id}")
     expect(page.get_by_role("alert")).to_contain_text("no such run in your sight: nonsense, 0123456789abcdef")

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from page_cases import Submit, drawn, until
 from playwright.sync_api import Locator, Page, expect
-from sizes import first
+from sizes import first, only_with_all
 
 from longtail import Longtail
 from longtail.schemas.runs import Run
@@ -122,6 +122,7 @@ def test_the_survival_curve_has_a_log_axis(page: Page, pair: Pair) -> None:
     )
 
 
+@only_with_all
 def test_a_plain_run_has_no_drafter_charts(page: Page, pair: Pair) -> None:
     page.goto(f"/run?id={pair[0].id}")
     expect(page.get_by_role("heading", name="Plain baseline")).to_be_visible()
@@ -139,6 +140,7 @@ def test_a_running_run_grows_without_a_reload(page: Page, api: Longtail, submit:
     until(lambda: points(plot), lambda count: count > before + 2)
 
 
+@only_with_all
 def test_a_page_that_holds_still_keeps_its_data_and_zoom(page: Page, api: Longtail, submit: Submit) -> None:
     run = submit(name="slow and held", algorithm={"steps": 300})
     until(lambda: api.run(run.id), lambda run: run.step >= 4)
@@ -216,6 +218,7 @@ def test_a_failed_run_says_why_at_the_top(page: Page, api: Longtail, submit: Sub
     expect(page.get_by_text("nothing that stands out")).to_have_count(0)
 
 
+@only_with_all
 def test_the_address_holds_the_runs_compared(page: Page, pair: Pair) -> None:
     page.goto(f"/compare?runs={pair[0].id},{pair[1].id}")
     for _ in range(2):

@@ -270,7 +270,7 @@ def checkpoint(arena: Arena, run_id: str) -> int:
         return session.get_one(Run, run_id).checkpoint_step
 
 
-@pytest.mark.parametrize("arena", ["postgresql", "redis"], indirect=True)
+@pytest.mark.parametrize("arena", first(1, ["redis", "postgresql"]), indirect=True)
 def test_a_host_that_vanishes_loses_its_runs_to_another(arena: Arena) -> None:
     """Nobody there can be asked or killed: the lease tells, and the guardian ends the engine."""
     arena.start_api()

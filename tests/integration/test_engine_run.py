@@ -18,7 +18,7 @@ import yaml
 from card_numbers import numbers, same
 from forked_python.interpreter import ENGINE, forked_python
 from safetensors.torch import load_file
-from sizes import ALL
+from sizes import ALL, only_with_all
 from sqlalchemy import select
 
 from backend.database import Database
@@ -227,6 +227,7 @@ def test_a_killed_run_resumes_to_the_same_policy(config: Config, plain: Path, tm
     assert policy(tmp_path) == policy(plain)
 
 
+@only_with_all
 def test_a_run_asked_to_stop_does_so_at_a_step_boundary_and_goes_on_to_the_same_policy(config: Config, plain: Path, tmp_path: Path) -> None:
     wanted = config | ALONE | {"speculation": {"enabled": False}}
     (tmp_path / "stop").touch()
@@ -315,6 +316,7 @@ def test_a_drafter_is_pretrained_killed_stopped_and_goes_on(config: Config, plai
     assert len(weights["d2t"]) == 24
 
 
+@only_with_all
 def test_a_drafter_is_made_of_given_responses(tmp_path: Path) -> None:
     """By the command, which knows of its own folder only by a relative path."""
     rows = [{"prompt": f"{n}+{n}=", "response": f"{2 * n}, and {n} more is {3 * n}"} for n in range(40)]

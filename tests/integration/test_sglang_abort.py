@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from sglang_cases import chains, native_engine, needs_sglang, sglang_engine
+from sizes import only_with_all
 from transformers import PreTrainedModel
 
 from engine.config import RolloutConfig
@@ -19,7 +20,7 @@ from engine.rollout.interface import Completion, PartialResponse, Request, Sampl
 from engine.rollout.sglang.engine import SGLangEngine
 from engine.tasks.countdown import CountdownTask
 
-pytestmark = needs_sglang
+pytestmark = [*needs_sglang, only_with_all]
 ROLLOUT = RolloutConfig(max_batch=8, max_prompt_tokens=32, max_new_tokens=192)
 GREEDY = Sampling(temperature=0, max_new_tokens=192)
 

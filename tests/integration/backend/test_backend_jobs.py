@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from live_platform import Platform, ended, pid_of
-from sizes import ALL
+from sizes import ALL, only_with_all
 
 from backend.jobs.celery import make_celery, notify_workers
 from backend.jobs.engine.processes import start_time
@@ -126,6 +126,7 @@ def test_a_killed_worker_loses_nothing(platform: Platform) -> None:
     assert "at step 0 " not in starts[1], "it resumes from its checkpoint"
 
 
+@only_with_all
 def test_a_worker_that_was_frozen_past_its_lease_writes_nothing_more(platform: Platform) -> None:
     frozen = platform.worker(step_seconds=0.3)
     run = platform.submit(steps=12)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from crew import SAMPLING, Crew, config, requests
-from sizes import ALL
+from sizes import ALL, only_with_all
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, same
 from engine.drafter.packing import MicroBatch
@@ -25,6 +25,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@only_with_all
 def test_many_sessions_grow_no_memory_and_keep_all_engines_equal(random_model: Path) -> None:
     """A buffer of some steps is full after ten sessions: from then on the process may grow by a few allocations only."""
     crew = Crew(config(random_model, buffer_bytes=2**20))
