@@ -42,6 +42,14 @@ def test_the_phases_of_a_step_add_up_to_its_time() -> None:
     assert (step.metrics["generated_tokens"], step.metrics["worker/0/tokens_per_second"]) == (0.0, 4.5)
 
 
+def test_what_a_full_cache_made_wait_is_counted_where_it_is_known() -> None:
+    counted, uncounted = RolloutStatistics(preemptions=3), RolloutStatistics()
+    uncounted.add(RolloutStatistics())
+    counted.add(RolloutStatistics(preemptions=2))
+    told = [event.metrics for statistics in (counted, uncounted) for event in events(statistics) if isinstance(event, StepFinished)]
+    assert [metrics.get("preemptions") for metrics in told] == [5.0, None]
+
+
 def worker(*alarms: tuple[str, str]) -> RolloutStatistics:
     return RolloutStatistics(alarms=list(alarms))
 
