@@ -23,9 +23,9 @@ from engine.cluster.spot_training.weight_drift import sketch
 from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
 from engine.config import RolloutConfig, RunConfig
 from engine.drafter.export import write_drafter_folder
+from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse
-from engine.drafter.spot_trainer import Judged
 from engine.models.load import load_tokenizer, resolve
 from engine.models.weights import base_weights
 from engine.policy.training.microbatches import Inferred, TrainingRow

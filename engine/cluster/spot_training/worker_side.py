@@ -21,11 +21,12 @@ from engine.config import RunConfig
 from engine.drafter.data_buffer import DataBuffer, enough_bytes
 from engine.drafter.eagle3 import drafter_of, first_drafter, make_drafter
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.held_out_evaluation import UNJUDGED, Judged
 from engine.drafter.kind import feature_width
 from engine.drafter.layout import without_copies
 from engine.drafter.model import Drafter
 from engine.drafter.recipe import configured_recipe
-from engine.drafter.spot_trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
+from engine.drafter.spot_trainer import JUDGED_FIRST, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.models.weights import ends
 from engine.policy.training.microbatches import TrainingRow
