@@ -19,7 +19,6 @@ from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyS
 from engine.cluster.distributed_rollout.finish_forecast import FinishForecaster
 from engine.cluster.learner_rank import LearnerRank, LearnShare
 from engine.cluster.spot_training.sent_weights import SentWeights
-from engine.cluster.spot_training.weight_drift import sketch
 from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
 from engine.config import RolloutConfig, RunConfig
 from engine.drafter.export import write_drafter_folder
@@ -305,8 +304,9 @@ class Worker(LearnerRank):
         self._settle(None)
 
     def _settle(self, weights: Mapping[str, Tensor] | None) -> None:
+        """Looks at no weights of the policy: a worker's further GPUs know nothing of it."""
         self._require_spot().adopt(weights)
-        self._sketch = sketch(self.policy.weights())
+        self._drafters_sketch = self._sketch
 
     def roll_back(self, version: int) -> LoadedWeights:
         """Takes the last good drafter again, as ``version``; returns what the engine holds now."""
