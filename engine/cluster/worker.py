@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,10 @@ class Worker(LearnerRank):
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
         self._step = step
         self._halt.clear()
-        self.learner.capture(self._kind if self._captures and watch else None)
+        if self._captures and watch:
+            self.learner.capture(self._kind, partial(self._require_spot().add, step))
+        else:
+            self.learner.capture_nothing()
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
         self.engine.watch(watch)
         with self._early_stop.rollout(step, requests):
@@ -106,18 +110,18 @@ class Worker(LearnerRank):
 
     def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
         found = super().infer(rows)
-        self._remember()
+        self._write_remembered()
         return found
 
     def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         share = super().learn(rows, inferred, step)
-        self._remember()
+        self._write_remembered()
         return share
 
-    def _remember(self) -> None:
-        """What the policy's passes over the step's rows have shown of them."""
-        if self.spot and (taken := self.learner.take_features()):
-            self.spot.add(self._step, taken)
+    def _write_remembered(self) -> None:
+        """What the drafter is to learn of the policy's passes over the step's rows."""
+        if self.spot and self._captures:
+            self.spot.write_new()
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:
         """Generates outside of training: neither speculation nor the drafter learns of it, nor do the statistics."""
@@ -196,7 +200,10 @@ class Worker(LearnerRank):
         lines = [(len(prompt), (*prompt, *response)) for prompt, response in responses]
         rows = [TrainingRow(tokens, prompt, 0.0, (0.0,) * (len(tokens) - prompt)) for prompt, tokens in lines]
         features = self.learner.features(rows, self._kind)
-        self._require_spot().add(number + BEFORE_STEPS, list(zip(rows, features, strict=True)))
+        spot = self._require_spot()
+        for row, states in zip(rows, features, strict=True):
+            spot.add(number + BEFORE_STEPS, row, states)
+        spot.write_new()
 
     def token_counts(self) -> Counter[int]:
         """How often tokens occur in the responses that the drafter is to be trained on, prompts included."""
