@@ -166,7 +166,7 @@ class PretrainingRound(Base):
 
 class Sample(Stepped):
     __tablename__ = "samples"
-    __table_args__ = (Index("ix_samples_run_step", "run_id", "step"),)
+    __table_args__ = (Index("ix_samples_run_step", "run_id", "step", "seq"),)
 
     seq: Mapped[int] = mapped_column(primary_key=True)
     prompt: Mapped[str] = mapped_column(Text)

@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_index("ix_samples_run_step", "samples", ["run_id", "step"])
+    op.create_index("ix_samples_run_step", "samples", ["run_id", "step", "seq"])
     op.create_index("ix_drafter_sessions_published", "drafter_sessions", ["run_id", "published"])
 
 

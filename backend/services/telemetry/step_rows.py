@@ -88,14 +88,14 @@ def samples(session: Session, run_id: str, wanted: SampleFilter, limit: int) -> 
         query = query.where(or_(*(text.icontains(wanted.contains, autoescape=True) for text in texts)))
     if wanted.prompt is not None:
         query = query.where(Sample.prompt == wanted.prompt)
-    if wanted.is_search and (before := _seq_before(session, run_id)) is not None:
-        query = query.where(Sample.seq > before)
+    if wanted.is_search and (first := _first_searched(session, run_id)) is not None:
+        query = query.where(Sample.step >= first)
     length = func.coalesce(Sample.tokens, func.length(Sample.response))
-    order = [length.desc(), Sample.seq.desc()] if wanted.longest else [Sample.seq.desc()]
+    order = [length.desc(), Sample.seq.desc()] if wanted.longest else [Sample.step.desc(), Sample.seq.desc()]
     return sorted(session.scalars(query.order_by(*order).limit(limit)), key=lambda sample: sample.seq)
 
 
-def _seq_before(session: Session, run_id: str) -> int | None:
-    """Of the last response that is none of the latest SEARCHED_SAMPLES; None if there is none."""
-    query = select(Sample.seq).where(Sample.run_id == run_id).order_by(Sample.seq.desc()).offset(SEARCHED_SAMPLES).limit(1)
-    return session.scalar(query)
+def _first_searched(session: Session, run_id: str) -> int | None:
+    """The step of the first of the latest SEARCHED_SAMPLES; None if there are not so many."""
+    query = select(Sample.step).where(Sample.run_id == run_id).order_by(Sample.step.desc(), Sample.seq.desc())
+    return session.scalar(query.offset(SEARCHED_SAMPLES - 1).limit(1))

@@ -65,7 +65,7 @@ class Merged(Mapping[str, Tensor]):
             return weight
         second = local(layer.lora_B[ADAPTER].weight)
         change = second @ self._firsts[name].to(second.device) * layer.scaling[ADAPTER]
-        merged = local(weight) + change.to(weight.dtype)
+        merged: Tensor = local(weight) + change.to(weight.dtype)
         if not isinstance(weight, DTensor):
             return merged
         return DTensor.from_local(

@@ -86,7 +86,7 @@ def test_a_search_looks_through_the_latest_samples_and_through_all_of_a_step(
     searches: list[dict[str, Any]] = [{"contains": "a <b>"}, {"prompt": "?"}, {"longest": True}]
     assert [steps(**wanted) for wanted in searches] == [[0, 0, 1, 1, 2, 2]] * 3
     monkeypatch.setattr(step_rows, "SEARCHED_SAMPLES", 3)
-    assert [steps(**wanted) for wanted in searches] == [[1, 2, 2]] * 3
+    assert [steps(**wanted) for wanted in searches] == [[1, 1, 2, 2]] * 3, "of whole steps"
     assert steps(outcome="right") == [1, 2]
     assert (steps(contains="a <b>", step=0), steps()) == ([0, 0], [0, 0, 1, 1, 2, 2])
 
