@@ -130,11 +130,15 @@ def test_features_come_of_the_passes_that_are_made_anyway(
     expected = hidden_states(model, [list(row.tokens) for row in rows], kind)
     counts = []
     for captured in (False, True):
-        taken: dict[tuple[int, ...], torch.Tensor] = {}
+        taken: dict[tuple[int, ...], Tensor] = {}
+
+        def keep(row: TrainingRow, features: Tensor, taken: dict[tuple[int, ...], Tensor] = taken) -> None:
+            taken[row.tokens] = features
+
         subject, passes = learner(make_policy(), how=LearnerConfig(**how), updates_per_step=updates), Counter[str]()
         subject.policy.model.base_model.register_forward_hook(lambda *_, passes=passes: passes.update(["pass"]))
         if captured:
-            subject.capture(kind, lambda row, features, taken=taken: taken.update({row.tokens: features}))
+            subject.capture(kind, keep)
         subject.update(rows, subject.infer(rows), 0)
         counts.append((len(taken), passes["pass"]))
     assert counts[0] == (0, counts[1][1]), "no pass more"

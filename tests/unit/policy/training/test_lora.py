@@ -118,9 +118,9 @@ def test_ranks_ask_for_shards_as_they_are_made_whole_and_not_at_a_look(random_mo
     try:
         assert dist.group.WORLD
         policy = ShardedPolicy(random_model, ADAPTED.model_copy(update={"parallel": "fsdp"}), 1.0, CPU, dist.group.WORLD, False)
-        with CommDebugMode() as made:
+        with CommDebugMode() as made:  # type: ignore[no-untyped-call]
             merged = policy.weights()
-        with CommDebugMode() as looked:
+        with CommDebugMode() as looked:  # type: ignore[no-untyped-call]
             shapes = {name: weight.shape for name, weight in merged.items()}
     finally:
         dist.destroy_process_group()
