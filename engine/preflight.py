@@ -9,6 +9,7 @@ from engine.drafter.weight_files import drafter_files
 from engine.errors import ConfigError, DataError, ModelError
 from engine.models.families import FAMILIES, LISTED
 from engine.models.folder import BUILT_IN, locate, read_facts
+from engine.rollout.native.layout.page_table import PAGE
 from engine.rollout.sglang import requirements, supported_speculation
 from engine.tasks import response_rows
 from engine.tasks.registry import check_rows
@@ -55,6 +56,7 @@ def _check_model(config: RunConfig) -> None:
             f"rollout.max_new_tokens: max_prompt_tokens={prompt} and max_new_tokens={response} together exceed the {facts.context} tokens "
             f"that model {config.model.path} can hold; lower one of them"
         )
+    _check_cache(config)
     engine = config.rollout.engine
     if engine == "sglang" or (engine == "auto" and facts.family not in FAMILIES):
         supported_speculation.check(config, facts)
@@ -62,6 +64,22 @@ def _check_model(config: RunConfig) -> None:
         raise ModelError(
             f"model.path: {config.model.path} is a {facts.family} model; supported are {LISTED}, and with rollout.engine=sglang other "
             "causal language models that SGLang knows"
+        )
+
+
+def _check_cache(config: RunConfig) -> None:
+    """ConfigError if the native engine's cache is too small for one request at its longest, with the drafts behind it."""
+    rollout, speculation = config.rollout, config.speculation
+    if rollout.cache_tokens is None or rollout.engine == "sglang":
+        return
+    strategies = speculation.strategies if speculation.enabled else ()
+    drafts = max((max(each.verify, (each.depth - 1) * each.top_k) for each in strategies), default=0)
+    needed = rollout.max_prompt_tokens + rollout.max_new_tokens + drafts + 1
+    if rollout.cache_tokens < needed:
+        raise ConfigError(
+            f"rollout.cache_tokens: one request may need {needed} tokens (max_prompt_tokens={rollout.max_prompt_tokens}, "
+            f"max_new_tokens={rollout.max_new_tokens}, drafts), got {rollout.cache_tokens}; set it to {-(-needed // PAGE) * PAGE} or more, "
+            "leave it out for all that fit, or lower rollout.max_new_tokens"
         )
 
 

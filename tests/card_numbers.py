@@ -37,7 +37,7 @@ def numbers(events: Sequence[AnyEvent], started_at: float) -> RunStatistics:
 def trend(rewards: Sequence[float]) -> RewardTrend | None:
     if len(rewards) < 4:
         return None
-    third = max(2, len(rewards) // 3)
+    third = min(max(2, len(rewards) // 3), 10_000)
     first, last = rewards[:third], rewards[-third:]
     error = ((variance(first) + variance(last)) / third) ** 0.5
     return RewardTrend(steps=third, first=fmean(first), last=fmean(last), error=error)

@@ -38,10 +38,12 @@ def add(
 @webhook.command("list")
 def list_() -> None:
     """List webhooks, newest first."""
-    shown = terminal.listing("Id", "URL", "Events", overflow="fold")
+    shown = terminal.listing("Id", "URL", "Project", "Events", overflow="fold")
     with Longtail() as client:
+        projects = {project.id: project.name for project in client.every(client.projects, archived=True, limit=MOST)}
         for each in client.webhooks(MOST).items:
-            shown.add_row(each.id, escape(each.url), " ".join(each.events))
+            project = projects.get(each.project_id, each.project_id) if each.project_id else "all"
+            shown.add_row(each.id, escape(each.url), escape(project), " ".join(each.events))
     console.print(shown)
 
 

@@ -119,6 +119,7 @@ class WorkerSpan(Stepped):
 
 class DrafterSession(Stepped):
     __tablename__ = "drafter_sessions"
+    __table_args__ = (Index("ix_drafter_sessions_published", "run_id", "published"),)
 
     seq: Mapped[int] = mapped_column(primary_key=True)
     time: Mapped[float]
@@ -165,6 +166,7 @@ class PretrainingRound(Base):
 
 class Sample(Stepped):
     __tablename__ = "samples"
+    __table_args__ = (Index("ix_samples_run_step", "run_id", "step", "seq"),)
 
     seq: Mapped[int] = mapped_column(primary_key=True)
     prompt: Mapped[str] = mapped_column(Text)

@@ -48,12 +48,14 @@ def memory_command(config: dict[str, Any]) -> str:
         f"--gpus {cluster.get('workers', 1) * parallel} --tensor-parallel {parallel}",
         f"--parallel {learner.get('parallel', 'ddp')} --precision {learner.get('precision', 'float32')}",
         f"--tokens {algorithm.get('tokens_per_microbatch', 2048)} --requests {rollout.get('max_batch', 64)} --context {context}",
+        f"--recipe {section(config, 'drafter').get('recipe', 'eagle')}",
         *_flags(
             {
                 "--keep-activations": not learner.get("activation_checkpointing"),
                 "--cpu-offload": bool(learner.get("cpu_offload")),
                 "--no-reference": algorithm.get("kl_coefficient") == 0,
                 "--no-drafter": not speculates(config),
+                "--keep-cache": rollout.get("engine") == "sglang" and not section(rollout, "sglang").get("release_memory"),
                 f"--lora {lora.get('rank') if lora else ''}": bool(lora),
             }
         ),

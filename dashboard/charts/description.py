@@ -69,6 +69,9 @@ def _drawn(figure: go.Figure) -> list[Any]:
 
 
 def _series(figure: go.Figure, trace: Any) -> str:
+    if trace.meta is not None:
+        told = ", ".join(f"{axis} {_place(value)}" for axis, value in trace.meta if value is not None)
+        return f"{_name(trace)}: {told}"
     points = [(x, y) for x, y in _points(figure, trace) if isinstance(y, int | float)]
     if not points:
         return ""
@@ -82,6 +85,8 @@ def _series(figure: go.Figure, trace: Any) -> str:
 
 def _points(figure: go.Figure, trace: Any) -> Iterator[tuple[Any, Any]]:
     """Place and value."""
+    if trace.meta is not None:
+        return ((axis, value) for axis, value in trace.meta)
     if not _is_flat(trace):
         return zip(trace.x, trace.y, strict=False)
     axis = figure.layout.yaxis

@@ -27,7 +27,7 @@ def scatter(points: Mapping[str, tuple[Value, Value]], x: str, y: str) -> go.Fig
 
 def parallel_coordinates(runs: Mapping[str, Sequence[Value]], axes: Sequence[str]) -> go.Figure | None:
     """A line for each run through its value on each of the ``axes``, each with a scale of its own from its least to its greatest value;
-    what a run lacks leaves a gap. None with fewer than two axes."""
+    what a run lacks leaves a gap. ``meta`` of a line are axes and values, as heights say nothing. None with fewer than two axes."""
     if len(axes) < 2:
         return None
     chart = figure("", "", TALL).update_layout(hovermode="closest", showlegend=True)
@@ -43,6 +43,7 @@ def parallel_coordinates(runs: Mapping[str, Sequence[Value]], axes: Sequence[str
             y=[scale.place(value) for scale, value in zip(scales, values, strict=True)],
             name=label(name),
             mode="lines+markers",
+            meta=[list(pair) for pair in zip(axes, values, strict=True)],
             line={"color": color(index), "dash": dash(index), "width": 2},
             hovertemplate="<br>".join(map(label, told)) + "<extra></extra>",
         )

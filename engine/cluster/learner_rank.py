@@ -73,7 +73,7 @@ class LearnerRank(ABC):
         self._kind = RECIPE_KINDS[config.drafter.recipe]
         self._target_version = 0
         self._staged_policy: dict[str, Any] | None = None
-        self._sketch = sketch(self.policy.weights())
+        self._sketch = self._drafters_sketch = sketch(self.policy.weights())
         self._sampler = UsageSampler()
 
     def freeze(self) -> None:
@@ -101,6 +101,7 @@ class LearnerRank(ABC):
         synced = time.perf_counter()
         self._follow()
         weights = self.policy.weights()
+        self._sketch = sketch(weights)
         return LearnShare(
             metrics,
             updated - began,
@@ -108,7 +109,7 @@ class LearnerRank(ABC):
             sum(weight.numel() for weight in weights.values()) * self._dtype.itemsize,
             checksum,
             loaded_weights,
-            drift(self._sketch, sketch(weights)),
+            drift(self._drafters_sketch, self._sketch),
         )
 
     def stage(self) -> None:
@@ -124,7 +125,7 @@ class LearnerRank(ABC):
     def load(self, folder: Path) -> int:
         """Goes on from ``folder``; returns the drafter's version, 0 if there is none."""
         learner_state.read(self.learner.state(), folder / POLICY, self.policy.saving_group)
-        self._sketch = sketch(self.policy.weights())
+        self._sketch = self._drafters_sketch = sketch(self.policy.weights())
         self._load_target(self._target_version)
         self._follow()
         return 0

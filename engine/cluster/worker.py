@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,12 @@ from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyS
 from engine.cluster.distributed_rollout.finish_forecast import FinishForecaster
 from engine.cluster.learner_rank import LearnerRank, LearnShare
 from engine.cluster.spot_training.sent_weights import SentWeights
-from engine.cluster.spot_training.weight_drift import sketch
 from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
 from engine.config import RolloutConfig, RunConfig
 from engine.drafter.export import write_drafter_folder
+from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse
-from engine.drafter.spot_trainer import Judged
 from engine.models.load import load_tokenizer, resolve
 from engine.models.weights import base_weights
 from engine.policy.training.microbatches import Inferred, TrainingRow
@@ -93,7 +93,10 @@ class Worker(LearnerRank):
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
         self._step = step
         self._halt.clear()
-        self.learner.capture(self._kind if self._captures and watch else None)
+        if self._captures and watch:
+            self.learner.capture(self._kind, partial(self._require_spot().add, step))
+        else:
+            self.learner.capture_nothing()
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
         self.engine.watch(watch)
         with self._early_stop.rollout(step, requests):
@@ -107,18 +110,18 @@ class Worker(LearnerRank):
 
     def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
         found = super().infer(rows)
-        self._remember()
+        self._write_remembered()
         return found
 
     def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         share = super().learn(rows, inferred, step)
-        self._remember()
+        self._write_remembered()
         return share
 
-    def _remember(self) -> None:
-        """What the policy's passes over the step's rows have shown of them."""
-        if self.spot and (taken := self.learner.take_features()):
-            self.spot.add(self._step, taken)
+    def _write_remembered(self) -> None:
+        """What the drafter is to learn of the policy's passes over the step's rows."""
+        if self.spot and self._captures:
+            self.spot.write_new()
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:
         """Generates outside of training: neither speculation nor the drafter learns of it, nor do the statistics."""
@@ -197,7 +200,10 @@ class Worker(LearnerRank):
         lines = [(len(prompt), (*prompt, *response)) for prompt, response in responses]
         rows = [TrainingRow(tokens, prompt, 0.0, (0.0,) * (len(tokens) - prompt)) for prompt, tokens in lines]
         features = self.learner.features(rows, self._kind)
-        self._require_spot().add(number + BEFORE_STEPS, list(zip(rows, features, strict=True)))
+        spot = self._require_spot()
+        for row, states in zip(rows, features, strict=True):
+            spot.add(number + BEFORE_STEPS, row, states)
+        spot.write_new()
 
     def token_counts(self) -> Counter[int]:
         """How often tokens occur in the responses that the drafter is to be trained on, prompts included."""
@@ -305,8 +311,9 @@ class Worker(LearnerRank):
         self._settle(None)
 
     def _settle(self, weights: Mapping[str, Tensor] | None) -> None:
+        """Looks at no weights of the policy: a worker's further GPUs know nothing of it."""
         self._require_spot().adopt(weights)
-        self._sketch = sketch(self.policy.weights())
+        self._drafters_sketch = self._sketch
 
     def roll_back(self, version: int) -> LoadedWeights:
         """Takes the last good drafter again, as ``version``; returns what the engine holds now."""

@@ -20,8 +20,8 @@ from engine.cluster.rendezvous import meeting_point
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
+from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.model_card import DrafterCard
-from engine.drafter.spot_trainer import Judged
 from engine.errors import ConfigError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState

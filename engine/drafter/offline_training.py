@@ -11,8 +11,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from engine.drafter.data_buffer import DataBuffer
+from engine.drafter.held_out_evaluation import HeldOutEvaluation
 from engine.drafter.kind import DrafterKind, captured_layers
-from engine.drafter.spot_trainer import HeldOutEvaluation, SpotTrainer
+from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
 
 PromptAndResponse = tuple[Sequence[int], Sequence[int]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import inf
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
+from engine.drafter.held_out_evaluation import LOOK_AHEAD, UNJUDGED, HeldOutEvaluation, Judged, gain_noise
 from engine.drafter.model import Drafter
 from engine.drafter.packing import SEGMENT, MicroBatch, Segment, aligned, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
@@ -25,24 +26,9 @@ from engine.models.weights import host_copy
 from engine.rollout.data_type import native_data_type
 
 EVALUATED_TOKENS = 1024
-LOOK_AHEAD = 4
-"""Drafts of the chains that a drafter is judged by."""
 AVERAGING = 3
 JUDGED_FIRST, JUDGED_EVERY = (2, 4), 8
 SLOWER = 0.7
-
-
-class Judged(NamedTuple):
-    """A drafter on held-out responses, by ``HeldOutEvaluation.accepted``, ``agreement``, ``top3`` and ``parts``."""
-
-    accepted: float
-    top1: float = 0.0
-    top3: float = 0.0
-    parts: tuple[tuple[float, float], ...] = ()
-
-
-UNJUDGED = Judged(-inf)
-"""By nobody, for lack of time."""
 
 
 class _InterruptedError(Exception):
@@ -51,41 +37,6 @@ class _InterruptedError(Exception):
 
 def _never() -> bool:
     return False
-
-
-@dataclass(frozen=True)
-class HeldOutEvaluation:
-    """Means over ``positions`` held-out response positions, 0 if there are none.
-
-    ``agreement``: share where drafter and target have the same top token, and ``top3`` where the target's is among the drafter's three
-    best; ``acceptance``: the most with which a drafted token can be accepted when sampling at temperature 1, see ``recipe.acceptance``.
-    ``accepted``: of the drafts of chains of ``LOOK_AHEAD``, one from each position, the share that can be expected to be accepted by
-    that, each only if those before it were. ``parts``: the two sums that this is the ratio of, for each ``SEGMENT`` of positions: drafts
-    that are expected to be accepted, and drafts.
-    """
-
-    agreement: float
-    top3: float
-    acceptance: float
-    accepted: float
-    positions: int
-    parts: tuple[tuple[float, float], ...] = ()
-
-    @property
-    def judged(self) -> Judged:
-        return Judged(self.accepted, self.agreement, self.top3, self.parts)
-
-
-def gain_noise(before: Judged, after: Judged) -> float:
-    """Standard error of the gain in ``accepted`` of two drafters that were judged on the same parts of responses: that of a ratio of sums
-    over parts (Cochran, Sampling Techniques, section 6). 0 where there are too few to tell, or they are not the same."""
-    pairs = [(new - old, drafts) for (old, drafts), (new, _) in zip(before.parts, after.parts, strict=False) if drafts]
-    if len(pairs) < 2 or len(before.parts) != len(after.parts):
-        return 0.0
-    drafts = sum(count for _, count in pairs)
-    gain = sum(more for more, _ in pairs) / drafts
-    spread = sum((more - gain * count) ** 2 for more, count in pairs) * len(pairs) / (len(pairs) - 1)
-    return float(spread**0.5 / drafts)
 
 
 @dataclass(frozen=True)
@@ -391,25 +342,3 @@ def _places(mask: Tensor, device: torch.device) -> Tensor:
 def _chosen(states: Tensor, mask: Tensor) -> Tensor:
     """Of ``states`` [B, N, H] those where ``mask`` [B, N], the host's, is true: [n, H]."""
     return states.flatten(0, 1).index_select(0, _places(mask, states.device))
-
-
-def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
-    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights; what is the same in all
-    stays to the bit. ValueError if whole numbers, which nobody trains, differ, or if nobody has trained.
-
-    Workers start a session from the same version, so that a worker which trained little pulls little.
-    """
-    total = sum(microsteps for _, microsteps in states)
-    if total == 0:
-        raise ValueError("no worker has trained")
-    shares = [(weights, microsteps / total) for weights, microsteps in states]
-    return {name: _merged(name, [(weights[name], share) for weights, share in shares]) for name in states[0][0]}
-
-
-def _merged(name: str, copies: Sequence[tuple[Tensor, float]]) -> Tensor:
-    first = copies[0][0]
-    if all(torch.equal(first, weight) for weight, _ in copies[1:]):
-        return first
-    if not first.is_floating_point():
-        raise ValueError(f"the workers' drafters differ in {name}, which is not trained")
-    return sum((weight * share for weight, share in copies), torch.tensor(0.0))

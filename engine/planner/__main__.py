@@ -14,14 +14,12 @@ from engine.config import describe
 from engine.config.learner import LearnerConfig, LoraConfig
 from engine.drafter.kind import RECIPE_KINDS
 from engine.errors import LongtailError
+from engine.planner.drafter_memory import UNROLLS
 from engine.planner.memory import GB, Hardware, Load
 from engine.planner.memory_plan import MemoryPlan, plan
 from engine.planner.model_shape import PRESETS, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
 from engine.planner.weight_sync import Way, sync_seconds
-
-UNROLLS = {"eagle": 2, "hass": 3, "eagle3": 7}
-"""Passes of a training step, as engine.drafter.recipe has them."""
 
 
 def main(arguments: list[str] | None = None) -> int:

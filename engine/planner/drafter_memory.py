@@ -10,6 +10,8 @@ BLOCK, ROWS = 2**25, 128
 VALUE = 4 * FLOAT
 """Bytes of a value of a block at the worst moment: the target's probability, and of the drafter the logarithm of its own, that itself, and
 the derivative."""
+UNROLLS = {"eagle": 2, "hass": 3, "eagle3": 7}
+"""Passes of a training step, as engine.drafter.recipe has them."""
 KEPT: dict[DrafterKind, int] = {"eagle": 32, "eagle3": 44}
 """Bytes that a token of a pass keeps for each hidden dimension, outside of attention and MLP: what attention reads (two features side by
 side, of EAGLE-3 after norms of each), the residuals, the norm before the MLP (of EAGLE-3 that before the head, too), the prediction and

@@ -5,17 +5,18 @@ Exit code 0; 2: a mistake the user can mend.
 
 import argparse
 import json
+import resource
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from engine.config import RunConfig, load
-from engine.errors import LongtailError
+from engine.errors import ConfigError, LongtailError
 from engine.planner.answers.basis import basis
 from engine.planner.answers.plan import Plan, plan, timeline
 from engine.planner.answers.recorded_run import RecordedRun, recorded_run
 from engine.planner.answers.text import text
-from engine.planner.hardware import known_gpus, machines
+from engine.planner.hardware import GIGA, known_gpus, machines
 from engine.planner.simulation.response_lengths import SPREAD, LogNormal, ResponseLengths, assumed, from_file
 from engine.speculation.tuner.cost_table import CostTable
 
@@ -23,15 +24,27 @@ from engine.speculation.tuner.cost_table import CostTable
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
+    if options.memory:
+        _limit(int(options.memory * GIGA))
     try:
         found = _plan(options)
         if options.events:
             _write_events(options)
+    except MemoryError:
+        remedy = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
+        print(f"config error: memory: {options.memory:g} GB are not enough to plan this; {remedy}", file=sys.stderr)
+        return ConfigError.exit_code
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return error.exit_code
     print(json.dumps(found.plain) if options.json else text(found))
     return 0
+
+
+def _limit(most: int) -> None:
+    """So many bytes, or fewer where the machine says so: more is a MemoryError."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -95,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--costs", type=Path, metavar="FILE", help="a measured table of decode costs, in place of the roofline")
     parser.add_argument("--deadline", type=float, metavar="HOURS", help="name the cheapest machines with which the run is over by then")
     parser.add_argument("--events", type=Path, metavar="FILE", help="also write the simulated run's events")
+    parser.add_argument("--memory", type=_positive, metavar="GB", help="what the planner itself may take, reserved addresses included")
     parser.add_argument("--quick", action="store_true", help="the arms only")
     parser.add_argument("--json", action="store_true")
     return parser

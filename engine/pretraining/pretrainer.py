@@ -9,8 +9,9 @@ from random import Random
 import torch
 
 from engine.drafter.data_buffer import Entry
+from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.packing import MicroBatch, cut, pack, rows
-from engine.drafter.spot_trainer import Judged, SpotTrainer
+from engine.drafter.spot_trainer import SpotTrainer
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Alarm
 

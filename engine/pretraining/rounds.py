@@ -13,8 +13,8 @@ from engine.checkpoint import storage
 from engine.checkpoint.verification import newest
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
+from engine.drafter.held_out_evaluation import LOOK_AHEAD, Judged
 from engine.drafter.kind import RECIPE_KINDS
-from engine.drafter.spot_trainer import LOOK_AHEAD, Judged
 from engine.errors import ConfigError, DataError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStopped
 from engine.experience.collection import requests_for, sampling

@@ -101,15 +101,15 @@ Alarm = tuple[str, str]
 
 @dataclass
 class RolloutStatistics:
-    """Totals since the last ``take_statistics``. ``preemptions``: how often a response had to wait again, as the cache was full. Lists are
-    indexed by draft position, and ``ngram_*`` the part that n-grams drafted;
+    """Totals since the last ``take_statistics``. ``preemptions``: how often a response had to wait again, as the cache was full; None of an
+    engine that does not count. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted;
     ``moments`` are by worker, and an engine takes itself for worker 0. ``marks``, by worker, are not the engine's: who shares the requests
     out makes them."""
 
     seconds: float = 0.0
     decode_steps: int = 0
     tokens: int = 0
-    preemptions: int = 0
+    preemptions: int | None = None
     speculative_requests: int = 0
     speculative_tokens: int = 0
     drafted_by_position: list[int] = field(default_factory=list)
@@ -123,8 +123,10 @@ class RolloutStatistics:
 
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
-        for name in ("seconds", "decode_steps", "tokens", "preemptions", "speculative_requests", "speculative_tokens", "alarms"):
+        for name in ("seconds", "decode_steps", "tokens", "speculative_requests", "speculative_tokens", "alarms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        if other.preemptions is not None:
+            self.preemptions = (self.preemptions or 0) + other.preemptions
         for name in (f"{kind}_by_position" for kind in ("drafted", "accepted", "ngram_drafted", "ngram_accepted")):
             pairs = zip_longest(getattr(self, name), getattr(other, name), fillvalue=0)
             setattr(self, name, [one + another for one, another in pairs])

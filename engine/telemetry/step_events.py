@@ -222,6 +222,7 @@ def _summary(step: StepRecord) -> StepFinished:
             "response_tokens": tokens / len(rollout.completions),
             "tokens_per_second": statistics.tokens / rollout_seconds,
             "generated_tokens": float(statistics.tokens),
+            **({} if statistics.preemptions is None else {"preemptions": float(statistics.preemptions)}),
             **_worker_rates(rollout),
             **learning_signal(rewards, lengths, cut, step.group_size),
             "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),

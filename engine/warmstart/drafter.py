@@ -11,11 +11,12 @@ from engine.config import RolloutConfig, SpotConfig
 from engine.config.task import CountdownConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.export import write_drafter_folder
+from engine.drafter.held_out_evaluation import HeldOutEvaluation
 from engine.drafter.model import Drafter
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse, train_offline
 from engine.drafter.recipe import RECIPES
-from engine.drafter.spot_trainer import HeldOutEvaluation, SpotTrainer
+from engine.drafter.spot_trainer import SpotTrainer
 from engine.drafter.vocabulary import same_type
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.rollout.interface import Request, Sampling

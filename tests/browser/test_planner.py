@@ -36,6 +36,6 @@ def test_what_cannot_be_planned_is_told(page: Page) -> None:
     model = page.get_by_label("Model", exact=True)
     model.fill("70B")
     page.get_by_label("GPUs", exact=True).click()
-    page.get_by_role("option", name="4090", exact=True).click()
+    page.get_by_role("option", name="3090", exact=True).click()
     page.get_by_role("button", name="Plan", exact=True).click()
     expect(page.get_by_text("has 24 GB a GPU")).to_be_visible()

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,9 @@ SCENARIOS: dict[str, Scenario] = {
     "shards, bfloat16": (ALL, {}, FSDP | {"precision": "bfloat16"}),
 }
 BUCKET = 2**16
+PATIENCE = timedelta(minutes=2)
+"""With a worker that was to take part in something and does not."""
+LORA = {"lora": {"rank": 4, "alpha": 64}}
 UNEVEN = {f"{rows} rows": torch.arange(rows * 3.0).reshape(rows, 3) for rows in (1, 2, 5)} | {"flat": torch.arange(7.0)}
 EXACT = [name for name in SCENARIOS if name not in ("more updates than rows", "shards, bfloat16")]
 
@@ -95,7 +100,8 @@ def sent(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def join(rank: int, workers: int, folder: Path) -> dist.ProcessGroup:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store{workers}", rank=rank, world_size=workers)
+    store = f"file://{folder}/store{workers}"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=workers, timeout=PATIENCE)
     assert dist.group.WORLD
     return dist.group.WORLD
 
@@ -116,6 +122,12 @@ def pair(rank: int, model: Path, folder: Path) -> None:
         results["sent"] = {"weights": sent(shards)}
     else:  # as its partner
         results["gathered"] = {"weights": dict(gathered(shards, torch.bfloat16, BUCKET))}
+    if find_spec("peft"):
+        adapted = make_learner(model, group, FSDP | LORA)
+        train(adapted, range(2))
+        merged = adapted.policy.weights()
+        results["adapted"] = {"weights": sent(merged) if rank == 0 else dict(gathered(merged, torch.bfloat16, BUCKET))}
+        results["adapted, whole"] = {"weights": weights(adapted)}
     mesh = DeviceMesh.from_group(group, "cpu")
     uneven = {name: distribute_tensor(tensor, mesh, [Shard(0)]) for name, tensor in UNEVEN.items()}
     results["parts"] = {"weights": dict(gathered(uneven | {"no shard": torch.ones(2)}, torch.float32))}
@@ -161,6 +173,14 @@ def test_workers_together_learn_what_one_learns_alone(undisturbed: Any, workers:
         torch.testing.assert_close(results[scenario]["weights"], expected, atol=1e-5, rtol=0)
         for mine, one in zip(results[scenario]["metrics"], metrics, strict=True):
             assert mine == pytest.approx(one, rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.skipif(find_spec("peft") is None, reason="the extra lora is not installed")
+def test_a_worker_and_its_partner_put_adapted_shards_together_alike(workers: list[dict[str, Any]]) -> None:
+    """Though the worker looks at each of them more often than its partner does."""
+    for results in workers:
+        expected = {name: weight.bfloat16() for name, weight in results["adapted, whole"]["weights"].items()}
+        torch.testing.assert_close(results["adapted"]["weights"], expected, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sglang_cases import needs_sglang, run
 from sizes import only_with_all
 
@@ -38,13 +39,14 @@ def test_steps_with_spot_training_and_a_tuner(tmp_path: Path) -> None:
 
 
 @only_with_all
-def test_the_learner_has_a_rank_on_each_device_of_a_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lora", [None, {"rank": 4}], ids=["all weights", "adapters"])
+def test_the_learner_has_a_rank_on_each_device_of_a_worker(tmp_path: Path, lora: dict[str, Any] | None) -> None:
     """One worker over two: the shards of both reach its SGLang whole, or what it generates would not be the policy's."""
     changes: dict[str, Any] = {
         "algorithm": {"steps": 2, "prompts_per_step": 2, "group_size": 2, "learning_rate": 1e-4},
         "rollout": {"engine": "sglang", "max_prompt_tokens": 32, "max_new_tokens": 32, "max_batch": 4, "sglang": {"tensor_parallel": 2}},
         "speculation": {"strategies": [{"depth": 3, "verify": 3}], "tuner": {"name": "fixed"}},
-        "cluster": {"device": "cpu", "workers": 1, "learner": {"parallel": "fsdp"}},
+        "cluster": {"device": "cpu", "workers": 1, "learner": {"parallel": "fsdp", "lora": lora}},
     }
     events = run(RUN | changes, tmp_path, ranks=2)
     steps = [event for event in events if isinstance(event, StepFinished)]

@@ -44,6 +44,21 @@ def test_a_good_run_passes(random_model: Path) -> None:
     check(config(random_model))
 
 
+def test_a_cache_has_room_for_one_request_and_its_drafts(random_model: Path) -> None:
+    def limited(tokens: int, speculation: dict[str, object], engine: str = "native") -> RunConfig:
+        rollout = {"engine": engine, "cache_tokens": tokens, "max_prompt_tokens": 100, "max_new_tokens": 200}
+        return config(random_model, rollout=rollout, speculation=speculation)
+
+    plain: dict[str, object] = {"enabled": False}
+    check_light(limited(301, plain))
+    with pytest.raises(ConfigError, match=r"^rollout\.cache_tokens: one request may need 301 tokens .*, got 300; set it to 320 or more"):
+        check_light(limited(300, plain))
+    chain: dict[str, object] = {"strategies": [{"depth": 4, "verify": 4}], "tuner": {"name": "fixed"}}
+    with pytest.raises(ConfigError, match=r"rollout\.cache_tokens: one request may need 305 tokens"):
+        check_light(limited(304, chain, "auto"))
+    check_light(limited(305, chain))
+
+
 def test_faults_that_submit_can_see(random_model: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     cases: list[tuple[RunConfig, type[Exception], str]] = [

@@ -12,14 +12,20 @@ from backend.services.runs import lookup
 from backend.services.runs.validation import check_limits, field_errors
 from engine.config import RunConfig
 from engine.errors import ConfigError
-from engine.planner.hardware import machines
-from longtail.schemas.base import FieldError
-from longtail.schemas.plans import Plan, PlanRequest
+from engine.planner.hardware import known_gpus, machines
+from longtail.schemas.base import FieldError, Items
+from longtail.schemas.plans import GpuKind, Plan, PlanRequest
 
 NAMED = {"0.5B", "7B", "8B", "32B", "70B"}
 """Models that can be planned without being there."""
 
 router = APIRouter(tags=["plans"])
+
+
+@router.get("/plans/gpus")
+def list_gpu_kinds() -> Items[GpuKind]:
+    """Kinds of GPUs that runs can be planned on, with what the planner knows of them."""
+    return Items(items=[GpuKind(name=name, **gpu.model_dump()) for name, gpu in known_gpus().items()])
 
 
 @router.post("/plans", responses=documented(404))

@@ -102,7 +102,8 @@ def samples(
     prompt: Annotated[str | None, Query(max_length=20_000, pattern=r"^[^\x00]*$", description="Only those of exactly this prompt")] = None,
     longest: Annotated[bool, Query(description="The longest responses rather than the latest")] = False,
 ) -> Items[SampleItem]:
-    """The latest responses, or the longest, oldest first, and what drafted their tokens."""
+    """The latest responses, or the longest, oldest first, and what drafted their tokens. Without a step, an outcome, a text, a prompt and
+    the longest are looked for among the run's latest 10,000 responses."""
     wanted = SampleFilter(since_step, step, outcome, contains, prompt, longest)
     return Items[SampleItem].of(step_rows.samples(session, run.id, wanted, limit))
 

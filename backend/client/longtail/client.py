@@ -177,7 +177,7 @@ class Longtail(Files, FollowAndTrack, Plans, Queue, Webhooks):
         longest: bool = False,
     ) -> list[SampleItem]:
         """The latest ``limit`` of them, or the ``longest``, oldest first; only of one ``step``, ``outcome`` or ``prompt``, or with a text,
-        if that is given."""
+        if that is given. Without a step they are looked for among the latest SEARCHED_SAMPLES."""
         wanted = {"since_step": since_step, "step": step, "limit": limit, "outcome": outcome, "contains": contains or None}
         wanted |= {"prompt": prompt, "longest": longest or None}
         return self._get(Items[SampleItem], f"/api/v1/runs/{run_id}/samples", **wanted).items

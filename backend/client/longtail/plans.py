@@ -1,13 +1,18 @@
-"""The client's method about plans."""
+"""The client's methods about plans."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from longtail.schemas.plans import Plan
+from longtail.schemas.base import Items
+from longtail.schemas.plans import GpuKind, Plan
 from longtail.transport import Transport, sendable
 
 
 class Plans(Transport):
+    def gpu_kinds(self) -> list[GpuKind]:
+        """Those that a run can be planned on."""
+        return self._get(Items[GpuKind], "/api/v1/plans/gpus").items
+
     def plan(
         self,
         config: Mapping[str, Any],

@@ -1,6 +1,7 @@
 """Plans are made by the engine's planner in a process of its own: they take seconds of a processor, and nothing of the API."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from longtail.schemas.base import FieldError
 from longtail.schemas.plans import Plan, PlanRequest
 
 AT_A_TIME = 2
+MEMORY = 4.0
+"""Of a plan, in GB; addresses that are merely reserved count."""
 USER_ERROR = 2
 """Exit code of the planner where the request is at fault."""
 PATIENCE_SECONDS = 120
@@ -63,8 +66,10 @@ def _arguments(folder: Path, request: PlanRequest, recorded: bool) -> list[str]:
 def _planned(arguments: list[str]) -> dict[str, Any]:
     if not FREE.acquire(blocking=False):
         raise TooManyRequestsError(f"{AT_A_TIME} plans are being made; ask again in a moment", 5)
+    command = [*COMMAND, *arguments, "--memory", str(MEMORY)]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # a thread for each core would reserve memory that nothing uses
     try:
-        done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env=environment)
     except subprocess.TimeoutExpired:
         raise _refused("config", f"this takes more than {PATIENCE_SECONDS} s to plan; ask for a quick plan, or for fewer prompts") from None
     finally:

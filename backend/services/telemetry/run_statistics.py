@@ -12,7 +12,7 @@ from longtail.schemas.run_statistics import RewardTrend, RunStatistics
 
 REWARD, SECONDS, ACCEPT, IDLE, TRAINED = "reward_mean", "step_seconds", "accept_length", "idle_seconds", "trained_seconds"
 RECENT_REWARDS, RECENT_ACCEPTS, TAIL_STEPS = 10, 5, 500
-LEAST_STEPS = 4
+LEAST_STEPS, MOST_TREND_STEPS = 4, 10_000
 NOTHING = SeriesSum(0.0, 0)
 
 
@@ -59,7 +59,7 @@ def _values(run_id: str, key: str) -> Any:
 def _trend(session: Session, run_id: str, steps: int) -> RewardTrend | None:
     if steps < LEAST_STEPS:
         return None
-    third = max(2, steps // 3)
+    third = min(max(2, steps // 3), MOST_TREND_STEPS)
     (first, early), (last, late) = (_moments(session, run_id, third, order) for order in (Metric.step.asc(), Metric.step.desc()))
     return RewardTrend(steps=third, first=first, last=last, error=((early + late) / third) ** 0.5)
 

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Row, func, or_, select
 from sqlalchemy.orm import Session
 
 from backend.models import PretrainingRound, Sample, Stepped
-from longtail.schemas.telemetry import RIGHT, Outcome
+from longtail.schemas.telemetry import RIGHT, SEARCHED_SAMPLES, Outcome
 
 LAST_STEP = 2**31 - 1
 
@@ -66,9 +66,16 @@ class SampleFilter:
     prompt: str | None = None
     longest: bool = False
 
+    @property
+    def is_search(self) -> bool:
+        """Whether responses must be looked at to know which are wanted, in all of the run."""
+        looks = self.outcome is not None or self.prompt is not None or bool(self.contains) or self.longest
+        return looks and self.step is None
+
 
 def samples(session: Session, run_id: str, wanted: SampleFilter, limit: int) -> Sequence[Sample]:
-    """The latest, or the longest, ``limit``, oldest first."""
+    """The latest, or the longest, ``limit``, oldest first. Where no index knows which are wanted, they are looked for among the latest
+    SEARCHED_SAMPLES."""
     query = select(Sample).where(Sample.run_id == run_id, Sample.step > wanted.since_step)
     if wanted.step is not None:
         query = query.where(Sample.step == wanted.step)
@@ -81,6 +88,14 @@ def samples(session: Session, run_id: str, wanted: SampleFilter, limit: int) -> 
         query = query.where(or_(*(text.icontains(wanted.contains, autoescape=True) for text in texts)))
     if wanted.prompt is not None:
         query = query.where(Sample.prompt == wanted.prompt)
+    if wanted.is_search and (first := _first_searched(session, run_id)) is not None:
+        query = query.where(Sample.step >= first)
     length = func.coalesce(Sample.tokens, func.length(Sample.response))
-    order = [length.desc(), Sample.seq.desc()] if wanted.longest else [Sample.seq.desc()]
+    order = [length.desc(), Sample.seq.desc()] if wanted.longest else [Sample.step.desc(), Sample.seq.desc()]
     return sorted(session.scalars(query.order_by(*order).limit(limit)), key=lambda sample: sample.seq)
+
+
+def _first_searched(session: Session, run_id: str) -> int | None:
+    """The step of the first of the latest SEARCHED_SAMPLES; None if there are not so many."""
+    query = select(Sample.step).where(Sample.run_id == run_id).order_by(Sample.step.desc(), Sample.seq.desc())
+    return session.scalar(query.offset(SEARCHED_SAMPLES - 1).limit(1))

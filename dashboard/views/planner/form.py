@@ -5,11 +5,10 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.auth.api_client import run_if_any
+from dashboard.auth.api_client import client, run_if_any
 from dashboard.views.new.config_editor import Origin, origin_title, recent_runs, schema_and_presets
 from longtail.schemas.runs import Preset, Run
 
-KINDS = ("h100", "h200", "a100", "b200", "l40s", "4090", "cpu")
 SMALL = ("tiny", "small")
 MOST_GPUS, LONGEST, MOST = 8192, 10**7, 65_536
 
@@ -23,6 +22,11 @@ class Wish:
     price: float | None
     recorded: Run | None
     deadline: float | None
+
+
+@st.cache_data(ttl=60, show_spinner=False)
+def gpu_kinds() -> tuple[str, ...]:
+    return tuple(kind.name for kind in client().gpu_kinds())
 
 
 def origin() -> Origin:
@@ -42,13 +46,14 @@ def form(chosen: Origin) -> Wish | None:
     """Draws the form; what is wished once it is sent, else None."""
     name = chosen.name if isinstance(chosen, Preset) else chosen.id
     config: dict[str, Any] = {**chosen.config}
-    usual = KINDS.index("cpu" if config["model"]["path"] in SMALL else "h100")  # not by what is typed, or the choice would be made anew
+    kinds = gpu_kinds()
+    usual = kinds.index("cpu" if config["model"]["path"] in SMALL else "h100")  # not by what is typed, or the choice would be made anew
     algorithm, rollout, model = ({**config[section]} for section in ("algorithm", "rollout", "model"))
     with st.form(f"plan-{name}", enter_to_submit=False):
         left, middle, right = st.columns(3, gap="medium")
         with left:
             model["path"] = st.text_input("Model", model["path"], help="A model's name or folder, or a size: 0.5B, 7B, 8B, 32B, 70B")
-            kind = st.selectbox("GPUs", KINDS, usual)
+            kind = st.selectbox("GPUs", kinds, usual)
             count = st.number_input("How many", 1, MOST_GPUS, config["cluster"]["workers"])
         with middle:
             algorithm["steps"] = st.number_input("Steps", 1, 1_000_000, max(1, algorithm["steps"]))

@@ -1,17 +1,19 @@
 """For admins: who is told of what happens to runs, and whether the messages arrive."""
 
+from collections.abc import Mapping
 from typing import get_args
 
 import streamlit as st
 
 from dashboard.auth.api_client import client
+from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING
 from dashboard.widgets.api_errors import answered, explained
 from dashboard.widgets.panel import panel
 from dashboard.widgets.table import table
 from longtail.schemas.webhooks import ENDINGS, Delivery, Event, Webhook
 
-MOST, LATEST = 50, 20
+MOST, MOST_PROJECTS, LATEST = 50, 200, 20
 WANTED = {
     "url": "**Address**: https:// and a host, up to 500 characters, such as https://example.org/longtail",
     "events": "**Events**: choose one or more",
@@ -21,31 +23,31 @@ REFRESH_SECONDS = 2
 
 def webhooks() -> None:
     with panel("Webhooks", "A message to an address for every event of these kinds, signed as the Standard Webhooks specification says."):
-        _new()
+        projects = {project.id: project.name for project in client().projects(limit=MOST_PROJECTS).items}
+        _new(projects)
         for webhook in client().webhooks(MOST).items:
-            _webhook(webhook)
+            _webhook(webhook, projects.get(webhook.project_id, "one project") if webhook.project_id else "all projects")
 
 
-def _new() -> None:
-    """The form, and after it, once, the secret."""
+def _new(projects: Mapping[str, str]) -> None:
+    """The form, and after it, once, the secret. ``projects``: names by id."""
     with st.form("new-webhook", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
         url = st.text_input("Address", max_chars=500, placeholder="https://", width=340)
-        projects = {project.name: project.id for project in client().projects(limit=200).items}
-        project = st.selectbox("Project", list(projects), None, placeholder="all projects", width=180)
+        project = st.selectbox("Project", list(projects), None, format_func=projects.__getitem__, placeholder="all projects", width=180)
         events = st.multiselect("Events", get_args(Event), ENDINGS, width="stretch")
         wanted = st.form_submit_button("Add webhook")
     if wanted:
         with explained(WANTED):
-            made = client().add_webhook(url, events, projects[project] if project else None)
+            made = client().add_webhook(url, events, project)
             st.success("Copy the secret now: it checks the signatures, and is not shown again.")
             st.code(made.secret, language=None)
 
 
-def _webhook(webhook: Webhook) -> None:
+def _webhook(webhook: Webhook, runs_of: str) -> None:
     with st.container(border=True, key=f"webhook-{webhook.id}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.text(webhook.url, width="stretch")
-            st.badge("one project" if webhook.project_id else "all projects", color="blue")
+            st.badge(escaped(runs_of), color="blue")
             for event in webhook.events:
                 st.badge(event.removeprefix("run."), color="gray")
             if st.button("Send a test", key=f"test-{webhook.id}"):

@@ -14,6 +14,8 @@ from engine.drafter.model_card import DrafterCard
 from engine.models.weights import ends
 from engine.rollout.interface import Sampling
 
+DTYPE = "bfloat16"
+"""Of model and drafter alike: left to itself SGLang takes float16 where a folder has float32, as the drafter's does."""
 SHAPES = {"plain": None, "chain": (4, 1, 4), "tree": (8, 4, 24)}
 
 
@@ -25,7 +27,7 @@ def run(part: Part) -> None:
         exported, rollouts = part.scratch / f"{name}-exported", _prepared(part, name)
         torch.cuda.empty_cache()  # SGLang, in a process of its own, takes what is free
         for arm, draft in SHAPES.items():
-            options = drafting(exported, *draft) if draft else {}
+            options = {"dtype": DTYPE} | (drafting(exported, *draft) if draft else {})
             served = serve(folders(part, name)[0], rollouts, max_running_requests=max(part.scale.batches), **options)[1::2]
             rates = [round(sum(map(len, one.tokens)) / one.seconds, 1) for one in served]
             arms[f"{name}, {arm}"] = found = {"tok_s": rates}

@@ -16,7 +16,9 @@ from typing import Any
 
 from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.worker_side import TrainedSession
-from engine.drafter.spot_trainer import Judged, TrainingReport, gain_noise, merge
+from engine.drafter.held_out_evaluation import Judged, gain_noise
+from engine.drafter.local_sgd import merge
+from engine.drafter.spot_trainer import TrainingReport
 from engine.errors import SyncError
 from engine.rollout.interface import Alarm, LoadedWeights, RolloutStatistics
 

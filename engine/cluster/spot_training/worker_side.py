@@ -21,11 +21,12 @@ from engine.config import RunConfig
 from engine.drafter.data_buffer import DataBuffer, enough_bytes
 from engine.drafter.eagle3 import drafter_of, first_drafter, make_drafter
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.held_out_evaluation import UNJUDGED, Judged
 from engine.drafter.kind import feature_width
 from engine.drafter.layout import without_copies
 from engine.drafter.model import Drafter
 from engine.drafter.recipe import configured_recipe
-from engine.drafter.spot_trainer import JUDGED_FIRST, UNJUDGED, Judged, SpotTrainer, TrainingReport
+from engine.drafter.spot_trainer import JUDGED_FIRST, SpotTrainer, TrainingReport
 from engine.models.load import resolve_drafter
 from engine.models.weights import ends
 from engine.policy.training.microbatches import TrainingRow
@@ -94,13 +95,15 @@ class SpotTraining:
     def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
         """Keeps the responses of ``step`` with their ``features`` (by request id), for this step's session and later ones."""
         self._buffer.remember(step, completions, features)
-        if self._files:
-            self._files.write_new(WORTH_A_FILE)
+        self.write_new()
 
-    def add(self, step: int, rows: Sequence[tuple[TrainingRow, Tensor]]) -> None:
-        """As ``remember``, of rows with their features."""
-        for row, features in rows:
-            self._buffer.add(step, row.tokens, row.prompt_length, features)
+    def add(self, step: int, row: TrainingRow, features: Tensor) -> None:
+        """As ``remember``, of a row, but for files: after the last one comes ``write_new``. Of what the buffer has dropped until then
+        nothing is written, nor kept for that."""
+        self._buffer.add(step, row.tokens, row.prompt_length, features)
+
+    def write_new(self) -> None:
+        """What the buffer has got goes into files, in the background."""
         if self._files:
             self._files.write_new(WORTH_A_FILE)
 

@@ -4,10 +4,13 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from engine.config import RunConfig
+from engine.drafter.kind import RECIPE_KINDS
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import locate, read_config
+from engine.planner.answers.cache_room import LEAST_ROOM, requests_at_once
 from engine.planner.answers.recorded_run import RecordedRun
 from engine.planner.calibration import Calibration, usual
+from engine.planner.drafter_memory import UNROLLS
 from engine.planner.hardware import GIGA, Machines
 from engine.planner.memory import Hardware, Load
 from engine.planner.memory_plan import MemoryPlan
@@ -20,8 +23,6 @@ from engine.planner.simulation.run import PROMPT_TOKENS_SHARE, Assumptions, Simu
 from engine.speculation.tuner.cost_table import CostTable
 
 NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
-LEAST_ROOM = 2
-"""Longest requests that the cache of a worker must hold."""
 MOST_RESPONSES = 400_000
 REPLAYED = 8
 """Recorded steps, the last ones, by which decode costs are set right."""
@@ -80,14 +81,14 @@ def basis(
         raise ConfigError(f"{told}; give at least {config.rollout.gpus} GPUs, or lower that")
     config = on_workers(config, workers)
     memory = None if machines.name == "cpu" else _memory(config, machines, shape)
-    slots = config.rollout.max_batch if memory is None else _slots(config, memory)
-    fewer = f"the cache has room for {slots} requests of a worker at their longest, not {config.rollout.max_batch}"
+    lengths = lengths or (Recorded(recorded.lengths, recorded.name, config.seed) if recorded else assumed(config.rollout.max_new_tokens, 0))
+    prompt = (recorded and recorded.prompt) or PROMPT_TOKENS_SHARE * config.rollout.max_prompt_tokens
+    slots = config.rollout.max_batch if memory is None else requests_at_once(config, memory.cache, lengths, prompt)
+    fewer = f"the cache of a worker has room for about {slots} requests at once, not {config.rollout.max_batch}: the others wait"
     notes = (fewer,) if slots < config.rollout.max_batch else ()
     config = config.model_copy(update={"rollout": config.rollout.model_copy(update={"max_batch": slots})})
     roofline = Roofline(shape, machines.gpu, config.rollout.gpus, found.efficiency)
     phases = by_operations(config, shape, machines, found.efficiency)
-    lengths = lengths or (Recorded(recorded.lengths, recorded.name, config.seed) if recorded else assumed(config.rollout.max_new_tokens, 0))
-    prompt = (recorded and recorded.prompt) or PROMPT_TOKENS_SHARE * config.rollout.max_prompt_tokens
     given = Assumptions(costs or roofline.table(), phases, lengths, found, config.cluster.workers, roofline.prefill(1), prompt)
     plan = Basis(config, machines, shape, given, memory, notes=notes)
     return _as_recorded(plan, recorded, recorded_config or config) if recorded else plan
@@ -111,9 +112,16 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
     hardware = Hardware(machines.nodes, node, int(machines.gpu.memory * GIGA), config.rollout.gpus)
     rollout, algorithm = config.rollout, config.algorithm
     longest = rollout.max_prompt_tokens + rollout.max_new_tokens
-    released = rollout.engine == "sglang" and rollout.sglang.release_memory
+    recipe = config.drafter.recipe
     load = Load(
-        algorithm.tokens_per_microbatch, rollout.max_batch, longest, algorithm.kl_coefficient > 0, config.speculation.enabled, released
+        algorithm.tokens_per_microbatch,
+        rollout.max_batch,
+        longest,
+        reference=algorithm.kl_coefficient > 0,
+        drafter=config.speculation.enabled,
+        released=rollout.engine == "native" or rollout.sglang.release_memory,
+        kind=RECIPE_KINDS[recipe],
+        unroll=config.drafter.spot.unroll or UNROLLS[recipe],
     )
     found = plan_memory(shape, hardware, config.cluster.learner, load)
     if found.cache < LEAST_ROOM * longest:
@@ -125,11 +133,6 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
             f"take {remedy}, a larger rollout.sglang.tensor_parallel, cluster.learner.cpu_offload, or a lower rollout.max_new_tokens"
         )
     return found
-
-
-def _slots(config: RunConfig, memory: MemoryPlan) -> int:
-    longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
-    return max(LEAST_ROOM, min(config.rollout.max_batch, memory.cache // longest)) if not memory.fits else config.rollout.max_batch
 
 
 def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from engine.errors import DataError
@@ -37,7 +38,7 @@ class LogNormal:
     def draw(self, step: int, positions: Lengths, group_size: int, limit: int) -> Lengths:  # noqa: ARG002
         if not len(positions):
             return np.zeros((0, group_size), np.int64)
-        rng = np.random.default_rng((self.seed, int(positions[0])))
+        rng = default_rng((self.seed, int(positions[0])))
         prompt = rng.standard_normal((len(positions), 1)) * PROMPT_SHARE**0.5
         own = rng.standard_normal((len(positions), group_size)) * (1 - PROMPT_SHARE) ** 0.5
         found: Lengths = np.clip(np.exp(np.log(self.median) + self.spread * (prompt + own)), 1, limit).astype(np.int64)
@@ -59,7 +60,7 @@ class Recorded:
         """As they were where there are as many, else that many of them by chance."""
         recorded, count = np.array(self.steps[step % len(self.steps)], np.int64), len(positions) * group_size
         if len(recorded) != count:
-            recorded = np.random.default_rng((self.seed, step)).choice(recorded, count)
+            recorded = default_rng((self.seed, step)).choice(recorded, count)
         return np.minimum(recorded, limit).reshape(-1, group_size)
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """The learner of one worker: log-probs of finished responses, and policy updates that all workers make together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,9 @@ from engine.policy.training.policy import LogprobsAndEntropies, Policy
 LOSS_METRICS = ("loss", "kl", "clip_share")
 TOKEN_METRICS = ("entropy", "logprob_gap")
 
+KeepFeatures = Callable[[TrainingRow, Tensor], None]
+"""Takes a row with its features [T - 1, W] in bfloat16, in host memory, of all tokens but the last."""
+
 
 class Learner:
     """Trains ``policy`` with ``config``; every worker of its group has one, and all call ``infer``, ``features`` and ``update`` equally
@@ -36,9 +39,8 @@ class Learner:
         self._device, self._group = policy.device, policy.group
         self._objective = Objective(config, limit)
         trained = policy.trained().values()
-        self._kind: DrafterKind | None = None
+        self._captured: tuple[DrafterKind, KeepFeatures] | None = None
         self._pass: tuple[FeatureCapture, Microbatch, list[TrainingRow]] | None = None
-        self._taken: list[tuple[TrainingRow, Tensor]] = []
         self._optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         for weight in trained:  # every one has its moments: a checkpoint is read into them
             begun = torch.zeros((), dtype=torch.float32, device=weight.device)
@@ -56,21 +58,20 @@ class Learner:
             references = _of_rows(batch, self.policy.reference_forward(batch))
             pairs = zip(own, references, strict=True)
             found |= {index: Inferred(*pair) for index, pair in zip(batch.rows, pairs, strict=True)}
+        self._keep_features()
         return [found[index] for index in range(len(rows))]
 
-    def capture(self, kind: DrafterKind | None) -> None:
-        """From now on keeps what a drafter of ``kind`` reads of the rows that the policy has a pass for as it generated them: in ``infer``
-        if that looks at the policy's own log-probs, else in ``update``. None: of no rows."""
-        self._kind = kind
+    def capture(self, kind: DrafterKind, keep: KeepFeatures) -> None:
+        """From now on ``keep`` gets what a drafter of ``kind`` reads of the rows that the policy has a pass for as it generated them: in
+        ``infer`` if that looks at the policy's own log-probs, else in ``update``. Those of a step are far more than a host has memory for:
+        here are never more than those of a pass."""
+        self._captured = kind, keep
 
-    def take_features(self) -> list[tuple[TrainingRow, Tensor]]:
-        """Rows with their features [T - 1, W] in bfloat16, in host memory, of all tokens but the last; those kept since the last call."""
-        self._keep_features()
-        taken, self._taken = self._taken, []
-        return taken
+    def capture_nothing(self) -> None:
+        self._captured = None
 
     def features(self, rows: Sequence[TrainingRow], kind: DrafterKind) -> list[Tensor]:
-        """The same of each row, by passes of their own."""
+        """See KeepFeatures; of each row, by passes of their own."""
         found: dict[int, Tensor] = {}
         for batch in self._microbatches(rows):
             capture = self._capture(kind)
@@ -83,18 +84,19 @@ class Learner:
 
     def _forward(self, batch: Microbatch, rows: Sequence[TrainingRow]) -> LogprobsAndEntropies:
         """Of the policy that generated ``rows``, whose features it keeps if they are asked for."""
-        if self._kind is None:
+        if self._captured is None:
             return self.policy.forward(batch)
         self._keep_features()
-        capture = self._capture(self._kind)
+        capture = self._capture(self._captured[0])
         self._pass = capture, batch, [rows[index] for index in batch.rows]
         return self.policy.forward(batch, capture)
 
     def _keep_features(self) -> None:
         """Those of the last pass, which a GPU has had time to write by now."""
-        if self._pass:
+        if self._pass and self._captured:
             capture, batch, rows = self._pass
-            self._taken += [(row, capture.of(place[:-1])) for row, place in zip(rows, batch.places, strict=True)]
+            for row, place in zip(rows, batch.places, strict=True):
+                self._captured[1](row, capture.of(place[:-1]))
             self._pass = None
 
     def update(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> dict[str, float]:
@@ -120,6 +122,7 @@ class Learner:
                 totals += self._backward([rows[index] for index in taught], inferred and [inferred[index] for index in taught], count)
                 norms.append(self.policy.clip_gradients(self._config.max_gradient_norm))
                 self._optimizer.step()
+        self._keep_features()
         *sums, taught_tokens = self._sum(totals)
         if not norms:
             return {"learning_rate": rate}

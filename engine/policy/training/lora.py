@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from engine.config.learner import LoraConfig
 from engine.errors import ConfigError
-from engine.models.weights import base_weights
+from engine.models.weights import base_weights, local, together
 from engine.policy.training.microbatches import Microbatch
 from engine.policy.training.network import Network
 
@@ -47,16 +47,30 @@ def draw(model: PreTrainedModel, seed: int) -> None:
 
 
 class Merged(Mapping[str, Tensor]):
-    """The weights of an adapted model by Hugging Face name, adapters added in; each is computed when it is looked up."""
+    """The weights of an adapted model by Hugging Face name, adapters added in; each is computed when it is looked up. Of shards the first
+    matrices are put together at once, as it is made, which every rank must do. So a look-up asks nobody, however often a rank does it; it
+    is of no use after the next update."""
 
+    @torch.no_grad()
     def __init__(self, model: PreTrainedModel) -> None:
         self._weights = base_weights(model)
         self._layers = {f"{name}.weight": layer for name, layer in _adapted(model).items()}
+        firsts = [layer.lora_A[ADAPTER].weight.detach() for layer in self._layers.values()]
+        self._firsts = dict(zip(self._layers, together(firsts, torch.float32), strict=True))
 
     @torch.no_grad()
     def __getitem__(self, name: str) -> Tensor:
         weight, layer = self._weights[name], self._layers.get(name)
-        return weight if layer is None else weight + layer.get_delta_weight(ADAPTER).to(weight.dtype)
+        if layer is None:
+            return weight
+        second = local(layer.lora_B[ADAPTER].weight)
+        change = second @ self._firsts[name].to(second.device) * layer.scaling[ADAPTER]
+        merged: Tensor = local(weight) + change.to(weight.dtype)
+        if not isinstance(weight, DTensor):
+            return merged
+        return DTensor.from_local(
+            merged, weight.device_mesh, weight.placements, run_check=False, shape=weight.shape, stride=weight.stride()
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._weights)

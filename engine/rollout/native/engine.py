@@ -233,7 +233,7 @@ class NativeEngine:
     def _make_room(self) -> None:
         """For the next step; of those that run, some may have to wait again."""
         while (moves := self._scheduler.preempt(self._runner.cache.layout, self._scratch + 1)) is not None:
-            self.statistics.preemptions += 1
+            self.statistics.preemptions = (self.statistics.preemptions or 0) + 1
             self._move(moves)
 
     def _move(self, moves: Iterable[tuple[int, int]]) -> None:
@@ -303,6 +303,7 @@ class NativeEngine:
 
     def _no_statistics(self) -> RolloutStatistics:
         return RolloutStatistics(
+            preemptions=0,
             drafted_by_position=[0] * self._deepest,
             accepted_by_position=[0] * self._deepest,
             ngram_drafted_by_position=[0] * self._deepest,

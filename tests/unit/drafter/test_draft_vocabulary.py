@@ -16,10 +16,11 @@ from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter, make_drafter
 from engine.drafter.export import load_drafter_folder, write_drafter_folder
 from engine.drafter.kind import DrafterKind
+from engine.drafter.local_sgd import merge
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse, hidden_states
 from engine.drafter.recipe import RECIPES
-from engine.drafter.spot_trainer import SpotTrainer, merge
+from engine.drafter.spot_trainer import SpotTrainer
 from engine.drafter.vocabulary import same_type, vocabulary_of
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge_drafter

@@ -19,9 +19,10 @@ from engine.drafter.eagle3 import drafter_of, make_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import drafter_kind
 from engine.drafter.layout import DrafterLayout, without_copies
+from engine.drafter.local_sgd import merge
 from engine.drafter.offline_training import PromptAndResponse
 from engine.drafter.recipe import RECIPES
-from engine.drafter.spot_trainer import SpotTrainer, merge
+from engine.drafter.spot_trainer import SpotTrainer
 from engine.errors import ModelError
 
 HIDDEN, VOCABULARY = 32, 48

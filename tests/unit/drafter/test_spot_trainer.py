@@ -11,21 +11,13 @@ from transformers import Qwen2ForCausalLM
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.eagle3 import first_drafter
+from engine.drafter.held_out_evaluation import LOOK_AHEAD, UNJUDGED, HeldOutEvaluation, Judged, gain_noise
+from engine.drafter.local_sgd import merge
 from engine.drafter.model import Drafter
 from engine.drafter.offline_training import PromptAndResponse, hidden_states
 from engine.drafter.packing import MicroBatch, Segment, pack
 from engine.drafter.recipe import RECIPES, HeldOutTruth, Recipe, acceptance
-from engine.drafter.spot_trainer import (
-    JUDGED_EVERY,
-    JUDGED_FIRST,
-    LOOK_AHEAD,
-    UNJUDGED,
-    HeldOutEvaluation,
-    Judged,
-    SpotTrainer,
-    gain_noise,
-    merge,
-)
+from engine.drafter.spot_trainer import JUDGED_EVERY, JUDGED_FIRST, SpotTrainer
 
 
 def after(microsteps: int) -> Callable[[], bool]:

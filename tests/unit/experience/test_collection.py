@@ -10,7 +10,8 @@ from answering import SEED, Answering
 
 from engine.cluster.spot_training.worker_side import TrainedSession
 from engine.config import RunConfig
-from engine.drafter.spot_trainer import Judged, TrainingReport
+from engine.drafter.held_out_evaluation import Judged
+from engine.drafter.spot_trainer import TrainingReport
 from engine.experience.collection import Experience, gather
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer

@@ -11,11 +11,13 @@ from engine.events import AnyEvent, RolloutFinished, StepFinished
 from engine.planner.answers import sensitivity
 from engine.planner.answers.arms import arm, arms
 from engine.planner.answers.basis import MOST_RESPONSES, Basis, basis
+from engine.planner.answers.cache_room import requests_at_once
 from engine.planner.answers.machine_choice import cheapest
 from engine.planner.answers.recorded_run import MOST_STEPS, of_events
 from engine.planner.answers.sensitivity import break_evens, wider
 from engine.planner.hardware import Machines, machines
 from engine.planner.plan_command import main
+from engine.planner.simulation.response_lengths import Recorded
 
 RUN: dict[str, Any] = {
     "model": {"path": "0.5B"},
@@ -33,6 +35,42 @@ def test_a_run_that_pretrains_its_drafter_is_measured_by_a_plain_one_too() -> No
     found = arms(based(PRETRAINED))
     assert [each.name for each in found][:2] == ["plain", "TLT"]
     assert found[0].accept_length == 1
+
+
+TIGHT: dict[str, Any] = {
+    "model": {"path": "7B"},
+    "rollout": {"max_new_tokens": 8192, "max_batch": 256},
+    "cluster": {"learner": {"parallel": "fsdp", "activation_checkpointing": True}},
+}
+
+
+def test_the_native_engine_lends_its_memory_to_training_and_sglang_if_asked() -> None:
+    def room(engine: str, release: bool) -> int:
+        memory = based(merged(TIGHT, {"rollout": {"engine": engine, "sglang": {"release_memory": release}}}), "h100:4").memory
+        assert memory is not None
+        return memory.cache
+
+    kept, asked = room("sglang", False), room("sglang", True)
+    assert room("native", False) == asked > kept
+
+
+def test_a_recipe_takes_the_memory_of_its_own_drafter() -> None:
+    plans = [based(merged(TIGHT, {"drafter": {"recipe": recipe, "path": None}}), "h100:4").memory for recipe in ("eagle", "eagle3")]
+    small, large = (plan.phases["drafter training"] for plan in plans if plan)
+    assert large > small
+
+
+def test_as_many_requests_run_as_the_cache_holds_at_their_lengths() -> None:
+    """All of one length end together, so that the cache holds them whole; of a heavy tail few are so long."""
+    long = Recorded(((1024,) * 64,), "all alike")
+    limited = parse(merged(RUN, {"rollout": {"max_new_tokens": 1024, "max_prompt_tokens": 64, "max_batch": 64, "cache_tokens": 16 * 1088}}))
+    assert requests_at_once(limited, 10**6, long, prompt=64) == 16
+    assert requests_at_once(limited, 8 * 1088, long, prompt=64) == 8
+    mixed = Recorded(((1024,) + (1,) * 63,), "one is long")
+    assert requests_at_once(limited, 8 * 1088, mixed, prompt=64) == 64
+    found = basis(limited, machines("h100:1"), long)
+    assert found.config.rollout.max_batch == 16
+    assert found.notes == ("the cache of a worker has room for about 16 requests at once, not 64: the others wait",)
 
 
 def test_machines_for_a_deadline_cost_what_was_given() -> None:

@@ -14,7 +14,8 @@ from engine.config.learner import LearnerConfig, LoraConfig
 from engine.drafter import law_loss
 from engine.drafter.recipe import RECIPES
 from engine.planner import drafter_memory, memory
-from engine.planner.__main__ import UNROLLS, main
+from engine.planner.__main__ import main
+from engine.planner.drafter_memory import UNROLLS
 from engine.planner.memory import GB, HALF, TOKEN, Hardware, Load
 from engine.planner.memory_plan import plan
 from engine.planner.model_shape import PRESETS, Shape, shape

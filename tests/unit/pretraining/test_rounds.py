@@ -11,7 +11,7 @@ import pytest
 
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig, parse
-from engine.drafter.spot_trainer import Judged
+from engine.drafter.held_out_evaluation import Judged
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log
 from engine.pretraining.pretrainer import PretrainingRound

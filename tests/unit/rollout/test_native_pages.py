@@ -74,7 +74,7 @@ def test_responses_have_the_same_bits_in_few_pages(temperature: float) -> None:
     seen = watched(full)
     expected, ours = roomy.generate(requests, sampling), full.generate(requests, sampling)
     assert outcome(ours) == outcome(expected)
-    assert full.take_statistics().preemptions > 0
+    assert full.take_statistics().preemptions
     assert roomy.take_statistics().preemptions == 0
     assert all(held <= needed for held, needed in seen)
     kept, again = roomy.take_features(), full.take_features()
@@ -94,7 +94,7 @@ def test_so_they_do_on_a_gpu() -> None:
         engine = make_engine(target, drafter, chains(3), slots=4, device=CUDA, cache_tokens=112, max_new_tokens=40)
         seen = watched(engine)
         assert [each.tokens for each in engine.generate(requests, sampling)] == [each.tokens for each in expected]
-        assert engine.statistics.preemptions > 0
+        assert engine.statistics.preemptions
         assert all(held <= needed for held, needed in seen)
 
 

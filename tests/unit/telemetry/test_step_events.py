@@ -6,7 +6,8 @@ from engine.cluster.distributed_rollout.coordinator import ActivitySpan
 from engine.cluster.distributed_rollout.driver import Rollout
 from engine.cluster.spot_training.drafter_versions import Published
 from engine.cluster.worker_group import Learning
-from engine.drafter.spot_trainer import UNJUDGED, Judged, TrainingReport
+from engine.drafter.held_out_evaluation import UNJUDGED, Judged
+from engine.drafter.spot_trainer import TrainingReport
 from engine.events import Alarm, AnyEvent, ArmStatistics, Decoding, DrafterTrained, Sample, StepFinished
 from engine.experience.collection import Experience
 from engine.experience.evaluation import Evaluation
@@ -40,6 +41,14 @@ def test_the_phases_of_a_step_add_up_to_its_time() -> None:
     assert step.seconds == sum(step.phases.values())
     assert step.metrics["kept_share"] == 1.0
     assert (step.metrics["generated_tokens"], step.metrics["worker/0/tokens_per_second"]) == (0.0, 4.5)
+
+
+def test_what_a_full_cache_made_wait_is_counted_where_it_is_known() -> None:
+    counted, uncounted = RolloutStatistics(preemptions=3), RolloutStatistics()
+    uncounted.add(RolloutStatistics())
+    counted.add(RolloutStatistics(preemptions=2))
+    told = [event.metrics for statistics in (counted, uncounted) for event in events(statistics) if isinstance(event, StepFinished)]
+    assert [metrics.get("preemptions") for metrics in told] == [5.0, None]
 
 
 def worker(*alarms: tuple[str, str]) -> RolloutStatistics:

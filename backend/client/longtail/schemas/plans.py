@@ -107,3 +107,18 @@ class Plan(Schema):
     recorded: list[ComparedStep]
     spans: list[WorkerSpan]
     decoding: list[Decoding]
+
+
+class GpuKind(Schema):
+    """A kind of GPU that runs can be planned on. Of one: ``memory`` in GB, ``bandwidth`` of it in TB/s, dense bfloat16 TFLOPS, ``link`` to
+    others of its node and ``network`` in GB/s one way, and dollars for an hour. All are peaks, by ``source``."""
+
+    name: str
+    memory: float
+    bandwidth: float
+    flops: float
+    link: float
+    network: float
+    gpus_per_node: int
+    price: float
+    source: str

@@ -4,7 +4,8 @@ from longtail.schemas.base import Schema
 
 
 class RewardTrend(Schema):
-    """Mean reward of the ``steps`` first and of as many last steps, a third of all; ``error`` is the standard error of the difference."""
+    """Mean reward of the ``steps`` first and of as many last steps, a third of all, but 10,000 at most; ``error`` is the standard error of
+    the difference."""
 
     steps: int
     first: float

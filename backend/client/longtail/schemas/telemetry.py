@@ -8,6 +8,9 @@ from longtail.schemas.base import Items, Schema
 
 RIGHT = 1.0
 """The reward of a response that counts as right."""
+SEARCHED_SAMPLES = 10_000
+"""The latest responses of a run, among which those of an outcome, with a text, to a prompt, or the longest are looked for; of one step all
+are."""
 Outcome = Literal["right", "wrong", "truncated"]
 Level = Literal["info", "warning", "error", "alarm"]
 

@@ -25,6 +25,12 @@ FIGURES = (
     MetricChart("kl", "KL", "KL to the start policy (nats)", "How far the policy has come. A slow rise is healthy, a jump is not."),
     MetricChart("stale_share", "Staleness", "share of the tokens", "Tokens learned from that an older policy wrote (rollout.scheduling)."),
 )
+PREEMPTIONS = MetricChart(
+    "preemptions",
+    "Full cache",
+    "responses that waited again",
+    "Responses that gave up their place in a full cache, and were read anew later: raise rollout.cache_tokens, or lower max_batch.",
+)
 WORKER = re.compile(r"worker/(\d+)/tokens_per_second")
 NOT_MEASURED = {
     "kl": "Not measured: without algorithm.kl_coefficient nobody looks up what the start policy would say.",
@@ -44,12 +50,18 @@ def show(data: RunData) -> None:
         chart(learning_signal.lengths_by_outcome(data.metrics), "outcome-lengths", SOON)
     with right, panel("Throughput", RATE):
         chart(learning_signal.throughput(data.series("tokens_per_second"), worker_rates(data)), "throughput", SOON)
-    for first in range(0, len(FIGURES), 3):
-        for column, each in zip(st.columns(3), FIGURES[first : first + 3], strict=False):
+    figures = figures_for(data.series(PREEMPTIONS.key))
+    for first in range(0, len(figures), 3):
+        for column, each in zip(st.columns(3), figures[first : first + 3], strict=False):
             with column, panel(each.title, each.help):
                 series = data.series(each.key)
                 drawn = metric_curves.small(series, each.y) if finite(series) else None
                 chart(drawn, f"learning-{each.key}", NOT_MEASURED.get(each.key, SOON))
+
+
+def figures_for(preemptions: Series) -> tuple[MetricChart, ...]:
+    """A cache that was never full is nothing to show."""
+    return (*FIGURES, PREEMPTIONS) if any(value for _, value in finite(preemptions)) else FIGURES
 
 
 def worker_rates(data: RunData) -> dict[str, Series]:
@@ -59,4 +71,4 @@ def worker_rates(data: RunData) -> dict[str, Series]:
 
 
 KEYS = ("all_right_share", "all_wrong_share", "right_tokens", "wrong_tokens", "tokens_per_second", "worker/*")
-TAB = Tab("Learning", show, DataQuery(("lengths",), (*KEYS, *(figure.key for figure in FIGURES))), training_run)
+TAB = Tab("Learning", show, DataQuery(("lengths",), (*KEYS, PREEMPTIONS.key, *(figure.key for figure in FIGURES))), training_run)

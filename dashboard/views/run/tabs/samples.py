@@ -16,11 +16,13 @@ from dashboard.text.formats import count, number, short
 from dashboard.views.run import response_html
 from dashboard.views.run.tabs.tab import Tab, training_run
 from dashboard.widgets.api_errors import explained
-from longtail.schemas.telemetry import Outcome, SampleItem
+from longtail.schemas.telemetry import SEARCHED_SAMPLES, Outcome, SampleItem
 
 HEIGHT, LAST_STEP, MOST, OTHERS = 900, 2**31 - 1, 60, 20
 ORDERS = ("newest first", "longest first")
 TITLE = 60
+SAMPLES_A_STEP = 4
+"""At most, that are told."""
 
 
 def show(data: RunData) -> None:
@@ -42,10 +44,18 @@ def show(data: RunData) -> None:
         )
         return
     groups = sample_groups(found, longest_first=order == ORDERS[1])
-    st.caption(f"{count(len(found), 'response')} to {count(len(groups), 'prompt')}")
+    st.caption(f"{count(len(found), 'response')} to {count(len(groups), 'prompt')}{_among(run.step, wanted)}")
     with st.container(height=HEIGHT, border=False):
         for group in groups:
             _group(data, group)
+
+
+def _among(steps: int, wanted: Mapping[str, Any]) -> str:
+    """Where not all were looked at."""
+    searched = wanted["step"] is None and (wanted["outcome"] or wanted["contains"] or wanted["longest"])
+    if not searched or steps * SAMPLES_A_STEP <= SEARCHED_SAMPLES:
+        return ""
+    return f", of the latest {SEARCHED_SAMPLES:,} responses; choose a step to look further back"
 
 
 def _group(data: RunData, group: SampleGroup) -> None:

@@ -41,6 +41,7 @@ VIEWER = {
     "GET /api/v1/artifacts/{artifact_id}/download",
     "GET /api/v1/compare",
     "POST /api/v1/plans",
+    "GET /api/v1/plans/gpus",
     "GET /api/v1/glances",
     "GET /api/v1/workers",
     "GET /api/v1/queue",

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from backend.api.routes.plans import NAMED
 from backend.database import Database
 from backend.services.plans import planning
+from engine.planner.hardware import known_gpus
 from engine.planner.model_shape import PRESETS
 
 PLANS = "/api/v1/plans"
@@ -71,6 +72,19 @@ def test_no_more_plans_are_made_at_once_than_there_is_room_for(api: TestClient, 
         planning.FREE.release(planning.AT_A_TIME)
     assert reply.status_code == 429
     assert int(reply.headers["retry-after"]) > 0
+
+
+def test_a_plan_has_so_much_memory(api: TestClient, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "MEMORY", 0.06)
+    status, field, message = fault(plan(api, config | {"model": {"path": "0.5B"}}))
+    assert (status, field) == (422, "memory")
+    assert message.startswith("0.06 GB are not enough to plan this; lower algorithm.prompts_per_step")
+
+
+def test_what_can_be_planned_on_is_the_planners_list(api: TestClient) -> None:
+    kinds = {kind.pop("name"): kind for kind in api.get(f"{PLANS}/gpus").json()["items"]}
+    assert kinds == {name: gpu.model_dump() for name, gpu in known_gpus().items()}
+    assert "3090" in kinds
 
 
 def test_the_sizes_that_need_no_folder_are_the_planners() -> None:

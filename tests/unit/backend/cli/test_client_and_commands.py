@@ -319,14 +319,17 @@ def test_the_command_has_no_traceback_when_nothing_listens() -> None:
     assert "longtail up" in result.stderr
 
 
-@pytest.mark.usefixtures("client")
-def test_webhooks_from_a_shell() -> None:
+def test_webhooks_from_a_shell(client: Longtail) -> None:
     """The port is one where nobody listens, and loopback is not allowed anyway."""
     code, out, _ = longtail("webhook", "add", "https://127.0.0.1:9/in", "--event", "run.failed")
     webhook_id, secret = out.split()
     assert (code, secret.startswith("whsec_")) == (0, True)
     shown = longtail("webhook", "list")[1]
     assert webhook_id in shown
+    project = client.projects().items[0].name
+    assert project not in shown
+    longtail("webhook", "add", "https://127.0.0.1:9/of-one", "--event", "run.reward_fell", "--project", project)
+    assert project in longtail("webhook", "list")[1]
     assert secret not in shown
     code, _, err = longtail("webhook", "test", webhook_id)
     assert (code, "not a public address" in err) == (2, True)

@@ -16,7 +16,7 @@ from engine.checkpoint.drafter_snapshots import SnapshotWriter, newest_snapshot
 from engine.cluster.spot_training.worker_side import TrainedSession
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
-from engine.drafter.spot_trainer import UNJUDGED
+from engine.drafter.held_out_evaluation import UNJUDGED
 from engine.rollout.interface import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3 + index // 2, 13))) for index in range(20)]

@@ -2,6 +2,7 @@
 
 import json
 import time
+from argparse import Namespace
 from datetime import datetime
 from typing import Any
 
@@ -131,6 +132,18 @@ def test_a_run_can_be_done_again() -> None:
         ("Machine", "node-1: EPYC, 2 cores"),
     ]
     assert versions(None) == []
+
+
+def test_the_memory_plan_knows_the_drafter_and_whether_the_cache_is_lent() -> None:
+    def options(**changes: Any) -> Namespace:
+        config = RunConfig.model_validate({"name": "x"} | changes).model_dump(mode="json")
+        return _parser().parse_args(memory_command(config).split()[2:])
+
+    recipe = {"recipe": "eagle3", "path": None}
+    native, sglang = options(drafter=recipe, rollout={"engine": "native"}), options(rollout={"engine": "sglang"})
+    assert (native.recipe, native.keep_cache) == ("eagle3", False)
+    assert (sglang.recipe, sglang.keep_cache) == ("eagle", True)
+    assert not options(rollout={"engine": "sglang", "sglang": {"release_memory": True}}).keep_cache
 
 
 @pytest.mark.parametrize("changes", [{}, {"algorithm": {"steps": 3, "kl_coefficient": 0}, "cluster": {"learner": {"lora": {"rank": 8}}}}])

@@ -7,6 +7,7 @@ from dashboard.analysis.tuner_performance import StrategyUse
 from dashboard.charts import metric_curves
 from dashboard.charts.description import description, table
 from dashboard.charts.learning_signal import reward_distribution
+from dashboard.charts.settings_against_figures import parallel_coordinates
 from dashboard.charts.strategy_heatmap import strategy_heatmap
 from dashboard.charts.theme import figure
 from dashboard.charts.worker_timeline import worker_timeline
@@ -29,6 +30,13 @@ def test_the_table_has_a_row_for_each_step_and_a_column_for_each_curve() -> None
 def test_bands_and_dots_behind_a_curve_are_left_out() -> None:
     wide = Series(steps=[0, 4], values=[1, 2], low=[0, 1], high=[3, 4], width=4)
     assert table(metric_curves.values({"a": wide})) == {"step": [0, 4], "a": [1, 2]}
+
+
+def test_parallel_coordinates_tell_values_not_heights() -> None:
+    chart = parallel_coordinates({"one": (1e-6, "a", 0.25), "two": (3e-6, "b", None)}, ["fast.rate", "slow.rate", "reward"])
+    assert chart is not None
+    assert table(chart) == {" ": ["fast.rate", "slow.rate", "reward"], "one": [1e-6, "a", 0.25], "two": [3e-6, "b", None]}
+    assert description(chart) == "Chart: . one: fast.rate 1e-06, slow.rate a, reward 0.25; two: fast.rate 3e-06, slow.rate b"
 
 
 def test_many_curves_are_counted() -> None:

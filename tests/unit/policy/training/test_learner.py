@@ -1,3 +1,4 @@
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -128,18 +129,41 @@ def test_features_come_of_the_passes_that_are_made_anyway(
     model, rows = make_policy(), make_rows(7)
     expected = hidden_states(model, [list(row.tokens) for row in rows], kind)
     counts = []
-    for captured in (None, kind):
+    for captured in (False, True):
+        taken: dict[tuple[int, ...], Tensor] = {}
+
+        def keep(row: TrainingRow, features: Tensor, taken: dict[tuple[int, ...], Tensor] = taken) -> None:
+            taken[row.tokens] = features
+
         subject, passes = learner(make_policy(), how=LearnerConfig(**how), updates_per_step=updates), Counter[str]()
         subject.policy.model.base_model.register_forward_hook(lambda *_, passes=passes: passes.update(["pass"]))
-        subject.capture(captured)
+        if captured:
+            subject.capture(kind, keep)
         subject.update(rows, subject.infer(rows), 0)
-        taken = {row.tokens: features for row, features in subject.take_features()}
         counts.append((len(taken), passes["pass"]))
     assert counts[0] == (0, counts[1][1]), "no pass more"
-    assert subject.take_features() == []
+    subject.capture_nothing()
+    subject.update(rows, subject.infer(rows), 1)
+    assert len(taken) == len(rows)
     for row, states in zip(rows, expected, strict=True):
         assert taken[row.tokens].dtype == torch.bfloat16
         torch.testing.assert_close(taken[row.tokens], states[:-1].bfloat16(), atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+def test_features_of_one_pass_are_there_at_a_time(make_policy: MakePolicy, make_rows: MakeRows, updates: int) -> None:
+    """Those of a step, of 7 B to 32 k tokens, are more than a host has memory for; whoever gets them may drop them."""
+    subject, got = learner(make_policy(), updates_per_step=updates), list[weakref.ref[torch.Tensor]]()
+    alive = []
+
+    def drop(_: TrainingRow, features: torch.Tensor) -> None:
+        got.append(weakref.ref(features))
+        alive.append(sum(each() is not None for each in got))
+
+    subject.capture("eagle", drop)
+    rows = make_rows(9)
+    subject.update(rows, subject.infer(rows), 0)
+    assert alive == [1] * len(rows)
 
 
 def naive_step(

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import PreTrainedModel
 
 from engine.checkpoint import learner_state
@@ -106,6 +108,24 @@ def test_shards_learn_the_same_and_go_on_from_a_replicas_checkpoint(
         assert found == pytest.approx(one, rel=1e-3, abs=1e-5)
     for name, weight in replica.policy.weights().items():
         torch.testing.assert_close(whole(shards.policy.weights()[name]), weight, atol=1e-5, rtol=0)
+
+
+@pytest.mark.usefixtures("peft")
+def test_ranks_ask_for_shards_as_they_are_made_whole_and_not_at_a_look(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker looks at a weight several times on its way to SGLang, its further GPUs do once: else they would wait for each other."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    monkeypatch.setattr(dist, "new_group", lambda backend: dist.group.WORLD)  # noqa: ARG005 - a checkpoint's, of which there is none
+    try:
+        assert dist.group.WORLD
+        policy = ShardedPolicy(random_model, ADAPTED.model_copy(update={"parallel": "fsdp"}), 1.0, CPU, dist.group.WORLD, False)
+        with CommDebugMode() as made:  # type: ignore[no-untyped-call]
+            merged = policy.weights()
+        with CommDebugMode() as looked:  # type: ignore[no-untyped-call]
+            shapes = {name: weight.shape for name, weight in merged.items()}
+    finally:
+        dist.destroy_process_group()
+    assert (made.get_total_counts(), looked.get_total_counts()) == (1, 0)
+    assert shapes == {name: weight.shape for name, weight in load_model(random_model, torch.float32).named_parameters()}
 
 
 @pytest.mark.usefixtures("peft")

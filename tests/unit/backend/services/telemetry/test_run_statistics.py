@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from card_numbers import numbers, same
@@ -69,6 +70,21 @@ def test_the_cards_of_a_long_run_speak_of_steps_not_of_buckets(database: Databas
     assert "mean of 2,100 steps" in is_it_faster(run, statistics, None, None).detail
     assert f"({statistics.published} new versions)" in why(run, statistics).detail
     assert statistics.published > 500
+
+
+def test_the_trend_of_a_very_long_run_is_that_of_its_ends(
+    database: Database, run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third of a million steps is more than a page can wait for."""
+    monkeypatch.setattr("backend.services.telemetry.run_statistics.MOST_TREND_STEPS", 5)
+    path = tmp_path / "events.jsonl"
+    write(path, *told(40))
+    begin(database, run_id, path).drain()
+    rewards = [event.metrics["reward_mean"] for event in told(40) if isinstance(event, events.StepFinished)]
+    trend = found(database, run_id)[0].reward_trend
+    assert trend is not None
+    assert trend.steps == 5
+    assert [trend.first, trend.last] == pytest.approx([fmean(rewards[:5]), fmean(rewards[-5:])])
 
 
 def test_a_run_that_has_told_nothing_has_no_numbers(database: Database, run_id: str) -> None:

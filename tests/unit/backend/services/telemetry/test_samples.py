@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from backend.database import Database
+from backend.services.telemetry import step_rows
 from backend.services.telemetry.event_ingest import rebuild
 from engine.events import AnyEvent, DrafterTrained, EventWriter, Piece, RunStarted, Sample
 from longtail import Longtail
@@ -74,6 +75,20 @@ def test_samples_are_chosen_by_outcome_text_prompt_and_length(client: Longtail, 
     assert steps(longest=True, limit=2) == [0, 1]
     (first,) = client.samples(run_id, step=0)
     assert (first.prompt_number, first.group_rewards, first.advantage, first.is_right) == (3, [0.0, 1.0], 0.5, True)
+
+
+def test_a_search_looks_through_the_latest_samples_and_through_all_of_a_step(
+    client: Longtail, run_with_samples: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def steps(**wanted: Any) -> list[int]:
+        return [item.step for item in client.samples(run_with_samples, **wanted)]
+
+    searches: list[dict[str, Any]] = [{"contains": "a <b>"}, {"prompt": "?"}, {"longest": True}]
+    assert [steps(**wanted) for wanted in searches] == [[0, 0, 1, 1, 2, 2]] * 3
+    monkeypatch.setattr(step_rows, "SEARCHED_SAMPLES", 3)
+    assert [steps(**wanted) for wanted in searches] == [[1, 1, 2, 2]] * 3, "of whole steps"
+    assert steps(outcome="right") == [1, 2]
+    assert (steps(contains="a <b>", step=0), steps()) == ([0, 0], [0, 0, 1, 1, 2, 2])
 
 
 def test_samples_of_one_step(client: Longtail, run_with_samples: str) -> None:
