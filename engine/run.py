@@ -21,7 +21,7 @@ from engine.experience.evaluation import evaluate
 from engine.experience.over_sampling import gather_over_sampled
 from engine.models.load import load_tokenizer, resolve
 from engine.policy.algorithms.credit_assignment import advantages, training_rows
-from engine.policy.training.microbatches import Inferred, TrainingRow
+from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.preflight import check
 from engine.pretraining.rounds import Pretraining, pretrains
 from engine.rollout.engine_choice import choose_engine

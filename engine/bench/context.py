@@ -17,7 +17,8 @@ from engine.drafter.eagle3 import make_drafter
 from engine.drafter.offline_training import remember
 from engine.drafter.packing import MicroBatch, Segment, cut, pack
 from engine.drafter.recipe import RECIPES
-from engine.drafter.spot_trainer import LOOK_AHEAD, SpotTrainer
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.drafter.training_report import LOOK_AHEAD
 from engine.models.weights import ends
 
 POSITIONS = {"at_1k": 1024, "at_4k": 4096, "at_16k": 16_384}

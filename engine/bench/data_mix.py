@@ -9,7 +9,8 @@ from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import first_drafter
 from engine.drafter.offline_training import remember
-from engine.drafter.spot_trainer import LOOK_AHEAD, SpotTrainer
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.drafter.training_report import LOOK_AHEAD
 from engine.models.weights import ends
 from engine.rollout.interface import Completion, Sampling
 

@@ -13,29 +13,32 @@ from engine.checkpoint import storage
 from engine.cluster.distributed_rollout.coordinator import RolloutState
 from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
 from engine.cluster.distributed_rollout.request_assignment import assign_requests
-from engine.cluster.learner_rank import LearnShare
+from engine.cluster.late_actor import LateActor, LateHandle
 from engine.cluster.placement import places
 from engine.cluster.ray_session import lost, ray_session, said
 from engine.cluster.rendezvous import meeting_point
+from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
 from engine.drafter.model_card import DrafterCard
-from engine.drafter.spot_trainer import Judged
+from engine.drafter.training_report import Judged
 from engine.errors import ConfigError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
 from engine.models.folder import locate, read_facts
 from engine.policy.algorithms.credit_assignment import looked_up
 from engine.policy.training.balance import balance
-from engine.policy.training.microbatches import Inferred, TrainingRow
+from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.pretraining.frequent_tokens import frequent_tokens
-from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Alarm, Answers, Completion, Request, Sampling
 from engine.rollout.sglang import untried_families
 from engine.speculation.cooldown import Cooldown, watched
 
+WORKER = ("engine.cluster.worker", "Worker")
+LEARNER_ONLY = ("engine.cluster.learner_only_rank", "LearnerOnlyRank")
 TRIGGER = "trigger.json"
 COOLDOWN = "rest.json"
 VERSIONS = "versions.json"
@@ -67,9 +70,6 @@ class WorkerGroup:
         """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``."""
         import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
-        from engine.cluster.learner_only_rank import LearnerOnlyRank
-        from engine.cluster.worker import Worker
-
         ray: Any = untyped_ray
         options = places(config, ray)
         config = self._config = config.with_workers(len(options))
@@ -77,13 +77,15 @@ class WorkerGroup:
         self._ray = ray
         self._family = read_facts(locate(config.model.path)).family
         self._spot = config.drafter.spot
-        worker, learner_only = (ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(kind) for kind in (Worker, LearnerOnlyRank))
-        self._actors = [worker.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
+        actor = ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(LateActor)
+        self._actors: list[Any] = []
         self._ranks: list[Any] = []
-        for place, actor in zip(options, self._actors, strict=True):
-            own = len(self._ranks)
-            others = range(own + 1, own + config.rollout.gpus)
-            self._ranks += [actor, *(learner_only.options(**place).remote(rank, config, rendezvous) for rank in others)]
+        for number, place in enumerate(options):
+            others = range(len(self._ranks) + 1, len(self._ranks) + config.rollout.gpus)
+            worker = LateHandle(actor.options(**place).remote(*WORKER, number, config, rendezvous, checkpoints))
+            self._actors.append(worker)
+            ranks = [actor.options(**place).remote(*LEARNER_ONLY, rank, config, rendezvous) for rank in others]
+            self._ranks += [worker, *map(LateHandle, ranks)]
         self._versions = DrafterVersions(self._all, ray.put)
         self._history = TrainingHistory()
         self._cooldown = Cooldown()

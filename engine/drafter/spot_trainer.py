@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import inf
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.model import Drafter
 from engine.drafter.packing import SEGMENT, MicroBatch, Segment, aligned, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
+from engine.drafter.training_report import LOOK_AHEAD, UNJUDGED, Judged, TrainingReport, gain_noise
 from engine.drafter.training_time_unroll import unrolled
 from engine.drafter.window_past import past_of
 from engine.models.host_to_device import to_device
@@ -25,24 +26,9 @@ from engine.models.weights import host_copy
 from engine.rollout.data_type import native_data_type
 
 EVALUATED_TOKENS = 1024
-LOOK_AHEAD = 4
-"""Drafts of the chains that a drafter is judged by."""
 AVERAGING = 3
 JUDGED_FIRST, JUDGED_EVERY = (2, 4), 8
 SLOWER = 0.7
-
-
-class Judged(NamedTuple):
-    """A drafter on held-out responses, by ``HeldOutEvaluation.accepted``, ``agreement``, ``top3`` and ``parts``."""
-
-    accepted: float
-    top1: float = 0.0
-    top3: float = 0.0
-    parts: tuple[tuple[float, float], ...] = ()
-
-
-UNJUDGED = Judged(-inf)
-"""By nobody, for lack of time."""
 
 
 class _InterruptedError(Exception):
@@ -74,42 +60,6 @@ class HeldOutEvaluation:
     @property
     def judged(self) -> Judged:
         return Judged(self.accepted, self.agreement, self.top3, self.parts)
-
-
-def gain_noise(before: Judged, after: Judged) -> float:
-    """Standard error of the gain in ``accepted`` of two drafters that were judged on the same parts of responses: that of a ratio of sums
-    over parts (Cochran, Sampling Techniques, section 6). 0 where there are too few to tell, or they are not the same."""
-    pairs = [(new - old, drafts) for (old, drafts), (new, _) in zip(before.parts, after.parts, strict=False) if drafts]
-    if len(pairs) < 2 or len(before.parts) != len(after.parts):
-        return 0.0
-    drafts = sum(count for _, count in pairs)
-    gain = sum(more for more, _ in pairs) / drafts
-    spread = sum((more - gain * count) ** 2 for more, count in pairs) * len(pairs) / (len(pairs) - 1)
-    return float(spread**0.5 / drafts)
-
-
-@dataclass(frozen=True)
-class TrainingReport:
-    """One session. ``loss`` is its mean; ``before`` and ``after`` are of the same held-out entries; ``mix_distance`` is that of
-    ``DataBuffer``, at the start. ``noise`` is the standard error of ``gain``."""
-
-    microsteps: int
-    tokens: int
-    loss: float
-    before: Judged
-    after: Judged
-    mix_distance: float
-    noise: float = 0.0
-
-    @property
-    def gain(self) -> float:
-        """Of what is accepted."""
-        return self.after.accepted - self.before.accepted
-
-    @property
-    def better(self) -> bool:
-        """Whether the gain is more than the noise of the held-out responses."""
-        return self.gain > self.noise
 
 
 class SpotTrainer:
@@ -391,25 +341,3 @@ def _places(mask: Tensor, device: torch.device) -> Tensor:
 def _chosen(states: Tensor, mask: Tensor) -> Tensor:
     """Of ``states`` [B, N, H] those where ``mask`` [B, N], the host's, is true: [n, H]."""
     return states.flatten(0, 1).index_select(0, _places(mask, states.device))
-
-
-def merge(states: Sequence[tuple[dict[str, Tensor], int]]) -> dict[str, Tensor]:
-    """Local SGD: several workers' copies of one drafter, averaged with their numbers of micro-steps as weights; what is the same in all
-    stays to the bit. ValueError if whole numbers, which nobody trains, differ, or if nobody has trained.
-
-    Workers start a session from the same version, so that a worker which trained little pulls little.
-    """
-    total = sum(microsteps for _, microsteps in states)
-    if total == 0:
-        raise ValueError("no worker has trained")
-    shares = [(weights, microsteps / total) for weights, microsteps in states]
-    return {name: _merged(name, [(weights[name], share) for weights, share in shares]) for name in states[0][0]}
-
-
-def _merged(name: str, copies: Sequence[tuple[Tensor, float]]) -> Tensor:
-    first = copies[0][0]
-    if all(torch.equal(first, weight) for weight, _ in copies[1:]):
-        return first
-    if not first.is_floating_point():
-        raise ValueError(f"the workers' drafters differ in {name}, which is not trained")
-    return sum((weight * share for weight, share in copies), torch.tensor(0.0))

@@ -14,12 +14,12 @@ from engine.checkpoint.verification import newest
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
-from engine.drafter.spot_trainer import LOOK_AHEAD, Judged
+from engine.drafter.training_report import LOOK_AHEAD, Judged
 from engine.errors import ConfigError, DataError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStopped
 from engine.experience.collection import requests_for, sampling
 from engine.models.load import resolve_drafter
-from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import TRAINING, PretrainingSchedule
 from engine.rollout.interface import Request
 from engine.tasks.given_responses import GivenResponses

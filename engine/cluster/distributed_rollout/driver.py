@@ -16,8 +16,8 @@ from engine.cluster.distributed_rollout.coordinator import ActivitySpan, Command
 from engine.cluster.distributed_rollout.early_stop import EarlyStop
 from engine.cluster.ray_session import lost
 from engine.cluster.spot_training.drafter_versions import after
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.spot_training.untrained_reasons import Refusal, untrained_reason
-from engine.cluster.spot_training.worker_side import TrainedSession
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
 
 ASK_EVERY = 0.1

@@ -15,8 +15,9 @@ from statistics import fmean
 from typing import Any
 
 from engine.cluster.spot_training.sent_weights import SentWeights
-from engine.cluster.spot_training.worker_side import TrainedSession
-from engine.drafter.spot_trainer import Judged, TrainingReport, gain_noise, merge
+from engine.cluster.spot_training.trained_session import TrainedSession
+from engine.drafter.training_report import Judged, TrainingReport, gain_noise
+from engine.drafter.weight_average import merge
 from engine.errors import SyncError
 from engine.rollout.interface import Alarm, LoadedWeights, RolloutStatistics
 

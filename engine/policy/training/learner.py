@@ -15,8 +15,9 @@ from engine.policy.algorithms.learning_rate import learning_rate
 from engine.policy.algorithms.losses import Tokens
 from engine.policy.algorithms.objective import Objective
 from engine.policy.training.balance import balance
-from engine.policy.training.microbatches import Inferred, Microbatch, TrainingRow, idle, microbatches
+from engine.policy.training.microbatches import Microbatch, idle, microbatches
 from engine.policy.training.policy import LogprobsAndEntropies, Policy
+from engine.policy.training.training_row import Inferred, TrainingRow
 
 LOSS_METRICS = ("loss", "kl", "clip_share")
 TOKEN_METRICS = ("entropy", "logprob_gap")

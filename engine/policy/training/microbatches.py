@@ -9,45 +9,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from engine.models.host_to_device import to_device
 from engine.models.packed_attention import Segments
+from engine.policy.training.training_row import TrainingRow
 
 # What a micro-batch costs beside its tokens, in tokens: with less padding to save than this, it is not split further.
 MICROBATCH_OVERHEAD = 64
-
-
-@dataclass(frozen=True)
-class TrainingRow:
-    """One response. ``tokens`` is prompt then response; ``rollout_logprobs`` has one entry per response token.
-
-    A ``masked`` one is no part of the loss.
-    """
-
-    tokens: tuple[int, ...]
-    prompt_length: int
-    advantage: float
-    rollout_logprobs: tuple[float, ...]
-    masked: bool = False
-
-    def __post_init__(self) -> None:
-        if self.prompt_length < 1:
-            raise ValueError("a row needs at least one prompt token")
-        if self.prompt_length + len(self.rollout_logprobs) != len(self.tokens):
-            raise ValueError(f"{len(self.tokens) - self.prompt_length} response tokens, {len(self.rollout_logprobs)} log-probs")
-
-    @property
-    def response_length(self) -> int:
-        return len(self.rollout_logprobs)
-
-    def teaches(self, kl: bool) -> bool:
-        """Whether the loss, with a KL term or without, has a gradient here."""
-        return not self.masked and (kl or self.advantage != 0)
-
-
-@dataclass(frozen=True)
-class Inferred:
-    """What the inference stage found out about the R response tokens of a row, each [R], on the CPU; None where nobody asks."""
-
-    logprobs: Tensor | None = None
-    reference_logprobs: Tensor | None = None
 
 
 @dataclass(frozen=True)

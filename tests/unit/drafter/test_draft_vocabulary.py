@@ -19,8 +19,9 @@ from engine.drafter.kind import DrafterKind
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse, hidden_states
 from engine.drafter.recipe import RECIPES
-from engine.drafter.spot_trainer import SpotTrainer, merge
+from engine.drafter.spot_trainer import SpotTrainer
 from engine.drafter.vocabulary import same_type, vocabulary_of
+from engine.drafter.weight_average import merge
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge_drafter
 

@@ -21,7 +21,8 @@ from engine.drafter.kind import drafter_kind
 from engine.drafter.layout import DrafterLayout, without_copies
 from engine.drafter.offline_training import PromptAndResponse
 from engine.drafter.recipe import RECIPES
-from engine.drafter.spot_trainer import SpotTrainer, merge
+from engine.drafter.spot_trainer import SpotTrainer
+from engine.drafter.weight_average import merge
 from engine.errors import ModelError
 
 HIDDEN, VOCABULARY = 32, 48

@@ -15,17 +15,9 @@ from engine.drafter.model import Drafter
 from engine.drafter.offline_training import PromptAndResponse, hidden_states
 from engine.drafter.packing import MicroBatch, Segment, pack
 from engine.drafter.recipe import RECIPES, HeldOutTruth, Recipe, acceptance
-from engine.drafter.spot_trainer import (
-    JUDGED_EVERY,
-    JUDGED_FIRST,
-    LOOK_AHEAD,
-    UNJUDGED,
-    HeldOutEvaluation,
-    Judged,
-    SpotTrainer,
-    gain_noise,
-    merge,
-)
+from engine.drafter.spot_trainer import JUDGED_EVERY, JUDGED_FIRST, HeldOutEvaluation, SpotTrainer
+from engine.drafter.training_report import LOOK_AHEAD, UNJUDGED, Judged, gain_noise
+from engine.drafter.weight_average import merge
 
 
 def after(microsteps: int) -> Callable[[], bool]:

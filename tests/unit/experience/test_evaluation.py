@@ -9,7 +9,7 @@ from models_for_tests import byte_tokenizer
 
 from engine.cluster.spot_training.drafter_versions import Published
 from engine.config import RunConfig, parse
-from engine.drafter.spot_trainer import Judged, TrainingReport
+from engine.drafter.training_report import Judged, TrainingReport
 from engine.errors import ConfigError
 from engine.experience.evaluation import evaluate, pass_at
 from engine.rollout.interface import Answers, Completion

@@ -11,10 +11,10 @@ import pytest
 
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig, parse
-from engine.drafter.spot_trainer import Judged
+from engine.drafter.training_report import Judged
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log
-from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.rounds import APART, Pretraining, pretrains
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Request, Sampling

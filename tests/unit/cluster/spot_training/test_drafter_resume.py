@@ -13,10 +13,10 @@ import torch
 from crew import microsteps_of
 
 from engine.checkpoint.drafter_snapshots import SnapshotWriter, newest_snapshot
-from engine.cluster.spot_training.worker_side import TrainedSession
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
-from engine.drafter.spot_trainer import UNJUDGED
+from engine.drafter.training_report import UNJUDGED
 from engine.rollout.interface import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3 + index // 2, 13))) for index in range(20)]

@@ -19,9 +19,10 @@ from engine.config.algorithm import AlgorithmConfig
 from engine.config.learner import LearnerConfig
 from engine.policy.algorithms.objective import Objective
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import Microbatch, TrainingRow
+from engine.policy.training.microbatches import Microbatch
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
+from engine.policy.training.training_row import TrainingRow
 
 MakePolicy = Callable[..., PreTrainedModel]
 MakeRows = Callable[..., list[TrainingRow]]

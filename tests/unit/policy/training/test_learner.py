@@ -17,8 +17,8 @@ from engine.drafter.offline_training import hidden_states
 from engine.errors import CheckpointError
 from engine.policy.algorithms.advantages import group_normalised
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.policy.training.replicated_policy import ReplicatedPolicy
+from engine.policy.training.training_row import Inferred, TrainingRow
 
 MakePolicy = Callable[..., PreTrainedModel]
 MakeRows = Callable[..., list[TrainingRow]]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from sizes import examples
 
 from engine.policy.training.balance import balance
-from engine.policy.training.microbatches import MICROBATCH_OVERHEAD, TrainingRow, fill, group_by_length, microbatches
+from engine.policy.training.microbatches import MICROBATCH_OVERHEAD, fill, group_by_length, microbatches
+from engine.policy.training.training_row import TrainingRow
 
 LENGTHS = st.lists(st.integers(1, 1000), max_size=60)
 
