@@ -1,5 +1,6 @@
 """What the learner is given to learn from."""
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -31,6 +32,19 @@ class TrainingRow:
     def teaches(self, kl: bool) -> bool:
         """Whether the loss, with a KL term or without, has a gradient here."""
         return not self.masked and (kl or self.advantage != 0)
+
+
+def siblings(rows: Sequence[TrainingRow]) -> list[list[int]]:
+    """Indices of ``rows`` by prompt."""
+    return alike([row.tokens[: row.prompt_length] for row in rows])
+
+
+def alike(keys: Sequence[Hashable]) -> list[list[int]]:
+    """Indices of equal ``keys``, in the order in which each comes first."""
+    found: dict[Hashable, list[int]] = {}
+    for index, key in enumerate(keys):
+        found.setdefault(key, []).append(index)
+    return list(found.values())
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ ON_POLICY = ALGORITHM.model_copy(update={"kl_coefficient": 0.0})
 PACKED = LearnerConfig(packed=True, precision="float32")
 HOWS = {
     "packed": PACKED,
-    "padded": LearnerConfig(precision="float32"),
+    "padded": LearnerConfig(packed=False, precision="float32"),
     "bfloat16": LearnerConfig(packed=True, precision="bfloat16"),
     "activations computed again": LearnerConfig(packed=True, precision="float32", activation_checkpointing=True),
 }
