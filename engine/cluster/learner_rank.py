@@ -70,9 +70,9 @@ class LearnerRank(ABC):
         """This machine's name, and how busy it and the rank's GPU were since the last call."""
         return socket.gethostname(), self._sampler.take()
 
-    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
-        """Log-probs under the policy, before its update, and under the reference; None if nobody needs them."""
-        return self.learner.infer(rows)
+    def infer(self, rows: Sequence[TrainingRow], groups: Sequence[int] | None = None) -> list[Inferred] | None:
+        """Log-probs under the policy, before its update, and under the reference; None if nobody needs them. See ``Learner.infer``."""
+        return self.learner.infer(rows, groups)
 
     def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         """Policy update with all other ranks, and new weights into the rollout engine. ``inferred``: what ``infer`` said of the rows."""

@@ -97,8 +97,8 @@ class Worker(LearnerRank):
         statistics.alarms += self.spot.take_alarms() if self.spot else []
         return RolloutShare(completions, statistics, time.time())
 
-    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
-        found = super().infer(rows)
+    def infer(self, rows: Sequence[TrainingRow], groups: Sequence[int] | None = None) -> list[Inferred] | None:
+        found = super().infer(rows, groups)
         self._remember()
         return found
 
