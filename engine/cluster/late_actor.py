@@ -14,6 +14,7 @@ def uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # else the next collection would look through all of it
         gc.enable()
 
 

@@ -28,10 +28,13 @@ def test_a_handle_asks_for_the_methods_of_what_the_actor_has_made() -> None:
     assert told == [{"concurrency_group": "control"}]
 
 
-def test_nothing_is_collected_while_modules_are_imported_and_all_is_afterwards() -> None:
+def test_what_is_imported_is_not_looked_through_neither_then_nor_later() -> None:
+    before = gc.get_freeze_count()
     with uncollected():
         assert not gc.isenabled()
     assert gc.isenabled()
+    assert gc.get_freeze_count() > before
+    gc.unfreeze()
 
 
 def test_the_training_loop_does_not_wait_for_the_modules_of_models() -> None:
