@@ -53,7 +53,12 @@ def test_who_is_done_infers_first_and_trains_then(monkeypatch: pytest.MonkeyPatc
     driver = RolloutDriver(0, actors, RolloutState(), infer=lambda worker, _: actors[worker].infer.remote())
     activities: list[str] = []
     post = driver._post
-    monkeypatch.setattr(driver, "_post", lambda event: (activities.append(type(event).__name__), post(event)))
+
+    def told(event: Any) -> None:
+        activities.append(type(event).__name__)
+        post(event)
+
+    monkeypatch.setattr(driver, "_post", told)
     rollout = driver.run([[], []], Sampling(), lambda _: None)
     asked = dict.fromkeys(each for each in replies.asked if not each.startswith("rollout"))  # halts may be repeated
     assert [*asked] == ["infer 0", "train_drafter 0", "halt 0"]
