@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from engine.cluster.late_actor import uncollected
 from engine.config import load
 from engine.errors import LongtailError, StoppedError
 from engine.events import EventWriter
@@ -42,7 +43,8 @@ def _run(options: argparse.Namespace) -> None:
     except LongtailError:
         with EventWriter(options.out / "events.jsonl", take_over=options.take_over):
             raise
-    from engine.run import run  # here, so that a wrong config is told before torch is loaded
+    with uncollected():
+        from engine.run import run  # here, so that a wrong config is told before torch is loaded
 
     run(config, options.out, options.resume, take_over=options.take_over)
 

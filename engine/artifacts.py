@@ -12,8 +12,8 @@ from engine.checkpoint.storage import Fence, unfenced
 from engine.checkpoint.verification import sha256_of
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
-from engine.drafter.export import write_zip
 from engine.drafter.model_card import README, DrafterCard
+from engine.drafter.zipped import write_zip
 from engine.events import ArtifactSaved, DrafterPretrained, DrafterTrained, Speculation, read
 from engine.policy.model_card import SHOWN, PolicyCard, text
 

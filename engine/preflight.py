@@ -29,7 +29,6 @@ def check(config: RunConfig) -> None:
 
     from engine.models.load import load_tokenizer, resolve
     from engine.policy.algorithms import registry
-    from engine.policy.training import lora
     from engine.tasks.registry import build_task
 
     _check_model(config)
@@ -43,6 +42,8 @@ def check(config: RunConfig) -> None:
     registry.advantage(config.algorithm)
     registry.policy_loss(config.algorithm)
     if config.cluster.learner.lora:
+        from engine.policy.training import lora  # here, as it takes seconds
+
         lora.check_installed()
     task = build_task(config.task, config.seed, load_tokenizer(resolve(config.model.path)))
     task.check_lengths(config.rollout.max_prompt_tokens)

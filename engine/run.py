@@ -21,7 +21,7 @@ from engine.experience.evaluation import evaluate
 from engine.experience.over_sampling import gather_over_sampled
 from engine.models.load import load_tokenizer, resolve
 from engine.policy.algorithms.credit_assignment import advantages, training_rows
-from engine.policy.training.microbatches import Inferred, TrainingRow
+from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.preflight import check
 from engine.pretraining.rounds import Pretraining, pretrains
 from engine.rollout.engine_choice import choose_engine
@@ -122,12 +122,13 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
 
 def _credited(config: RunConfig, workers: WorkerGroup, experience: Experience) -> tuple[list[TrainingRow], list[Inferred] | None]:
     """The step's rows with what each of them teaches, which says what is to be inferred; unless that is part of the reward."""
-    rows = training_rows(config, [experience.rollout.completions[place] for place in experience.kept])
+    completions = [experience.rollout.completions[place] for place in experience.kept]
+    rows, requests = training_rows(config, completions), [completion.request for completion in completions]
     rewards = [experience.rewards[place] for place in experience.kept]
-    inferred = workers.infer(rows) if config.algorithm.kl_in_reward else None
+    inferred = workers.infer(rows, requests) if config.algorithm.kl_in_reward else None
     taught = advantages(config, rows, rewards, inferred)
     rows = [replace(row, advantage=value) for row, value in zip(rows, taught, strict=True)]
-    return rows, inferred or workers.infer(rows)
+    return rows, inferred or workers.infer(rows, requests)
 
 
 def _resume(workers: WorkerGroup, out: Path) -> int | None:

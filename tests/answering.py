@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from engine.cluster.distributed_rollout.coordinator import ActivitySpan
 from engine.cluster.distributed_rollout.driver import Rollout
-from engine.cluster.spot_training.worker_side import TrainedSession
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.config import RunConfig
 from engine.experience.scheduling_state import SchedulingState
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling

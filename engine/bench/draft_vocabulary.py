@@ -27,7 +27,8 @@ from engine.drafter.recipe import configured_recipe
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
 from engine.pretraining.frequent_tokens import frequent_tokens
-from engine.pretraining.pretrainer import Pretrainer, PretrainingRound
+from engine.pretraining.pretrainer import Pretrainer
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.from_model import engine_from_model

@@ -28,10 +28,10 @@ from engine.planner import drafter_memory, memory
 from engine.planner.memory import GB
 from engine.planner.model_shape import Shape, shape
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import TrainingRow
 from engine.policy.training.policy import LogprobsAndEntropies, Policy
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
+from engine.policy.training.training_row import TrainingRow
 
 ARMS: dict[str, dict[str, Any]] = {
     "activations kept": {},

@@ -15,8 +15,8 @@ from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.load import load_model, resolve
 from engine.models.weights import ends
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import TrainingRow
 from engine.policy.training.replicated_policy import ReplicatedPolicy
+from engine.policy.training.training_row import TrainingRow
 
 ROWS, PROMPT, RESPONSE = 8, 8, 24
 MICROBATCHES = 2

@@ -6,7 +6,6 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,18 @@ from engine.checkpoint import learner_state
 from engine.cluster.devices import device_of, join, show_gpus
 from engine.cluster.free_memory import give_back
 from engine.cluster.rendezvous import use_network
+from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.weight_drift import drift, sketch
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
 from engine.models.load import load_model, resolve
 from engine.models.weights import host_copy
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.policy.training.policy import Policy
 from engine.policy.training.precision import allow_tf32, computing_type
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
+from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.rollout.data_type import data_type
 from engine.rollout.interface import LoadedWeights
 from engine.telemetry.machine_usage import UsageSampler
@@ -36,21 +36,6 @@ POLICY = "policy"
 SWITCH_SECONDS = 1e-4
 """That a thread may keep the interpreter from another. Decoding gives it up at every operation, and has to wait for it whenever another
 thread writes a checkpoint."""
-
-
-@dataclass(frozen=True)
-class LearnShare:
-    """The training metrics (global, so equal on every rank), this rank's seconds of it, seconds and bytes of the new weights' way into the
-    worker's engine, the checks of them included, the checksum of the policy's weights, what the engine holds after the sync (None of a
-    rank that has no engine), and how far the target has moved since the drafter was last trained (see ``drift``)."""
-
-    metrics: dict[str, float]
-    update_seconds: float
-    sync_seconds: float
-    sync_bytes: int
-    checksum: str
-    loaded_weights: LoadedWeights | None
-    drift: float
 
 
 class LearnerRank(ABC):
@@ -85,9 +70,9 @@ class LearnerRank(ABC):
         """This machine's name, and how busy it and the rank's GPU were since the last call."""
         return socket.gethostname(), self._sampler.take()
 
-    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
-        """Log-probs under the policy, before its update, and under the reference; None if nobody needs them."""
-        return self.learner.infer(rows)
+    def infer(self, rows: Sequence[TrainingRow], groups: Sequence[int] | None = None) -> list[Inferred] | None:
+        """Log-probs under the policy, before its update, and under the reference; None if nobody needs them. See ``Learner.infer``."""
+        return self.learner.infer(rows, groups)
 
     def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         """Policy update with all other ranks, and new weights into the rollout engine. ``inferred``: what ``infer`` said of the rows."""

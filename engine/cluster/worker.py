@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,11 @@ from engine.checkpoint import storage
 from engine.checkpoint.drafter_snapshots import SessionProgress
 from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyStop
 from engine.cluster.distributed_rollout.finish_forecast import FinishForecaster
-from engine.cluster.learner_rank import LearnerRank, LearnShare
+from engine.cluster.learner_rank import LearnerRank
+from engine.cluster.shares import LearnShare, RolloutShare
 from engine.cluster.spot_training.sent_weights import SentWeights
-from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
+from engine.cluster.spot_training.trained_session import TrainedSession
+from engine.cluster.spot_training.worker_side import SpotTraining
 from engine.config import RolloutConfig, RunConfig
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.held_out_evaluation import Judged
@@ -28,26 +29,17 @@ from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse
 from engine.models.load import load_tokenizer, resolve
 from engine.models.weights import base_weights
-from engine.policy.training.microbatches import Inferred, TrainingRow
-from engine.pretraining.pretrainer import PretrainingRound
+from engine.policy.training.training_row import Inferred, TrainingRow
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.factory import build_engine
-from engine.rollout.interface import Alarm, Answers, Completion, LoadedWeights, Request, RolloutStatistics, Sampling
+from engine.rollout.interface import Alarm, Answers, Completion, LoadedWeights, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
 from engine.rollout.sglang.supported_speculation import trains_drafter
 
 BEFORE_STEPS = -(10**6)
 """What the rounds of a pretraining count from in the data buffer, whose steps never fall."""
-
-
-@dataclass(frozen=True)
-class RolloutShare:
-    """What one worker generated, some of it perhaps aborted, until ``ended`` (seconds since the epoch)."""
-
-    completions: list[Completion]
-    statistics: RolloutStatistics
-    ended: float
 
 
 class Worker(LearnerRank):
@@ -108,8 +100,8 @@ class Worker(LearnerRank):
         statistics.alarms += self.spot.take_alarms() if self.spot else []
         return RolloutShare(completions, statistics, time.time())
 
-    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
-        found = super().infer(rows)
+    def infer(self, rows: Sequence[TrainingRow], groups: Sequence[int] | None = None) -> list[Inferred] | None:
+        found = super().infer(rows, groups)
         self._write_remembered()
         return found
 

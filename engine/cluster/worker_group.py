@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoint import storage
+from engine.cluster.distributed_inference import DistributedInference
 from engine.cluster.distributed_rollout.coordinator import RolloutState
 from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
 from engine.cluster.distributed_rollout.request_assignment import assign_requests
-from engine.cluster.learner_rank import LearnShare
+from engine.cluster.late_actor import LateActor, LateHandle
 from engine.cluster.placement import places
 from engine.cluster.ray_session import lost, ray_session, said
 from engine.cluster.rendezvous import meeting_point
+from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
@@ -26,16 +28,17 @@ from engine.errors import ConfigError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
 from engine.models.folder import locate, read_facts
-from engine.policy.algorithms.credit_assignment import looked_up
-from engine.policy.training.balance import balance
-from engine.policy.training.microbatches import Inferred, TrainingRow
+from engine.policy.training.row_shares import row_shares
+from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.pretraining.frequent_tokens import frequent_tokens
-from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Alarm, Answers, Completion, Request, Sampling
 from engine.rollout.sglang import untried_families
 from engine.speculation.cooldown import Cooldown, watched
 
+WORKER = ("engine.cluster.worker", "Worker")
+LEARNER_ONLY = ("engine.cluster.learner_only_rank", "LearnerOnlyRank")
 TRIGGER = "trigger.json"
 COOLDOWN = "rest.json"
 VERSIONS = "versions.json"
@@ -67,9 +70,6 @@ class WorkerGroup:
         """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``."""
         import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
-        from engine.cluster.learner_only_rank import LearnerOnlyRank
-        from engine.cluster.worker import Worker
-
         ray: Any = untyped_ray
         options = places(config, ray)
         config = self._config = config.with_workers(len(options))
@@ -77,13 +77,16 @@ class WorkerGroup:
         self._ray = ray
         self._family = read_facts(locate(config.model.path)).family
         self._spot = config.drafter.spot
-        worker, learner_only = (ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(kind) for kind in (Worker, LearnerOnlyRank))
-        self._actors = [worker.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
+        actor = ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(LateActor)
+        self._actors: list[Any] = []
         self._ranks: list[Any] = []
-        for place, actor in zip(options, self._actors, strict=True):
-            own = len(self._ranks)
-            others = range(own + 1, own + config.rollout.gpus)
-            self._ranks += [actor, *(learner_only.options(**place).remote(rank, config, rendezvous) for rank in others)]
+        for number, place in enumerate(options):
+            others = range(len(self._ranks) + 1, len(self._ranks) + config.rollout.gpus)
+            worker = LateHandle(actor.options(**place).remote(*WORKER, number, config, rendezvous, checkpoints))
+            self._actors.append(worker)
+            ranks = [actor.options(**place).remote(*LEARNER_ONLY, rank, config, rendezvous) for rank in others]
+            self._ranks += [worker, *map(LateHandle, ranks)]
+        self._inference = DistributedInference(config, self._ranks, ray, self._get)
         self._versions = DrafterVersions(self._all, ray.put)
         self._history = TrainingHistory()
         self._cooldown = Cooldown()
@@ -121,7 +124,8 @@ class WorkerGroup:
         decision = self._decision(step)
         shares = assign_requests(requests, len(self._actors), expected)
         watch = not self._cooldown.at(step)
-        driver = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing, self.on_responses)
+        infer = self._inference.begin if self._inference.early and quota is None else None
+        driver = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing, self.on_responses, infer)
         rollout = driver.run(shares, sampling, on_share)
         if not decision.train:
             rollout = replace(rollout, untrained=decision.reason)
@@ -153,23 +157,15 @@ class WorkerGroup:
             self._history = TrainingHistory()
         return rolled_back
 
-    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
-        """What ``Learner.infer`` says of the rows that are ``looked_up``, and nothing of the others, in their order; None if nobody needs
-        it. To be called with advantages, unless they come of it."""
-        if not self._config.algorithm.needs_inference:
-            return None
-        chosen = looked_up(self._config.algorithm, rows)
-        parts = [[chosen[place] for place in part] for part in balance([len(rows[index].tokens) for index in chosen], len(self._ranks))]
-        calls = [actor.infer.remote([rows[index] for index in part]) for actor, part in zip(self._ranks, parts, strict=True)]
-        shares = [dict(zip(part, share, strict=True)) for part, share in zip(parts, self._get(calls), strict=True)]
-        found: dict[int, Inferred] = {index: inferred for share in shares for index, inferred in share.items()}
-        return [found.get(index, Inferred()) for index in range(len(rows))]
+    def infer(self, rows: Sequence[TrainingRow], requests: Sequence[Request]) -> list[Inferred] | None:
+        """See ``DistributedInference.finish``."""
+        return self._inference.finish(rows, requests)
 
     def learn(self, step: int, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None) -> Learning:
         """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart; ModelError if the
         engine is found to compute another model."""
-        work = [len(row.tokens) * row.teaches(self._config.algorithm.kl_in_loss) for row in rows]
-        parts = balance(work, len(self._ranks))
+        taught = {index for index, row in enumerate(rows) if row.teaches(self._config.algorithm.kl_in_loss)}
+        parts = row_shares(rows, len(self._ranks), taught, shared=self._config.cluster.learner.packed is not False)
         calls = [
             actor.learn.remote([rows[index] for index in part], inferred and [inferred[index] for index in part], step)
             for actor, part in zip(self._ranks, parts, strict=True)

@@ -30,10 +30,10 @@ class LearnerConfig(Section):
         description="Data type of forward and backward passes; weights, gradient sums and optimizer stay float32. auto: bfloat16 where the "
         "device multiplies it fast (a GPU; a CPU that has it, for models of 512 and wider), else float32",
     )
-    packed: bool = Field(
-        False,
+    packed: Literal["auto", True, False] = Field(
+        "auto",
         description="Micro-batches are responses end to end, which do not see each other, instead of padded rows; those to the same prompt "
-        "share it, so that it is computed once",
+        "share it, so that it is computed once. auto: where that is less to compute",
     )
     activation_checkpointing: bool = Field(
         False, description="Keep only each layer's input for the backward pass: less memory, about a third more computation"

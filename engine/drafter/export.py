@@ -1,7 +1,6 @@
 """A drafter as a folder that others can use: config.json, safetensors and a model card; ours, or of a format that serving engines read."""
 
 import json
-import zipfile
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +23,6 @@ from engine.errors import ModelError
 from engine.models.folder import read_config
 
 TOKEN_MAP = "token_map.pt"
-EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_drafter_folder(folder: Path, weights: Mapping[str, Tensor], target: PretrainedConfig, card: DrafterCard) -> None:
@@ -84,14 +82,6 @@ def _check(weights: Mapping[str, Tensor], target: PretrainedConfig, kind: Drafte
     for name, tensor in expected.items():
         if tensor.shape != weights[name].shape:
             raise ModelError(f"{name} is {list(weights[name].shape)}, this target needs {list(tensor.shape)}")
-
-
-def write_zip(folder: Path, path: Path) -> str:
-    """Zips the files of ``folder``; equal files give equal bytes. Returns the zip's SHA-256."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for file in sorted(folder.iterdir()):
-            archive.writestr(zipfile.ZipInfo(f"{folder.name}/{file.name}", EPOCH), file.read_bytes())
-    return sha256(path.read_bytes()).hexdigest()
 
 
 def _write(folder: Path, tensors: Mapping[str, Tensor], config: str, target: PretrainedConfig, card: DrafterCard) -> None:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from math import inf
 from random import Random
@@ -19,6 +18,7 @@ from engine.drafter.held_out_evaluation import LOOK_AHEAD, UNJUDGED, HeldOutEval
 from engine.drafter.model import Drafter
 from engine.drafter.packing import SEGMENT, MicroBatch, Segment, aligned, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
+from engine.drafter.training_report import TrainingReport
 from engine.drafter.training_time_unroll import unrolled
 from engine.drafter.window_past import past_of
 from engine.models.host_to_device import to_device
@@ -37,30 +37,6 @@ class _InterruptedError(Exception):
 
 def _never() -> bool:
     return False
-
-
-@dataclass(frozen=True)
-class TrainingReport:
-    """One session. ``loss`` is its mean; ``before`` and ``after`` are of the same held-out entries; ``mix_distance`` is that of
-    ``DataBuffer``, at the start. ``noise`` is the standard error of ``gain``."""
-
-    microsteps: int
-    tokens: int
-    loss: float
-    before: Judged
-    after: Judged
-    mix_distance: float
-    noise: float = 0.0
-
-    @property
-    def gain(self) -> float:
-        """Of what is accepted."""
-        return self.after.accepted - self.before.accepted
-
-    @property
-    def better(self) -> bool:
-        """Whether the gain is more than the noise of the held-out responses."""
-        return self.gain > self.noise
 
 
 class SpotTrainer:

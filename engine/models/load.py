@@ -1,27 +1,26 @@
-"""Models and tokenizers by name and from local Hugging Face folders. Nothing is downloaded here; no pickle is ever loaded."""
+"""Models and tokenizers by name and from local Hugging Face folders. Nothing is downloaded here; no pickle is ever loaded.
+
+The modules of models are imported where a model is made: who wants a tokenizer only need not wait for them, which takes seconds.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-)
+from transformers import PretrainedConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from engine.drafter.kind import DrafterKind
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge, enlarge_drafter
 from engine.models.folder import DRAFTER, TINY, home, locate, read_facts, weight_files
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
@@ -49,9 +48,11 @@ def resolve_drafter(path: str | None, model: str, kind: DrafterKind = "eagle") -
     return DRAFTER if model == "tiny" else None
 
 
-def load_model(folder: Path, dtype: torch.dtype | str) -> PreTrainedModel:
+def load_model(folder: Path, dtype: torch.dtype | str) -> "PreTrainedModel":
     """The causal LM in evaluation mode on the CPU, with every weight from the folder; ModelError names those that are missing or do not
     fit."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     facts = read_facts(folder)
     with readable(folder):
         described = parameters_of(AutoConfig.from_pretrained(folder, local_files_only=True))
@@ -80,6 +81,8 @@ def load_model(folder: Path, dtype: torch.dtype | str) -> PreTrainedModel:
 
 def parameters_of(config: PretrainedConfig) -> int:
     """Of the causal LM that ``config`` describes, which takes no memory for it."""
+    from transformers import AutoModelForCausalLM
+
     with torch.device("meta"):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     return model.num_parameters()
@@ -125,7 +128,7 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(said)
 
 
-def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+def end_tokens(model: "PreTrainedModel", tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """Every token that ends a response, by the generation config, the model config or the tokenizer."""
     generation = model.generation_config
     named = [model.config.eos_token_id, tokenizer.eos_token_id, generation.eos_token_id if generation else None]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 from random import Random
 
@@ -12,29 +12,10 @@ from engine.drafter.data_buffer import Entry
 from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.packing import MicroBatch, cut, pack, rows
 from engine.drafter.spot_trainer import SpotTrainer
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
-from engine.rollout.interface import Alarm
 
 EVALUATED_TOKENS = 4096
-
-
-@dataclass(frozen=True)
-class PretrainingRound:
-    """One worker's: what it wrote in ``writing`` seconds, with which ``alarms``, and what it trained on; ``loss`` is the mean."""
-
-    responses: int
-    response_tokens: int
-    writing: float
-    microsteps: int = 0
-    tokens: int = 0
-    loss: float = 0.0
-    alarms: tuple[Alarm, ...] = ()
-
-    def plus(self, more: "PretrainingRound") -> "PretrainingRound":
-        """With what was trained on after it."""
-        microsteps = self.microsteps + more.microsteps
-        loss = (self.loss * self.microsteps + more.loss * more.microsteps) / max(1, microsteps)
-        return replace(self, microsteps=microsteps, tokens=self.tokens + more.tokens, loss=loss)
 
 
 class Pretrainer:

@@ -19,7 +19,7 @@ from engine.errors import ConfigError, DataError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStopped
 from engine.experience.collection import requests_for, sampling
 from engine.models.load import resolve_drafter
-from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import TRAINING, PretrainingSchedule
 from engine.rollout.interface import Request
 from engine.tasks.given_responses import GivenResponses

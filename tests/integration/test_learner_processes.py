@@ -22,10 +22,10 @@ from engine.drafter.offline_training import hidden_states
 from engine.models.load import load_model
 from engine.models.weights import gathered, whole
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import TrainingRow
 from engine.policy.training.policy import Policy
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
+from engine.policy.training.training_row import TrainingRow
 from engine.rollout.sglang.weight_transfer import fill_bucket, plan_buckets
 
 VOCABULARY, STEPS, SAVED = 259, 5, 2

@@ -14,8 +14,9 @@ from sizes import ALL
 from engine.cluster.distributed_rollout.coordinator import RolloutState
 from engine.cluster.distributed_rollout.driver import RolloutDriver
 from engine.cluster.ray_session import ray_session
-from engine.cluster.spot_training.worker_side import TrainedSession
-from engine.cluster.worker import RolloutShare, Worker
+from engine.cluster.shares import RolloutShare
+from engine.cluster.spot_training.trained_session import TrainedSession
+from engine.cluster.worker import Worker
 from engine.config import ClusterConfig, RunConfig, parse
 from engine.errors import WorkerLostError
 from engine.rollout.interface import Completion, Request, Sampling

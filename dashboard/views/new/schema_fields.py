@@ -18,7 +18,7 @@ class FormField:
     kind: Kind
     help: str
     default: Any
-    options: tuple[str, ...] = ()
+    options: tuple[str | bool, ...] = ()
     nullable: bool = False
     open: bool = False
     sets: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def _paths(schema: Mapping[str, Any], node: Mapping[str, Any], section: Any, pre
     for name, child in _member(schema, node, section)["properties"].items():
         if "$ref" in child or "discriminator" in child:
             yield from _paths(schema, child, section.get(name) if isinstance(section, dict) else None, f"{prefix}{name}.")
-        elif _shape(child).get("type") in get_args(Kind):
+        elif "enum" in (shape := _shape(child)) or shape.get("type") in get_args(Kind):
             yield prefix + name
 
 

@@ -16,7 +16,7 @@ from engine.cluster.worker import Worker
 from engine.config import RunConfig
 from engine.config.task import CountdownConfig
 from engine.models.load import load_tokenizer
-from engine.policy.training.microbatches import TrainingRow
+from engine.policy.training.training_row import TrainingRow
 from engine.rollout.interface import Completion, Request, Sampling
 from engine.tasks.countdown import CountdownTask
 

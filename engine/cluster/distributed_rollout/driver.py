@@ -16,8 +16,8 @@ from engine.cluster.distributed_rollout.coordinator import ActivitySpan, Command
 from engine.cluster.distributed_rollout.early_stop import EarlyStop
 from engine.cluster.ray_session import lost
 from engine.cluster.spot_training.drafter_versions import after
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.spot_training.untrained_reasons import Refusal, untrained_reason
-from engine.cluster.spot_training.worker_side import TrainedSession
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
 
 ASK_EVERY = 0.1
@@ -71,7 +71,8 @@ def joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
 class RolloutDriver:
     """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``. It is cut short once ``quota`` groups are
     complete. ``watch``: see ``Worker.rollout``; ``told``: questions that a worker was said to fail at, which alarms need not repeat;
-    ``on_responses`` hears now and then how many responses are there."""
+    ``on_responses`` hears now and then how many responses are there. ``infer`` begins the inference of the responses of a worker that is
+    done while others are not, and returns the call's reference: the worker trains after it."""
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class RolloutDriver:
         watch: bool = True,
         told: set[tuple[int, str]] | None = None,
         on_responses: Callable[[int], None] | None = None,
+        infer: Callable[[int, Sequence[Completion]], Any] | None = None,
     ) -> None:
         self._step = step
         self._actors = actors
@@ -94,6 +96,8 @@ class RolloutDriver:
         self._told = 0.0
         self._stop = None if quota is None else EarlyStop(step, actors, quota, _control)
         self._on_responses = on_responses
+        self._infer = infer
+        self._inferring: dict[Any, int] = {}
         self._counting: dict[Any, int] = {}
         self._counted: dict[int, int] = {}
         self._count_at = 0.0
@@ -135,12 +139,14 @@ class RolloutDriver:
         counted = self._stop.asked if self._stop else {}
         self._count()
         quiet = ASK_EVERY if self._asking else REMIND_EVERY if self._state.complete else COUNT_EVERY if self._on_responses else None
-        waited = [*self._generating, *self._training, *self._asked, *counted, *self._counting]
+        waited = [*self._generating, *self._inferring, *self._training, *self._asked, *counted, *self._counting]
         ready, _ = ray.wait(waited, num_returns=1, timeout=quiet)
         for reference in ready:
             if reference in self._generating:
                 return self._finished(self._generating.pop(reference), reference)
-            if reference in self._training:
+            if reference in self._inferring:
+                self._inferred(self._inferring.pop(reference))
+            elif reference in self._training:
                 self._trained(self._training.pop(reference), reference)
             elif reference in self._counting:
                 self._responses(self._counting.pop(reference), reference)
@@ -172,6 +178,8 @@ class RolloutDriver:
             self._on_responses(sum(self._counted.values()))
         if self._stop:
             self._stop.done(worker, share.completions)
+        if self._infer and self._generating:
+            self._inferring[self._infer(worker, share.completions)] = worker
         self._post(coordinator.WorkerDone(self._step, worker))
         self._ended = time.time()
         self._statistics.add(share.statistics)
@@ -179,6 +187,10 @@ class RolloutDriver:
         self._completions.extend(share.completions)
         completions: Sequence[Completion] = share.completions
         return completions
+
+    def _inferred(self, worker: int) -> None:
+        if worker in self._training.values():
+            self._post(coordinator.TrainingStarted(self._step, worker))
 
     def _trained(self, worker: int, reference: Any) -> None:
         from ray.exceptions import RayTaskError
@@ -241,7 +253,8 @@ class RolloutDriver:
         actor = self._actors[command.worker]
         if isinstance(command, StartTraining):
             self._training[actor.train_drafter.remote(command.epoch)] = command.worker
-            self._post(coordinator.TrainingStarted(command.epoch, command.worker))
+            if command.worker not in self._inferring.values():
+                self._post(coordinator.TrainingStarted(command.epoch, command.worker))
         else:
             _control(actor.halt).remote(command.epoch)
 

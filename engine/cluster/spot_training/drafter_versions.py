@@ -15,10 +15,10 @@ from statistics import fmean
 from typing import Any
 
 from engine.cluster.spot_training.sent_weights import SentWeights
-from engine.cluster.spot_training.worker_side import TrainedSession
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.drafter.held_out_evaluation import Judged, gain_noise
 from engine.drafter.local_sgd import merge
-from engine.drafter.spot_trainer import TrainingReport
+from engine.drafter.training_report import TrainingReport
 from engine.errors import SyncError
 from engine.rollout.interface import Alarm, LoadedWeights, RolloutStatistics
 

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from math import isfinite
 from pathlib import Path
@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from engine.checkpoint import storage
 from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.config import RunConfig
 from engine.drafter.data_buffer import DataBuffer, enough_bytes
 from engine.drafter.eagle3 import drafter_of, first_drafter, make_drafter
@@ -26,25 +27,18 @@ from engine.drafter.kind import feature_width
 from engine.drafter.layout import without_copies
 from engine.drafter.model import Drafter
 from engine.drafter.recipe import configured_recipe
-from engine.drafter.spot_trainer import JUDGED_FIRST, SpotTrainer, TrainingReport
+from engine.drafter.spot_trainer import JUDGED_FIRST, SpotTrainer
 from engine.models.load import resolve_drafter
 from engine.models.weights import ends
-from engine.policy.training.microbatches import TrainingRow
-from engine.pretraining.pretrainer import Pretrainer, PretrainingRound
+from engine.policy.training.training_row import TrainingRow
+from engine.pretraining.pretrainer import Pretrainer
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Alarm, Completion
 
 Weights = dict[str, Tensor]
 WORTH_A_FILE = 8 * 2**20
 """Bytes of the buffer that are written at once: to flush a small file takes a worker's time and wins nothing before a checkpoint."""
-
-
-@dataclass(frozen=True)
-class TrainedSession:
-    """Training in one tail. ``set_up``: seconds until its first steps were judged; a shorter tail brings nothing."""
-
-    report: TrainingReport
-    set_up: float
 
 
 class SpotTraining:

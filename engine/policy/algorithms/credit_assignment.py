@@ -9,7 +9,7 @@ from engine.config import RunConfig
 from engine.config.algorithm import AlgorithmConfig
 from engine.policy.algorithms.kl import KL_ESTIMATORS
 from engine.policy.algorithms.registry import advantage
-from engine.policy.training.microbatches import Inferred, TrainingRow
+from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.rollout.interface import Completion
 
 

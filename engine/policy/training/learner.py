@@ -15,8 +15,9 @@ from engine.policy.algorithms.learning_rate import learning_rate
 from engine.policy.algorithms.losses import Tokens
 from engine.policy.algorithms.objective import Objective
 from engine.policy.training.balance import balance
-from engine.policy.training.microbatches import Inferred, Microbatch, TrainingRow, idle, microbatches
+from engine.policy.training.microbatches import Microbatch, idle, microbatches
 from engine.policy.training.policy import LogprobsAndEntropies, Policy
+from engine.policy.training.training_row import Inferred, TrainingRow, alike
 
 LOSS_METRICS = ("loss", "kl", "clip_share")
 TOKEN_METRICS = ("entropy", "logprob_gap")
@@ -47,18 +48,21 @@ class Learner:
             self._optimizer.state[weight] = {"step": begun, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     @torch.no_grad()
-    def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
+    def infer(self, rows: Sequence[TrainingRow], groups: Sequence[int] | None = None) -> list[Inferred] | None:
         """Log-probs of the current policy, where ``needs_old_logprobs``, and of the reference, if there is one, in the order of
-        ``rows``; None if neither is needed."""
+        ``rows``; None if neither is needed. Rows of the same number in ``groups`` are computed by themselves: what comes out is the same
+        to the bit, whichever others there are. None: all rows together, as a sharded policy has to."""
         if not self._config.needs_inference:
             return None
         found: dict[int, Inferred] = {}
-        for batch in self._microbatches(rows):
-            own = _of_rows(batch, self._forward(batch, rows) if self._config.needs_old_logprobs else None)
-            references = _of_rows(batch, self.policy.reference_forward(batch))
-            pairs = zip(own, references, strict=True)
-            found |= {index: Inferred(*pair) for index, pair in zip(batch.rows, pairs, strict=True)}
-        self._keep_features()
+        for members in [[*range(len(rows))]] if groups is None else alike(groups):
+            group = [rows[index] for index in members]
+            for batch in self._microbatches(group):
+                own = _of_rows(batch, self._forward(batch, group) if self._config.needs_old_logprobs else None)
+                references = _of_rows(batch, self.policy.reference_forward(batch))
+                pairs = zip(own, references, strict=True)
+                found |= {members[place]: Inferred(*pair) for place, pair in zip(batch.rows, pairs, strict=True)}
+            self._keep_features()
         return [found[index] for index in range(len(rows))]
 
     def capture(self, kind: DrafterKind, keep: KeepFeatures) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,45 +10,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from engine.models.host_to_device import to_device
 from engine.models.packed_attention import Segments
+from engine.policy.training.training_row import TrainingRow, siblings
 
 # What a micro-batch costs beside its tokens, in tokens: with less padding to save than this, it is not split further.
 MICROBATCH_OVERHEAD = 64
+# What a part of a packed row (a prompt, or a response to it) costs beside its tokens, in tokens: attention takes one after the other.
+PART_OVERHEAD = 8
 
-
-@dataclass(frozen=True)
-class TrainingRow:
-    """One response. ``tokens`` is prompt then response; ``rollout_logprobs`` has one entry per response token.
-
-    A ``masked`` one is no part of the loss.
-    """
-
-    tokens: tuple[int, ...]
-    prompt_length: int
-    advantage: float
-    rollout_logprobs: tuple[float, ...]
-    masked: bool = False
-
-    def __post_init__(self) -> None:
-        if self.prompt_length < 1:
-            raise ValueError("a row needs at least one prompt token")
-        if self.prompt_length + len(self.rollout_logprobs) != len(self.tokens):
-            raise ValueError(f"{len(self.tokens) - self.prompt_length} response tokens, {len(self.rollout_logprobs)} log-probs")
-
-    @property
-    def response_length(self) -> int:
-        return len(self.rollout_logprobs)
-
-    def teaches(self, kl: bool) -> bool:
-        """Whether the loss, with a KL term or without, has a gradient here."""
-        return not self.masked and (kl or self.advantage != 0)
-
-
-@dataclass(frozen=True)
-class Inferred:
-    """What the inference stage found out about the R response tokens of a row, each [R], on the CPU; None where nobody asks."""
-
-    logprobs: Tensor | None = None
-    reference_logprobs: Tensor | None = None
+Packed = Literal["auto"] | bool
 
 
 @dataclass(frozen=True)
@@ -79,12 +49,28 @@ class Microbatch:
         return torch.split(values.cpu(), list(self.responses))
 
 
-def microbatches(rows: Sequence[TrainingRow], tokens: int, device: torch.device, packed: bool = False) -> list[Microbatch]:
+def microbatches(rows: Sequence[TrainingRow], tokens: int, device: torch.device, packed: Packed = False) -> list[Microbatch]:
     """``rows`` in micro-batches of at most ``tokens``, padding included (a longer row stands alone), longest first. Packed, responses to
-    the same prompt share it, as far as they fit into one."""
-    if packed:
-        return [_packed(rows, families, device) for families in _filled(rows, tokens)]
-    return [_padded(rows, members, device) for members in group_by_length([len(row.tokens) for row in rows], tokens)]
+    the same prompt share it, as far as they fit into one; ``auto``: packed where that costs less. Equal rows come in equal batches."""
+    lengths = [len(row.tokens) for row in rows]
+    groups = [] if packed is True else group_by_length(lengths, tokens)
+    filled = _filled(rows, tokens) if packed else []
+    if packed is True or (packed and packed_cost(rows, filled) < padded_cost(lengths, groups)):
+        return [_packed(rows, families, device) for families in filled]
+    return [_padded(rows, members, device) for members in groups]
+
+
+def padded_cost(lengths: Sequence[int], groups: Sequence[Sequence[int]]) -> int:
+    """Of padded micro-batches, in tokens."""
+    return sum(len(group) * max(lengths[index] for index in group) + MICROBATCH_OVERHEAD for group in groups)
+
+
+def packed_cost(rows: Sequence[TrainingRow], filled: Sequence[Sequence[Sequence[int]]]) -> int:
+    """Of micro-batches of families of rows, in tokens."""
+    families = [[rows[index] for index in members] for batch in filled for members in batch]
+    tokens = sum(family[0].prompt_length + sum(row.response_length for row in family) for family in families)
+    parts = sum(len(family) + (len(family) > 1) for family in families)
+    return tokens + PART_OVERHEAD * parts + MICROBATCH_OVERHEAD * len(filled)
 
 
 def idle(device: torch.device) -> Microbatch:
@@ -134,15 +120,12 @@ def group_by_length(lengths: Sequence[int], padded_tokens: int) -> list[list[int
 
 def _filled(rows: Sequence[TrainingRow], tokens: int) -> list[list[list[int]]]:
     """Micro-batches of families of rows, which share a prompt, each family first fit and no longer than ``tokens``."""
-    siblings: dict[tuple[int, ...], list[int]] = {}
-    for index, row in enumerate(rows):
-        siblings.setdefault(row.tokens[: row.prompt_length], []).append(index)
     families, lengths = [], []
-    for prompt, members in siblings.items():
-        responses = [rows[index].response_length for index in members]
-        for part in fill(responses, tokens - len(prompt)):
+    for members in siblings(rows):
+        prompt, responses = rows[members[0]].prompt_length, [rows[index].response_length for index in members]
+        for part in fill(responses, tokens - prompt):
             families.append([members[place] for place in part])
-            lengths.append(len(prompt) + sum(responses[place] for place in part))
+            lengths.append(prompt + sum(responses[place] for place in part))
     return [[families[place] for place in group] for group in fill(lengths, tokens)]
 
 

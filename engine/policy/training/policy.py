@@ -14,13 +14,17 @@ from transformers import PreTrainedModel
 from engine.config.learner import LearnerConfig
 from engine.drafter.feature_capture import FeatureCapture
 from engine.models.checksum import checksum
+from engine.models.families import FAMILIES
 from engine.models.weights import base_weights, whole
 from engine.policy.training import lora
-from engine.policy.training.microbatches import Microbatch
+from engine.policy.training.microbatches import Microbatch, Packed
 from engine.policy.training.network import PACKED, Network
 
 LogprobsAndEntropies = tuple[Tensor, Tensor]
 """Log-probs and entropies of the response tokens of a micro-batch, both [N]."""
+
+AMPERE = (8, 0)
+"""The first GPUs that torch's FlashAttention runs on, by their capability."""
 
 
 class Policy(ABC):
@@ -31,7 +35,7 @@ class Policy(ABC):
 
     def __init__(self, network: Network, config: LearnerConfig, device: torch.device, group: dist.ProcessGroup | None) -> None:
         self.network, self.device, self.group = network, device, group
-        self.packed = config.packed
+        self.packed = packing(config, network.model, device)
         self._adapted = config.lora is not None
         self._reference: Callable[[Microbatch], LogprobsAndEntropies] | None = None
         self.saving_group: dist.ProcessGroup | None = None  # who writes a checkpoint together: nobody, unless weights are shared out
@@ -102,9 +106,18 @@ class Policy(ABC):
         return nullcontext()
 
 
+def packing(config: LearnerConfig, model: PreTrainedModel, device: torch.device) -> Packed:
+    """As ``config`` says; ``auto`` packs nothing of a family of which nobody has seen that it computes the same packed, nor on a GPU that
+    is too old for the kernel."""
+    if config.packed != "auto":
+        return config.packed
+    old = device.type == "cuda" and torch.cuda.get_device_capability(device) < AMPERE
+    return "auto" if model.config.model_type in FAMILIES and not old else False
+
+
 def prepare(model: PreTrainedModel, config: LearnerConfig) -> None:
     """Makes ``model`` compute as configured; without adapters."""
-    if config.packed:
+    if packing(config, model, model.device):
         model.set_attn_implementation(PACKED)
 
 

@@ -22,7 +22,7 @@ def check(config: RunConfig, family: str, drafts: Literal["eagle", "standalone",
             "speculation.enabled to false, or let n-grams draft"
         )
     learner = config.cluster.learner
-    asked = {"parallel": learner.parallel != "ddp", "packed": learner.packed, "lora": learner.lora is not None}
+    asked = {"parallel": learner.parallel != "ddp", "packed": learner.packed is True, "lora": learner.lora is not None}
     if name := next((name for name, there in asked.items() if there), None):
         raise ConfigError(f"cluster.learner.{name}: for {LISTED} models, not for {family}; leave it at its default")
 

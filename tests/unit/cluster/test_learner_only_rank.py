@@ -12,7 +12,7 @@ import torch.distributed as dist
 from engine.cluster.learner_only_rank import LearnerOnlyRank
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import parse
-from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.rollout.interface import Request, Sampling
 
 

@@ -17,7 +17,7 @@ from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.drafter.model_card import DrafterCard
 from engine.models.load import load_model
-from engine.policy.training.microbatches import TrainingRow
+from engine.policy.training.training_row import TrainingRow
 from engine.rollout.interface import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]

@@ -11,10 +11,11 @@ from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig, Qwen2Config
 
 from engine.drafter.eagle3 import make_drafter
-from engine.drafter.export import load_drafter_folder, write_drafter_folder, write_zip
+from engine.drafter.export import load_drafter_folder, write_drafter_folder
 from engine.drafter.kind import DrafterKind, drafter_kind
 from engine.drafter.model import Drafter
 from engine.drafter.model_card import DrafterCard, base_model
+from engine.drafter.zipped import write_zip
 from engine.errors import ModelError
 
 HISTORY = ("1: held-out 0.41", "3: held-out 0.55")

@@ -15,7 +15,8 @@ from engine.drafter.packing import MicroBatch, cut
 from engine.drafter.recipe import RECIPES
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
-from engine.pretraining.pretrainer import Pretrainer, PretrainingRound
+from engine.pretraining.pretrainer import Pretrainer
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 
 WRITTEN = PretrainingRound(160, 3000, 1.0)

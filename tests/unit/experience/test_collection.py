@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from answering import SEED, Answering
 
-from engine.cluster.spot_training.worker_side import TrainedSession
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.config import RunConfig
 from engine.drafter.held_out_evaluation import Judged
-from engine.drafter.spot_trainer import TrainingReport
+from engine.drafter.training_report import TrainingReport
 from engine.experience.collection import Experience, gather
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer

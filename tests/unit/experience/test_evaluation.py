@@ -10,7 +10,7 @@ from models_for_tests import byte_tokenizer
 from engine.cluster.spot_training.drafter_versions import Published
 from engine.config import RunConfig, parse
 from engine.drafter.held_out_evaluation import Judged
-from engine.drafter.spot_trainer import TrainingReport
+from engine.drafter.training_report import TrainingReport
 from engine.errors import ConfigError
 from engine.experience.evaluation import evaluate, pass_at
 from engine.rollout.interface import Answers, Completion

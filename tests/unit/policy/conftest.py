@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
-from engine.policy.training.microbatches import TrainingRow
+from engine.policy.training.training_row import TrainingRow
 
 VOCABULARY = 61
 

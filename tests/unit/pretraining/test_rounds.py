@@ -14,7 +14,7 @@ from engine.config import RunConfig, parse
 from engine.drafter.held_out_evaluation import Judged
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log
-from engine.pretraining.pretrainer import PretrainingRound
+from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.rounds import APART, Pretraining, pretrains
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Request, Sampling

@@ -7,7 +7,7 @@ from engine.cluster.distributed_rollout.driver import Rollout
 from engine.cluster.spot_training.drafter_versions import Published
 from engine.cluster.worker_group import Learning
 from engine.drafter.held_out_evaluation import UNJUDGED, Judged
-from engine.drafter.spot_trainer import TrainingReport
+from engine.drafter.training_report import TrainingReport
 from engine.events import Alarm, AnyEvent, ArmStatistics, Decoding, DrafterTrained, Sample, StepFinished
 from engine.experience.collection import Experience
 from engine.experience.evaluation import Evaluation

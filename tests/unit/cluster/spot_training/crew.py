@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoint.drafter_snapshots import SessionProgress
-from engine.cluster.spot_training.worker_side import SpotTraining, TrainedSession
+from engine.cluster.spot_training.trained_session import TrainedSession
+from engine.cluster.spot_training.worker_side import SpotTraining
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
 from engine.drafter.spot_trainer import JUDGED_FIRST

@@ -13,7 +13,7 @@ import torch
 from crew import microsteps_of
 
 from engine.checkpoint.drafter_snapshots import SnapshotWriter, newest_snapshot
-from engine.cluster.spot_training.worker_side import TrainedSession
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.worker import Worker
 from engine.config import RunConfig, parse
 from engine.drafter.held_out_evaluation import UNJUDGED

@@ -10,9 +10,9 @@ from crew import MICROSTEPS, Crew, config
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, drafted, same, total
 from engine.cluster.spot_training.sent_weights import SentWeights
-from engine.cluster.spot_training.worker_side import TrainedSession
+from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.drafter.held_out_evaluation import Judged
-from engine.drafter.spot_trainer import TrainingReport
+from engine.drafter.training_report import TrainingReport
 from engine.errors import SyncError
 from engine.rollout.interface import LoadedWeights, RolloutStatistics
 

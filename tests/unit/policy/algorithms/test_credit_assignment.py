@@ -7,7 +7,7 @@ import torch
 
 from engine.config import RunConfig
 from engine.policy.algorithms.credit_assignment import advantages, informative, looked_up, overlong_penalty, training_rows
-from engine.policy.training.microbatches import Inferred
+from engine.policy.training.training_row import Inferred
 from engine.rollout.interface import Completion, Request
 
 

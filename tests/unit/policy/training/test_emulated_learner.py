@@ -19,9 +19,10 @@ from engine.config.algorithm import AlgorithmConfig
 from engine.config.learner import LearnerConfig
 from engine.policy.algorithms.objective import Objective
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import Microbatch, TrainingRow
+from engine.policy.training.microbatches import Microbatch
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
+from engine.policy.training.training_row import TrainingRow
 
 MakePolicy = Callable[..., PreTrainedModel]
 MakeRows = Callable[..., list[TrainingRow]]
@@ -33,7 +34,7 @@ ON_POLICY = ALGORITHM.model_copy(update={"kl_coefficient": 0.0})
 PACKED = LearnerConfig(packed=True, precision="float32")
 HOWS = {
     "packed": PACKED,
-    "padded": LearnerConfig(precision="float32"),
+    "padded": LearnerConfig(packed=False, precision="float32"),
     "bfloat16": LearnerConfig(packed=True, precision="bfloat16"),
     "activations computed again": LearnerConfig(packed=True, precision="float32", activation_checkpointing=True),
 }

@@ -12,8 +12,9 @@ from engine.models.checksum import checksum
 from engine.models.families import FAMILIES
 from engine.models.load import load_model
 from engine.models.weights import base_weights
-from engine.policy.training.microbatches import TrainingRow, microbatches
+from engine.policy.training.microbatches import microbatches
 from engine.policy.training.replicated_policy import ReplicatedPolicy
+from engine.policy.training.training_row import TrainingRow
 
 CPU = torch.device("cpu")
 

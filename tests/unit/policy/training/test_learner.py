@@ -18,18 +18,19 @@ from engine.drafter.offline_training import hidden_states
 from engine.errors import CheckpointError
 from engine.policy.algorithms.advantages import group_normalised
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import Inferred, TrainingRow
 from engine.policy.training.replicated_policy import ReplicatedPolicy
+from engine.policy.training.training_row import Inferred, TrainingRow
 
 MakePolicy = Callable[..., PreTrainedModel]
 MakeRows = Callable[..., list[TrainingRow]]
+PADDED = LearnerConfig(packed=False)
 
 
 def learner(model: PreTrainedModel, temperature: float = 1.0, how: LearnerConfig | None = None, **config: Any) -> Learner:
     defaults: dict[str, Any] = {"learning_rate": 1e-2, "warmup_steps": 0, "kl_coefficient": 0.1, "tokens_per_microbatch": 150}
     off = {"rollout_correction": 0.0}  # the rows' rollout log-probs are made up
     algorithm = AlgorithmConfig(**defaults | off | config)
-    policy = ReplicatedPolicy(model, how or LearnerConfig(), temperature, torch.device("cpu"), None, algorithm.kl_coefficient > 0)
+    policy = ReplicatedPolicy(model, how or PADDED, temperature, torch.device("cpu"), None, algorithm.kl_coefficient > 0)
     return Learner(policy, algorithm, 64)
 
 
@@ -51,6 +52,18 @@ def test_padded_inference_equals_the_model_row_by_row(
             expected = plain_logprobs(model, row, effective)
             torch.testing.assert_close(found.logprobs, expected, atol=2e-5, rtol=1e-5)
             torch.testing.assert_close(found.reference_logprobs, expected, atol=2e-5, rtol=1e-5)
+
+
+def test_a_group_is_inferred_to_the_bit_whichever_others_there_are(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    model, rows, groups = make_policy(), make_rows(9), [0, 1, 0, 2, 1, 2, 2, 0, 1]
+    subject = learner(model, updates_per_step=2)
+    everyone = subject.infer(rows, groups) or []
+    for group in range(3):
+        members = [index for index, number in enumerate(groups) if number == group]
+        alone = subject.infer([rows[index] for index in members], [group] * len(members)) or []
+        for index, found in zip(members, alone, strict=True):
+            for name in ("logprobs", "reference_logprobs"):
+                assert torch.equal(getattr(found, name), getattr(everyone[index], name))
 
 
 def test_inference_only_on_demand(make_policy: MakePolicy, make_rows: MakeRows) -> None:
@@ -85,11 +98,12 @@ def test_an_on_policy_update_needs_no_inference(make_policy: MakePolicy, make_ro
         torch.testing.assert_close(direct.policy.weights()[name], weight, atol=2e-5, rtol=1e-4)
 
 
-SAME = {"packed": True}, {"activation_checkpointing": True}, {"packed": True, "activation_checkpointing": True}
+SAME = {"packed": True}, {"packed": "auto"}, {"activation_checkpointing": True}, {"packed": True, "activation_checkpointing": True}
+HOWS = {"packed": False}, {"packed": True}, {"activation_checkpointing": True}
 
 
 @pytest.mark.parametrize("how", SAME, ids=str)
-def test_how_an_update_is_computed_does_not_change_it(make_policy: MakePolicy, make_rows: MakeRows, how: dict[str, bool]) -> None:
+def test_how_an_update_is_computed_does_not_change_it(make_policy: MakePolicy, make_rows: MakeRows, how: dict[str, Any]) -> None:
     plain, other = learner(make_policy()), learner(make_policy(), how=LearnerConfig(**how))
     rows = make_rows(13)
     expected, inferred = plain.infer(rows), other.infer(rows)
@@ -102,7 +116,7 @@ def test_how_an_update_is_computed_does_not_change_it(make_policy: MakePolicy, m
 
 def test_bfloat16_is_for_passes_only(make_policy: MakePolicy, make_rows: MakeRows) -> None:
     rows = make_rows(13)
-    exact, rounded = learner(make_policy()), learner(make_policy(), how=LearnerConfig(precision="bfloat16"))
+    exact, rounded = learner(make_policy()), learner(make_policy(), how=LearnerConfig(packed=False, precision="bfloat16"))
     pairs = zip(exact.infer(rows) or [], rounded.infer(rows) or [], strict=True)
     gaps = [(one.reference_logprobs - other.reference_logprobs).abs().mean() for one, other in pairs]  # type: ignore[operator]
     assert 1e-5 < torch.stack(gaps).mean() < 0.05
@@ -120,7 +134,7 @@ def test_features_are_the_models_hidden_states(make_policy: MakePolicy, make_row
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])
-@pytest.mark.parametrize("how", [{}, {"packed": True}, {"activation_checkpointing": True}], ids=["padded", "packed", "checkpoints"])
+@pytest.mark.parametrize("how", HOWS, ids=["padded", "packed", "checkpoints"])
 @pytest.mark.parametrize("updates", [1, 2])
 def test_features_come_of_the_passes_that_are_made_anyway(
     make_policy: MakePolicy, make_rows: MakeRows, kind: DrafterKind, how: dict[str, Any], updates: int

@@ -19,9 +19,9 @@ from engine.models.load import load_model
 from engine.models.weights import whole
 from engine.policy.training import lora
 from engine.policy.training.learner import Learner
-from engine.policy.training.microbatches import TrainingRow
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.sharded_policy import ShardedPolicy
+from engine.policy.training.training_row import TrainingRow
 
 MakePolicy = Callable[..., PreTrainedModel]
 MakeRows = Callable[..., list[TrainingRow]]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from sizes import examples
 
 from engine.policy.training.balance import balance
-from engine.policy.training.microbatches import MICROBATCH_OVERHEAD, TrainingRow, fill, group_by_length, microbatches
+from engine.policy.training.microbatches import MICROBATCH_OVERHEAD, fill, group_by_length, microbatches
+from engine.policy.training.training_row import TrainingRow
 
 LENGTHS = st.lists(st.integers(1, 1000), max_size=60)
 
@@ -111,6 +112,21 @@ def test_packed_responses_to_the_same_prompt_share_it() -> None:
         assert batch.tokens[0, place].tolist() == list(rows[index].tokens)
     assert batch.tokens[0, batch.predictors].tolist() == [2, 6, 2, 3, 4]
     assert batch.labels.tolist() == [6, 7, 3, 4, 5]
+
+
+def test_rows_are_packed_where_that_is_less_to_compute() -> None:
+    """Equal rows have no padding to save, and each part of a packed one costs something of its own; unequal ones, and those that share a
+    long prompt, have."""
+
+    def siblings(prompt: int, *lengths: int) -> list[TrainingRow]:
+        return [row(tuple(range(first, first + prompt)), *range(length)) for first, length in enumerate(lengths)]
+
+    strangers, shared = siblings(4, *[20] * 8), [row(tuple(range(100)), *range(20))] * 4
+    unequal = siblings(4, *range(20, 400, 40))
+    for rows, packed in ((strangers, False), (shared, True), (unequal, True)):
+        found = microbatches(rows, 4096, torch.device("cpu"), "auto")
+        assert {batch.segments is not None for batch in found} == {packed}
+        assert sorted(index for batch in found for index in batch.rows) == list(range(len(rows)))
 
 
 def test_siblings_that_do_not_fit_into_one_microbatch_take_their_prompt_along() -> None:

@@ -19,7 +19,7 @@ from backend.services.runs import submission
 from backend.services.runs.attempts import Claim, Outcome, claim, settle
 from backend.settings import Settings
 from engine.config import parse
-from engine.drafter.export import write_zip
+from engine.drafter.zipped import write_zip
 from engine.errors import ModelError
 from engine.events import ArtifactSaved
 from engine.models.folder import DRAFTER

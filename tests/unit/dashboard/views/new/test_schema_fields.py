@@ -21,6 +21,8 @@ def test_a_field_carries_the_schema_s_help_limits_and_default() -> None:
 
 def test_choices_come_from_enums_and_from_unions() -> None:
     assert field(SCHEMA, "cluster.device", {}).options == ("auto", "cpu", "cuda")
+    packed = field(SCHEMA, "cluster.learner.packed", {})
+    assert (packed.kind, packed.options, packed.path in paths(SCHEMA, {})) == ("choice", ("auto", True, False), True)
     task = field(SCHEMA, "task.name", {})
     tasks = {"countdown", "word_problems", "math", "choice", "code", "function", "prompts"}
     assert (task.kind, set(task.options), task.default) == ("choice", tasks, "countdown")
