@@ -159,6 +159,8 @@ def test_a_run_tells_everything_about_each_step(tlt: Path) -> None:
     for event in steps(events):
         assert sum(event.phases.values()) == pytest.approx(event.seconds, rel=1e-6)
         assert event.metrics["trained_seconds"] <= event.metrics["idle_seconds"] + 1e-6
+        assert 0 < event.metrics["decode_seconds"] < event.phases["rollout"]
+        assert all(event.metrics[f"decode_seconds/{otherwise}"] > 0 for otherwise in ("plain", "ngram", "untrained"))
         assert event.metrics["logprob_gap"] < 1e-3
     assert all(len(step) == 16 for step in lengths(events))
     trained = {event.step for event in events if isinstance(event, DrafterTrained)}

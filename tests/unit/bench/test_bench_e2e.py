@@ -78,8 +78,8 @@ def test_every_algorithm_is_a_valid_run(name: str) -> None:
 
 
 def test_shares_of_a_step_are_of_all_its_seconds() -> None:
-    one, other = [step(0, 4.0, rollout=2.0, inference=0.5, update=1.0)], [step(0, 6.0, rollout=4.0, inference=0.5, update=1.0)]
-    found = step_times([one, other])
+    seconds = ((4.0, 2.0), (6.0, 4.0))
+    found = step_times([[step(0, whole, rollout=rollout, inference=0.5, update=1.0)] for whole, rollout in seconds])
     assert found["shares"] == {"rollout": 0.6, "inference": 0.1, "update": 0.2, "other": 0.1}
     assert found["not_rollout"] == {"median": 0.417, "least": 0.333, "most": 0.5}
     assert found["step_s"] == {"median": 5.0, "least": 4.0, "most": 6.0}
