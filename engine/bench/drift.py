@@ -1,6 +1,6 @@
 """``bench e2e --scenario drift``: a run in which the policy moves away from what its drafter was trained for.
 
-The drafter fits the first policy, as after pretraining. The policy learns five times as fast as by default, so that it leaves the drafter
+The drafter fits the first policy, as after pretraining. The policy learns twice as fast as by default, so that it leaves the drafter
 behind within the run, as that of a long training does. All arms of a seed generate the same responses to the bit (on a CPU) and so move
 alike; what parts them is who drafts: nobody, a drafter that stays as it is, or one that idle workers train. KL term and reference are the
 default's.
@@ -18,7 +18,7 @@ from engine.bench.testbed import machine
 from engine.config import merged
 
 ARMS = ("plain", "static", "tlt")
-LEARNING_RATE = 1e-4
+LEARNING_RATE = 4e-5
 WINDOW = 10
 """Steps at the beginning and at the end of the run over which accept lengths are averaged."""
 MARKS = 4
@@ -28,7 +28,7 @@ Curves = Mapping[str, Sequence[float]]
 
 def scale(quick: bool, model: str) -> Scale:
     small: Config = {"algorithm": {"steps": 6, "prompts_per_step": 4}, "rollout": {"max_new_tokens": 256}} if quick else {}
-    moving: Config = {"algorithm": LONG_TAILED | {"steps": 120, "learning_rate": LEARNING_RATE}}
+    moving: Config = {"algorithm": LONG_TAILED | {"steps": 100, "learning_rate": LEARNING_RATE}}
     return Scale(model, merged(merged(COUNTDOWN, moving), small), ARMS)
 
 

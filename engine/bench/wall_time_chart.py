@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.bench.svg import BOLD, document, text
 
-LINES = {"plain": ("plain decoding", "#666666"), "static": ("drafter as at the start", "#E69F00"), "tlt": ("Longtail (TLT)", "#0072B2")}
+LINES = {"plain": ("plain decoding", "#666666"), "static": ("static drafter", "#E69F00"), "tlt": ("Longtail (TLT)", "#0072B2")}
 LEFT, RIGHT, TOP, BOTTOM = 64, 650, 24, 324
 HEIGHT = 380
 APART = 18
