@@ -12,5 +12,5 @@ def step(
         time=end,
         seconds=seconds,
         phases={"rollout": 0.0, "inference": 0.0, "update": 0.0} | phases,
-        metrics={"idle_seconds": trained, "trained_seconds": trained, "accept_length": accept_length, "reward_mean": 0.5},
+        metrics={"idle_seconds": trained, "trained_seconds": trained, "accept_length": accept_length, "reward_mean": 0.5, "kl": 0.1},
     )

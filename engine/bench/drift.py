@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.bench.arm_comparison import compared, spread, step_times
 from engine.bench.arms import COUNTDOWN, LONG_TAILED, Config, Runs, Scale, take_turns
-from engine.bench.runs import metric, wall_seconds
+from engine.bench.runs import steps, wall_seconds
 from engine.bench.testbed import machine
 from engine.config import merged
 
@@ -50,22 +50,22 @@ def run(quick: bool, model: str, folder: Path, seeds: int | None) -> dict[str, A
 
 def course(runs: Sequence[Runs]) -> dict[str, Any]:
     """How the arms' wall time adds up: medians over seeds. ``wall_s`` is that of the whole run, and ``speedup`` TLT's against the other
-    arms. ``crossover_step`` is of the medians, and ``crossover_steps`` are those of the seeds; see ``crossover``."""
+    arms. ``crossover_step`` is of the medians, and ``crossover_steps`` are those of the seeds; see ``crossover``. ``after`` so many steps:
+    also the reward and how far the policy has moved (``kl``, from the start policy)."""
     walls = [{arm: wall_seconds(events[arm]) for arm in ARMS} for events in runs]
     curves = {arm: [round(median(values), 2) for values in zip(*(wall[arm] for wall in walls), strict=True)] for arm in ARMS}
-    accepted = {arm: [metric(events[arm], "accept_length") for events in runs] for arm in ARMS}
-    steps = len(curves["tlt"])
-    ends = [steps * mark // MARKS for mark in range(1, MARKS + 1)]
+    count = len(curves["tlt"])
+    ends = [count * mark // MARKS for mark in range(1, MARKS + 1)]
     return {
-        "steps": steps,
+        "steps": count,
         "wall_s": {arm: curve[-1] for arm, curve in curves.items()},
         "wall_range_s": {arm: spread([wall[arm][-1] for wall in walls]) for arm in ARMS},
         "speedup": {arm: spread([wall[arm][-1] / wall["tlt"][-1] for wall in walls]) for arm in ARMS if arm != "tlt"},
-        "accept_first": {arm: _mean(found, 0, WINDOW) for arm, found in accepted.items()},
-        "accept_last": {arm: _mean(found, max(steps - WINDOW, 0), steps) for arm, found in accepted.items()},
+        "accept_first": {arm: _mean(runs, arm, "accept_length", 0, WINDOW) for arm in ARMS},
+        "accept_last": {arm: _mean(runs, arm, "accept_length", max(count - WINDOW, 0), count) for arm in ARMS},
         "crossover_step": crossover(curves["tlt"], curves["static"]),
         "crossover_steps": [crossover(wall["tlt"], wall["static"]) for wall in walls],
-        "after": {str(end): _moment(curves, accepted, end, steps // MARKS) for end in ends},
+        "after": {str(end): _moment(runs, curves, end, count // MARKS) for end in ends},
         "wall_by_step_s": curves,
     }
 
@@ -77,19 +77,25 @@ def crossover(curve: Sequence[float], other: Sequence[float]) -> int | None:
     return first if first < len(curve) else None
 
 
-def _moment(curves: Curves, accepted: Mapping[str, Sequence[Sequence[float]]], end: int, width: int) -> dict[str, Any]:
-    """After ``end`` steps: the seconds so far, and the accept lengths of the last ``width`` steps."""
-    lengths = {arm: _mean(found, end - width, end) for arm, found in accepted.items()}
-    return {"wall_s": {arm: curve[end - 1] for arm, curve in curves.items()}, "accept": lengths}
+def _moment(runs: Sequence[Runs], curves: Curves, end: int, width: int) -> dict[str, Any]:
+    """After ``end`` steps: the seconds so far, and means over the last ``width`` steps; the policy's own are TLT's, but alike in all."""
+    return {
+        "wall_s": {arm: curve[end - 1] for arm, curve in curves.items()},
+        "accept": {arm: _mean(runs, arm, "accept_length", end - width, end) for arm in curves},
+        "reward": _mean(runs, "tlt", "reward_mean", end - width, end),
+        "kl": _mean(runs, "tlt", "kl", end - width, end),
+    }
 
 
-def _mean(runs: Sequence[Sequence[float]], start: int, end: int) -> float:
-    """Over these steps of every seed."""
-    return round(fmean(value for run in runs for value in run[start:end]), 3)
+def _mean(runs: Sequence[Runs], arm: str, name: str, start: int, end: int) -> float | None:
+    """Over these steps of every seed; None if none of them has it."""
+    values = [step.metrics[name] for events in runs for step in steps(events[arm])[start:end] if name in step.metrics]
+    return round(fmean(values), 3) if values else None
 
 
 def _print(after: Mapping[str, Any]) -> None:
-    print(f"{'steps':>6}" + "".join(f"{arm + ' s':>10}" for arm in ARMS) + "".join(f"{'accept ' + arm:>16}" for arm in ARMS[1:]))
-    for steps, found in after.items():
-        seconds = "".join(f"{found['wall_s'][arm]:>10.1f}" for arm in ARMS)
-        print(f"{steps:>6}{seconds}" + "".join(f"{found['accept'][arm]:>16.2f}" for arm in ARMS[1:]), flush=True)
+    columns = [*(f"{arm} s" for arm in ARMS), *(f"accept {arm}" for arm in ARMS[1:]), "reward", "kl"]
+    print(f"{'steps':>6}" + "".join(f"{column:>15}" for column in columns))
+    for end, found in after.items():
+        values = [*found["wall_s"].values(), *(found["accept"][arm] for arm in ARMS[1:]), found["reward"], found["kl"]]
+        print(f"{end:>6}" + "".join(f"{'-' if value is None else f'{value:.2f}':>15}" for value in values), flush=True)

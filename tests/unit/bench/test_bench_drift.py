@@ -46,7 +46,12 @@ def test_the_course_of_a_run_is_the_median_of_its_seeds() -> None:
     assert found["crossover_steps"] == [3, 2, 2]
     assert found["speedup"]["plain"] == {"median": 2.667, "least": 2.133, "most": 2.667}
     assert (found["accept_first"], found["accept_last"]) == ({"plain": 1.0, "static": 2.5, "tlt": 4.0},) * 2
-    assert found["after"]["2"] == {"wall_s": {"plain": 8.0, "static": 4.0, "tlt": 4.5}, "accept": {"plain": 1.0, "static": 3.0, "tlt": 4.0}}
+    assert found["after"]["2"] == {
+        "wall_s": {"plain": 8.0, "static": 4.0, "tlt": 4.5},
+        "accept": {"plain": 1.0, "static": 3.0, "tlt": 4.0},
+        "reward": 0.5,
+        "kl": 0.1,
+    }
 
 
 def test_the_picture_has_a_line_for_each_arm_that_ends_at_its_seconds() -> None:
