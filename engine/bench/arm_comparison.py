@@ -9,6 +9,8 @@ from engine.bench.runs import harvest, metric, sessions, steps
 from engine.events import AnyEvent
 
 PHASES = ("rollout", "inference", "update")
+ESTIMATED = {"plain": "decode_seconds/plain", "ngram": "decode_seconds/ngram", "static": "decode_seconds/untrained"}
+"""Of an arm, the metric by which a run with TLT says what decoding would have taken like that."""
 
 
 def compared(runs: Sequence[Runs], arm: str) -> dict[str, Any]:
@@ -62,9 +64,25 @@ def training_step_ratios(trained: Sequence[AnyEvent], static: Sequence[AnyEvent]
     return [one.seconds / other.seconds for one, other in pairs if one.metrics["trained_seconds"] > 0]
 
 
+def estimates(runs: Sequence[Runs]) -> dict[str, dict[str, float]]:
+    """How true it is what TLT's events say of other ways to decode (see ``engine.telemetry.decode_savings``): their estimate over what the
+    rollouts of that arm took, in the steps that have one."""
+    found: dict[str, dict[str, float]] = {}
+    for arm, name in ESTIMATED.items():
+        pairs = [_estimated(events["tlt"], events[arm], name) for events in runs if arm in events]
+        if pairs and all(pairs):
+            found[arm] = spread([sum(estimate for estimate, _ in seed) / sum(taken for _, taken in seed) for seed in pairs])
+    return found
+
+
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Of one value a seed."""
     return {"median": round(median(values), 3), "least": round(min(values), 3), "most": round(max(values), 3)}
+
+
+def _estimated(tlt: Sequence[AnyEvent], other: Sequence[AnyEvent], name: str) -> list[tuple[float, float]]:
+    pairs = zip(steps(tlt), steps(other), strict=True)
+    return [(one.metrics[name], another.phases["rollout"]) for one, another in pairs if name in one.metrics]
 
 
 def _seconds(events: Sequence[AnyEvent]) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from engine.bench.arm_comparison import compared, spread, step_times
+from engine.bench.arm_comparison import compared, estimates, spread, step_times
 from engine.bench.arms import COUNTDOWN, LONG_TAILED, Config, Runs, Scale, take_turns
 from engine.bench.runs import steps, wall_seconds
 from engine.bench.testbed import machine
@@ -44,6 +44,7 @@ def run(quick: bool, model: str, folder: Path, seeds: int | None) -> dict[str, A
         "seeds": count,
         "plain": step_times([events["plain"] for events in runs]),
         "arms": {arm: compared(runs, arm) for arm in ARMS if arm != "plain"},
+        "estimates": estimates(runs),
         "drift": found,
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from engine.bench import cold_start, drift
-from engine.bench.arm_comparison import compared, rollout_share, spread, step_times, training_step_ratios
+from engine.bench.arm_comparison import compared, estimates, rollout_share, spread, step_times, training_step_ratios
 from engine.bench.arms import COUNTDOWN, LONG_TAILED, Config, Scale, take_turns
 from engine.bench.testbed import machine
 from engine.config import merged
@@ -87,6 +87,7 @@ def _measured(folder: Path, name: str, scale: Scale, seeds: int) -> dict[str, An
         "rollout_share": rollout_share(plain),
         "plain": step_times(plain),
         "arms": {arm: compared(runs, arm) for arm in scale.arms if arm != "plain"},
+        "estimates": estimates(runs),
     }
     ratios = [ratio for events in runs if "static" in events for ratio in training_step_ratios(events["tlt"], events["static"])]
     if ratios:

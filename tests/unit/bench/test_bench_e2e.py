@@ -8,7 +8,7 @@ from step_events_for_tests import step
 
 from engine.bench import cold_start, drift, e2e
 from engine.bench.algorithms import configuration as algorithm_configuration
-from engine.bench.arm_comparison import compared, step_times, training_step_ratios
+from engine.bench.arm_comparison import compared, estimates, step_times, training_step_ratios
 from engine.bench.arms import ARMS, Scale, configuration
 from engine.config import parse
 from engine.config.algorithm import ALGORITHMS, AlgorithmConfig
@@ -92,6 +92,12 @@ def test_arms_are_compared_seed_by_seed() -> None:
     found = compared([seed(5, 2), seed(4, 4), seed(3, 2)], "tlt")
     assert (found["e2e"], found["e2e_min"], found["e2e_max"]) == (1.5, 1.0, 2.5)
     assert (found["r"], found["s"]) == (2.0, 0.75)
+
+
+def test_estimates_are_held_against_what_the_arm_itself_took() -> None:
+    told = [step(0, 3.0).model_copy(update={"metrics": {"decode_seconds/plain": 6.0}}), step(1, 2.0)]
+    found = estimates([{"plain": [step(0, 9.0, rollout=8.0), step(1, 9.0, rollout=7.0)], "static": told, "tlt": told}])
+    assert found == {"plain": {"median": 0.75, "least": 0.75, "most": 0.75}}
 
 
 def test_a_step_with_training_is_compared_with_the_same_step_without() -> None:
