@@ -13,6 +13,7 @@ from engine.bench.arms import ARMS, Scale, configuration
 from engine.config import parse
 from engine.config.algorithm import ALGORITHMS, AlgorithmConfig
 from engine.errors import ConfigError
+from engine.events import AnyEvent
 from engine.models.folder import DRAFTER
 
 SCALES = {
@@ -95,8 +96,9 @@ def test_arms_are_compared_seed_by_seed() -> None:
 
 
 def test_estimates_are_held_against_what_the_arm_itself_took() -> None:
-    told = [step(0, 3.0).model_copy(update={"metrics": {"decode_seconds/plain": 6.0}}), step(1, 2.0)]
-    found = estimates([{"plain": [step(0, 9.0, rollout=8.0), step(1, 9.0, rollout=7.0)], "static": told, "tlt": told}])
+    told: list[AnyEvent] = [step(0, 3.0).model_copy(update={"metrics": {"decode_seconds/plain": 6.0}}), step(1, 2.0)]
+    plain: list[AnyEvent] = [step(0, 9.0, rollout=8.0), step(1, 9.0, rollout=7.0)]
+    found = estimates([{"plain": plain, "static": told, "tlt": told}])
     assert found == {"plain": {"median": 0.75, "least": 0.75, "most": 0.75}}
 
 
