@@ -1,12 +1,12 @@
 """The numbers on the cards of a run's page, worked out step by step from its events alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev, variance
 
 import pytest
 
 from engine.events import AnyEvent, DrafterTrained, RolloutFinished, StepFinished, WorkerSpan
-from longtail.schemas.run_statistics import RewardTrend, RunStatistics
+from longtail.schemas.run_statistics import RewardTrend, RunStatistics, SavedSeconds
 
 
 def numbers(events: Sequence[AnyEvent], started_at: float) -> RunStatistics:
@@ -31,7 +31,15 @@ def numbers(events: Sequence[AnyEvent], started_at: float) -> RunStatistics:
         trained_seconds=sum(step.metrics["trained_seconds"] for step in steps),
         published=sum(event.published for event in events if isinstance(event, DrafterTrained)),
         startup_seconds=min(spans) - started_at if spans else None,
+        saved=saved([step.metrics for step in steps if "decode_seconds" in step.metrics]),
     )
+
+
+def saved(told: Sequence[Mapping[str, float]]) -> SavedSeconds | None:
+    less = {name: sum(each[f"decode_seconds/{name}"] - each["decode_seconds"] for each in told) for name in ("plain", "ngram", "untrained")}
+    decoding = sum(each["decode_seconds"] for each in told)
+    figures = {"drafts": less["plain"], "learned_drafter": less["ngram"], "training": less["untrained"]}
+    return SavedSeconds(steps=len(told), decoding=decoding, **figures) if told else None
 
 
 def trend(rewards: Sequence[float]) -> RewardTrend | None:
@@ -45,9 +53,12 @@ def trend(rewards: Sequence[float]) -> RewardTrend | None:
 
 def same(found: RunStatistics, expected: RunStatistics) -> None:
     """To the last digits: sums in a database are made in another order."""
-    pairs = {name: (getattr(found, name), value) for name, value in expected if name != "reward_trend"}
+    pairs = {name: (getattr(found, name), value) for name, value in expected if name not in ("reward_trend", "saved")}
     if expected.reward_trend is not None:
         assert found.reward_trend is not None
         pairs |= {name: (getattr(found.reward_trend, name), value) for name, value in expected.reward_trend}
+    assert (found.saved is None) == (expected.saved is None)
+    if expected.saved is not None:
+        pairs |= {f"saved {name}": (getattr(found.saved, name), value) for name, value in expected.saved}
     for name, (seen, value) in pairs.items():
         assert seen == (value if value is None else pytest.approx(value, rel=1e-6)), name

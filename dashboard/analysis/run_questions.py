@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from dashboard.analysis.run_config import speculates
 from dashboard.text.formats import count, duration, last_steps, number, percent, ratio
 from longtail.schemas.comparison import ComparedRun
-from longtail.schemas.run_statistics import RunStatistics
+from longtail.schemas.run_statistics import RunStatistics, SavedSeconds
 from longtail.schemas.runs import Run
+
+WITHIN = 0.01
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ def is_it_faster(run: Run, found: RunStatistics, baseline: ComparedRun | None, t
 
 
 def why(run: Run, found: RunStatistics) -> Answer:
-    """The tail that workers wait for, the tokens that a target pass yields, and the waiting time that trains the drafter."""
+    """The tail that workers wait for, the tokens that a target pass yields, the waiting time that trains the drafter, and what all that
+    brings in seconds."""
     question, waited = "Why?", found.idle_seconds or 0.0
     longest = f"the longest response is {number(found.tail, 1)}× the median" if found.tail else "no rollout has finished"
     longest += f" in the {last_steps(found.tail_steps)}" if found.tail and found.tail_steps < found.steps else ""
@@ -64,4 +67,22 @@ def why(run: Run, found: RunStatistics) -> Answer:
     if waited:
         used, published = percent((found.trained_seconds or 0.0) / waited), count(found.published, "new version")
         detail += f"; {used} of the waiting trained the drafter ({published})"
-    return Answer(question, f"{found.accept_length:.2f} tokens a pass", detail)
+    return Answer(question, f"{found.accept_length:.2f} tokens a pass", f"{detail}; {shortened(found.saved, found.steps)}")
+
+
+def shortened(saved: SavedSeconds | None, steps: int) -> str:
+    """By how many seconds drafts, the learned drafter, and training during the run have shortened it. Less than ``WITHIN`` of the time that
+    decoding took is nothing: the estimate is not that exact."""
+    if saved is None:
+        return "what that shortened the run by was not measured"
+    parts = {"drafts": saved.drafts, "the learned drafter": saved.learned_drafter, "training during the run": saved.training}
+    least = WITHIN * saved.decoding
+    told = [f"{name} {_by(seconds, least)}" for name, seconds in parts.items()]
+    over = f" in {count(saved.steps, 'step')}" if saved.steps < steps else ""
+    return f"estimated for decoding{over}: {', '.join(told)}"
+
+
+def _by(seconds: float, least: float) -> str:
+    if abs(seconds) < least:
+        return "brought nothing"
+    return f"saved {duration(seconds)}" if seconds > 0 else f"cost {duration(-seconds)}"

@@ -6,6 +6,7 @@
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,7 +50,6 @@ BENCHES = {
     "context": (context.run, "recalling"),
     "recipes": (recipes.run, "tiny"),
     "spot": (spot.run, "tiny"),
-    "e2e": (e2e.run, "all"),
     "memory": (memory.run, "0.5B"),
     "device": (device.run, "tiny"),
     "few_rows": (few_rows.run, "all"),
@@ -61,6 +61,7 @@ OF_DRAFTER = ("equality",)
 PRETRAINED = "smollm2-135m"
 OF_RUNS = {
     "algorithms": (algorithms.run, "tiny"),
+    "e2e": (e2e.run, "all"),
     "learning": (learning.run, "tiny"),
     "planner": (planner.run, "all"),
     "scheduling": (scheduling.run, "tiny"),
@@ -77,7 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument(
-        "--model", help="built-in model (tiny, small), for e2e also demo or uniform, for planner a part; each benchmark has its own default"
+        "--model",
+        help=f"built-in model (tiny, small), for e2e also demo, uniform or {PRETRAINED}, for planner a part; each benchmark has its own "
+        "default",
     )
     parser.add_argument(
         "--data", type=Path, help=f"for {', '.join(OF_DATA)}: GSM8K's train.jsonl, to train on; test.jsonl beside it is measured on"
@@ -91,14 +94,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--drafter",
         type=Path,
-        help="a drafter folder: for sglang in place of one that is trained first, for equality of a model that has none",
+        help=f"a drafter folder: for sglang in place of one that is trained first, for equality of a model that has none, for e2e that of "
+        f"{PRETRAINED}",
     )
+    parser.add_argument(
+        "--scenario", choices=sorted(e2e.SCENARIOS), help="for e2e: a policy that moves away from its drafter, or no drafter"
+    )
+    parser.add_argument("--seeds", type=int, help="for e2e: seeds of each scale or scenario, in place of its own number")
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.parent}")
     if options.minutes and min(options.minutes) <= 0:
         parser.error("--minutes: give more than 0")
+    if options.seeds is not None and options.seeds < 1:
+        parser.error("--seeds: give at least 1")
     try:
         if options.name == "report":
             write()
@@ -113,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
         elif options.name == "equality":
             result = equality.run(options.quick, options.model or "tiny", options.drafter)
         else:
-            result = _measured(options.name, options.quick, options.model, options.runs)
+            result = _measured(options)
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return 2
@@ -127,16 +137,19 @@ def main(arguments: list[str] | None = None) -> int:
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     """What a result says of how it was made: what it was measured with, but not where."""
     drafter = options.drafter and options.drafter.absolute().name
-    return {"quick": options.quick, "model": options.model, "minutes": options.minutes, "drafter": drafter}
+    told = {name: getattr(options, name) for name in ("quick", "model", "minutes", "scenario", "seeds")}
+    return told | {"drafter": drafter}
 
 
-def _measured(name: str, quick: bool, model: str | None, runs: Path | None) -> dict[str, Any]:
-    if name in BENCHES:
-        run, usual = BENCHES[name]
-        return run(quick, model or usual)
-    of_runs, usual = OF_RUNS[name]
+def _measured(options: argparse.Namespace) -> dict[str, Any]:
+    if options.name in BENCHES:
+        run, usual = BENCHES[options.name]
+        return run(options.quick, options.model or usual)
+    of_runs, usual = OF_RUNS[options.name]
+    if options.name == "e2e":
+        of_runs = partial(e2e.run, scenario=options.scenario, drafter=options.drafter, seeds=options.seeds)
     with TemporaryDirectory(prefix="longtail-bench-") as aside:
-        return of_runs(quick, model or usual, runs or Path(aside))
+        return of_runs(options.quick, options.model or usual, options.runs or Path(aside))
 
 
 def _table(result: dict[str, Any], indent: str = "") -> None:

@@ -1,140 +1,108 @@
-"""``bench e2e``: whole RL runs, plain and three ways faster, in turns (TLT section 6).
+"""``bench e2e``: whole RL runs of the default configuration, plain and in four ways faster, in turns (TLT section 6).
 
 On a CPU all arms of a seed generate the same responses to the bit and learn the same, so their times compare step by step; on a GPU near
-ties part them, and only sums over many steps compare.
+ties part them, and only sums over many steps compare. ``--scenario`` chooses other runs: see ``drift`` and ``cold_start``.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from engine.bench.runs import harvest, metric, run_engine, sessions, steps
+import torch
+
+from engine.bench import cold_start, drift
+from engine.bench.arm_comparison import compared, estimates, rollout_share, spread, step_times, training_step_ratios
+from engine.bench.arms import COUNTDOWN, LONG_TAILED, Config, Scale, take_turns
 from engine.bench.testbed import machine
 from engine.config import merged
+from engine.drafter.kind import drafter_kind
 from engine.errors import ConfigError
-from engine.events import AnyEvent
+from engine.models.folder import kept, read_facts
+from engine.models.load import resolve
+from engine.rollout.data_type import native_data_type
 
-Config = dict[str, Any]
-Events = Mapping[str, list[AnyEvent]]
-"""Those of one seed's runs, by arm."""
-
-UNTRAINED: Config = {"drafter": {"spot": {"enabled": False}}}
-NGRAMS = [{"drafter": "ngram", "depth": depth, "verify": depth} for depth in (8, 3)]
-ARMS: dict[str, Config] = {
-    "plain": {"speculation": {"enabled": False}},
-    "ngram": {"speculation": {"strategies": NGRAMS}, "drafter": {"path": None, "spot": {"enabled": False}}},
-    "static": UNTRAINED,
-    "tlt": {},
-}
+REAL = "smollm2-135m"
+SCENARIOS = {"drift": drift.run, "cold": cold_start.run}
+SHOWN = ("uniform", "demo", REAL, "small")
 
 
-@dataclass(frozen=True)
-class Scale:
-    """What all arms share. ``algorithm`` and ``rollout`` are sections of a run's configuration."""
-
-    model: str
-    dtype: str
-    algorithm: Config
-    rollout: Config = field(default_factory=lambda: {"max_prompt_tokens": 64, "max_new_tokens": 1024})
-    arms: tuple[str, ...] = tuple(ARMS)
-    seeds: int = 3
-
-
-def scales(quick: bool) -> dict[str, Scale]:
-    """``demo`` and ``small``: long-tailed responses; ``uniform``: short ones of one length, at which speculation can win little. What is
-    to be seen there is smaller than a process's luck with its memory: there are more runs, long enough for what is paid once."""
-    count, few, many = (2, 2, 2) if quick else (8, 4, 48)
-    long = {"prompts_per_step": 8, "group_size": 4}
-    wide = {"prompts_per_step": 16, "group_size": 8}
+def scales(quick: bool, drafter: Path | None = None) -> dict[str, Scale]:
+    """``demo``, ``small`` and the real model: long-tailed responses; ``uniform``: short ones of one length, at which speculation can win
+    little. What is to be seen there is smaller than a process's luck with its memory: there are more runs, long enough for what is paid
+    once. ``drafter``: the folder of the real model's; without one its runs have none at the start."""
+    demo, few, many = (2, 2, 2) if quick else (8, 4, 48)
+    wide: Config = {"algorithm": {"steps": many, "prompts_per_step": 16, "group_size": 8}, "rollout": {"max_new_tokens": 16}}
     return {
-        "demo": Scale("tiny", "auto", long | {"steps": count}),
-        "small": Scale("small", "auto", long | {"steps": few}),
-        "uniform": Scale("tiny", "auto", wide | {"steps": many}, {"max_prompt_tokens": 64, "max_new_tokens": 16}, ("plain", "tlt"), 9),
+        "demo": Scale("tiny", _long(COUNTDOWN, demo)),
+        "small": Scale("small", _long(COUNTDOWN, few)),
+        REAL: Scale(REAL, _long({**_word_problems(drafter), "rollout": {"max_prompt_tokens": 160, "max_new_tokens": 512}}, few)),
+        "uniform": Scale("tiny", merged(COUNTDOWN, wide), ("plain", "tlt"), 9),
     }
 
 
-def run(quick: bool, model: str) -> dict[str, Any]:
+def run(
+    quick: bool, model: str, folder: Path, scenario: str | None = None, drafter: Path | None = None, seeds: int | None = None
+) -> dict[str, Any]:
     """Each scale (the one of that name, or those of that model) with each seed: all arms in turn, every time with another one first.
+    ``folder`` gets the runs. Of a ``scenario`` see there. ``skipped`` says why a scale is left out.
 
     ``arms`` repeats those of the last scale that speculation is made for: ``small``, if it is among them.
     """
-    chosen = {name: scale for name, scale in scales(quick).items() if model in ("all", name, scale.model)}
-    if not chosen:
-        raise ConfigError(f"--model: there is no scale {model}; choose one of {', '.join(scales(quick))}, or leave it out for all")
-    with TemporaryDirectory(prefix="longtail-bench-") as folder:
-        results = {name: _scale(Path(folder) / name, scale, 1 if quick else scale.seeds) for name, scale in chosen.items()}
-    shown = max(results, key=("uniform", "demo", "small").index)
-    return {"facts": machine() | {"workers": 2}, "arms": results[shown]["arms"], **results}
+    if scenario:
+        return SCENARIOS[scenario](quick, "tiny" if model == "all" else model, folder, seeds)
+    found, skipped = chosen(quick, model, drafter)
+    results = {name: _measured(folder, name, scale, seeds or (1 if quick else scale.seeds)) for name, scale in found.items()}
+    shown = results[max(results, key=SHOWN.index)]
+    facts = machine() | {"workers": 2}
+    return {"facts": facts, "seeds": shown["seeds"], "arms": shown["arms"], "skipped": skipped, **results}
 
 
-def _scale(folder: Path, scale: Scale, seeds: int) -> dict[str, Any]:
-    runs: list[Events] = []
-    for seed in range(1, seeds + 1):
-        first = seed % len(scale.arms)
-        order = scale.arms[first:] + scale.arms[:first]
-        runs.append({arm: run_engine(folder / f"{folder.name}-{arm}-{seed}", configuration(scale, arm, seed)) for arm in order})
-    result = {
+def chosen(quick: bool, model: str, drafter: Path | None) -> tuple[dict[str, Scale], dict[str, str]]:
+    """The scales to run, and why others that were meant are not. ConfigError if ``model`` alone was meant."""
+    there = scales(quick, drafter)
+    meant = {name: scale for name, scale in there.items() if model in ("all", name, scale.model)}
+    if not meant:
+        raise ConfigError(f"--model: there is no scale {model}; choose one of {', '.join(there)}, or leave it out for all")
+    skipped: dict[str, str] = {}
+    if REAL in meant and kept(REAL) is None:
+        skipped[REAL] = f"{REAL} is not on this machine: longtail models get {REAL}"
+    elif REAL in meant and quick and model == "all":
+        skipped[REAL] = f"it takes too long for --quick; --model {REAL} measures it alone"
+    for name, reason in skipped.items():
+        print(f"{name} is left out: {reason}", flush=True)
+    if model in skipped:
+        raise ConfigError(f"--model: {skipped[model]}")
+    return {name: scale for name, scale in meant.items() if name not in skipped}, skipped
+
+
+def _measured(folder: Path, name: str, scale: Scale, seeds: int) -> dict[str, Any]:
+    runs = take_turns(folder, name, scale, seeds)
+    plain = [events["plain"] for events in runs]
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    result: dict[str, Any] = {
         "model": scale.model,
-        "dtype": scale.dtype,
+        "dtype": str(native_data_type(device, read_facts(resolve(scale.model)).hidden_size)).removeprefix("torch."),
         "seeds": seeds,
-        "steps": scale.algorithm["steps"],
-        "rollout_share": spread([_rollout(events["plain"]) / _seconds(events["plain"]) for events in runs]),
-        "arms": {arm: _compared(runs, arm) for arm in scale.arms if arm != "plain"},
+        "steps": scale.steps,
+        "drafter": Path(scale.config.get("drafter", {}).get("path", "builtin") or "none").name,
+        "rollout_share": rollout_share(plain),
+        "plain": step_times(plain),
+        "arms": {arm: compared(runs, arm) for arm in scale.arms if arm != "plain"},
+        "estimates": estimates(runs),
     }
-    print(f"{folder.name}: {result}", flush=True)
+    ratios = [ratio for events in runs if "static" in events for ratio in training_step_ratios(events["tlt"], events["static"])]
+    if ratios:
+        result["training"] = {"steps": len(ratios), "step_time_ratio": spread(ratios)}
+    print(f"{name}: {result}", flush=True)
     return result
 
 
-def configuration(scale: Scale, arm: str, seed: int) -> Config:
-    """That of one run."""
-    shared: Config = {
-        "seed": seed,
-        "model": {"path": scale.model, "dtype": scale.dtype},
-        "task": {"name": "countdown", "four_numbers": 0.25},
-        "algorithm": scale.algorithm | {"kl_coefficient": 0.0},
-        "rollout": scale.rollout,
-        "drafter": {"spot": {"tokens_per_microbatch": 512}},
-        "cluster": {"workers": 2},
-    }
-    return merged(shared, ARMS[arm])
+def _long(config: Config, steps: int) -> Config:
+    return merged(config, {"algorithm": LONG_TAILED | {"steps": steps}})
 
 
-def _compared(runs: list[Events], arm: str) -> dict[str, Any]:
-    """``arm`` against plain, over all seeds. Its time has the drafter's in it: training, publishing and loading.
-
-    Medians over seeds: ``s``, the rollout's share of plain's time, ``r``, the rollout's speed-up, and ``e2e``, the whole run's.
-    """
-    rewards = [[metric(events[name], "reward_mean") for name in ("plain", arm)] for events in runs]
-    rollout = spread([_rollout(events["plain"]) / _rollout(events[arm]) for events in runs])
-    whole = spread([_seconds(events["plain"]) / _seconds(events[arm]) for events in runs])
-    return {
-        "s": spread([_rollout(events["plain"]) / _seconds(events["plain"]) for events in runs])["median"],
-        "r": rollout["median"],
-        "e2e": whole["median"],
-        "e2e_min": whole["least"],
-        "e2e_max": whole["most"],
-        "reward_final": [fast[-1] for _, fast in rewards],
-        "rollout_speedup": rollout,
-        "accept_length": [metric(events[arm], "accept_length") for events in runs],
-        "harvest": [harvest(steps(events[arm])) for events in runs],
-        "versions": [sum(session.published for session in sessions(events[arm])) for events in runs],
-        "rewards": [fast for _, fast in rewards],
-        "rewards_plain": [plain for plain, _ in rewards],
-        "same_rewards": all(plain == fast for plain, fast in rewards),
-    }
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Of one value a seed."""
-    return {"median": round(median(values), 3), "least": round(min(values), 3), "most": round(max(values), 3)}
-
-
-def _seconds(events: list[AnyEvent]) -> float:
-    return sum(step.seconds for step in steps(events))
-
-
-def _rollout(events: list[AnyEvent]) -> float:
-    return sum(step.phases["rollout"] for step in steps(events))
+def _word_problems(drafter: Path | None) -> Config:
+    """Of a pretrained model, with a drafter of whatever kind."""
+    settings: Config = {"path": str(drafter.absolute()) if drafter else None}
+    if drafter and drafter_kind(drafter) == "eagle3":
+        settings["recipe"] = "eagle3"
+    return {"task": {"name": "word_problems"}, "drafter": settings}

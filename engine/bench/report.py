@@ -1,4 +1,4 @@
-"""``longtail bench report``: writes engine/bench/README.md from the result files, and draws the README's picture from its own.
+"""``longtail bench report``: writes engine/bench/README.md from the result files, and draws the pictures of those that have one.
 
 A file is named after its benchmark, ``spot.json``; there may be others of it, ``spot-gpu.json``. A real run overwrites what it measured.
 """
@@ -14,12 +14,14 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, TypeAdapter
 
+from engine.bench import timelines, wall_time_chart
 from engine.bench.provenance import ROOT
-from engine.bench.timelines import draw
 from engine.errors import DataError
 
 FOLDERS = ("engine/bench/results", "backend/bench/results", "tests/gpu/results")
-README, PICTURE = ROOT / "engine/bench/README.md", ROOT / "engine/bench/timelines.svg"
+README = ROOT / "engine/bench/README.md"
+DRAWN = {"timelines.svg": ("timelines", "plain", timelines.draw), "drift.svg": ("e2e", "drift", wall_time_chart.draw)}
+"""Of each picture, beside the page: the benchmark whose results it is drawn from, what they have then, and what draws it."""
 INTRODUCTION = """\
 # Figures
 
@@ -29,8 +31,8 @@ machine with a GPU, `tests/gpu/results`, and a test compares the two. To measure
 .venv/bin/longtail bench spot --json engine/bench/results/spot.json
 .venv/bin/longtail bench report
 ```
-`--quick` takes fewer sizes and repetitions. `--runs DIR` keeps the runs of `algorithms`, `learning`, `planner`,
-`scheduling`, `timelines` and `word_problems`, and does not repeat those that are there.
+`--quick` takes fewer sizes and repetitions. `--runs DIR` keeps the runs of `algorithms`, `e2e`, `learning`,
+`planner`, `scheduling`, `timelines` and `word_problems`, and does not repeat those that are there.
 
 Every figure stands with its machine, the commit that it was taken at, and the day. A dash means that it is not known.
 Where a row has several values, the brackets say what they belong to.
@@ -54,13 +56,14 @@ class Figure(BaseModel):
 
 
 class FiguresSection(BaseModel):
-    """What ``longtail bench NAME``, or another ``command``, says."""
+    """What ``longtail bench NAME``, or another ``command``, says. ``picture``: one of DRAWN."""
 
     bench: str
     title: str
     about: str
     figures: list[Figure]
     command: str = ""
+    picture: str = ""
 
 
 SECTIONS = TypeAdapter(list[FiguresSection]).validate_python(yaml.safe_load(FIGURES.read_text(encoding="utf-8")))
@@ -80,10 +83,11 @@ class Measured:
 
 
 def write() -> None:
-    """Renews the page and the picture."""
+    """Renews the page and its pictures."""
     found = results()
     README.write_text(page(found), encoding="utf-8")
-    PICTURE.write_text(picture(found), encoding="utf-8")
+    for path, drawn in pictures(found).items():
+        path.write_text(drawn, encoding="utf-8")
 
 
 def results(root: Path = ROOT) -> list[Measured]:
@@ -115,22 +119,29 @@ def _told(content: Mapping[str, Any]) -> str:
     return "; ".join(provenance[name] for name in ("source", "note") if name in provenance)
 
 
-def picture(found: Iterable[Measured]) -> str:
-    return draw(next(one.result for one in found if one.bench == "timelines"))
+def pictures(found: Sequence[Measured]) -> dict[Path, str]:
+    """Of each the first result, by name, that it can be drawn from; none where there is no such result."""
+    drawn: dict[Path, str] = {}
+    for name, (bench, key, draw) in DRAWN.items():
+        results = [one.result for one in found if one.bench == bench and key in one.result]
+        drawn |= {README.with_name(name): draw(result) for result in results[:1]}
+    return drawn
 
 
 def page(found: Sequence[Measured]) -> str:
     """The whole text."""
-    parts = [INTRODUCTION, *filter(None, (_section(section, found) for section in SECTIONS)), _observations(found)]
+    parts = [INTRODUCTION, *filter(None, (section_text(section, found) for section in SECTIONS)), _observations(found)]
     notes = footnotes(one.result for one in found)
     return "\n".join([*parts, "\n\n".join(wrapped(f"{note} {text}.") for text, note in notes.items())]) + "\n"
 
 
-def _section(section: FiguresSection, found: Iterable[Measured]) -> str:
+def section_text(section: FiguresSection, found: Iterable[Measured]) -> str:
+    """Its heading, words, picture and table; nothing if none of its figures is known."""
     chosen = [one for one in found if one.bench == section.bench]
     rows = [row for figure in section.figures for one in chosen for row in _rows(figure, one)]
     command = section.command or f"longtail bench {section.bench}"
-    return f"## {section.title}\n{wrapped(section.about)}\n\nMade by `{command}`:\n\n{_table(rows)}" if rows else ""
+    picture = f"![{section.title}]({section.picture})\n\n" if section.picture else ""
+    return f"## {section.title}\n{wrapped(section.about)}\n\n{picture}Made by `{command}`:\n\n{_table(rows)}" if rows else ""
 
 
 def _observations(found: Iterable[Measured]) -> str:

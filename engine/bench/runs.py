@@ -51,6 +51,12 @@ def steps(events: Sequence[AnyEvent]) -> list[StepFinished]:
     return [event for event in events if isinstance(event, StepFinished)]
 
 
+def wall_seconds(events: Sequence[AnyEvent]) -> list[float]:
+    """At the end of each step, the seconds since the first one began: what lies between two steps counts, too."""
+    done = steps(events)
+    return [step.time - done[0].time + done[0].seconds for step in done]
+
+
 def sessions(events: Sequence[AnyEvent]) -> list[DrafterTrained]:
     """Each training of the drafter in a tail."""
     return [event for event in events if isinstance(event, DrafterTrained)]

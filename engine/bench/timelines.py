@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.bench.e2e import configuration, scales
+from engine.bench.arms import configuration
+from engine.bench.e2e import scales
 from engine.bench.runs import run_engine, steps
+from engine.bench.svg import BOLD, document, text
 from engine.bench.testbed import machine
 from engine.events import AnyEvent, WorkerSpan
 
@@ -19,7 +21,7 @@ STATES = {
     "IDLE": ("waits", "#DDDDDD"),
     "UPDATE": ("updates the policy", "#E69F00"),
 }
-WIDTH, LEFT, RIGHT = 860, 84, 776
+LEFT, RIGHT = 84, 776
 LANE, GAP, PANEL, TOP = 26, 4, 96, 64
 
 
@@ -47,36 +49,25 @@ def draw(result: Mapping[str, Any]) -> str:
     """The picture, an SVG as wide as the text of a README."""
     scale = (RIGHT - LEFT) / max(result[arm]["seconds"] for arm in TITLES)
     height = TOP + PANEL * len(TITLES)
-    body = [*_legend(), *(line for number, arm in enumerate(TITLES) for line in _panel(result, arm, TOP + PANEL * number, scale))]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="15">',
-            f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-            *body,
-            "</svg>\n",
-        ]
-    )
+    lanes = (line for number, arm in enumerate(TITLES) for line in _panel(result, arm, TOP + PANEL * number, scale))
+    return document(height, [*_legend(), *lanes])
 
 
 def _legend() -> Iterator[str]:
     left = 12
     for words, shade in STATES.values():
         yield f'<rect x="{left}" y="14" width="14" height="14" fill="{shade}"/>'
-        yield _text(left + 20, 26, words)
+        yield text(left + 20, 26, words)
         left += 44 + 8 * len(words)
 
 
 def _panel(result: Mapping[str, Any], arm: str, top: int, scale: float) -> Iterator[str]:
     """Two lanes or more, with the step's seconds behind them."""
     spans, seconds = result[arm]["spans"], result[arm]["seconds"]
-    yield _text(12, top - 8, TITLES[arm], 'font-weight="bold"')
+    yield text(12, top - 8, TITLES[arm], BOLD)
     for worker, state, start, end in spans:
         place = f'x="{LEFT + start * scale:.1f}" y="{top + worker * (LANE + GAP)}" width="{(end - start) * scale:.1f}"'
         yield f'<rect {place} height="{LANE}" fill="{STATES[state][1]}"/>'
     for worker in sorted({worker for worker, *_ in spans}):
-        yield _text(12, top + worker * (LANE + GAP) + 18, f"worker {worker}")
-    yield _text(LEFT + seconds * scale + 8, top + LANE + GAP, f"{seconds:.1f} s", 'font-weight="bold"')
-
-
-def _text(x: float, y: float, words: str, more: str = "") -> str:
-    return f'<text x="{x:.0f}" y="{y}" fill="#222222" {more}>{words}</text>'.replace(" >", ">")
+        yield text(12, top + worker * (LANE + GAP) + 18, f"worker {worker}")
+    yield text(LEFT + seconds * scale + 8, top + LANE + GAP, f"{seconds:.1f} s", BOLD)

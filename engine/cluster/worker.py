@@ -97,6 +97,8 @@ class Worker(LearnerRank):
             self.spot.remember(step, [completion for completion in completions if completion.finish != "abort"], features)
         statistics = self.engine.take_statistics()
         statistics.moments = {self.rank: statistics.moments[0]}
+        if statistics.decode_seconds:
+            statistics.decode_seconds = {self.rank: statistics.decode_seconds[0]}
         statistics.alarms += self.spot.take_alarms() if self.spot else []
         return RolloutShare(completions, statistics, time.time())
 

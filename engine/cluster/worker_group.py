@@ -127,8 +127,7 @@ class WorkerGroup:
         infer = self._inference.begin if self._inference.early and quota is None else None
         driver = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing, self.on_responses, infer)
         rollout = driver.run(shares, sampling, on_share)
-        if not decision.train:
-            rollout = replace(rollout, untrained=decision.reason)
+        rollout = replace(rollout, drafter_gain=self._versions.gain, untrained=rollout.untrained if decision.train else decision.reason)
         statistics = rollout.statistics
         predicted = dict(zip((request.id for request in requests), expected or (), strict=False))
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
@@ -235,7 +234,7 @@ class WorkerGroup:
     def stage(self) -> None:
         """Copies every rank's part of the resume unit, what decides when to train, and the schedule, for ``write``."""
         self._every("stage")
-        own = {TRIGGER: asdict(self._history), COOLDOWN: asdict(self._cooldown), VERSIONS: {"good": self._versions.good}}
+        own = {TRIGGER: asdict(self._history), COOLDOWN: asdict(self._cooldown), VERSIONS: self._versions.state()}
         self._staged = own | {SCHEDULE: self.schedule.state()}
 
     def write(self, folder: Path) -> None:
@@ -251,7 +250,7 @@ class WorkerGroup:
         version = max(self._every("load", folder.absolute()))
         found = {name: storage.read(folder / name) for name in (TRIGGER, COOLDOWN, VERSIONS, SCHEDULE) if (folder / name).exists()}
         # Checkpoints of earlier versions have not all of them.
-        self._versions.resumed(version, found.get(VERSIONS, {}).get("good"))
+        self._versions.resumed(version, **found.get(VERSIONS, {}))
         self._history = TrainingHistory(**found.get(TRIGGER, {}))
         self._cooldown = Cooldown(**found.get(COOLDOWN, {}))
         if SCHEDULE in found:

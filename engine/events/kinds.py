@@ -55,7 +55,8 @@ class StepFinished(Event):
     (relative change of the target's weights since the drafter was last trained), sync_seconds and sync_bytes (of the target's weights
     into the engines: the slowest worker's time, checks included, and what all workers took), generated_tokens (of the rollout),
     preemptions (how often a response had to wait again, as the native engine's cache was full), worker/N/tokens_per_second (while worker N
-    generates); for what the responses teach see ``engine.telemetry.learning_signal``. What was not measured is left out: kl without
+    generates); for what the responses teach see ``engine.telemetry.learning_signal``, for what decoding took and would have taken
+    otherwise (decode_seconds) ``engine.telemetry.decode_savings``. What was not measured is left out: kl without
     algorithm.kl_coefficient, preemptions of SGLang, and what the update brings where there was none. With rollout.scheduling also
     forecast_correlation (of predicted and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step),
     carried_responses (those that the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 from engine.errors import DataError
 from engine.events import ArmStatistics, Handling, Source
 from engine.rollout.decoding_timeline import Moment
+from engine.speculation.counterfactual import DecodeSeconds
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,8 +103,9 @@ Alarm = tuple[str, str]
 @dataclass
 class RolloutStatistics:
     """Totals since the last ``take_statistics``. ``preemptions``: how often a response had to wait again, as the cache was full; None of an
-    engine that does not count. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted;
-    ``moments`` are by worker, and an engine takes itself for worker 0. ``marks``, by worker, are not the engine's: who shares the requests
+    engine that does not count. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted; ``moments`` and
+    ``decode_seconds`` are by worker, and an engine takes itself for worker 0; it has the latter where it knows what a step costs.
+    ``marks``, by worker, are not the engine's: who shares the requests
     out makes them."""
 
     seconds: float = 0.0
@@ -120,6 +122,7 @@ class RolloutStatistics:
     alarms: list[Alarm] = field(default_factory=list)
     moments: dict[int, list[Moment]] = field(default_factory=dict)
     marks: dict[int, list[SchedulingMark]] = field(default_factory=dict)
+    decode_seconds: dict[int, DecodeSeconds] = field(default_factory=dict)
 
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
@@ -132,6 +135,9 @@ class RolloutStatistics:
             setattr(self, name, [one + another for one, another in pairs])
         self.moments |= {worker: self.moments.get(worker, []) + moments for worker, moments in other.moments.items()}
         self.marks |= {worker: self.marks.get(worker, []) + marks for worker, marks in other.marks.items()}
+        for worker, seconds in other.decode_seconds.items():
+            before = self.decode_seconds.get(worker)
+            self.decode_seconds[worker] = before.plus(seconds) if before else seconds
         arms = {(arm.bucket, arm.strategy): arm for arm in self.arms}
         for arm in other.arms:
             mine = arms.get((arm.bucket, arm.strategy))

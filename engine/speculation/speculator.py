@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from engine.config import DrafterName, SpeculationConfig
 from engine.speculation.acceptance_watchdog import Notice, Watchdog
+from engine.speculation.counterfactual import Counterfactual, DecodeSeconds
 from engine.speculation.drafter_selection import DrafterSelector
 from engine.speculation.elastic_switch import ElasticSwitch
 from engine.speculation.ngram.draft_length import DraftLengthChooser
@@ -63,6 +64,8 @@ class Speculator:
         self._store = SuffixStore(config.suffix.memory_bytes) if config.suffix.enabled else None
         self._selector = DrafterSelector()
         self._widths = DraftLengthChooser(costs.seconds if costs else assumed_seconds)
+        self._costs_known = costs is not None
+        self._counterfactual = Counterfactual()
         self._learned: dict[str, float] = {}
         self._drafting: set[int] = set()
         self._proving: frozenset[int] = frozenset()
@@ -79,6 +82,7 @@ class Speculator:
         if isinstance(self.tuner, GoodputTuner):
             self.tuner.take_costs(costs)
         self._widths = DraftLengthChooser(costs.seconds)
+        self._costs_known = True
 
     def begin(self, limit: int) -> None:
         """A rollout starts; responses have at most ``limit`` tokens."""
@@ -132,6 +136,8 @@ class Speculator:
 
     def record(self, plan: StepPlan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
         """What the step brought each request: ``accepted`` drafts, and ``kept`` tokens (fewer, if the response ended before)."""
+        drafter = "eagle" if plan.shape else "ngram" if plan.given else "none"
+        self._counterfactual.record(drafter, plan.context, kept, elapsed)
         if plan.strategy is not None:
             self.tuner.record(plan.strategy, plan.context, [tokens - 1 for tokens in kept], elapsed)
         for draft, drafts in zip(plan.suffixes, accepted, strict=False):
@@ -147,6 +153,12 @@ class Speculator:
             learned, whole = [drafts for drafts, _ in drafted], [drafts for drafts, limit in drafted if limit >= plan.shape.verify]
         self._watchdog.observe(len(learned), len(learned) - learned.count(0))
         self._observe(plan.shape, whole)
+
+    def take_decode_seconds(self) -> DecodeSeconds | None:
+        """Of the steps since the last call; None if there were none, or if nobody measured what steps cost."""
+        if not (self._costs_known and isinstance(self.tuner, GoodputTuner)):
+            return None
+        return self._counterfactual.take(self.tuner, self._strategies)
 
     def take_alarms(self) -> list[Notice]:
         """What a user should look at, since the last call."""

@@ -27,6 +27,7 @@ from engine.events import (
 )
 from engine.experience.collection import Experience
 from engine.experience.evaluation import RIGHT, Evaluation
+from engine.telemetry.decode_savings import decode_savings
 from engine.telemetry.learning_signal import learning_signal
 from engine.telemetry.text_by_source import Decode, text_by_source
 
@@ -226,6 +227,7 @@ def _summary(step: StepRecord) -> StepFinished:
             **_worker_rates(rollout),
             **learning_signal(rewards, lengths, cut, step.group_size),
             "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),
+            **decode_savings(statistics.decode_seconds, rollout.drafter_gain),
             "idle_seconds": rollout.seconds("IDLE", "TRAINING"),
             "trained_seconds": rollout.seconds("TRAINING"),
             "drafter_version": float(max(completion.drafter_version for completion in rollout.completions)),

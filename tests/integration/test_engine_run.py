@@ -166,6 +166,16 @@ def test_a_run_tells_everything_about_each_step(tlt: Path) -> None:
     assert {step for step, reason in untrained.items() if reason is None} == trained
 
 
+def test_a_step_tells_what_decoding_took_and_would_have_taken(tlt: Path, plain: Path) -> None:
+    """One in which speculation rests tells nothing."""
+    told = [step for step in steps(list(read(tlt / "events.jsonl"))) if "decode_seconds" in step.metrics]
+    assert told[0].step == 0
+    for step in told:
+        assert 0 < step.metrics["decode_seconds"] < step.phases["rollout"]
+        assert all(step.metrics[f"decode_seconds/{otherwise}"] > 0 for otherwise in ("plain", "ngram", "untrained"))
+    assert not any("decode_seconds" in step.metrics for step in steps(list(read(plain / "events.jsonl"))))
+
+
 def test_spans_of_a_worker_leave_no_gap_in_a_step(tlt: Path) -> None:
     """They add up to its wall time within one per cent, or the milliseconds in which prompts are made: these steps are very short."""
     spans: dict[tuple[int, int], list[WorkerSpan]] = defaultdict(list)

@@ -1,5 +1,6 @@
 """What all steps of a run come to. Sums come from roll-ups and the rest from points, so that a bucket never counts as a step."""
 
+from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import Any
 
@@ -8,17 +9,20 @@ from sqlalchemy.orm import Session
 
 from backend.models import DrafterSession, Metric, Rollout, Run, WorkerSpan
 from backend.services.telemetry.metric_means import SeriesSum, series_sums
-from longtail.schemas.run_statistics import RewardTrend, RunStatistics
+from longtail.schemas.run_statistics import RewardTrend, RunStatistics, SavedSeconds
 
 REWARD, SECONDS, ACCEPT, IDLE, TRAINED = "reward_mean", "step_seconds", "accept_length", "idle_seconds", "trained_seconds"
+DECODING = "decode_seconds"
+PLAIN, NGRAM, UNTRAINED = (f"{DECODING}/{otherwise}" for otherwise in ("plain", "ngram", "untrained"))
+SUMS = (REWARD, SECONDS, IDLE, TRAINED, DECODING, PLAIN, NGRAM, UNTRAINED)
 RECENT_REWARDS, RECENT_ACCEPTS, TAIL_STEPS = 10, 5, 500
 LEAST_STEPS, MOST_TREND_STEPS = 4, 10_000
 NOTHING = SeriesSum(0.0, 0)
 
 
 def run_statistics(session: Session, run: Run) -> RunStatistics:
-    whole = series_sums(session, [run.id], [REWARD, SECONDS, IDLE, TRAINED], range(max(run.step, 1)))
-    sums = {key: whole.get((run.id, key), NOTHING) for key in (REWARD, SECONDS, IDLE, TRAINED)}
+    whole = series_sums(session, [run.id], SUMS, range(max(run.step, 1)))
+    sums = {key: whole.get((run.id, key), NOTHING) for key in SUMS}
     reward, spread = recent_reward(session, run.id)
     accepted = latest_values(session, run.id, ACCEPT, RECENT_ACCEPTS)
     tail, tail_steps = _tail(session, run.id)
@@ -38,6 +42,7 @@ def run_statistics(session: Session, run: Run) -> RunStatistics:
         trained_seconds=sums[TRAINED].total if sums[TRAINED].numbers else None,
         published=session.scalar(published) or 0,
         startup_seconds=_startup(session, run),
+        saved=_saved(sums),
     )
 
 
@@ -54,6 +59,12 @@ def latest_values(session: Session, run_id: str, key: str, most: int) -> list[fl
 
 def _values(run_id: str, key: str) -> Any:
     return select(Metric.value).where(Metric.run_id == run_id, Metric.key == key, Metric.value.is_not(None))
+
+
+def _saved(sums: Mapping[str, SeriesSum]) -> SavedSeconds | None:
+    steps, decoding = sums[DECODING].numbers, sums[DECODING].total
+    drafts, learned, training = (sums[key].total - decoding for key in (PLAIN, NGRAM, UNTRAINED))
+    return SavedSeconds(steps=steps, decoding=decoding, drafts=drafts, learned_drafter=learned, training=training) if steps else None
 
 
 def _trend(session: Session, run_id: str, steps: int) -> RewardTrend | None:

@@ -32,7 +32,7 @@ REMIND_EVERY = 1.0
 class Rollout:
     """Completions in the order of the requests' ids. ``sessions``: the drafter training in the tail, by worker. ``ended``: when the last
     worker was done; ``stopped``: when nobody trained any more. ``untrained``: why nobody did at all, None if somebody did. ``notice``:
-    what users should know of it, if anything. ``worker_tokens``: what each worker generated."""
+    what users should know of it, if anything. ``worker_tokens``: what each worker generated. ``drafter_gain``: see ``DrafterVersions``."""
 
     completions: list[Completion]
     statistics: RolloutStatistics
@@ -43,6 +43,7 @@ class Rollout:
     untrained: str | None = None
     notice: str | None = None
     worker_tokens: Mapping[int, int] = field(default_factory=dict)
+    drafter_gain: float = 1.0
 
     def seconds(self, *activities: str) -> float:
         """Worker seconds spent in any of ``activities``."""

@@ -10,13 +10,13 @@ large-batch step; with more steps, or AdamW, it is an approximation, which the h
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import hypot
+from math import hypot, isfinite
 from statistics import fmean
 from typing import Any
 
 from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.trained_session import TrainedSession
-from engine.drafter.held_out_evaluation import Judged, gain_noise
+from engine.drafter.held_out_evaluation import LOOK_AHEAD, Judged, gain_noise
 from engine.drafter.local_sgd import merge
 from engine.drafter.training_report import TrainingReport
 from engine.errors import SyncError
@@ -45,16 +45,23 @@ class Published:
 
 
 class DrafterVersions:
-    """``version`` is the newest, which all engines hold; ``good`` the newest that drafted well in a rollout."""
+    """``version`` is the newest, which all engines hold; ``good`` the newest that drafted well in a rollout. ``gain``: how many times as
+    many tokens a draft brings as with the drafter that was there before the first step, an estimate: the product, over all versions since,
+    of what each brought on held-out responses against the one before it, both judged with the target of that moment."""
 
     def __init__(self, call: Call, send: Send = lambda weights: weights) -> None:
         self._call, self._send = call, send
         self.version = 0
         self.good = 0
+        self.gain = 1.0
 
-    def resumed(self, version: int, good: int | None = None) -> None:
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint has of it, beside the version; see ``resumed``."""
+        return {"good": self.good, "gain": self.gain}
+
+    def resumed(self, version: int, good: int | None = None, gain: float = 1.0) -> None:
         """Every worker has loaded ``version`` from a checkpoint, and the ``good`` one; None: that is the same."""
-        self.version, self.good = version, version if good is None else good
+        self.version, self.good, self.gain = version, version if good is None else good, gain
 
     def heed(self, alarms: Iterable[Alarm]) -> Published | None:
         """If the watchdog gave the alarm, the last good version comes back at once, as a new one: versions never fall. None if it did not,
@@ -78,6 +85,7 @@ class DrafterVersions:
             self._call("keep")
         else:
             self.version += 1
+            self.gain *= _gain(report)
             same(self._call("publish", better, self.version))
         return Published(self.version, better is not None, _acceptance(report), report)
 
@@ -123,7 +131,9 @@ class DrafterVersions:
         same(self._call("roll_back", self.version))
         reason = f"acceptance collapsed: version {self.good} again"
         self.good = self.version
-        return Published(self.version, True, reason, TrainingReport(0, 0, 0.0, before, after, 0.0))
+        report = TrainingReport(0, 0, 0.0, before, after, 0.0)
+        self.gain *= _gain(report)
+        return Published(self.version, True, reason, report)
 
 
 def collapsed(alarms: Iterable[Alarm]) -> bool:
@@ -168,6 +178,12 @@ def after(first: TrainedSession | None, then: TrainedSession) -> TrainedSession:
     whole = total([first.report, then.report], [judged, judged])
     noise = hypot(first.report.noise, then.report.noise)  # they were judged on other responses
     return TrainedSession(replace(whole, noise=noise), max(first.set_up, then.set_up))
+
+
+def _gain(report: TrainingReport) -> float:
+    """Tokens of a target pass with the later drafter over those with the earlier one, the target's own included; 1 if nobody judged."""
+    tokens = [1 + LOOK_AHEAD * judged.accepted for judged in (report.before, report.after)]
+    return tokens[1] / tokens[0] if all(map(isfinite, tokens)) else 1.0
 
 
 def _acceptance(report: TrainingReport) -> str:

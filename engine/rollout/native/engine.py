@@ -210,6 +210,8 @@ class NativeEngine:
         if self.speculator:
             taken.arms = self.speculator.tuner.take_arms()
             taken.alarms = [(notice.code, notice.message) for notice in self.speculator.take_alarms()]
+            if seconds := self.speculator.take_decode_seconds():
+                taken.decode_seconds = {0: seconds}
         return taken
 
     def _continues(self) -> bool:

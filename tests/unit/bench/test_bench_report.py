@@ -10,8 +10,8 @@ from engine.bench import __main__ as command
 from engine.bench.gpu.parts import MINUTES
 from engine.bench.provenance import ROOT, provenance, save
 from engine.bench.report import (
+    DRAWN,
     FOLDERS,
-    PICTURE,
     README,
     SECTIONS,
     Figure,
@@ -19,8 +19,9 @@ from engine.bench.report import (
     Measured,
     at,
     page,
-    picture,
+    pictures,
     results,
+    section_text,
     shown,
     wrapped,
 )
@@ -39,10 +40,21 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")][2:]
 
 
-def test_the_page_and_the_picture_are_those_of_the_files() -> None:
+def test_the_page_and_its_pictures_are_those_of_the_files() -> None:
     found = results()
     assert README.read_text(encoding="utf-8") == page(found), "longtail bench report writes it anew"
-    assert PICTURE.read_text(encoding="utf-8") == picture(found)
+    drawn = pictures(found)
+    assert drawn[README.with_name("timelines.svg")]
+    assert {path for path in map(README.with_name, DRAWN) if path.exists()} == set(drawn)
+    assert [path.name for path, content in drawn.items() if path.read_text(encoding="utf-8") != content] == []
+
+
+def test_a_picture_stands_in_its_section_and_only_there() -> None:
+    assert {section.picture for section in SECTIONS} <= {"", *DRAWN}
+    section = FiguresSection(bench="packing", title="Packed", about="Rows.", figures=[Figure(label="speed", key="speedup")])
+    found = [measured({"speedup": 2})]
+    assert "![" not in section_text(section, found)
+    assert "\n![Packed](drift.svg)\n" in section_text(section.model_copy(update={"picture": "drift.svg"}), found)
 
 
 @pytest.mark.parametrize("path", sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.json")), ids=lambda path: path.stem)

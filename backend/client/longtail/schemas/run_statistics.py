@@ -13,6 +13,18 @@ class RewardTrend(Schema):
     error: float
 
 
+class SavedSeconds(Schema):
+    """By how many seconds the run is shorter for what drafted, over the ``steps`` that tell: against plain decoding, against n-gram drafts
+    at most, and against the learned drafter as it was before the first step. Less than 0: by so many it is longer. ``decoding`` took so
+    long in these steps. See ``engine.telemetry.decode_savings``: what is told is an estimate, from measured step times and acceptance."""
+
+    steps: int
+    decoding: float
+    drafts: float
+    learned_drafter: float
+    training: float
+
+
 class RunStatistics(Schema):
     """Over every step that is done, however long the run is; null: not measured.
 
@@ -20,7 +32,8 @@ class RunStatistics(Schema):
     over the latest ten steps and ``reward_spread`` the standard deviation of these; ``reward_trend`` is null before the fourth step.
     ``accept_length``: mean over the latest ``accept_steps`` steps, five at most. ``tail``: the longest response over the median one, mean
     over the latest ``tail_steps`` steps, 500 at most. ``idle_seconds`` and ``trained_seconds`` are sums. ``published``: drafter versions
-    that training in idle time has brought. ``startup_seconds``: from the start of the run to that of its first step.
+    that training in idle time has brought. ``startup_seconds``: from the start of the run to that of its first step. ``saved`` is null
+    where nobody measured what a decode step costs: without the tuner goodput, with SGLang, and in plain runs.
     """
 
     steps: int
@@ -37,3 +50,4 @@ class RunStatistics(Schema):
     trained_seconds: float | None
     published: int
     startup_seconds: float | None
+    saved: SavedSeconds | None = None

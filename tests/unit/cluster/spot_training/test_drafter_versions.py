@@ -54,6 +54,7 @@ def test_a_better_drafter_is_published_to_all(crew: Crew) -> None:
     assert not equal(weights(crew), before)
     assert len(set(holdings(crew))) == 1
     assert holdings(crew)[0].drafter_version == 1
+    assert versions.gain == pytest.approx(3.4 / 3.0), "a chain of 4 brings 2.4 drafts and a token, and brought 2"
 
 
 def test_an_average_is_sent_once_to_be_judged_and_published(crew: Crew) -> None:
@@ -78,7 +79,7 @@ def test_a_drafter_that_is_no_better_than_chance_is_forgotten_everywhere(crew: C
     before = weights(crew)
     published = versions.publish({0: claimed(crew.train([0])[0], 0.5, after, noise)}, statistics)
     assert published
-    assert (published.version, published.accepted) == (0, False)
+    assert (published.version, published.accepted, versions.gain) == (0, False, 1.0)
     assert ("within the noise of 0.020" in published.reason) == (noise > 0)
     assert holdings(crew) == held
     assert equal(crew.workers[0].drafter_weights(), before), "the next session starts from the published version"
@@ -130,6 +131,8 @@ def test_an_alarm_brings_the_last_good_version_back_under_a_new_number(crew: Cre
     assert published
     assert (published.version, published.accepted, published.reason) == (3, True, "acceptance collapsed: version 1 again")
     assert published.report.microsteps == 0
+    lost = [1 + 4 * judged.accepted for judged in (published.report.before, published.report.after)]
+    assert versions.gain == pytest.approx(3.4 / 3.0 * 3.8 / 3.0 * lost[1] / lost[0])
     assert equal(weights(crew), good)
     assert not equal(weights(crew), bad)
     assert len(set(holdings(crew))) == 1
@@ -171,8 +174,8 @@ def test_versions_go_on_after_a_resume(crew: Crew, random_model: Path, tmp_path:
     crew.call("write", tmp_path)
     other = Crew(config(random_model))
     resumed = DrafterVersions(other.call)
-    resumed.resumed(max(other.call("load", tmp_path)), versions.good)
-    assert (resumed.version, resumed.good) == (1, 0)
+    resumed.resumed(max(other.call("load", tmp_path)), **versions.state())
+    assert (resumed.version, resumed.good, resumed.gain) == (1, 0, versions.gain)
     assert equal(weights(other), unproven)
     assert len(set(holdings(other))) == 1
     assert resumed.heed(ALARM.alarms), "the good version is in the checkpoint, too"

@@ -5,7 +5,7 @@ from example_runs import compared_run, run
 
 from backend.demo_data import telemetry
 from dashboard.analysis.run_questions import is_it_faster, is_it_training, why
-from longtail.schemas.run_statistics import RewardTrend, RunStatistics
+from longtail.schemas.run_statistics import RewardTrend, RunStatistics, SavedSeconds
 
 NOTHING: dict[str, Any] = dict.fromkeys(RunStatistics.model_fields) | {
     "steps": 0,
@@ -69,6 +69,23 @@ def test_why_names_accept_length_tail_and_harvest() -> None:
     answer = why(run("x", telemetry.config(True)), seen)
     assert answer.headline == "2.50 tokens a pass"
     assert all(text in answer.detail for text in ("10.0× the median in the last 500 steps", "75 %", "2,767 new versions"))
+
+
+SAVED = SavedSeconds(steps=20, decoding=100.0, drafts=60.0, learned_drafter=-4.0, training=0.9)
+
+
+@pytest.mark.parametrize(
+    ("saved", "told"),
+    [
+        (None, "what that shortened the run by was not measured"),
+        (SAVED, "estimated for decoding: drafts saved 1 min 0 s, the learned drafter cost 4.00 s, training during the run brought nothing"),
+        (SAVED.model_copy(update={"steps": 12, "training": 12.0}), "in 12 steps: drafts saved 1 min"),
+        (SAVED.model_copy(update={"training": 12.0}), "training during the run saved 12"),
+    ],
+)
+def test_why_says_by_how_much_each_part_shortened_the_run(saved: SavedSeconds | None, told: str) -> None:
+    answer = why(run("x", telemetry.config(True)), statistics(steps=20, accept_length=2.5, accept_steps=5, saved=saved))
+    assert told in answer.detail
 
 
 def test_why_of_a_plain_run_is_the_waiting() -> None:

@@ -38,6 +38,8 @@ def told(steps: int, seed: int = 1) -> Iterator[AnyEvent]:
             "idle_seconds": luck.random(),
         }
         metrics["trained_seconds"] = metrics["idle_seconds"] * luck.random()
+        if step % 5:  # in the others nobody drafted
+            metrics |= {f"decode_seconds{otherwise}": luck.uniform(1, 3) for otherwise in ("", "/plain", "/ngram", "/untrained")}
         yield events.StepFinished(step=step, seconds=luck.uniform(1, 3), phases={"rollout": 0.5}, metrics=metrics)
 
 
@@ -56,6 +58,7 @@ def test_every_number_is_that_of_the_events(database: Database, run_id: str, tmp
     assert run.started_at is not None
     expected = numbers(list(told(steps)), run.started_at.timestamp())
     same(statistics, expected)
+    assert (statistics.saved is None) == (steps == 1)
     assert (statistics.reward_trend is None) == (steps < 4)
     assert run.summary["reward_recent"] == pytest.approx(expected.reward, rel=1e-9)
     assert run.summary["reward_spread"] == (pytest.approx(expected.reward_spread, rel=1e-6) if steps > 1 else None)
