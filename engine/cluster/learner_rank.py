@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from engine.checkpoint import learner_state
 from engine.cluster.devices import device_of, join, show_gpus
+from engine.cluster.distributed_rollout.background_generation import Interrupted
 from engine.cluster.free_memory import give_back
 from engine.cluster.rendezvous import use_network
 from engine.cluster.spot_training.weight_drift import drift, sketch
@@ -42,7 +43,8 @@ thread writes a checkpoint."""
 class LearnShare:
     """The training metrics (global, so equal on every rank), this rank's seconds of it, seconds and bytes of the new weights' way into the
     worker's engine, the checks of them included, the checksum of the policy's weights, what the engine holds after the sync (None of a
-    rank that has no engine), and how far the target has moved since the drafter was last trained (see ``drift``)."""
+    rank that has no engine), how far the target has moved since the drafter was last trained (see ``drift``), and what the new weights
+    interrupted."""
 
     metrics: dict[str, float]
     update_seconds: float
@@ -51,6 +53,7 @@ class LearnShare:
     checksum: str
     loaded_weights: LoadedWeights | None
     drift: float
+    interrupted: Interrupted | None = None
 
 
 class LearnerRank(ABC):

@@ -43,11 +43,13 @@ BEFORE_STEPS = -(10**6)
 
 @dataclass(frozen=True)
 class RolloutShare:
-    """What one worker generated, some of it perhaps aborted, until ``ended`` (seconds since the epoch)."""
+    """What one worker generated, some of it perhaps aborted, until ``ended`` (seconds since the epoch). ``goes_on``: it still generates,
+    for later steps."""
 
     completions: list[Completion]
     statistics: RolloutStatistics
     ended: float
+    goes_on: bool = False
 
 
 class Worker(LearnerRank):
@@ -91,19 +93,29 @@ class Worker(LearnerRank):
 
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
+        self._begin(step, watch)
+        with self._early_stop.rollout(step, requests):
+            completions = self._generate(requests, sampling, self._early_stop.finished)
+        return RolloutShare(
+            completions, self._observed(completions, self.engine.take_features(), self.engine.take_statistics()), time.time()
+        )
+
+    def _begin(self, step: int, watch: bool) -> None:
         self._step = step
         self._halt.clear()
         self.learner.capture(self._kind if self._captures and watch else None)
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
         self.engine.watch(watch)
-        with self._early_stop.rollout(step, requests):
-            completions = self._generate(requests, sampling, self._early_stop.finished)
-        if self.spot and (features := self.engine.take_features()):
-            self.spot.remember(step, [completion for completion in completions if completion.finish != "abort"], features)
-        statistics = self.engine.take_statistics()
+
+    def _observed(
+        self, completions: Sequence[Completion], features: Mapping[int, Tensor], statistics: RolloutStatistics
+    ) -> RolloutStatistics:
+        """The statistics as this worker's; the drafter remembers the responses that ended."""
+        if self.spot and features:
+            self.spot.remember(self._step, [completion for completion in completions if completion.request.id in features], features)
         statistics.moments = {self.rank: statistics.moments[0]}
         statistics.alarms += self.spot.take_alarms() if self.spot else []
-        return RolloutShare(completions, statistics, time.time())
+        return statistics
 
     def infer(self, rows: Sequence[TrainingRow]) -> list[Inferred] | None:
         found = super().infer(rows)

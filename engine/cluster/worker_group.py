@@ -67,6 +67,7 @@ class WorkerGroup:
         """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``."""
         import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
+        from engine.cluster.asynchronous_worker import AsynchronousWorker
         from engine.cluster.learner_only_rank import LearnerOnlyRank
         from engine.cluster.worker import Worker
 
@@ -77,7 +78,8 @@ class WorkerGroup:
         self._ray = ray
         self._family = read_facts(locate(config.model.path)).family
         self._spot = config.drafter.spot
-        worker, learner_only = (ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(kind) for kind in (Worker, LearnerOnlyRank))
+        kinds = AsynchronousWorker if config.rollout.scheduling.asynchronous else Worker, LearnerOnlyRank
+        worker, learner_only = (ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(kind) for kind in kinds)
         self._actors = [worker.options(**place).remote(rank, config, rendezvous, checkpoints) for rank, place in enumerate(options)]
         self._ranks: list[Any] = []
         for place, actor in zip(options, self._actors, strict=True):
@@ -112,21 +114,25 @@ class WorkerGroup:
         on_share: Callable[[Sequence[Completion]], None],
         expected: Sequence[float] | None = None,
         quota: int | None = None,
+        ahead: Sequence[Request] = (),
     ) -> Rollout:
         """Generates all responses, each group on one worker; ``on_share`` sees a worker's when they are done. Idle workers train.
 
         ``expected``: tokens that each request is predicted to need (see ``assign_requests``); ``quota``: groups after which all others are
-        aborted.
+        aborted; ``ahead``: those of later steps, which the workers go on with until the next ``learn`` hands them to ``schedule`` as far
+        as they are. Of ``expected`` they come last.
         """
         decision = self._decision(step)
-        shares = assign_requests(requests, len(self._actors), expected)
+        shares = assign_requests([*requests, *ahead], len(self._actors), expected)
+        later = {request.id for request in ahead}
+        first, more = ([[each for each in share if (each.id in later) is last] for share in shares] for last in (False, True))
         watch = not self._cooldown.at(step)
         driver = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing, self.on_responses)
-        rollout = driver.run(shares, sampling, on_share)
+        rollout = driver.run(first, sampling, on_share, more if self._config.rollout.scheduling.asynchronous else ())
         if not decision.train:
             rollout = replace(rollout, untrained=decision.reason)
         statistics = rollout.statistics
-        predicted = dict(zip((request.id for request in requests), expected or (), strict=False))
+        predicted = dict(zip((request.id for request in (*requests, *ahead)), expected or (), strict=False))
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
@@ -184,6 +190,10 @@ class WorkerGroup:
         metrics = shares[0].metrics | ({"target_drift": shares[0].drift} if self._config.speculation.enabled else {})
         metrics["sync_seconds"] = max(share.sync_seconds for share in synced)
         metrics["sync_bytes"] = float(sum(share.sync_bytes for share in synced))
+        if interrupted := [share.interrupted for share in shares if share.interrupted]:
+            self.schedule.backlog.update([completion for each in interrupted for completion in each.completions])
+            metrics["carried_responses"] = float(self.schedule.backlog.begun)
+            metrics["discarded_tokens"] = float(sum(each.discarded_tokens for each in interrupted))
         return Learning(metrics, max(share.update_seconds for share in shares))
 
     def publish(self, step: int, rollout: Rollout) -> Published | None:

@@ -103,16 +103,25 @@ class RolloutDriver:
         self._statistics = RolloutStatistics()
         self._tokens: dict[int, int] = {}
         self._ended = 0.0
+        self._going_on: list[int] = []
 
-    def run(self, shares: Sequence[Sequence[Request]], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]) -> Rollout:
-        """Generates ``shares``, one a worker; returns once all are done and nobody trains any more. ``on_share`` runs in a thread.
+    def run(
+        self,
+        shares: Sequence[Sequence[Request]],
+        sampling: Sampling,
+        on_share: Callable[[Sequence[Completion]], None],
+        ahead: Sequence[Sequence[Request]] = (),
+    ) -> Rollout:
+        """Generates ``shares``, one a worker; returns once all are done and nobody trains any more. ``on_share`` runs in a thread. What is
+        ``ahead``, if anything, the workers go on with: until then they are BUSY.
 
         A training that fails costs the rollout nothing, nor does a worker's answer to how far it is: an alarm tells of it.
         WorkerLostError if a worker dies: the update needs all of them, so that the step could not go on without it.
         """
         self._post(coordinator.RolloutStarted(self._step, tuple(range(len(self._actors)))))
         for worker, (actor, share) in enumerate(zip(self._actors, shares, strict=True)):
-            self._generating[actor.rollout.remote(self._step, share, sampling, self._watch)] = worker
+            more = ahead[worker : worker + 1]  # none where nobody generates ahead
+            self._generating[actor.rollout.remote(self._step, share, sampling, self._watch, *more)] = worker
         with ThreadPoolExecutor(1) as scorer:
             scored: list[Future[None]] = []
             while self._generating or self._training:
@@ -172,7 +181,10 @@ class RolloutDriver:
             self._on_responses(sum(self._counted.values()))
         if self._stop:
             self._stop.done(worker, share.completions)
-        self._post(coordinator.WorkerDone(self._step, worker))
+        self._going_on += [worker] if share.goes_on else []
+        done = [] if share.goes_on else [worker]
+        for each in done if self._generating else [*self._going_on, *done]:
+            self._post(coordinator.WorkerDone(self._step, each))
         self._ended = time.time()
         self._statistics.add(share.statistics)
         self._tokens[worker] = share.statistics.tokens
