@@ -16,9 +16,9 @@ def test_a_policy_begins_no_further_ahead_than_the_bound_and_nothing_beyond_the_
 def completion(*spans: tuple[int, int]) -> Completion:
     """All but the last span by earlier rollouts."""
     *earlier, (version, new) = spans
-    begun = PartialResponse(*((0,) * sum(count for _, count in earlier) for _ in range(2)), tuple(earlier))
-    total = sum(count for _, count in spans)
-    assert total == len(begun.tokens) + new
+    known, total = sum(count for _, count in earlier), sum(count for _, count in spans)
+    begun = PartialResponse((0,) * known, (0.0,) * known, tuple(earlier))
+    assert total == known + new
     return Completion(Request(0, 0, (1,), begun), (0,) * total, (0.0,) * total, "stop", version, 0)
 
 
