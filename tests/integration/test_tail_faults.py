@@ -84,7 +84,8 @@ class Cluster:
         """``count`` responses of each worker in the step AHEAD, and ``ahead`` after them."""
         all_ = [[request(AHEAD, rank * (count + ahead) + index) for index in range(count + ahead)] for rank in range(2)]
         driver = RolloutDriver(AHEAD, self.actors, RolloutState(), told=self.failing)
-        return driver.run([share[:count] for share in all_], SAMPLING, self.score, [share[count:] for share in all_])
+        sampling = Sampling(max_new_tokens=1000, seed=1)
+        return driver.run([share[:count] for share in all_], sampling, self.score, [share[count:] for share in all_])
 
     def score(self, completions: Sequence[Completion]) -> None:
         time.sleep(0.5)  # such as a checker that thinks: nobody may wait for it

@@ -103,7 +103,6 @@ class RolloutDriver:
         self._statistics = RolloutStatistics()
         self._tokens: dict[int, int] = {}
         self._ended = 0.0
-        self._going_on: list[int] = []
 
     def run(
         self,
@@ -181,10 +180,7 @@ class RolloutDriver:
             self._on_responses(sum(self._counted.values()))
         if self._stop:
             self._stop.done(worker, share.completions)
-        self._going_on += [worker] if share.goes_on else []
-        done = [] if share.goes_on else [worker]
-        for each in done if self._generating else [*self._going_on, *done]:
-            self._post(coordinator.WorkerDone(self._step, each))
+        self._post((coordinator.WorkerAhead if share.goes_on else coordinator.WorkerDone)(self._step, worker))
         self._ended = time.time()
         self._statistics.add(share.statistics)
         self._tokens[worker] = share.statistics.tokens
