@@ -118,6 +118,7 @@ def test_a_worker_that_stopped_by_itself_is_not_started_again() -> None:
     )
     assert commands[1:] == [[], [], []]
     assert state.workers[0].phase is Phase.STOPPED
+    assert state.spans[-1] == ActivitySpan(0, "TRAINING", 12.0, 13.0)
 
 
 def test_who_goes_on_with_later_steps_is_busy_and_nobody_waits_for_it() -> None:
@@ -128,7 +129,6 @@ def test_who_goes_on_with_later_steps_is_busy_and_nobody_waits_for_it() -> None:
     assert state.complete
     _, commands = play(rollout(3, min_idle_workers=2), (11.0, WorkerAhead(EPOCH, 0)), (12.0, WorkerDone(EPOCH, 1)))
     assert commands == [[], []]
-    assert state.spans[-1] == ActivitySpan(0, "TRAINING", 12.0, 13.0)
 
 
 @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
