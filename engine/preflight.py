@@ -39,6 +39,7 @@ def check(config: RunConfig) -> None:
         requirements.check_known(config)
     if config.cluster.device == "cuda" and config.cluster.ray_address is None and not torch.cuda.is_available():
         raise ConfigError("cluster.device: cuda was asked for, but this machine has no usable CUDA device; use auto or cpu")
+    check_overlap(config, torch.cuda.is_available())
     registry.advantage(config.algorithm)
     registry.policy_loss(config.algorithm)
     if config.cluster.learner.lora:
@@ -81,6 +82,16 @@ def _check_cache(config: RunConfig) -> None:
             f"rollout.cache_tokens: one request may need {needed} tokens (max_prompt_tokens={rollout.max_prompt_tokens}, "
             f"max_new_tokens={rollout.max_new_tokens}, drafts), got {rollout.cache_tokens}; set it to {-(-needed // PAGE) * PAGE} or more, "
             "leave it out for all that fit, or lower rollout.max_new_tokens"
+        )
+
+
+def check_overlap(config: RunConfig, gpu: bool) -> None:
+    """ConfigError if the policy is to learn beside a cache that takes all of a GPU. ``gpu``: whether this machine has one."""
+    on_gpu = config.cluster.device == "cuda" or (config.cluster.device == "auto" and gpu)
+    if config.rollout.scheduling.asynchronous and on_gpu and config.rollout.cache_tokens is None:
+        raise ConfigError(
+            "rollout.cache_tokens: with rollout.scheduling.asynchronous=True the cache keeps its memory while the policy learns, so null, "
+            "all that fits, leaves none for that; set it to the tokens of prompts and responses that are to be in a GPU's cache at once"
         )
 
 

@@ -16,6 +16,7 @@ from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import StoppedError
 from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped, StartingUp
+from engine.experience.asynchronous import gather_ahead
 from engine.experience.collection import Experience, gather, text_of
 from engine.experience.evaluation import evaluate
 from engine.experience.over_sampling import gather_over_sampled
@@ -105,7 +106,8 @@ def _train(config: RunConfig, workers: WorkerGroup, saver: BackgroundSaver, out:
 def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", index: int) -> Iterator[AnyEvent]:
     """One RL step."""
     began = time.time()
-    gathering = gather_over_sampled if config.rollout.scheduling.over_sampling > 1 else gather
+    scheduling = config.rollout.scheduling
+    gathering = gather_over_sampled if scheduling.over_sampling > 1 else gather_ahead if scheduling.asynchronous else gather
     experience = gathering(config, workers, task, tokenizer, index)
     rows, inferred = _credited(config, workers, experience)
     inferred_at = time.time()

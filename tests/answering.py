@@ -28,10 +28,11 @@ class Answering(ABC):
         on_share: Callable[[Sequence[Completion]], None],
         expected: Sequence[float] | None,
         quota: int | None = None,
+        ahead: Sequence[Request] = (),
     ) -> Rollout:
-        """That of ``WorkerGroup``."""
+        """That of ``WorkerGroup``; nothing of what is ``ahead`` is generated."""
         assert sampling.seed == SEED
-        assert expected is None or len(expected) == len(requests)
+        assert expected is None or len(expected) == len(requests) + len(ahead)
         self.asked.append(list(requests))
         completions = self.answers(step, requests, quota)
         on_share(completions)

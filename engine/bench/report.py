@@ -32,7 +32,7 @@ machine with a GPU, `tests/gpu/results`, and a test compares the two. To measure
 .venv/bin/longtail bench report
 ```
 `--quick` takes fewer sizes and repetitions. `--runs DIR` keeps the runs of `algorithms`, `e2e`, `learning`,
-`planner`, `scheduling`, `timelines` and `word_problems`, and does not repeat those that are there.
+`planner`, `tail`, `timelines` and `word_problems`, and does not repeat those that are there.
 
 Every figure stands with its machine, the commit that it was taken at, and the day. A dash means that it is not known.
 Where a row has several values, the brackets say what they belong to.

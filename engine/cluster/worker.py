@@ -33,7 +33,7 @@ from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.factory import build_engine
-from engine.rollout.interface import Alarm, Answers, Completion, LoadedWeights, Request, Sampling
+from engine.rollout.interface import Alarm, Answers, Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
 from engine.rollout.sglang.supported_speculation import trains_drafter
@@ -83,6 +83,14 @@ class Worker(LearnerRank):
 
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
+        self._begin(step, watch)
+        with self._early_stop.rollout(step, requests):
+            completions = self._generate(requests, sampling, self._early_stop.finished)
+        return RolloutShare(
+            completions, self._observed(completions, self.engine.take_features(), self.engine.take_statistics()), time.time()
+        )
+
+    def _begin(self, step: int, watch: bool) -> None:
         self._step = step
         self._halt.clear()
         if self._captures and watch:
@@ -91,16 +99,18 @@ class Worker(LearnerRank):
             self.learner.capture_nothing()
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
         self.engine.watch(watch)
-        with self._early_stop.rollout(step, requests):
-            completions = self._generate(requests, sampling, self._early_stop.finished)
-        if self.spot and (features := self.engine.take_features()):
-            self.spot.remember(step, [completion for completion in completions if completion.finish != "abort"], features)
-        statistics = self.engine.take_statistics()
+
+    def _observed(
+        self, completions: Sequence[Completion], features: Mapping[int, Tensor], statistics: RolloutStatistics
+    ) -> RolloutStatistics:
+        """The statistics as this worker's; the drafter remembers the responses that ended."""
+        if self.spot and features:
+            self.spot.remember(self._step, [completion for completion in completions if completion.request.id in features], features)
         statistics.moments = {self.rank: statistics.moments[0]}
         if statistics.decode_seconds:
             statistics.decode_seconds = {self.rank: statistics.decode_seconds[0]}
         statistics.alarms += self.spot.take_alarms() if self.spot else []
-        return RolloutShare(completions, statistics, time.time())
+        return statistics
 
     def infer(self, rows: Sequence[TrainingRow], groups: Sequence[int] | None = None) -> list[Inferred] | None:
         found = super().infer(rows, groups)

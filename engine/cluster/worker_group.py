@@ -38,6 +38,7 @@ from engine.rollout.sglang import untried_families
 from engine.speculation.cooldown import Cooldown, watched
 
 WORKER = ("engine.cluster.worker", "Worker")
+ASYNCHRONOUS_WORKER = ("engine.cluster.asynchronous_worker", "AsynchronousWorker")
 LEARNER_ONLY = ("engine.cluster.learner_only_rank", "LearnerOnlyRank")
 TRIGGER = "trigger.json"
 COOLDOWN = "rest.json"
@@ -78,11 +79,12 @@ class WorkerGroup:
         self._family = read_facts(locate(config.model.path)).family
         self._spot = config.drafter.spot
         actor = ray.remote(concurrency_groups={"control": 1, "checkpoint": 1})(LateActor)
+        kind = ASYNCHRONOUS_WORKER if config.rollout.scheduling.asynchronous else WORKER
         self._actors: list[Any] = []
         self._ranks: list[Any] = []
         for number, place in enumerate(options):
             others = range(len(self._ranks) + 1, len(self._ranks) + config.rollout.gpus)
-            worker = LateHandle(actor.options(**place).remote(*WORKER, number, config, rendezvous, checkpoints))
+            worker = LateHandle(actor.options(**place).remote(*kind, number, config, rendezvous, checkpoints))
             self._actors.append(worker)
             ranks = [actor.options(**place).remote(*LEARNER_ONLY, rank, config, rendezvous) for rank in others]
             self._ranks += [worker, *map(LateHandle, ranks)]
@@ -115,21 +117,26 @@ class WorkerGroup:
         on_share: Callable[[Sequence[Completion]], None],
         expected: Sequence[float] | None = None,
         quota: int | None = None,
+        ahead: Sequence[Request] = (),
     ) -> Rollout:
         """Generates all responses, each group on one worker; ``on_share`` sees a worker's when they are done. Idle workers train.
 
         ``expected``: tokens that each request is predicted to need (see ``assign_requests``); ``quota``: groups after which all others are
-        aborted.
+        aborted; ``ahead``: those of later steps, which the workers go on with until the next ``learn`` hands them to ``schedule`` as far
+        as they are. Of ``expected`` they come last.
         """
         decision = self._decision(step)
-        shares = assign_requests(requests, len(self._actors), expected)
+        shares = assign_requests([*requests, *ahead], len(self._actors), expected)
+        later = {request.id for request in ahead}
+        first, more = ([[each for each in share if (each.id in later) is last] for share in shares] for last in (False, True))
         watch = not self._cooldown.at(step)
-        infer = self._inference.begin if self._inference.early and quota is None else None
+        asynchronous = self._config.rollout.scheduling.asynchronous
+        infer = self._inference.begin if self._inference.early and quota is None and not asynchronous else None
         driver = RolloutDriver(step, self._actors, self._conditions(decision), quota, watch, self._failing, self.on_responses, infer)
-        rollout = driver.run(shares, sampling, on_share)
+        rollout = driver.run(first, sampling, on_share, more if asynchronous else ())
         rollout = replace(rollout, drafter_gain=self._versions.gain, untrained=rollout.untrained if decision.train else decision.reason)
         statistics = rollout.statistics
-        predicted = dict(zip((request.id for request in requests), expected or (), strict=False))
+        predicted = dict(zip((request.id for request in (*requests, *ahead)), expected or (), strict=False))
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
@@ -179,6 +186,10 @@ class WorkerGroup:
         metrics = shares[0].metrics | ({"target_drift": shares[0].drift} if self._config.speculation.enabled else {})
         metrics["sync_seconds"] = max(share.sync_seconds for share in synced)
         metrics["sync_bytes"] = float(sum(share.sync_bytes for share in synced))
+        if interrupted := [share.interrupted for share in shares if share.interrupted]:
+            self.schedule.backlog.update([completion for each in interrupted for completion in each.completions])
+            metrics["carried_responses"] = float(self.schedule.backlog.begun)
+            metrics["discarded_tokens"] = float(sum(each.discarded_tokens for each in interrupted))
         return Learning(metrics, max(share.update_seconds for share in shares))
 
     def publish(self, step: int, rollout: Rollout) -> Published | None:

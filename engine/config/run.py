@@ -85,15 +85,18 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _rollouts_to_learn_from(self) -> "RunConfig":
         scheduling, algorithm = self.rollout.scheduling, self.algorithm
-        if scheduling.over_sampling > 1 and algorithm.refills:
+        changes = {"over_sampling": (scheduling.over_sampling > 1, "1"), "asynchronous": (scheduling.asynchronous, "false")}
+        for name, (on, off) in changes.items():
+            if on and algorithm.refills:
+                raise ValueError(
+                    f"rollout.scheduling.{name}={getattr(scheduling, name)} and algorithm.refills={algorithm.refills} exclude each "
+                    f"other: set {name} to {off} or refills to 0"
+                )
+        stale = "partial" if scheduling.partial else "asynchronous" if scheduling.asynchronous else None
+        if stale and not algorithm.rollout_correction:
             raise ValueError(
-                f"rollout.scheduling.over_sampling={scheduling.over_sampling} and algorithm.refills={algorithm.refills} exclude each "
-                "other: set over_sampling to 1 or refills to 0"
-            )
-        if scheduling.partial and not algorithm.rollout_correction:
-            raise ValueError(
-                "rollout.scheduling.partial: some tokens are those of older policies, which algorithm.rollout_correction=0 does not "
-                "correct; set that to 2, say, or partial to false"
+                f"rollout.scheduling.{stale}: some tokens are those of older policies, which algorithm.rollout_correction=0 does not "
+                f"correct; set that to 2, say, or {stale} to false"
             )
         return self
 

@@ -60,7 +60,9 @@ class StepFinished(Event):
     algorithm.kl_coefficient, preemptions of SGLang, and what the update brings where there was none. With rollout.scheduling also
     forecast_correlation (of predicted and true lengths), stopped_responses, unused_tokens (generated, but not learned from in this step),
     carried_responses (those that the next step goes on with) and stale_share (of the learned tokens, those by older policies); of an
-    evaluation eval/..., see ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
+    asynchronous run staleness_mean and staleness_max (updates between the policy that wrote a token and the one that learns from it) and
+    discarded_tokens (generated, but in no response: 0 unless something is wrong); of an evaluation eval/..., see
+    ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
     """
 
     kind: Literal["step"] = "step"

@@ -1,5 +1,6 @@
 """One step's experience: prompts, responses and rewards, in as many rollouts as it takes."""
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Experience:
     """``responses`` (texts) and ``rewards`` in the order of the rollout's completions, group by group. ``kept``: indices of those to
     learn from, whole groups. ``rewarded``: when the last reward was there, in seconds since the epoch. ``scheduling``: metrics of what was
-    done about the tail."""
+    done about the tail. ``overlapping``: generation goes on in all phases of the step, and began before it."""
 
     prompts: list[Prompt]
     rollout: Rollout
@@ -30,6 +31,7 @@ class Experience:
     kept: list[int]
     rewarded: float
     scheduling: Mapping[str, float] = field(default_factory=dict)
+    overlapping: bool = False
 
 
 class Scores:
@@ -39,8 +41,13 @@ class Scores:
         self._task, self._tokenizer, self._prompts = task, tokenizer, prompts
         self._texts: dict[int, str] = {}
         self._rewards: dict[int, float] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, completions: Sequence[Completion]) -> None:
+        with self._lock:
+            self._score(completions)
+
+    def _score(self, completions: Sequence[Completion]) -> None:
         completions = [completion for completion in completions if completion.finish != "abort"]
         requests = [completion.request for completion in completions]
         texts = [text_of(self._tokenizer, completion.tokens) for completion in completions]

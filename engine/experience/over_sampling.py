@@ -42,7 +42,7 @@ def gather_over_sampled(config: RunConfig, workers: WorkerGroup, task: Task, tok
         schedule.backlog.groups = [groups[index] for index in remaining]
     chosen = [completion for index in kept for completion in results[index]]
     metrics = schedule.learn(rollout.completions) | _metrics(chosen, [each for index in remaining for each in results[index]])
-    metrics["carried_responses"] = float(sum(bool(member.begun.tokens) for group in schedule.backlog.groups for member in group.members))
+    metrics["carried_responses"] = float(schedule.backlog.begun)
     texts, rewards = scores.of(chosen)
     rollout = replace(rollout, completions=chosen)
     return Experience([prompts[index] for index in kept], rollout, texts, rewards, [*range(len(chosen))], time.time(), metrics)

@@ -1,6 +1,6 @@
-"""Groups of responses that were begun and not learned from: what a step that was stopped early hands on to the next. Pure."""
+"""Groups of responses that were begun and not learned from: what a step hands on to the next. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -34,6 +34,10 @@ class Group:
         first = self.position * len(self.members)
         return [Request(first + index, group, prompt, member.begun) for index, member in enumerate(self.members)]
 
+    def open_requests(self, group: int, prompt: tuple[int, ...]) -> list[Request]:
+        """Those of members that have not reached their end."""
+        return [request for request, member in zip(self.requests(group, prompt), self.members, strict=True) if not member.finish]
+
     def completions(self, group: int, prompt: tuple[int, ...]) -> list[Completion]:
         """Those of members that have reached their end, as if they had done so now."""
         pairs = zip(self.requests(group, prompt), self.members, strict=True)
@@ -42,6 +46,12 @@ class Group:
     def after(self, completions: Sequence[Completion]) -> "Group":
         """With what a rollout has made of its members."""
         return replace(self, members=tuple(_member(completion) for completion in completions))
+
+    def updated(self, found: Mapping[int, Completion]) -> "Group":
+        """As ``after``, with completions by their requests' ids; members without one stay as they are."""
+        first = self.position * len(self.members)
+        members = (_member(found[index]) if index in found else member for index, member in enumerate(self.members, first))
+        return replace(self, members=tuple(members))
 
 
 _GROUPS = TypeAdapter(list[Group])
@@ -62,6 +72,21 @@ class Backlog:
         taken = self.groups + [Group(position, (Member(),) * self._size) for position in new]
         self.position, self.groups = new.stop, []
         return taken
+
+    def take_until(self, start: int, stop: int) -> list[Group]:
+        """The groups at the positions from ``start`` to ``stop``, which follow on those taken before."""
+        self.position = max(self.position, start)  # further only where a run did not take from here before
+        return self.take(stop - start)
+
+    def update(self, completions: Sequence[Completion]) -> None:
+        """Its groups are as far as ``completions``."""
+        found = {completion.request.id: completion for completion in completions}
+        self.groups = [group.updated(found) for group in self.groups]
+
+    @property
+    def begun(self) -> int:
+        """Responses that have tokens."""
+        return sum(bool(member.begun.tokens) for group in self.groups for member in group.members)
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint; plain JSON values."""

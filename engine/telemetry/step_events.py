@@ -202,6 +202,7 @@ def _summary(step: StepRecord) -> StepFinished:
     rollout, rewards = experience.rollout, experience.rewards
     statistics, rollout_seconds = rollout.statistics, rollout.ended - step.began
     tokens = sum(len(completion.tokens) for completion in rollout.completions)
+    whole = step.ended - step.began if experience.overlapping else None
     cut = [completion.finish == "length" for completion in rollout.completions]
     lengths = [len(completion.tokens) for completion in rollout.completions]
     return StepFinished(
@@ -221,10 +222,10 @@ def _summary(step: StepRecord) -> StepFinished:
             "kept_share": len(experience.kept) / len(rewards),
             "prompt_tokens": fmean(len(completion.request.prompt) for completion in rollout.completions),
             "response_tokens": tokens / len(rollout.completions),
-            "tokens_per_second": statistics.tokens / rollout_seconds,
+            "tokens_per_second": statistics.tokens / (whole or rollout_seconds),
             "generated_tokens": float(statistics.tokens),
             **({} if statistics.preemptions is None else {"preemptions": float(statistics.preemptions)}),
-            **_worker_rates(rollout),
+            **_worker_rates(rollout, whole),
             **learning_signal(rewards, lengths, cut, step.group_size),
             "accept_length": accept_length(statistics.speculative_tokens, statistics.speculative_requests),
             **decode_savings(statistics.decode_seconds, rollout.drafter_gain),
@@ -239,13 +240,13 @@ def _summary(step: StepRecord) -> StepFinished:
     )
 
 
-def _worker_rates(rollout: Rollout) -> dict[str, float]:
-    """Tokens a second of each worker while it generates."""
+def _worker_rates(rollout: Rollout, whole: float | None) -> dict[str, float]:
+    """Tokens a second of each worker while it generates, which may take the ``whole`` step."""
     busy: defaultdict[int, float] = defaultdict(float)
     for span in rollout.spans:
         busy[span.worker] += span.end - span.start if span.activity == "BUSY" else 0.0
-    known = {worker: count for worker, count in sorted(rollout.worker_tokens.items()) if busy[worker] > 0}
-    return {f"worker/{worker}/tokens_per_second": count / busy[worker] for worker, count in known.items()}
+    known = {worker: (count, whole or busy[worker]) for worker, count in sorted(rollout.worker_tokens.items())}
+    return {f"worker/{worker}/tokens_per_second": count / seconds for worker, (count, seconds) in known.items() if seconds > 0}
 
 
 def accept_length(tokens: int, requests: int) -> float:

@@ -92,3 +92,19 @@ def test_a_run_survives_kills_at_random(tmp_path: Path) -> None:
     survive(calm, [], chance)
     assert calm.curve() == attempts.curve()
     torch.testing.assert_close(policy(calm), policy(attempts), atol=1e-5, rtol=0)
+
+
+@only_with_all
+def test_an_asynchronous_run_survives_kills_at_random(tmp_path: Path) -> None:
+    """A worker that dies while it generates and learns ends the attempt; the next one learns from every prompt, and once."""
+    chance = random.Random(SEED)
+    steps = 120
+    rollout = {"max_prompt_tokens": 16, "max_new_tokens": 32, "max_batch": 8, "scheduling": {"asynchronous": True}}
+    attempts = Attempts(tmp_path / "killed", configuration(tmp_path, steps, rollout=rollout))
+    survive(attempts, ["worker", "everything"], chance)
+    assert list(attempts.curve()) == list(range(steps))
+    for _, finished in attempts.story():
+        for event in finished:
+            assert event.metrics["staleness_max"] <= 1
+            assert event.metrics["discarded_tokens"] == 0
+    assert attempts.processes() == set()

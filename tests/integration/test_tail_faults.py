@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from sizes import ALL
 
+from engine.cluster.asynchronous_worker import AsynchronousWorker
 from engine.cluster.distributed_rollout.coordinator import RolloutState
-from engine.cluster.distributed_rollout.driver import RolloutDriver
+from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
 from engine.cluster.ray_session import ray_session
 from engine.cluster.shares import RolloutShare
 from engine.cluster.spot_training.trained_session import TrainedSession
@@ -25,6 +26,7 @@ SAMPLING = Sampling(max_new_tokens=48)
 SLOW = 3.0
 """Seconds."""
 SPEECHLESS = (6, 7)
+AHEAD = 8
 """Steps."""
 PROMPT, SLACK = (1.0, 0.0) if ALL else (30.0, 1.0)
 """Seconds: what the end of a training may take that has work for minutes, and what a machine that does much else may take from a tail."""
@@ -32,15 +34,19 @@ LEAST = 0.9 * SLOW if ALL else 0.0
 """Seconds of a tail's ``SLOW`` that are used. On a busy machine the other worker may be late for it."""
 
 
-class Fragile(Worker):
+class Fragile(AsynchronousWorker):
     """A worker whose step numbers say what befalls it: in 1 training fails, in 2 rank 1 dies generating, in 6 and 7 it cannot say how far
-    it is, else all is well.
+    it is, in 8 it generates ahead, else all is well.
 
     Rank 1 takes its time, so that the others wait for it.
     """
 
-    def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
-        share = super().rollout(step, requests, sampling, watch)
+    def rollout(
+        self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True, ahead: Sequence[Request] = ()
+    ) -> RolloutShare:
+        if ahead:
+            return super().rollout(step, requests, sampling, watch, ahead)
+        share = Worker.rollout(self, step, requests, sampling, watch)
         if self.rank == 1:
             time.sleep(SLOW if step not in SPEECHLESS else SLOW / 6)
             if step == 2:
@@ -50,7 +56,7 @@ class Fragile(Worker):
     def forecast(self) -> float | None:
         if self._step in SPEECHLESS:
             raise IndexError("of a table that grows just now")
-        return super().forecast()
+        return super().forecast() if self._step == AHEAD else Worker.forecast(self)
 
     def complete_groups(self, step: int) -> int:
         if step in SPEECHLESS:
@@ -74,6 +80,13 @@ class Cluster:
         self.scored.clear()
         shares = [[request(step, rank * count + index) for index in range(count)] for rank in range(2)]
         return RolloutDriver(step, self.actors, state, quota, told=self.failing).run(shares, sampling, self.score)
+
+    def run_ahead(self, count: int, ahead: int) -> Rollout:
+        """``count`` responses of each worker in the step AHEAD, and ``ahead`` after them."""
+        all_ = [[request(AHEAD, rank * (count + ahead) + index) for index in range(count + ahead)] for rank in range(2)]
+        driver = RolloutDriver(AHEAD, self.actors, RolloutState(), told=self.failing)
+        sampling = Sampling(max_new_tokens=1000, seed=1)
+        return driver.run([share[:count] for share in all_], sampling, self.score, [share[count:] for share in all_])
 
     def score(self, completions: Sequence[Completion]) -> None:
         time.sleep(0.5)  # such as a checker that thinks: nobody may wait for it
@@ -161,6 +174,22 @@ def test_a_worker_that_cannot_say_how_far_it_is_costs_the_rollout_nothing_and_is
     assert sum("worker 1 cannot say how far it is (forecast)" in message for _, message in told) == 1
     assert "of a table that grows just now" in "".join(message for _, message in told)
     assert len(told) == len(set(told)) == len(cluster.failing)
+
+
+def test_workers_go_on_with_later_steps_and_are_busy_until_the_rollout_ends(cluster: Cluster) -> None:
+    """What they have by then is handed on when the policy has learned; until then nobody trains the drafter."""
+    import ray
+
+    rollout = cluster.run_ahead(count=2, ahead=30)
+    assert [completion.request.id - 1000 * AHEAD for completion in rollout.completions] == [0, 1, 32, 33]
+    assert {span.activity for span in rollout.spans} == {"BUSY"}
+    assert {span.worker for span in rollout.spans} == {0, 1}
+    assert rollout.sessions == {}
+    interrupted = [share.interrupted for share in ray.get([actor.learn.remote([], None, AHEAD) for actor in cluster.actors])]
+    ids = [completion.request.id - 1000 * AHEAD for each in interrupted for completion in each.completions]
+    assert ids == [*range(2, 32), *range(34, 64)]
+    assert [each.discarded_tokens for each in interrupted] == [0, 0]
+    assert len(cluster.run(9, RolloutState()).completions) == 8, "the next rollout is like any other"
 
 
 def test_a_worker_that_dies_ends_the_attempt_in_a_way_that_can_be_resumed(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from models_for_tests import make_random_model
 from engine.config import RunConfig, parse
 from engine.errors import ConfigError, DataError, ModelError
 from engine.models.folder import DRAFTER
-from engine.preflight import check, check_light
+from engine.preflight import check, check_light, check_overlap
 
 SAMPLE = Path(__file__).parents[1] / "data" / "gsm8k_sample.jsonl"
 
@@ -146,3 +146,30 @@ def test_light_check_imports_no_torch(random_model: Path) -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "changes", "refused"),
+    [
+        ("auto", False, {}, False),
+        ("cpu", True, {}, False),
+        ("auto", True, {}, True),
+        ("cuda", False, {}, True),
+        ("cuda", True, {"cache_tokens": 50_000}, False),
+        ("cuda", True, {"scheduling": {}}, False),
+    ],
+)
+def test_a_policy_learns_beside_a_cache_that_leaves_it_room(device: str, gpu: bool, changes: dict[str, object], refused: bool) -> None:
+    rollout = {"scheduling": {"asynchronous": True}} | changes
+    asked = parse({"rollout": rollout, "cluster": {"device": device}})
+    if refused:
+        with pytest.raises(ConfigError, match=r"^rollout\.cache_tokens: .* null, .*; set it to the tokens of prompts and responses"):
+            check_overlap(asked, gpu)
+    else:
+        check_overlap(asked, gpu)
+
+
+def test_sglang_generates_nothing_beside_an_update(random_model: Path) -> None:
+    asked = config(random_model, rollout={"engine": "sglang", "scheduling": {"asynchronous": True}}, speculation={"enabled": False})
+    with pytest.raises(ConfigError, match=r"^rollout\.scheduling\.asynchronous=True: .*; set it to false, or rollout\.engine to native$"):
+        check_light(asked)

@@ -104,7 +104,13 @@ class EmulatedCuda:
         }
 
     @contextmanager
-    def capture(self, graph: Graph, pool: object = None, stream: Stream | None = None) -> Iterator[None]:  # noqa: ARG002
+    def capture(
+        self,
+        graph: Graph,
+        pool: object = None,  # noqa: ARG002
+        stream: Stream | None = None,
+        capture_error_mode: str = "global",  # noqa: ARG002
+    ) -> Iterator[None]:
         """``torch.cuda.graph``. Unlike a GPU it runs what is captured."""
         self._graph = graph
         on: AbstractContextManager[None] = self._streams.on(stream) if stream else nullcontext()

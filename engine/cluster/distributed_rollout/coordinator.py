@@ -16,6 +16,7 @@ class Phase(Enum):
     """What the coordinator knows of a worker."""
 
     BUSY = "generates"
+    AHEAD = "generates for later steps"
     IDLE = "waits"
     ORDERED = "was told to train"
     TRAINING = "trains"
@@ -24,7 +25,7 @@ class Phase(Enum):
     @property
     def activity(self) -> Activity:
         """What users see: whoever neither generates nor trains is IDLE."""
-        return "BUSY" if self is Phase.BUSY else "TRAINING" if self is Phase.TRAINING else "IDLE"
+        return "BUSY" if self in (Phase.BUSY, Phase.AHEAD) else "TRAINING" if self is Phase.TRAINING else "IDLE"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,14 @@ class RolloutStarted:
 @dataclass(frozen=True)
 class WorkerDone:
     """All requests of the worker's share are finished."""
+
+    epoch: int
+    worker: int
+
+
+@dataclass(frozen=True)
+class WorkerAhead:
+    """The same, and the worker goes on with later steps: nobody waits for it, and it waits for nobody."""
 
     epoch: int
     worker: int
@@ -64,10 +73,11 @@ class Forecast:
     seconds: float
 
 
-WorkerMessage = RolloutStarted | WorkerDone | Forecast | TrainingStarted | TrainingStopped
+WorkerMessage = RolloutStarted | WorkerDone | WorkerAhead | Forecast | TrainingStarted | TrainingStopped
 
 TRANSITIONS: Mapping[tuple[Phase, type], Phase] = {
     (Phase.BUSY, WorkerDone): Phase.IDLE,
+    (Phase.BUSY, WorkerAhead): Phase.AHEAD,
     (Phase.ORDERED, TrainingStarted): Phase.TRAINING,
     (Phase.ORDERED, TrainingStopped): Phase.STOPPED,
     (Phase.TRAINING, TrainingStopped): Phase.STOPPED,
@@ -137,7 +147,7 @@ class RolloutState:
 
     @property
     def enough_idle(self) -> bool:
-        return len(self.workers) - len(self.busy) >= self.min_idle_workers
+        return sum(worker.phase.activity != "BUSY" for worker in self.workers.values()) >= self.min_idle_workers
 
     @property
     def doubtful(self) -> tuple[int, ...]:

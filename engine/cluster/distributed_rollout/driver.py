@@ -109,15 +109,23 @@ class RolloutDriver:
         self._tokens: dict[int, int] = {}
         self._ended = 0.0
 
-    def run(self, shares: Sequence[Sequence[Request]], sampling: Sampling, on_share: Callable[[Sequence[Completion]], None]) -> Rollout:
-        """Generates ``shares``, one a worker; returns once all are done and nobody trains any more. ``on_share`` runs in a thread.
+    def run(
+        self,
+        shares: Sequence[Sequence[Request]],
+        sampling: Sampling,
+        on_share: Callable[[Sequence[Completion]], None],
+        ahead: Sequence[Sequence[Request]] = (),
+    ) -> Rollout:
+        """Generates ``shares``, one a worker; returns once all are done and nobody trains any more. ``on_share`` runs in a thread. What is
+        ``ahead``, if anything, the workers go on with: until then they are BUSY.
 
         A training that fails costs the rollout nothing, nor does a worker's answer to how far it is: an alarm tells of it.
         WorkerLostError if a worker dies: the update needs all of them, so that the step could not go on without it.
         """
         self._post(coordinator.RolloutStarted(self._step, tuple(range(len(self._actors)))))
         for worker, (actor, share) in enumerate(zip(self._actors, shares, strict=True)):
-            self._generating[actor.rollout.remote(self._step, share, sampling, self._watch)] = worker
+            more = ahead[worker : worker + 1]  # none where nobody generates ahead
+            self._generating[actor.rollout.remote(self._step, share, sampling, self._watch, *more)] = worker
         with ThreadPoolExecutor(1) as scorer:
             scored: list[Future[None]] = []
             while self._generating or self._training:
@@ -181,7 +189,7 @@ class RolloutDriver:
             self._stop.done(worker, share.completions)
         if self._infer and self._generating:
             self._inferring[self._infer(worker, share.completions)] = worker
-        self._post(coordinator.WorkerDone(self._step, worker))
+        self._post((coordinator.WorkerAhead if share.goes_on else coordinator.WorkerDone)(self._step, worker))
         self._ended = time.time()
         self._statistics.add(share.statistics)
         self._tokens[worker] = share.statistics.tokens

@@ -79,6 +79,11 @@ def plan(
         raise ConfigError(f"deadline: must be above 0 (got {deadline}); give hours, or leave it out")
     if not config.algorithm.steps:
         raise ConfigError("algorithm.steps: 0 steps only pretrain a drafter, which takes drafter.pretrain_minutes; set it to at least 1")
+    if config.rollout.scheduling.asynchronous:
+        raise ConfigError(
+            "rollout.scheduling.asynchronous=True: a plan has one step after the other, and does not know what goes on beside an update; "
+            "set it to false"
+        )
 
     def based(given: Machines) -> Basis:
         return basis(config, given, lengths, recorded, recorded_config, costs)

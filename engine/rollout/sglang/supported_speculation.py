@@ -76,6 +76,11 @@ def widest(config: SpeculationConfig) -> Widest:
 
 def check(config: RunConfig, facts: ModelFacts) -> None:
     """ConfigError or ModelError if the run asks for what SGLang would not do, or would do wrong."""
+    if config.rollout.scheduling.asynchronous:
+        raise ConfigError(
+            "rollout.scheduling.asynchronous=True: with SGLang nothing is generated while the policy learns; set it to false, or "
+            "rollout.engine to native"
+        )
     who = drafting(config.speculation, config.rollout.sglang)
     if facts.family not in untried_families.FAMILIES:
         untried_families.check(config, facts.family, who if config.speculation.enabled else None)

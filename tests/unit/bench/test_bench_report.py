@@ -27,7 +27,7 @@ from engine.bench.report import (
 )
 from engine.errors import DataError
 
-IN_PART = {"e2e", "tuner", "recipes", "scheduling", *(f"gpu_{part}" for part in MINUTES)}
+IN_PART = {"e2e", "tuner", "recipes", "tail", *(f"gpu_{part}" for part in MINUTES)}
 """Of these there are no results yet, or transcribed ones that lack some figures."""
 FIGURES = [(section, figure) for section in SECTIONS for figure in section.figures]
 

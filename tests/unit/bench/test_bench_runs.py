@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.bench import learning, scheduling
+from engine.bench import learning, tail
 from engine.bench.algorithms import summary
 from engine.bench.runs import finished, metric, run_engine
 from engine.config import parse
@@ -54,5 +54,7 @@ def test_curves_are_the_same_until_they_part() -> None:
 def test_every_arm_is_a_valid_run() -> None:
     for arm in learning.ARMS:
         assert parse(learning.configuration("tiny", arm, 1, 100)).speculation.enabled == (arm == "tlt")
-    for arm in scheduling.ARMS:
-        parse(scheduling.configuration("tiny", arm, 1, 10))
+    for arm in tail.ARMS:
+        parsed = parse(tail.configuration("tiny", arm, 1, 10))
+        assert parsed.speculation.enabled == arm.startswith("tlt")
+        assert parsed.rollout.scheduling.asynchronous == arm.endswith("asynchronous")

@@ -106,6 +106,12 @@ def test_bad_input_is_told_with_field_value_and_remedy(
     assert said in capsys.readouterr().err
 
 
+def test_what_goes_on_beside_an_update_is_in_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = LARGE | {"rollout": LARGE["rollout"] | {"scheduling": {"asynchronous": True}}}
+    assert main([written(tmp_path, asked), "--quick"]) == 2
+    assert "rollout.scheduling.asynchronous=True: a plan has one step after the other" in capsys.readouterr().err
+
+
 def test_a_file_of_machines_joins_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = {"memory": 80, "bandwidth": 3.35, "flops": 989, "link": 450, "network": 50, "price": 3.0}
     file = tmp_path / "mine.yaml"

@@ -131,7 +131,8 @@ class CudaRecorder:
         torch.cuda.empty_cache()
         before = torch.cuda.memory_reserved(self._device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+        # What another thread does, such as the learner's, is no part of it, and must not spoil it.
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             outputs = function(inputs)
         self._bytes += torch.cuda.memory_reserved(self._device) - before
         return Recording(inputs, outputs, graph.replay)

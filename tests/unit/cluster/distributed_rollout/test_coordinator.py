@@ -14,6 +14,7 @@ from engine.cluster.distributed_rollout.coordinator import (
     StartTraining,
     TrainingStarted,
     TrainingStopped,
+    WorkerAhead,
     WorkerDone,
     WorkerMessage,
     advance,
@@ -118,6 +119,16 @@ def test_a_worker_that_stopped_by_itself_is_not_started_again() -> None:
     assert commands[1:] == [[], [], []]
     assert state.workers[0].phase is Phase.STOPPED
     assert state.spans[-1] == ActivitySpan(0, "TRAINING", 12.0, 13.0)
+
+
+def test_who_goes_on_with_later_steps_is_busy_and_nobody_waits_for_it() -> None:
+    """It trains nothing, and is none of the idle ones that training waits for."""
+    state, commands = play(rollout(3), (11.0, WorkerAhead(EPOCH, 0)), (12.0, WorkerDone(EPOCH, 1)), (15.0, WorkerAhead(EPOCH, 2)))
+    assert commands == [[], [StartTraining(1, EPOCH)], [HaltTraining(1, EPOCH)]]
+    assert by_worker(state) == {0: [("BUSY", 10.0, 15.0)], 1: [("BUSY", 10.0, 12.0), ("IDLE", 12.0, 15.0)], 2: [("BUSY", 10.0, 15.0)]}
+    assert state.complete
+    _, commands = play(rollout(3, min_idle_workers=2), (11.0, WorkerAhead(EPOCH, 0)), (12.0, WorkerDone(EPOCH, 1)))
+    assert commands == [[], []]
 
 
 @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
