@@ -118,7 +118,7 @@ def test_readiness_says_what_is_missing(settings: Settings) -> None:
 def test_the_api_describes_itself(api: TestClient) -> None:
     document = api.get("/openapi.json").json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
-    assert len(operations) == 76
+    assert len(operations) == 77
     for operation in operations:
         assert operation["summary"]
         for status, response in operation["responses"].items():
