@@ -21,8 +21,9 @@ Insert = sqlite.Insert | postgresql.Insert
 LARGEST = 1e300
 NO_ANSWER = (OperationalError, InterfaceError, TimeoutError)
 """What is raised when the database does not answer, or has no turn left for who asks."""
-IDLE_SECONDS = 120
-"""After which PostgreSQL ends a transaction whose process says nothing more (frozen, or cut off), with the locks that it holds."""
+IDLE_SECONDS = BUSY_SECONDS
+"""After which PostgreSQL ends a transaction whose process says nothing more (frozen, or cut off), with the locks that it holds: no later
+than those who wait for them give up."""
 
 
 class Database:
