@@ -126,7 +126,7 @@ class WorkerGroup:
         as they are. Of ``expected`` they come last.
         """
         decision = self._decision(step)
-        shares = assign_requests([*requests, *ahead], len(self._actors), expected)
+        shares = assign_requests([*requests, *ahead], len(self._actors), expected, {request.group for request in ahead})
         later = {request.id for request in ahead}
         first, more = ([[each for each in share if (each.id in later) is last] for share in shares] for last in (False, True))
         watch = not self._cooldown.at(step)
@@ -140,7 +140,7 @@ class WorkerGroup:
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
-        if watch and self._config.speculation.enabled:
+        if self._config.speculation.enabled and self._cooldown.tells(step, asynchronous):
             rollout = self._looked(step, rollout)
         # One slow set-up must not keep all later tails from being used, but one that was not done in time is no reason to try shorter ones.
         guess = self._set_up if rollout.seconds("TRAINING") else 0.9 * self._set_up

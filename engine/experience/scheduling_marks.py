@@ -22,10 +22,16 @@ def _marks(
     share: Sequence[Request], stopped: Collection[int], expected: Mapping[int, float], moments: Sequence[Moment]
 ) -> Iterator[SchedulingMark]:
     ids = [request.id for request in share]
-    begin, end = moments[0].time, moments[-1].time
+    begin, end = _began(moments), moments[-1].time
     if tokens := round(sum(expected.get(request, 0.0) for request in ids)):
         yield SchedulingMark(begin, "longest_first", tokens)
     if carried := sum(bool(request.begun.tokens) for request in share):
         yield SchedulingMark(begin, "carried", carried)
     if count := sum(request in stopped for request in ids):
         yield SchedulingMark(end, "stopped", count)
+
+
+def _began(moments: Sequence[Moment]) -> float:
+    """When the last stretch of decoding began: what an asynchronous worker generated beside the last update comes before it."""
+    before = [place for place, moment in enumerate(moments[:-1]) if not moment.running]
+    return moments[before[-1] + 1 if before else 0].time

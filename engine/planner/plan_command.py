@@ -31,8 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.events:
             _write_events(options)
     except MemoryError:
+        allowed = f"{options.memory:g} GB are" if options.memory else "what this machine has is"
         remedy = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
-        print(f"config error: memory: {options.memory:g} GB are not enough to plan this; {remedy}", file=sys.stderr)
+        print(f"config error: memory: {allowed} not enough to plan this; {remedy}", file=sys.stderr)
         return ConfigError.exit_code
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)

@@ -34,6 +34,14 @@ class DecodingTimeline:
         taken, self._moments = self._moments, []
         return thinned(taken)
 
+    def take_so_far(self) -> list[Moment]:
+        """As ``take``, perhaps in the middle of a rollout: what runs then ends here, and is where the new timeline starts."""
+        running = [moment._replace(time=self._clock()) for moment in self._moments[-1:] if moment.running]
+        self._moments += [moment._replace(running=0) for moment in running]
+        taken = self.take()
+        self._moments = running
+        return taken
+
 
 def thinned(moments: Sequence[Moment], most: int = MOST) -> list[Moment]:
     """At most ``most`` of them. Where there are more, each but the last stands for an equal span of time: for what ran at its beginning,

@@ -105,8 +105,7 @@ class RolloutStatistics:
     """Totals since the last ``take_statistics``. ``preemptions``: how often a response had to wait again, as the cache was full; None of an
     engine that does not count. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted; ``moments`` and
     ``decode_seconds`` are by worker, and an engine takes itself for worker 0; it has the latter where it knows what a step costs.
-    ``marks``, by worker, are not the engine's: who shares the requests
-    out makes them."""
+    ``marks``, by worker, are not the engine's: who shares the requests out makes them."""
 
     seconds: float = 0.0
     decode_steps: int = 0

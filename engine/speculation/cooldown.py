@@ -27,6 +27,11 @@ class Cooldown:
     def at(self, step: int) -> bool:
         return step < self.until
 
+    def tells(self, step: int, overlapping: bool) -> bool:
+        """Whether what was counted in ``step`` says what drafts bring: that is all watched. ``overlapping``: what the workers generated
+        beside the update before is counted, too."""
+        return not self.at(step) and not (overlapping and self.at(step - 1))
+
 
 def watched(cooldown: Cooldown, step: int, share: float, trained: bool, steps: int) -> Cooldown:
     """In RL step ``step`` drafts brought ``share`` of the tokens; ``trained``: the drafter learnt in its tail, so that there is hope.

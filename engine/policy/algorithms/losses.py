@@ -86,7 +86,8 @@ def _clipped(ratio: Tensor, advantages: Tensor, config: AlgorithmConfig) -> Toke
 
 def truncated_weights(old_logprobs: Tensor, rollout_logprobs: Tensor, limit: float) -> Tensor:
     """``min(exp(old - rollout), limit)`` [N], without gradient: importance weights of the tokens, with bounded variance. They are for the
-    gap between the policy that generated and the one that is trained: the same weights, in another engine and data type.
+    gap between the policy that generated and the one that is trained: the same weights, in another engine and data type, or older ones
+    where a response was begun in an earlier step.
 
     Truncated importance sampling (Ionides 2008), for this gap in "Your Efficient RL Framework Secretly Brings You Off-Policy RL
     Training" (Yao et al. 2025).

@@ -27,8 +27,8 @@ KeepFeatures = Callable[[TrainingRow, Tensor], None]
 
 
 class Learner:
-    """Trains ``policy`` with ``config``; every worker of its group has one, and all call ``infer``, ``features`` and ``update`` equally
-    often.
+    """Trains ``policy`` with ``config``; every worker of its group has one, and all call ``update`` equally often; of a policy that is
+    shared out ``infer`` and ``features``, too.
 
     Log-probs are of the full distribution at the sampling temperature; top-p and top-k are not applied, and the metric ``logprob_gap``
     shows how much they matter. ``limit`` is the greatest length of a response in tokens. The reference is the policy as given: to

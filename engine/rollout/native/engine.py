@@ -206,7 +206,7 @@ class NativeEngine:
     def take_statistics(self) -> RolloutStatistics:
         """See RolloutEngine. Draft positions count verified drafts; tokens and arms count what was kept (none after an end token)."""
         taken, self.statistics = self.statistics, self._no_statistics()
-        taken.moments = {0: self._timeline.take()}
+        taken.moments = {0: self._timeline.take_so_far()}
         if self.speculator:
             taken.arms = self.speculator.tuner.take_arms()
             taken.alarms = [(notice.code, notice.message) for notice in self.speculator.take_alarms()]

@@ -92,6 +92,9 @@ def test_every_token_is_in_the_statistics_of_one_step(random_model: Path) -> Non
     assert first.statistics.tokens > sum(each.fresh for each in first.completions), "those of the other slot, too"
     assert first.statistics.tokens + second.statistics.tokens == 2 + len(waiting) * LONG
     assert len(late) + len(second.completions) == len(waiting)
+    ended, went_on = first.statistics.moments[0][-1], second.statistics.moments[0][0]
+    assert (ended.time, ended.running) == (went_on.time, 0), "and every second in the timeline of one step"
+    assert went_on.running > 0
     assert worker.spot
     assert [entry.written for entry in worker.spot._buffer._entries] == [LONG] * (1 + len(waiting)), "of late ones, too"
 

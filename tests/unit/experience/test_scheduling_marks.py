@@ -22,5 +22,12 @@ def test_a_share_tells_when_it_began_with_what_and_what_was_stopped() -> None:
     }
 
 
+def test_what_was_generated_beside_the_last_update_is_not_where_a_share_begins() -> None:
+    late = [Moment(7.0, 3, "off"), Moment(8.0, 2, "off"), Moment(9.0, 0, "off")]
+    moments = {0: late + MOMENTS[0], 1: late}
+    found = marks(SHARES, completions("stop", "abort", "stop", "stop"), {}, moments)
+    assert found == {0: [(10.0, "carried", 2), (14.0, "stopped", 1)], 1: []}
+
+
 def test_where_nothing_was_done_nothing_is_told() -> None:
     assert marks(SHARES, completions("stop", "stop", "length", "stop"), {}, MOMENTS) == {0: [(10.0, "carried", 2)], 1: []}

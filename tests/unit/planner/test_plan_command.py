@@ -9,6 +9,8 @@ import yaml
 
 from engine.config import parse
 from engine.events import RolloutFinished, RunFinished, StepFinished, WorkerSpan, read
+from engine.planner import plan_command
+from engine.planner.answers.plan import Plan
 from engine.planner.plan_command import main
 
 LARGE: dict[str, Any] = {
@@ -103,6 +105,19 @@ def test_bad_input_is_told_with_field_value_and_remedy(
     Path("empty.jsonl").write_text("", encoding="utf-8")
     Path("mine.yaml").write_text("mine: {memory: -1, bandwidth: 1, flops: 1, link: 1, network: 1, price: 1}", encoding="utf-8")
     assert main([written(tmp_path, LARGE), "--quick", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("allowed", "said"), [([], "what this machine has is not enough"), (["--memory", "900"], "900 GB are not enough")])
+def test_a_plan_that_does_not_fit_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], allowed: list[str], said: str
+) -> None:
+    def plan(*_: object) -> Plan:
+        raise MemoryError
+
+    monkeypatch.setattr(plan_command, "plan", plan)
+    monkeypatch.setattr(plan_command, "_limit", lambda _: None)
+    assert main([written(tmp_path, LARGE), "--gpus", "h100:8", *allowed]) == 2
     assert said in capsys.readouterr().err
 
 

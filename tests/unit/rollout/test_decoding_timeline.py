@@ -18,6 +18,17 @@ def test_only_changes_are_remembered() -> None:
     assert timeline.take() == []
 
 
+def test_in_the_middle_of_a_rollout_one_timeline_ends_where_the_next_one_starts() -> None:
+    ticks = iter(range(100))
+    timeline = DecodingTimeline(lambda: float(next(ticks)))
+    timeline.add(4, "eagle")
+    assert timeline.take_so_far() == [Moment(0, 4, "eagle"), Moment(1, 0, "eagle")]
+    timeline.add(4, "eagle")
+    timeline.add(0, "off")
+    assert timeline.take_so_far() == [Moment(1, 4, "eagle"), Moment(2, 0, "off")]
+    assert timeline.take_so_far() == []
+
+
 @given(st.lists(st.tuples(st.floats(0, 10), st.sampled_from(["off", "eagle", "ngram"])), max_size=300))
 def test_a_thinned_trail_is_short_and_part_of_the_whole(steps: list[tuple[float, str]]) -> None:
     now, moments = 100.0, []

@@ -31,3 +31,10 @@ def test_a_drafter_that_learns_is_watched() -> None:
 
 def test_a_rest_of_no_steps_is_none() -> None:
     assert steps_watched([0.0] * 5, steps=0) == list(range(5))
+
+
+def test_a_look_is_not_judged_by_what_was_generated_while_speculation_rested() -> None:
+    """Of an asynchronous run most of that may have come beside the update before the look."""
+    rest = Cooldown(fruitless=2, until=5)
+    assert [step for step in range(8) if rest.tells(step, overlapping=False)] == [5, 6, 7]
+    assert [step for step in range(8) if rest.tells(step, overlapping=True)] == [6, 7]

@@ -16,8 +16,7 @@ class Stepping:
     """Gives every open response a token a step. A prompt says how many it wants; at 13 tokens the engine breaks."""
 
     def __init__(self) -> None:
-        self._steps, self._idle = threading.Semaphore(0), threading.Event()
-        self._aborted = False
+        self._steps, self._aborted = threading.Semaphore(0), False
         self._statistics, self._features = RolloutStatistics(), dict[int, Tensor]()
         self.lost = 0
 

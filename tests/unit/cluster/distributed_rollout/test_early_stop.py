@@ -3,6 +3,8 @@
 from itertools import count
 from typing import Any
 
+import pytest
+
 from engine.cluster.distributed_rollout.early_stop import EarlyStop
 from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyStop
 from engine.cluster.distributed_rollout.request_assignment import assign_requests
@@ -81,3 +83,14 @@ def test_groups_go_round_or_are_shared_out_evenly_longest_first() -> None:
     shared = assign_requests(requests, 2, expected)
     assert [[each.id for each in share] for share in shared] == [[4, 5, 1, 0], [7, 6, 2, 3]]
     assert assign_requests(requests[:2], 2, expected[:2]) == [[requests[1], requests[0]], []]
+
+
+@pytest.mark.parametrize("expected", [None, [10.0, 10.0, 20.0, 400.0, 50.0, 20.0]])
+def test_what_nobody_waits_for_does_not_change_where_the_rest_goes(expected: list[float] | None) -> None:
+    requests = [request(group, group) for group in range(6)]
+    alone = assign_requests(requests[:3], 2, expected and expected[:3])
+    shared = assign_requests(requests, 2, expected, ahead={3, 4, 5})
+    assert [[each for each in share if each.group < 3] for share in shared] == alone
+    assert sorted(each.group for share in shared for each in share) == [*range(6)]
+    if expected:  # those who have least to do
+        assert [[each.group for each in share if each.group >= 3] for share in shared] == [[3], [4, 5]]
