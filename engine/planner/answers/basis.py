@@ -1,13 +1,13 @@
 """What a plan rests on: machines, model, memory, and what is assumed or was recorded of lengths, acceptance and costs."""
 
 from dataclasses import dataclass, replace
-from statistics import fmean, median
 
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import locate, read_config
 from engine.planner.answers.cache_room import LEAST_ROOM, requests_at_once
+from engine.planner.answers.recorded_costs import recorded_costs
 from engine.planner.answers.recorded_run import RecordedRun
 from engine.planner.calibration import Calibration, usual
 from engine.planner.drafter_memory import UNROLLS
@@ -17,7 +17,7 @@ from engine.planner.memory_plan import MemoryPlan
 from engine.planner.memory_plan import plan as plan_memory
 from engine.planner.model_shape import PRESETS, Shape
 from engine.planner.simulation.decode_costs import Roofline
-from engine.planner.simulation.phase_costs import PhaseCosts, by_operations
+from engine.planner.simulation.phase_costs import by_operations
 from engine.planner.simulation.response_lengths import Recorded, ResponseLengths, assumed
 from engine.planner.simulation.run import PROMPT_TOKENS_SHARE, Assumptions, Simulation, on_workers, scaled
 from engine.speculation.tuner.cost_table import CostTable
@@ -140,7 +140,7 @@ def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis
     config = on_workers(config, recorded.workers)
     firsts = recorded.firsts(plan.assumptions.calibration.acceptance)
     share = recorded.workers / plan.config.cluster.workers
-    phases = replace(_measured(plan.assumptions.phases, recorded, plan.assumptions.prompt, share), measured=MEASURED)
+    phases = recorded_costs(plan.assumptions.phases, recorded, plan.assumptions.prompt, share)
     given = replace(plan.assumptions, phases=phases, firsts=tuple(firsts))
     last = recorded.steps[-REPLAYED:]
     own = Recorded(tuple(step.lengths for step in last), recorded.name)
@@ -150,23 +150,3 @@ def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis
     corrected = replace(given, costs=scaled(given.costs, correction), prefill=given.prefill * correction)
     note = f"times are those that {recorded.name} took on its own machines, whatever {plan.machines} could do"
     return replace(plan, assumptions=corrected, correction=correction, notes=(*plan.notes, note))
-
-
-MEASURED = frozenset(("reward", "inference", "update", "update_once", "sync"))
-
-
-def _measured(computed: PhaseCosts, recorded: RecordedRun, prompt: float, share: float) -> PhaseCosts:
-    """Medians over the recorded steps, where they have the phase. ``share``: recorded workers for each planned one."""
-    steps = recorded.steps[1:] or recorded.steps
-
-    def by_token(name: str) -> float:
-        return median(step.phases.get(name, 0.0) / (sum(step.lengths) + prompt * len(step.lengths)) for step in steps)
-
-    return replace(
-        computed,
-        reward=median(step.phases.get("reward", 0.0) / len(step.lengths) for step in steps),
-        inference=by_token("inference") * share,
-        update=by_token("update") * share,
-        update_once=0.0,
-        sync=fmean(step.phases.get("sync", 0.0) for step in steps),
-    )

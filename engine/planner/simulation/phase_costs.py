@@ -18,8 +18,9 @@ STATES = 3
 
 @dataclass(frozen=True)
 class PhaseCosts:
-    """``reward``, ``inference`` and ``update``: seconds a response or a token of the whole step takes; ``sync`` and ``checkpoint``: each
-    time; ``trained_tokens``: that a worker trains the drafter on in a second."""
+    """``reward``, ``inference`` and ``update``: seconds a response or a token of the whole step takes; ``*_square``: what each pair of
+    tokens of the same response adds, for attention; ``sync`` and ``checkpoint``: each time; ``trained_tokens``: that a worker trains the
+    drafter on in a second."""
 
     reward: float
     inference: float
@@ -28,6 +29,8 @@ class PhaseCosts:
     sync: float
     checkpoint: float
     trained_tokens: float
+    inference_square: float = 0.0
+    update_square: float = 0.0
     measured: frozenset[str] = field(default_factory=frozenset)
 
 

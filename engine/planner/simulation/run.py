@@ -209,12 +209,13 @@ class Simulation:
     def _phases(self, index: int, end: float, shares: Shares, generated: Numbers, complete: Numbers, pace: Pace) -> dict[str, float]:
         costs, algorithm = self._given.phases, self._config.algorithm
         learned = generated[np.isin(shares.group, complete)]
-        tokens = float(learned.sum()) + self._given.prompt * len(learned)
+        lengths = learned + self._given.prompt
+        tokens, pairs = float(lengths.sum()), float((lengths**2).sum())
         phases = {
             "rollout": end,
             "reward": costs.reward * len(learned),
-            "inference": costs.inference * tokens,
-            "update": costs.update * tokens + costs.update_once,
+            "inference": costs.inference * tokens + costs.inference_square * pairs,
+            "update": costs.update * tokens + costs.update_square * pairs + costs.update_once,
             "sync": costs.sync,
         }
         evaluation, done = self._config.evaluation, index + 1
