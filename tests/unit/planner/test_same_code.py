@@ -50,7 +50,7 @@ def test_shares_are_assigned_by_the_engine(monkeypatch: pytest.MonkeyPatch) -> N
     shared = steps(config(SORTED), 2)[1].shares.group
     assert (shared >= 0).sum(1).tolist() == [16] * 4
 
-    def all_to_one(lengths: Sequence[int], parts: int) -> list[list[int]]:
+    def all_to_one(lengths: Sequence[int], parts: int, *_: object) -> list[list[int]]:
         return [[*range(len(lengths))]] + [[] for _ in range(parts - 1)]
 
     monkeypatch.setattr(request_assignment, "balance", all_to_one)
