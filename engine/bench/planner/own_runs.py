@@ -1,4 +1,5 @@
-"""Runs on this machine, predicted before they run: from one recorded run of another seed, and the cost table that it measured."""
+"""Runs on this machine, predicted before they run: from a recorded run of another seed on as many workers, and the cost table that it
+measured."""
 
 import json
 import os
@@ -23,7 +24,7 @@ STEPS = 8
 """Of a run; the first is not compared: engine, tuner and caches start in it."""
 PLAIN = {"speculation": {"enabled": False}}
 CHAIN = {"speculation": {"strategies": [{"depth": 4, "top_k": 1, "verify": 4}], "tuner": {"name": "fixed"}}}
-CALIBRATING = {"seed": 7, "algorithm": {"prompts_per_step": 8, "group_size": 4, "steps": 12}, "rollout": {"max_new_tokens": 1024}}
+CALIBRATING = {"seed": 7, "algorithm": {"group_size": 4, "steps": 12}, "rollout": {"max_new_tokens": 1024}}
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ CASES = (
 def run(folder: Path, count: int) -> dict[str, Any]:
     """``count`` of the cases. Their predictions stand in ``folder`` before the first of them runs."""
     with _own_home(folder):
-        recorded, costs = _calibrated(folder)
-        predicted = {case.name: {arm: _predicted(case, arm == "drafts", recorded, costs) for arm in ARMS} for case in CASES[:count]}
+        recorded = {workers: _calibrated(folder, workers) for workers in sorted({case.workers for case in CASES[:count]})}
+        predicted = {case.name: {arm: _predicted(case, arm == "drafts", *recorded[case.workers]) for arm in ARMS} for case in CASES[:count]}
         (folder / "predicted.json").write_text(json.dumps(predicted, indent=1), encoding="utf-8")
         rows = [_row(folder, index, case, predicted[case.name]) for index, case in enumerate(CASES[:count])]
     return _summary(rows)
@@ -96,17 +97,23 @@ def _own_home(folder: Path) -> Iterator[None]:
             os.environ["LONGTAIL_HOME"] = before
 
 
-def _calibrated(folder: Path) -> tuple[RecordedRun, CostTable]:
-    events = run_engine(folder / "calibrating", merged(SHARED, CALIBRATING))
+def _calibrated(folder: Path, workers: int) -> tuple[RecordedRun, CostTable]:
+    events = run_engine(folder / f"calibrating-{workers}", _calibrating(workers))
     tables = [table for file in sorted((folder / "home").rglob("*.json")) if (table := CostTable.load(file))]
     if not tables:
         raise LongtailError(f"the calibrating run has left no cost table below {folder.name}/home")
     return of_events(events, "a calibrating run"), tables[0]
 
 
+def _calibrating(workers: int) -> dict[str, Any]:
+    """A worker has as many requests whatever their number."""
+    own = {"cluster": {"workers": workers}, "algorithm": {"prompts_per_step": 4 * workers}}
+    return merged(merged(SHARED, CALIBRATING), own)
+
+
 def _predicted(case: Case, speculative: bool, recorded: RecordedRun, costs: CostTable) -> float:
     """Seconds of a step."""
-    calibrating = parse(merged(SHARED, CALIBRATING))
+    calibrating = parse(_calibrating(case.workers))
     found = basis(parse(case.config(speculative)), machines(f"cpu:{case.workers}"), None, recorded, calibrating, costs)
     return round(fmean(step.seconds for step in list(Simulation(found.config, found.assumptions).steps(STEPS))[1:]), 4)
 
