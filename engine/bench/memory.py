@@ -151,7 +151,8 @@ def measured_drafter_step(folder: Path, sizes: Shape, name: str, tokens: int) ->
         trainer.micro_step(batch)
     half = trainer._training_rows.dtype == torch.bfloat16
     step = drafter_memory.step(sizes, recipe.kind, recipe.unroll, tokens, half=half, on_gpu=False)
-    computed = {"states": drafter_memory.states(sizes, recipe.kind), "step": step}
+    head = drafter_memory.target_ends(sizes, LearnerConfig(parallel="ddp")) if half else 0  # the trainer's own, in bfloat16
+    computed = {"states": drafter_memory.states(sizes, recipe.kind) + head, "step": step}
     measured = {"states": states, "step": live.peak - states}
     return measured | {"all": live.peak}, computed | {"all": sum(computed.values())}
 
