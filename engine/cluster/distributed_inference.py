@@ -59,15 +59,16 @@ class DistributedInference:
     def _ask(self, rank: int, rows: Sequence[TrainingRow], requests: Sequence[Request], chosen: Sequence[int]) -> Any:
         groups = [requests[index].group for index in chosen] if self._by_group else None
         call = self._ranks[rank].infer.remote([rows[index] for index in chosen], groups)
-        self._calls[call] = InferenceCall(rank, tuple(requests[index].id for index in chosen), tokens_of(rows, chosen, chosen))
+        self._calls[call] = InferenceCall(rank, tuple(requests[index].id for index in chosen), tokens_of(rows, chosen, set(chosen)))
         return call
 
     def _shares(self, rows: Sequence[TrainingRow], requests: Sequence[Request], left: Sequence[int]) -> list[list[int]]:
+        computed = set(left)
         if not self._by_group:
             shared = self._config.cluster.learner.packed is not False
-            return [[index for index in share if index in left] for share in row_shares(rows, len(self._ranks), left, shared)]
+            return [[index for index in share if index in computed] for share in row_shares(rows, len(self._ranks), computed, shared)]
         groups = [[left[place] for place in members] for members in alike([requests[index].group for index in left])]
-        return shares_of(rows, groups, len(self._ranks), left, self._busy())
+        return shares_of(rows, groups, len(self._ranks), computed, self._busy())
 
     def _busy(self) -> list[int]:
         """Tokens that each rank still computes with."""
