@@ -74,8 +74,8 @@ class Backlog:
         return taken
 
     def take_until(self, start: int, stop: int) -> list[Group]:
-        """The groups at the positions from ``start`` to ``stop``. Others are forgotten: a run has some that was resumed with less ahead, with
-        another size, or after steps without any."""
+        """The groups at the positions from ``start`` to ``stop``. Others are forgotten: a run has some that is resumed with less ahead,
+        with another size, or after steps without any."""
         begun = {group.position: group for group in self.groups if len(group.members) == self._size}
         self.position, self.groups = stop, []
         return [begun.get(position) or self._new(position) for position in range(start, stop)]

@@ -32,7 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
             _write_events(options)
     except MemoryError:
         remedy = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
-        print(f"config error: memory: {options.memory:g} GB are not enough to plan this; {remedy}", file=sys.stderr)
+        given = f"{options.memory:g} GB are" if options.memory else "what this machine has is"
+        print(f"config error: memory: {given} not enough to plan this; {remedy}", file=sys.stderr)
         return ConfigError.exit_code
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)

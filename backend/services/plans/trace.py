@@ -61,9 +61,7 @@ def _steps(series: Mapping[str, Series]) -> list[AnyEvent]:
     seconds = _values(series.get(SECONDS, Series()))
     phases = {key.removeprefix(PHASE): _values(found) for key, found in series.items() if key.startswith(PHASE)}
     prompts = {PROMPT: _values(series.get(PROMPT, Series()))}
-    return [
-        StepFinished(step=step, seconds=value, phases=_at(step, phases), metrics=_at(step, prompts)) for step, value in seconds.items()
-    ]
+    return [StepFinished(step=step, seconds=value, phases=_at(step, phases), metrics=_at(step, prompts)) for step, value in seconds.items()]
 
 
 def _at(step: int, values: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
