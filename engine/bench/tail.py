@@ -66,7 +66,7 @@ def configuration(model: str, arm: str, seed: int, count: int) -> dict[str, Any]
         "model": {"path": model},
         "task": {"name": "countdown", "four_numbers": 0.25},
         "algorithm": {"steps": count, "prompts_per_step": 8, "group_size": 4},
-        "evaluation": {"every": count, "prompts": 32, "samples": 4},
+        "evaluation": {"every": count, "prompts": 32, "samples": 2},
         "rollout": {"max_prompt_tokens": 64, "max_new_tokens": 1024, "scheduling": WAYS[way]},
         "cluster": {"workers": 2},
     }
