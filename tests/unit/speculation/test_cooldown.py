@@ -31,3 +31,10 @@ def test_a_drafter_that_learns_is_watched() -> None:
 
 def test_a_rest_of_no_steps_is_none() -> None:
     assert steps_watched([0.0] * 5, steps=0) == list(range(5))
+
+
+def test_a_rollout_without_tokens_says_nothing() -> None:
+    """As in an asynchronous run whose responses were all finished before their step."""
+    cooldown = watched(Cooldown(), 0, 0.0, trained=False, steps=5)
+    assert watched(cooldown, 1, None, trained=False, steps=5) == cooldown
+    assert watched(cooldown, 1, None, trained=True, steps=5) == Cooldown()
