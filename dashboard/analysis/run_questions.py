@@ -71,8 +71,8 @@ def why(run: Run, found: RunStatistics) -> Answer:
 
 
 def shortened(saved: SavedSeconds | None, steps: int) -> str:
-    """By how many seconds drafts, the learned drafter, and training during the run have shortened it. Less than ``WITHIN`` of the time that
-    decoding took is nothing: the estimate is not that exact."""
+    """By how many seconds drafts, the learned drafter, and training during the run have shortened it. ``WITHIN`` of the time that decoding
+    took, or less, is nothing: the estimate is not that exact."""
     if saved is None:
         return "what that shortened the run by was not measured"
     parts = {"drafts": saved.drafts, "the learned drafter": saved.learned_drafter, "training during the run": saved.training}
@@ -83,6 +83,6 @@ def shortened(saved: SavedSeconds | None, steps: int) -> str:
 
 
 def _by(seconds: float, least: float) -> str:
-    if abs(seconds) < least:
+    if abs(seconds) <= least:
         return "brought nothing"
     return f"saved {duration(seconds)}" if seconds > 0 else f"cost {duration(-seconds)}"

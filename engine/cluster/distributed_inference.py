@@ -59,7 +59,7 @@ class DistributedInference:
     def _ask(self, rank: int, rows: Sequence[TrainingRow], requests: Sequence[Request], chosen: Sequence[int]) -> Any:
         groups = [requests[index].group for index in chosen] if self._by_group else None
         call = self._ranks[rank].infer.remote([rows[index] for index in chosen], groups)
-        self._calls[call] = InferenceCall(rank, tuple(requests[index].id for index in chosen), tokens_of(rows, chosen, chosen))
+        self._calls[call] = InferenceCall(rank, tuple(requests[index].id for index in chosen), tokens_of(rows, chosen, set(chosen)))
         return call
 
     def _shares(self, rows: Sequence[TrainingRow], requests: Sequence[Request], left: Sequence[int]) -> list[list[int]]:

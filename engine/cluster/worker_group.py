@@ -298,7 +298,7 @@ class WorkerGroup:
     def _looked(self, step: int, rollout: Rollout) -> Rollout:
         """``rollout``, with a notice if speculation did so little in it that it rests now."""
         counts, steps = rollout.statistics, self._config.speculation.rest
-        share = (counts.speculative_tokens - counts.speculative_requests) / max(counts.tokens, 1)
+        share = (counts.speculative_tokens - counts.speculative_requests) / counts.tokens if counts.tokens else None
         self._cooldown = watched(self._cooldown, step, share, bool(rollout.sessions), steps)
         if not self._cooldown.at(step + 1):
             return rollout

@@ -69,19 +69,24 @@ class Backlog:
     def take(self, count: int) -> list[Group]:
         """``count`` groups, those begun before first."""
         new = range(self.position, self.position + max(0, count - len(self.groups)))
-        taken = self.groups + [Group(position, (Member(),) * self._size) for position in new]
+        taken = self.groups + [self._new(position) for position in new]
         self.position, self.groups = new.stop, []
         return taken
 
     def take_until(self, start: int, stop: int) -> list[Group]:
-        """The groups at the positions from ``start`` to ``stop``, which follow on those taken before."""
-        self.position = max(self.position, start)  # further only where a run did not take from here before
-        return self.take(stop - start)
+        """The groups at the positions from ``start`` to ``stop``. Others are forgotten: a run has some that is resumed with less ahead,
+        with another size, or after steps without any."""
+        begun = {group.position: group for group in self.groups if len(group.members) == self._size}
+        self.position, self.groups = stop, []
+        return [begun.get(position) or self._new(position) for position in range(start, stop)]
 
     def update(self, completions: Sequence[Completion]) -> None:
         """Its groups are as far as ``completions``."""
         found = {completion.request.id: completion for completion in completions}
         self.groups = [group.updated(found) for group in self.groups]
+
+    def _new(self, position: int) -> Group:
+        return Group(position, (Member(),) * self._size)
 
     @property
     def begun(self) -> int:

@@ -33,10 +33,12 @@ class Cooldown:
         return not self.at(step) and not (overlapping and self.at(step - 1))
 
 
-def watched(cooldown: Cooldown, step: int, share: float, trained: bool, steps: int) -> Cooldown:
+def watched(cooldown: Cooldown, step: int, share: float | None, trained: bool, steps: int) -> Cooldown:
     """In RL step ``step`` drafts brought ``share`` of the tokens; ``trained``: the drafter learnt in its tail, so that there is hope.
 
-    A rest lasts ``steps`` steps.
+    A rest lasts ``steps`` steps. None: there were no tokens, as where a step's were generated beside the one before; that says nothing.
     """
-    fruitless = 0 if trained or share >= LEAST_DRAFTED_SHARE else cooldown.fruitless + 1
+    if share is None and not trained:
+        return cooldown
+    fruitless = 0 if trained or share is None or share >= LEAST_DRAFTED_SHARE else cooldown.fruitless + 1
     return Cooldown(fruitless, step + 1 + steps if fruitless >= PATIENCE else 0)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from backend import models
 from backend.errors import InvalidError, TooManyRequestsError
-from backend.services.plans.trace import MOST_STEPS, SECONDS, write_trace
+from backend.services.plans.trace import MOST_STEPS, PHASE, PROMPT, SECONDS, write_trace
 from backend.services.runs.validation import FIELD_OF_CODE
 from backend.services.telemetry.metric_series import downsampled
 from backend.services.telemetry.step_rows import StepRange, rows_of_steps
@@ -51,7 +51,8 @@ def _record(folder: Path, session: Session, run: models.Run) -> None:
     speculation, _ = rows_of_steps(session, models.Speculation, run.id, steps, POINTS)
     if not lengths:
         raise _refused("run_id", f"run {run.id} has no finished step to learn from; choose another one, or none")
-    series = downsampled(session, run.id, [], steps.since, POINTS, "phase/") | downsampled(session, run.id, [SECONDS], steps.since, POINTS)
+    series = downsampled(session, run.id, [], steps.since, POINTS, PHASE)
+    series |= downsampled(session, run.id, [SECONDS, PROMPT], steps.since, POINTS)
     write_trace(folder, parse(run.config), lengths, speculation, series)
 
 

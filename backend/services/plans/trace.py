@@ -9,7 +9,7 @@ from engine.config import RunConfig
 from engine.events import AnyEvent, ArmStatistics, RolloutFinished, RunStarted, Speculation, StepFinished
 from longtail.schemas.telemetry import Series
 
-SECONDS, PHASE = "step_seconds", "phase/"
+SECONDS, PHASE, PROMPT = "step_seconds", "phase/", "prompt_tokens"
 MOST_STEPS = 64
 """The last ones, as many as the planner takes."""
 
@@ -37,7 +37,7 @@ def write_trace(
     speculation: Iterable[SpeculationOfStep],
     series: Mapping[str, Series],
 ) -> None:
-    """``series`` has step_seconds and phase/...; what only some of the steps have is left out."""
+    """``series`` has step_seconds, phase/... and prompt_tokens; what only some of the steps have is left out."""
     (folder / "config.yaml").write_text(config.model_dump_json(), encoding="utf-8")
     events: list[AnyEvent] = [_started(config)]
     events += [RolloutFinished(step=one.step, lengths=one.lengths, truncated=one.truncated) for one in lengths]
@@ -60,10 +60,13 @@ def _speculation(one: SpeculationOfStep) -> Speculation:
 def _steps(series: Mapping[str, Series]) -> list[AnyEvent]:
     seconds = _values(series.get(SECONDS, Series()))
     phases = {key.removeprefix(PHASE): _values(found) for key, found in series.items() if key.startswith(PHASE)}
-    return [
-        StepFinished(step=step, seconds=value, phases={name: of[step] for name, of in phases.items() if step in of}, metrics={})
-        for step, value in seconds.items()
-    ]
+    prompts = {PROMPT: _values(series.get(PROMPT, Series()))}
+    return [StepFinished(step=step, seconds=value, phases=_at(step, phases), metrics=_at(step, prompts)) for step, value in seconds.items()]
+
+
+def _at(step: int, values: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+    """Of those that have one there."""
+    return {name: by_step[step] for name, by_step in values.items() if step in by_step}
 
 
 def _values(series: Series) -> dict[int, float]:

@@ -62,7 +62,10 @@ def _values(run_id: str, key: str) -> Any:
 
 
 def _saved(sums: Mapping[str, SeriesSum]) -> SavedSeconds | None:
+    """None where steps tell only a part of it: sums of different steps do not compare."""
     steps, decoding = sums[DECODING].numbers, sums[DECODING].total
+    if any(sums[key].numbers != steps for key in (PLAIN, NGRAM, UNTRAINED)):
+        return None
     drafts, learned, training = (sums[key].total - decoding for key in (PLAIN, NGRAM, UNTRAINED))
     return SavedSeconds(steps=steps, decoding=decoding, drafts=drafts, learned_drafter=learned, training=training) if steps else None
 

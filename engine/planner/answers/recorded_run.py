@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import fmean
 
@@ -60,7 +61,7 @@ class RecordedRun:
     @property
     def prompt(self) -> float | None:
         """Tokens of a prompt on average, if they were told."""
-        told = [step.prompt for step in self.steps if step.prompt is not None]
+        told = [step.prompt for step in self.steps if step.prompt is not None and 0 < step.prompt < inf]
         return fmean(told) if told else None
 
     def firsts(self, acceptance: Acceptance) -> list[float]:

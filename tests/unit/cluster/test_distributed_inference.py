@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.cluster import distributed_inference
 from engine.cluster.distributed_inference import DistributedInference
 from engine.config import RunConfig, parse
 from engine.policy.algorithms.credit_assignment import training_rows
@@ -93,3 +94,25 @@ def test_no_inference_where_nobody_needs_it() -> None:
     assert not cluster.inference.early
     assert cluster.inference.finish(training_rows(cluster.config, RESPONSES), [each.request for each in RESPONSES]) is None
     assert cluster.asked() == [[], []]
+
+
+class Index(int):
+    """``compared``: how often any was compared with another."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Index.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_sharing_out_a_large_step_takes_no_square_of_its_rows(parallel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(cluster={"workers": 2, "device": "cpu", "learner": {"parallel": parallel}})
+    responses = [completion(number, number // 8) for number in range(512)]
+    monkeypatch.setattr(Index, "compared", 0)
+    monkeypatch.setattr(distributed_inference, "looked_up", lambda _, rows: [Index(index) for index in range(len(rows))])
+    assert len(cluster.finish(responses)) == len(responses)
+    assert Index.compared < 20 * len(responses)

@@ -45,3 +45,23 @@ def test_it_survives_a_checkpoint() -> None:
     backlog.groups = [group.after([completion(requests[0], 3, "abort", 4), completion(requests[1], 2, "stop", 4)])]
     other.load_state(json.loads(json.dumps(backlog.state())))
     assert (other.position, other.groups) == (backlog.position, backlog.groups)
+
+
+def test_what_was_begun_for_other_steps_is_not_taken_for_these() -> None:
+    """As where a run goes on by another configuration: later, with less ahead, or with groups of another size."""
+    backlog = Backlog(2)
+
+    def again(start: int, stop: int) -> list[tuple[int, int]]:
+        return [(group.position, len(group.members)) for group in backlog.take_until(start, stop)]
+
+    groups = backlog.take_until(4, 8)
+    backlog.groups = groups[2:]
+    assert backlog.take_until(6, 10)[:2] == groups[2:]
+    backlog.groups = groups
+    assert again(20, 22) == [(20, 2), (21, 2)]
+    backlog.groups = groups
+    assert again(4, 6) == [(4, 2), (5, 2)]
+    assert again(6, 8) == [(6, 2), (7, 2)]
+    backlog = Backlog(3)
+    backlog.groups = groups
+    assert again(4, 6) == [(4, 3), (5, 3)]

@@ -1,5 +1,6 @@
 """What a plan answers: arms, machines, inputs that matter, and a run that was recorded."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,10 @@ def test_the_spread_alone_counts(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_prompt_has_the_tokens_that_were_recorded_or_half_of_the_most() -> None:
     config, silent = parse({"model": {"path": "0.5B"}, "rollout": {"max_prompt_tokens": 64}}), recorded(3, {"rollout": 1.0})
-    told = [event.model_copy(update={"metrics": {"prompt_tokens": 21.0}}) if event.kind == "step" else event for event in silent]
-    given = [basis(config, machines("h100:8"), recorded=of_events(events, "a run")).assumptions.prompt for events in (told, silent)]
-    assert given == [21.0, 32.0]
+
+    def planned(prompt: float) -> float:
+        told = [event.model_copy(update={"metrics": {"prompt_tokens": prompt}}) if event.kind == "step" else event for event in silent]
+        return basis(config, machines("h100:8"), recorded=of_events(told, "a run")).assumptions.prompt
+
+    assert basis(config, machines("h100:8"), recorded=of_events(silent, "a run")).assumptions.prompt == 32.0
+    assert [planned(tokens) for tokens in (21.0, math.nan, math.inf, -3.0)] == [21.0, 32.0, 32.0, 32.0]

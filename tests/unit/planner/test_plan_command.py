@@ -147,3 +147,14 @@ def test_the_whole_answer_names_machines_and_advice(tmp_path: Path, capsys: pyte
     assert "speculation.enabled=True" in said
     assert "TLT pays:" in said
     assert "b200:" in said
+
+
+def test_a_machine_without_memory_is_told_of_where_no_limit_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(plan_command, "_plan", full)
+    assert main([written(tmp_path, LARGE)]) == 2
+    assert "memory: what this machine has is not enough to plan this" in capsys.readouterr().err

@@ -38,3 +38,10 @@ def test_a_look_is_not_judged_by_what_was_generated_while_speculation_rested() -
     rest = Cooldown(fruitless=2, until=5)
     assert [step for step in range(8) if rest.tells(step, overlapping=False)] == [5, 6, 7]
     assert [step for step in range(8) if rest.tells(step, overlapping=True)] == [6, 7]
+
+
+def test_a_rollout_without_tokens_says_nothing() -> None:
+    """As in an asynchronous run whose responses were all finished before their step."""
+    cooldown = watched(Cooldown(), 0, 0.0, trained=False, steps=5)
+    assert watched(cooldown, 1, None, trained=False, steps=5) == cooldown
+    assert watched(cooldown, 1, None, trained=True, steps=5) == Cooldown()

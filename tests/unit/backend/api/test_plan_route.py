@@ -9,7 +9,10 @@ from fastapi.testclient import TestClient
 
 from backend.api.routes.plans import NAMED
 from backend.database import Database
+from backend.models import Run
 from backend.services.plans import planning
+from engine.events import StepFinished
+from engine.planner.answers.recorded_run import recorded_run
 from engine.planner.hardware import known_gpus
 from engine.planner.model_shape import PRESETS
 
@@ -41,6 +44,21 @@ def test_a_run_is_planned_by_what_it_has_told(api: TestClient, told: str, config
     assert found["lengths"].startswith("as recorded in 3 steps")
     assert {span["worker"] for span in found["spans"]} == {0}
     assert found["decoding"][0]["points"][-1][1] == 0
+
+
+def test_prompts_are_as_long_as_the_run_has_told(api: TestClient, database: Database, tmp_path: Path, config: dict[str, Any]) -> None:
+    run_id, path = api.post("/api/v1/runs", json={"config": config}).json()["id"], tmp_path / "events.jsonl"
+    newer = step(1)[-1]
+    assert isinstance(newer, StepFinished)
+    newer.metrics["prompt_tokens"] = 300.0
+    ingestor = begin(database, run_id, path)
+    write(path, started(), *step(0), *step(1)[:-1], newer)
+    ingestor.drain()
+    with database.read() as session:
+        planning._record(tmp_path, session, session.get_one(Run, run_id))
+    recorded = recorded_run(tmp_path)
+    assert [one.prompt for one in recorded.steps] == [None, 300.0], "older engines did not tell"
+    assert recorded.prompt == 300.0
 
 
 def fault(reply: Any) -> tuple[int, str, str]:

@@ -81,6 +81,10 @@ SAVED = SavedSeconds(steps=20, decoding=100.0, drafts=60.0, learned_drafter=-4.0
         (SAVED, "estimated for decoding: drafts saved 1 min 0 s, the learned drafter cost 4.00 s, training during the run brought nothing"),
         (SAVED.model_copy(update={"steps": 12, "training": 12.0}), "in 12 steps: drafts saved 1 min"),
         (SAVED.model_copy(update={"training": 12.0}), "training during the run saved 12"),
+        (
+            SavedSeconds(steps=20, decoding=0, drafts=0, learned_drafter=0, training=0),
+            "drafts brought nothing, the learned drafter brought",
+        ),
     ],
 )
 def test_why_says_by_how_much_each_part_shortened_the_run(saved: SavedSeconds | None, told: str) -> None:

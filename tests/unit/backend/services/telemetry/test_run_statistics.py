@@ -90,6 +90,20 @@ def test_the_trend_of_a_very_long_run_is_that_of_its_ends(
     assert [trend.first, trend.last] == pytest.approx([fmean(rewards[:5]), fmean(rewards[-5:])])
 
 
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+def test_seconds_that_only_some_steps_tell_are_not_compared(database: Database, run_id: str, tmp_path: Path, value: float | None) -> None:
+    """Such as those of a tracked run, which may call its metrics as it likes."""
+    told = dict.fromkeys(("decode_seconds", *(f"decode_seconds/{what}" for what in ("plain", "ngram", "untrained"))), 1.0)
+    odd = {key: seconds for key, seconds in told.items() if key != "decode_seconds/plain"}
+    odd |= {} if value is None else {"decode_seconds/plain": value}
+    steps = [events.StepFinished(step=step, seconds=1.0, phases={}, metrics=metrics) for step, metrics in enumerate((told, odd))]
+    path = tmp_path / "events.jsonl"
+    write(path, started(), *steps)
+    begin(database, run_id, path).drain()
+    statistics, _ = found(database, run_id)
+    assert (statistics.steps, statistics.saved) == (2, None)
+
+
 def test_a_run_that_has_told_nothing_has_no_numbers(database: Database, run_id: str) -> None:
     statistics, _ = found(database, run_id)
     assert (statistics.steps, statistics.rewarded_steps, statistics.published, statistics.tail_steps) == (0, 0, 0, 0)
