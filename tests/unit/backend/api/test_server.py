@@ -64,7 +64,8 @@ def test_who_is_served_is_not_hung_up_on(crowded: Running, settings: Settings) -
         assert next(lines) == "event: run"
         for _ in range(FLOOD):
             resources.enter_context(connected(crowded, b""))
-        client.finish(run_id, "succeeded")
+        with Longtail(crowded.url, client.token) as another:  # the connection of the first says nothing either, and may be hung up
+            another.finish(run_id, "succeeded")
         assert any("succeeded" in line for line in lines)
 
 
