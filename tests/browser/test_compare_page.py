@@ -31,6 +31,7 @@ AXES = """charts => charts.filter(chart => chart.layout?.xaxis?.title).map(
 )"""
 
 
+@only_with_all
 def test_the_address_holds_the_whole_choice(page: Page, pair: Pair) -> None:
     opened(page, pair, CHOICE)
     page.get_by_text("Log x", exact=True).click()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from page_cases import finished, until
 from playwright.sync_api import Page, WebSocketRoute, expect
+from sizes import only_with_all
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from engine.config import merged
@@ -293,6 +294,7 @@ def test_text_that_is_no_yaml_is_explained(page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("not readable as YAML")
 
 
+@only_with_all
 def test_what_is_typed_before_the_page_is_drawn_anew_is_kept(page: Page) -> None:
     """Nothing here waits for what the choice before it brings."""
     page.goto("/new")

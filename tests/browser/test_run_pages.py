@@ -79,6 +79,7 @@ def test_the_overview_tells_alarms_and_what_to_do(page: Page, api: Longtail, sub
     expect(page.get_by_text(re.compile(r"\d\d % of the responses are cut at the limit\. Raise rollout\.max_new_tokens"))).to_be_visible()
 
 
+@only_with_all
 @pytest.mark.parametrize(("tab", "title"), first(1, [("Timeline", "Workers"), ("Long tail", "Longer than")]))
 def test_any_step_can_be_chosen_and_stays_zoomed_while_the_run_goes_on(
     page: Page, api: Longtail, submit: Submit, tab: str, title: str
@@ -107,6 +108,7 @@ def choose_step(page: Page, step: int) -> None:
     page.get_by_label("Step", exact=True).press("Enter")
 
 
+@only_with_all
 def test_a_step_that_is_not_there_is_explained(page: Page, pair: Pair) -> None:
     page.goto(f"/run?id={pair[1].id}&tab=Timeline")
     choose_step(page, 999)
@@ -193,6 +195,7 @@ def test_cancelling_asks_first(page: Page, api: Longtail, submit: Submit) -> Non
     expect(page.get_by_role("button", name="Cancel run")).to_have_count(0)
 
 
+@only_with_all
 def test_a_run_is_paused_resumed_and_cloned_by_buttons(page: Page, api: Longtail, submit: Submit) -> None:
     run = submit(name="slow, to be paused", algorithm={"steps": 300})
     until(lambda: api.run(run.id), lambda run: run.step > 0)

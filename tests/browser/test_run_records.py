@@ -10,6 +10,7 @@ import replay_engine
 import yaml
 from page_cases import Submit, drawn, finished, until
 from playwright.sync_api import Locator, Page, expect
+from sizes import only_with_all
 
 from dashboard.analysis.sample_groups import sample_groups
 from dashboard.text.escaping import visible, without_colors
@@ -45,6 +46,7 @@ def no_markup(page: Page) -> None:
     assert page.locator("[data-testid=stMain] :is(img[src='x'], b:has-text('bold'), strong:has-text('bold'), .katex)").count() == 0
 
 
+@only_with_all
 def test_the_heat_map_shows_speed_or_use_and_the_cost_of_a_step(page: Page, pair: Pair) -> None:
     open_tab(page, pair[1], "Speculation")
     cells = page.locator(".js-plotly-plot .heatmaplayer").locator("xpath=ancestor::*[contains(@class, 'js-plotly-plot')]").first
@@ -57,6 +59,7 @@ def test_the_heat_map_shows_speed_or_use_and_the_cost_of_a_step(page: Page, pair
     expect(page.get_by_test_id("stDataFrame")).to_be_visible()
 
 
+@only_with_all
 def test_the_drafter_is_measured_and_taken_away(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
     (artifact,) = api.artifacts(pair[1].id)
     open_tab(page, pair[1], "Drafter")
@@ -99,6 +102,7 @@ def test_a_run_is_a_record_that_can_be_edited_and_done_again(page: Page, api: Lo
     assert yaml.safe_load((tmp_path / "run.yaml").read_text()) == run.config
 
 
+@only_with_all
 def test_any_metric_is_found_pinned_and_taken_away(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
     open_tab(page, pair[1], "Metrics")
     page.get_by_role("textbox", name="Find").fill("^(kl|entropy)$")
@@ -132,6 +136,7 @@ def test_samples_of_a_step_and_in_an_order(page: Page, api: Longtail, chatty: Ru
     expect(texts.first).to_have_text(of_step[0].response)
 
 
+@only_with_all
 def test_hostile_samples_and_lines_are_text(page: Page, chatty: Run) -> None:
     open_tab(page, chatty, "Samples")
     expect(page.locator("[data-testid=stHtml] pre").filter(has_text="onerror")).to_have_text(visible(replay_engine.HOSTILE))

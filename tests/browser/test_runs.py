@@ -6,6 +6,7 @@ import pytest
 from grid import Grid
 from page_cases import Submit, finished, until
 from playwright.sync_api import Page, expect
+from sizes import only_with_all
 
 from longtail import Longtail
 from longtail.schemas.runs import Run
@@ -35,6 +36,7 @@ def test_the_list_shows_how_runs_do_and_opens_one(page: Page, grid: Grid, api: L
     expect(page.get_by_role("heading", name=tlt.name)).to_be_visible()
 
 
+@only_with_all
 def test_the_choice_is_in_the_address_and_lives_through_a_reload(page: Page, grid: Grid, pair: Pair) -> None:
     page.goto("/")
     page.get_by_placeholder("Search").fill("countdown")

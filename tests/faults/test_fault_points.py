@@ -145,6 +145,7 @@ def test_a_stall_of_the_database_shorter_than_the_lease_kills_no_run(arena: Aren
     assert arena.attempts(run_id) == ["succeeded"]
 
 
+@only_with_all
 @pytest.mark.slow
 def test_a_database_locked_for_ten_seconds(arena: Arena) -> None:
     """Five leases: the worker ends its own engine, and the run goes on when the database does."""
@@ -246,6 +247,7 @@ def test_a_worker_that_cannot_write_leaves_the_run_to_others(arena: Arena) -> No
     assert arena.attempts(run_id) == ["lost", "succeeded"]
 
 
+@only_with_all
 @BOTH
 def test_a_long_run_may_be_lost_as_often_as_it_comes_further(arena: Arena) -> None:
     """More often than ``max_retries``, each time after a new checkpoint."""

@@ -56,6 +56,7 @@ def test_the_client_works_alone(sources: Path, tmp_path: Path) -> None:
     assert said.strip() == "http://127.0.0.1:9"
 
 
+@only_with_all
 def test_the_server_asks_for_the_client_and_has_no_copy_of_it(sources: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel_of(sources, tmp_path)) as wheel:
         names = wheel.namelist()

@@ -279,6 +279,7 @@ def test_steps_stopped_early_go_on_with_what_they_had(config: Config, tmp_path: 
     assert backlog["position"] == 3 * 4 + 12
 
 
+@only_with_all
 def test_a_run_goes_on_with_other_numbers_of_workers(config: Config, plain: Path, tmp_path: Path) -> None:
     """A step with two, one with one, one with three, all with shards of the policy: the responses and the policy of one with the whole."""
     for workers in (2, 1, 3):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sizes import only_with_all
 
 from engine.cluster.placement import places, room
 from engine.cluster.ray_session import ray_session
@@ -14,6 +15,7 @@ def config(workers: int, **more: Any) -> RunConfig:
     return parse({"cluster": {"workers": workers, "threads_per_worker": 2, "device": "cpu", "patience": 1.0, **more}})
 
 
+@only_with_all
 def test_all_workers_have_places_or_the_run_says_that_there_are_none() -> None:
     with ray_session(ClusterConfig(workers=2, threads_per_worker=2)):
         import ray

@@ -54,6 +54,7 @@ def drafted(folder: Path, requests: list[Request], algorithm: str = "EAGLE", mod
     return serve(model, [(prompts, GREEDY)], dtype="float32", **drafting(folder, 4, algorithm=algorithm), **more)[0]
 
 
+@only_with_all
 @pytest.mark.parametrize("shipped", first(1, [False, True]), ids=lambda shipped: "built-in" if shipped else "exported")
 def test_a_drafter_folder_drafts_in_a_bare_sglang(
     tmp_path: Path, model: PreTrainedModel, requests: list[Request], expected: list[Completion], shipped: bool

@@ -67,6 +67,7 @@ def test_a_small_model_drafts_what_the_tuner_chooses() -> None:
         assert engine.speculator.state()["tuner"]
 
 
+@only_with_all
 @pytest.mark.skipif(not (shutil.which("c++") and shutil.which("ninja")), reason="SGLang compiles its n-gram store: needs c++ and ninja")
 def test_ngrams_draft_chains_of_one_length() -> None:
     speculation = SpeculationConfig.model_validate({"strategies": [{"drafter": "ngram", "depth": 5, "verify": 4}]})

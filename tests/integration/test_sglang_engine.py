@@ -209,6 +209,7 @@ def test_memory_is_given_back_and_taken_again(tuned: SGLangEngine, model: PreTra
         assert outcome(tuned.generate(requests[:4], GREEDY)) == outcome(before)
 
 
+@only_with_all
 def test_an_error_ends_what_still_runs(tuned: SGLangEngine, requests: list[Request], expected: list[Completion]) -> None:
     """Else SGLang would go on with what nobody waits for, and no weights could be loaded meanwhile."""
 

@@ -12,7 +12,7 @@ from backend.bench.ingest import KEYS, STEPS, measure
 from backend.bench.server import postgres, quantile, served
 
 
-@pytest.mark.parametrize("kind", first(1, ["postgresql", "sqlite"]))
+@pytest.mark.parametrize("kind", first(1, ["sqlite", "postgresql"]))
 def test_what_was_acknowledged_outlives_the_server(kind: str) -> None:
     with ExitStack() as stack:
         found = measure("" if kind == "sqlite" else stack.enter_context(postgres()), seconds=0.5, writers=2)
