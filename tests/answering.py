@@ -9,6 +9,7 @@ from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.config import RunConfig
 from engine.experience.scheduling_state import SchedulingState
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
+from engine.tasks.task import Prompt
 
 SEED = 3
 
@@ -46,3 +47,19 @@ class Answering(ABC):
     def sessions(self, now: float) -> dict[int, TrainedSession]:  # noqa: ARG002
         """The drafter's training in the rollout that begins at ``now``."""
         return {}
+
+
+class Lengths:
+    """Prompt ``position`` wants ``wanted[position]`` tokens, by default one."""
+
+    waits = False
+
+    def __init__(self, wanted: dict[int, int]) -> None:
+        self._wanted = wanted
+
+    def prompts(self, step: int, count: int) -> list[Prompt]:
+        positions = range(step * count, (step + 1) * count)
+        return [Prompt(str(position), (self._wanted.get(position, 1),), position) for position in positions]
+
+    def reward(self, prompt: Prompt, response: str) -> float:  # noqa: ARG002
+        return float(prompt.data)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import SEED, Answering
+from answering import SEED, Answering, Lengths
 
 from engine.cluster.distributed_rollout.driver import Rollout
 from engine.config import RunConfig, parse
@@ -17,7 +17,6 @@ from engine.experience.collection import Experience
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer
 from engine.rollout.interface import Completion, PartialResponse, Request, RolloutStatistics, Sampling
-from engine.tasks.task import Prompt
 
 SIZE, WANTED = 2, 3
 
@@ -68,22 +67,6 @@ class Clocked(Answering):
 
 def _so_far(completion: Completion) -> Request:
     return replace(completion.request, begun=PartialResponse(completion.tokens, completion.logprobs, completion.spans))
-
-
-class Lengths:
-    """Prompt ``position`` wants ``wanted[position]`` tokens, by default one."""
-
-    waits = False
-
-    def __init__(self, wanted: dict[int, int]) -> None:
-        self._wanted = wanted
-
-    def prompts(self, step: int, count: int) -> list[Prompt]:
-        positions = range(step * count, (step + 1) * count)
-        return [Prompt(str(position), (self._wanted.get(position, 1),), position) for position in positions]
-
-    def reward(self, prompt: Prompt, response: str) -> float:  # noqa: ARG002
-        return float(prompt.data)
 
 
 class Steps:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import SEED, Answering
+from answering import SEED, Answering, Lengths
 
 from engine.config import RunConfig, parse
 from engine.errors import ConfigError
@@ -15,7 +15,6 @@ from engine.experience.over_sampling import gather_over_sampled
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer
 from engine.rollout.interface import Completion, Request
-from engine.tasks.task import Prompt
 
 SIZE, WANTED = 2, 4
 
@@ -39,22 +38,6 @@ class Answers(Answering):
         new = min(tokens, wanted - len(begun.tokens))
         done = len(begun.tokens) + new == wanted
         return Completion(request, begun.tokens + (request.id,) * new, begun.logprobs + (-0.5,) * new, "stop" if done else "abort", step, 0)
-
-
-class Lengths:
-    """Prompt ``position`` wants ``wanted[position]`` tokens, by default one."""
-
-    waits = False
-
-    def __init__(self, wanted: dict[int, int]) -> None:
-        self._wanted = wanted
-
-    def prompts(self, step: int, count: int) -> list[Prompt]:
-        positions = range(step * count, (step + 1) * count)
-        return [Prompt(str(position), (self._wanted.get(position, 1),), position) for position in positions]
-
-    def reward(self, prompt: Prompt, response: str) -> float:  # noqa: ARG002
-        return float(prompt.data)
 
 
 def config(**scheduling: Any) -> RunConfig:
