@@ -4,17 +4,18 @@ from pathlib import PurePosixPath
 
 SHARED = {
     "browser": "browser",
+    "engine_run": "engine_run",
     **dict.fromkeys(("test_fault_points", "test_schedules", "test_redis"), "arena"),
     **{f"test_sglang_{name}": "sglang" for name in ("abort", "bare", "drafts", "engine", "law", "run")},
 }
 """Folders and files that share what is slow to start. Every other file is a scope of its own."""
 SECONDS = {
-    "browser": 620,
+    "browser": 550,
     "sglang": 370,
-    "test_engine_run": 270,
+    "engine_run": 235,
     "test_backend_jobs": 220,
     "arena": 210,
-    "test_demo_command": 85,
+    "test_demo_command": 65,
     **dict.fromkeys(("test_contract", "test_native_bits"), 65),
     "test_stack": 50,
     **dict.fromkeys(("test_code_task", "test_native_lossless", "test_real_model", "test_large_artifacts"), 35),

@@ -59,6 +59,7 @@ class _LawLoss(torch.autograd.Function):
                     gradient[block] = (slope @ half)[: len(features) - block.start]
                     if of_head is not None:
                         of_head += slope.t() @ x
+                    del slope  # before there is the next one
         ctx.save_for_backward(of_head, *gradients)
         return total
 

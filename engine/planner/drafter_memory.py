@@ -12,10 +12,10 @@ VALUE = 4 * FLOAT
 the derivative."""
 UNROLLS = {"eagle": 2, "hass": 3, "eagle3": 7}
 """Passes of a training step, as engine.drafter.recipe has them."""
-KEPT: dict[DrafterKind, int] = {"eagle": 32, "eagle3": 44}
-"""Bytes that a token of a pass keeps for each hidden dimension, outside of attention and MLP: what attention reads (two features side by
-side, of EAGLE-3 after norms of each), the residuals, the norm before the MLP (of EAGLE-3 that before the head, too), the prediction and
-its gradient. Under autocast copies make up for what is smaller."""
+KEPT: dict[DrafterKind, dict[int, int]] = {"eagle": {HALF: 18, FLOAT: 28}, "eagle3": {HALF: 43, FLOAT: 46}}
+"""Bytes that a token of a pass keeps for each hidden dimension, by the bytes of a value, outside of attention and MLP: what attention
+reads (two features side by side, of EAGLE-3 after norms of each), the residuals, the norm before the MLP (of EAGLE-3 that before the head,
+too), the prediction and its gradient; as counted of a step at the size of 0.5 B."""
 
 
 def states(shape: Shape, kind: DrafterKind) -> int:
@@ -37,21 +37,24 @@ def step(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: boo
 
 
 def step_parts(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: bool, on_gpu: bool) -> Parts:
-    """Bytes by what takes them."""
+    """Bytes by what takes them. Gradients grow while activations go, so that the worst moment is before: in the loss's last block, or when
+    the last pass has gradients of all weights, in the type that it computes in."""
     c = HALF if half else FLOAT
     rows = max(ROWS, BLOCK // shape.vocabulary) if on_gpu else ROWS
-    width = feature_width(kind, shape.hidden)
+    width, parameters = feature_width(kind, shape.hidden), drafter_parameters(shape, kind)
+    laws = VALUE * rows * shape.vocabulary + c * tokens * unroll * shape.hidden
+    score = HALF + FLOAT if half and on_gpu else c  # autocast has softmax in float32 on a GPU only
     return {
-        "gradients": FLOAT * drafter_parameters(shape, kind),
+        "weights in bfloat16": HALF * parameters if half else 0,
         "activations": tokens * unroll * pass_activations(shape, kind, c),
-        "scores": (unroll - 1) * shape.heads * tokens**2 * (FLOAT + HALF if half else FLOAT),
+        "scores": (unroll - 1) * shape.heads * tokens**2 * score,
         "drafts before": tokens * unroll * (unroll - 1) * c * shape.kv_heads * shape.head_size,
         "responses": tokens * (2 * HALF * width + FLOAT * (width + shape.hidden)),
-        "laws": VALUE * rows * shape.vocabulary,
+        "laws or gradients": max(laws, c * parameters),
     }
 
 
 def pass_activations(shape: Shape, kind: DrafterKind, c: int) -> int:
     """Of one token in one pass; ``c``: bytes of a value."""
     queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-    return KEPT[kind] * shape.hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate
+    return KEPT[kind][c] * shape.hidden + c * (3 * queries + 2 * keys) + 4 * c * shape.intermediate

@@ -54,13 +54,15 @@ def _plan(options: argparse.Namespace) -> Plan:
     recorded_config = _recorded_config(options.trace)
     costs = _costs(options.costs)
     kinds = known_gpus(options.hardware)
-    return plan(config, given, kinds, _lengths(options, config), recorded, recorded_config, costs, options.deadline, not options.quick)
+    lengths, plain = _lengths(options, config), _plain(options)
+    return plan(config, given, kinds, lengths, recorded, recorded_config, costs, options.deadline, not options.quick, plain)
 
 
 def _write_events(options: argparse.Namespace) -> None:
     config = load(options.run)
     given = machines(options.gpus, options.price, options.hardware)
-    found = basis(config, given, _lengths(options, config), _recorded(options), _recorded_config(options.trace), _costs(options.costs))
+    recorded, made_with = _recorded(options), _recorded_config(options.trace)
+    found = basis(config, given, _lengths(options, config), recorded, made_with, _costs(options.costs), plain=_plain(options))
     lines = timeline(found, config.algorithm.steps)
     options.events.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
@@ -70,6 +72,15 @@ def _recorded(options: argparse.Namespace) -> RecordedRun | None:
         return None
     found, config = recorded_run(options.trace), _recorded_config(options.trace)
     return replace(found, name=config.name) if config else found
+
+
+def _plain(options: argparse.Namespace) -> tuple[RecordedRun, RunConfig] | None:
+    if options.plain_trace is None:
+        return None
+    found, config = recorded_run(options.plain_trace), _recorded_config(options.plain_trace)
+    if config is None:
+        raise LongtailError(f"plain trace: {options.plain_trace} has no config.yaml; give the folder of a run")
+    return found, config
 
 
 def _recorded_config(trace: Path | None) -> RunConfig | None:
@@ -103,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hardware", type=Path, metavar="FILE", help="YAML with machines of your own, like engine/planner/hardware.yaml")
     parser.add_argument("--price", type=float, help="dollars for a GPU-hour")
     parser.add_argument("--trace", type=Path, metavar="RUN", help="folder of a finished run: its lengths, acceptance and times are taken")
+    parser.add_argument("--plain-trace", type=Path, metavar="RUN", help="folder of a run without speculation: what plain decoding takes")
     parser.add_argument("--lengths", type=Path, metavar="FILE", help="lengths of responses: a JSON list, or one a line")
     parser.add_argument("--median", type=_positive, metavar="TOKENS", help="of the lengths, in place of recorded or usual ones")
     parser.add_argument("--spread", type=_positive, help=f"standard deviation of their logarithm (default {SPREAD})")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from page_cases import Submit, guarded, until
 from playwright.sync_api import Browser, Page, expect
+from sizes import only_with_all
 
 from backend.stack.local_stack import Stack
 from longtail import ApiError, Longtail
@@ -121,6 +122,7 @@ def refused(client: Longtail) -> bool:
     return False
 
 
+@only_with_all
 def test_an_admin_adds_a_user_and_shuts_them_out(page: Page, api: Longtail, stack: Stack) -> None:
     page.goto("/settings?tab=Users")
     name = page.get_by_label("Name", exact=True)
@@ -155,6 +157,7 @@ def test_a_project_and_its_members(page: Page, api: Longtail) -> None:
     until(lambda: [member.user for member in api.members(made.id)], lambda names: "noether" not in names)
 
 
+@only_with_all
 def test_a_webhook_is_made_tested_and_removed(page: Page, api: Longtail) -> None:
     page.goto("/settings?tab=Webhooks")
     address = page.get_by_label("Address")

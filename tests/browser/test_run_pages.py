@@ -115,6 +115,7 @@ def test_a_step_that_is_not_there_is_explained(page: Page, pair: Pair) -> None:
     expect(page.get_by_text("The run has no such step yet.")).to_be_visible()
 
 
+@only_with_all
 def test_the_survival_curve_has_a_log_axis(page: Page, pair: Pair) -> None:
     page.goto(f"/run?id={pair[1].id}&{urlencode({'tab': 'Long tail'})}")
     page.get_by_text("log axis").click()

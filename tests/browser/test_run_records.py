@@ -146,6 +146,7 @@ def test_hostile_samples_and_lines_are_text(page: Page, chatty: Run) -> None:
     no_markup(page)
 
 
+@only_with_all
 def test_the_log_is_searched_and_paged(page: Page, chatty: Run) -> None:
     open_tab(page, chatty, "Logs")
     expect(lines(page)).to_contain_text(f"line {replay_engine.LINES - 1} of")

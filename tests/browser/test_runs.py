@@ -65,6 +65,7 @@ def test_a_wrong_condition_is_explained(page: Page, grid: Grid, pair: Pair) -> N
     grid.has(pair[1].name, pair[0].name)
 
 
+@only_with_all
 def test_a_click_on_a_head_sorts_and_a_second_the_other_way(page: Page, grid: Grid, pair: Pair) -> None:
     page.goto("/?tag=pair")
     plain, tlt = sorted(pair, key=lambda run: run.name)
@@ -108,6 +109,7 @@ def test_on_a_phone_runs_are_cards_and_a_table_on_request(page: Page, pair: Pair
     expect(page).to_have_url(re.compile(f"/run\\?id={pair[1].id}"))
 
 
+@only_with_all
 def test_several_runs_are_cancelled_together_once_confirmed(page: Page, grid: Grid, api: Longtail, submit: Submit) -> None:
     runs = [submit(name=f"stuck together {number}") for number in (1, 2)]
     until(lambda: [api.run(run.id).state for run in runs], lambda states: states == ["running"] * 2)

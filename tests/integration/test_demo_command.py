@@ -122,6 +122,7 @@ def test_a_stack_that_runs_already_is_used_and_left_running(stack: Stack, start:
             assert [run.tags for run in client.runs().items] == [["demo"], ["demo"]]
 
 
+@only_with_all
 def test_the_real_demo_trains_a_drafter_which_the_next_one_takes(stack: Stack, start: Start) -> None:
     home = stack.settings.home
     make_bare_model(home / "models" / preset("real-tlt").config["model"]["path"])

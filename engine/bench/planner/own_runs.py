@@ -1,5 +1,5 @@
-"""Runs on this machine, predicted before they run: from a recorded run of another seed on as many workers, and the cost table that it
-measured."""
+"""Runs on this machine, predicted before they run: from two recorded runs of another seed on as many workers, one of them plain, and the
+cost table that they measured."""
 
 import json
 import os
@@ -22,6 +22,7 @@ from engine.speculation.tuner.cost_table import CostTable
 
 STEPS = 8
 """Of a run; the first is not compared: engine, tuner and caches start in it."""
+SIMULATED = 4 * STEPS
 PLAIN = {"speculation": {"enabled": False}}
 CHAIN = {"speculation": {"strategies": [{"depth": 4, "top_k": 1, "verify": 4}], "tuner": {"name": "fixed"}}}
 CALIBRATING = {"seed": 7, "algorithm": {"group_size": 4, "steps": 12}, "rollout": {"max_new_tokens": 1024}}
@@ -73,8 +74,8 @@ CASES = (
 def run(folder: Path, count: int) -> dict[str, Any]:
     """``count`` of the cases. Their predictions stand in ``folder`` before the first of them runs."""
     with _own_home(folder):
-        recorded = {workers: _calibrated(folder, workers) for workers in sorted({case.workers for case in CASES[:count]})}
-        predicted = {case.name: {arm: _predicted(case, arm == "drafts", *recorded[case.workers]) for arm in ARMS} for case in CASES[:count]}
+        recorded = {workers: CalibratingRuns.of(folder, workers) for workers in sorted({case.workers for case in CASES[:count]})}
+        predicted = {case.name: {arm: _predicted(case, arm == "drafts", recorded[case.workers]) for arm in ARMS} for case in CASES[:count]}
         (folder / "predicted.json").write_text(json.dumps(predicted, indent=1), encoding="utf-8")
         rows = [_row(folder, index, case, predicted[case.name]) for index, case in enumerate(CASES[:count])]
     return _summary(rows)
@@ -97,25 +98,39 @@ def _own_home(folder: Path) -> Iterator[None]:
             os.environ["LONGTAIL_HOME"] = before
 
 
-def _calibrated(folder: Path, workers: int) -> tuple[RecordedRun, CostTable]:
-    events = run_engine(folder / f"calibrating-{workers}", _calibrating(workers))
-    tables = [table for file in sorted((folder / "home").rglob("*.json")) if (table := CostTable.load(file))]
-    if not tables:
-        raise LongtailError(f"the calibrating run has left no cost table below {folder.name}/home")
-    return of_events(events, "a calibrating run"), tables[0]
+@dataclass(frozen=True)
+class CalibratingRuns:
+    """What is known before the first case runs."""
+
+    drafting: RecordedRun
+    plain: RecordedRun
+    costs: CostTable
+
+    @classmethod
+    def of(cls, folder: Path, workers: int) -> "CalibratingRuns":
+        """LongtailError if the runs have left no cost table."""
+        drafting, plain = (
+            run_engine(folder / f"calibrating-{arm}-{workers}", _calibrating(workers, arm == "drafts")) for arm in ARMS[::-1]
+        )
+        tables = [table for file in sorted((folder / "home").rglob("*.json")) if (table := CostTable.load(file))]
+        if not tables:
+            raise LongtailError(f"the calibrating run has left no cost table below {folder.name}/home")
+        return cls(of_events(drafting, "a calibrating run"), of_events(plain, "a plain calibrating run"), tables[0])
 
 
-def _calibrating(workers: int) -> dict[str, Any]:
+def _calibrating(workers: int, speculative: bool) -> dict[str, Any]:
     """A worker has as many requests whatever their number."""
     own = {"cluster": {"workers": workers}, "algorithm": {"prompts_per_step": 4 * workers}}
-    return merged(merged(SHARED, CALIBRATING), own)
+    return merged(merged(merged(SHARED, CALIBRATING), own), {} if speculative else PLAIN)
 
 
-def _predicted(case: Case, speculative: bool, recorded: RecordedRun, costs: CostTable) -> float:
-    """Seconds of a step."""
-    calibrating = parse(_calibrating(case.workers))
-    found = basis(parse(case.config(speculative)), machines(f"cpu:{case.workers}"), None, recorded, calibrating, costs)
-    return round(fmean(step.seconds for step in list(Simulation(found.config, found.assumptions).steps(STEPS))[1:]), 4)
+def _predicted(case: Case, speculative: bool, known: CalibratingRuns) -> float:
+    """Seconds of a step, on average over more of them than are measured: what chance did in a few is not to be predicted."""
+    drafting, plain = (parse(_calibrating(case.workers, speculates)) for speculates in (True, False))
+    config, hosts = parse(case.config(speculative)), machines(f"cpu:{case.workers}")
+    found = basis(config, hosts, None, known.drafting, drafting, known.costs, plain=(known.plain, plain))
+    simulated = list(Simulation(found.config, found.assumptions).steps(SIMULATED))
+    return round(fmean(step.seconds for step in simulated[1:]), 4)
 
 
 def _row(folder: Path, index: int, case: Case, predicted: dict[str, float]) -> dict[str, Any]:

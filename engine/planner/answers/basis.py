@@ -8,6 +8,7 @@ from engine.errors import ConfigError, ModelError
 from engine.models.folder import locate, read_config
 from engine.planner.answers.cache_room import LEAST_ROOM, requests_at_once
 from engine.planner.answers.recorded_costs import recorded_costs
+from engine.planner.answers.recorded_passes import corrected
 from engine.planner.answers.recorded_run import RecordedRun
 from engine.planner.calibration import Calibration, usual
 from engine.planner.drafter_memory import UNROLLS
@@ -70,9 +71,11 @@ def basis(
     recorded_config: RunConfig | None = None,
     costs: CostTable | None = None,
     calibration: Calibration | None = None,
+    plain: tuple[RecordedRun, RunConfig] | None = None,
 ) -> Basis:
-    """``recorded``: a run whose lengths, acceptance and times are taken over, made with ``recorded_config`` (None: with ``config``).
-    ``costs``: a measured table in place of the roofline. ConfigError if the machines are too few or too small."""
+    """``recorded``: a run whose lengths, acceptance and times are taken over, made with ``recorded_config`` (None: with ``config``);
+    ``plain``: another one, without speculation, of which what plain decoding takes is taken over.
+    ``costs``: a measured table in place of the roofline. ConfigError if the machines are too few or too small, or ``plain`` has drafted."""
     _check_size(config)
     found, shape = calibration or usual(), model_shape(config.model.path)
     workers = machines.count // config.rollout.gpus
@@ -81,7 +84,9 @@ def basis(
         raise ConfigError(f"{told}; give at least {config.rollout.gpus} GPUs, or lower that")
     config = on_workers(config, workers)
     memory = None if machines.name == "cpu" else _memory(config, machines, shape)
-    lengths = lengths or (Recorded(recorded.lengths, recorded.name, config.seed) if recorded else assumed(config.rollout.max_new_tokens, 0))
+    members = (recorded_config or config).algorithm.group_size
+    observed = Recorded(recorded.lengths, recorded.name, config.seed, members) if recorded else None
+    lengths = lengths or observed or assumed(config.rollout.max_new_tokens, 0)
     prompt = (recorded and recorded.prompt) or PROMPT_TOKENS_SHARE * config.rollout.max_prompt_tokens
     slots = config.rollout.max_batch if memory is None else requests_at_once(config, memory.cache, lengths, prompt)
     fewer = f"the cache of a worker has room for about {slots} requests at once, not {config.rollout.max_batch}: the others wait"
@@ -91,7 +96,8 @@ def basis(
     phases = by_operations(config, shape, machines, found.efficiency)
     given = Assumptions(costs or roofline.table(), phases, lengths, found, config.cluster.workers, roofline.prefill(1), prompt)
     plan = Basis(config, machines, shape, given, memory, notes=notes)
-    return _as_recorded(plan, recorded, recorded_config or config) if recorded else plan
+    found = _as_recorded(plan, recorded, recorded_config or config) if recorded else plan
+    return _decoded_as(found, plan.assumptions.costs, *plain) if plain else found
 
 
 def _check_size(config: RunConfig) -> None:
@@ -136,17 +142,33 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
 
 
 def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis:
-    """Other phases cost what they cost by token and response; decode costs are corrected by a replay of the recorded run."""
+    """Other phases cost what they cost by token and response; decode costs are corrected by what its decode steps took, and then by a
+    replay of the recorded run."""
     config = on_workers(config, recorded.workers)
     firsts = recorded.firsts(plan.assumptions.calibration.acceptance)
     share = recorded.workers / plan.config.cluster.workers
-    phases = recorded_costs(plan.assumptions.phases, recorded, plan.assumptions.prompt, share)
-    given = replace(plan.assumptions, phases=phases, firsts=tuple(firsts))
+    phases = recorded_costs(plan.assumptions.phases, recorded, config, plan.assumptions.prompt, share)
+    costs = corrected(plan.assumptions.costs, recorded.steps[1:], plan.assumptions.prompt)
+    given = replace(plan.assumptions, phases=phases, firsts=tuple(firsts), costs=costs)
+    correction = _correction(given, recorded, config)
+    right = replace(given, costs=scaled(costs, correction), prefill=given.prefill * correction)
+    note = f"times are those that {recorded.name} took on its own machines, whatever {plan.machines} could do"
+    return replace(plan, assumptions=right, correction=correction, notes=(*plan.notes, note))
+
+
+def _correction(given: Assumptions, recorded: RecordedRun, config: RunConfig) -> float:
+    """How many times as long its last rollouts took as they do when they are simulated."""
     last = recorded.steps[-REPLAYED:]
     own = Recorded(tuple(step.lengths for step in last), recorded.name)
-    replayed = replace(given, lengths=own, workers=config.cluster.workers, firsts=tuple(firsts[-len(last) :]))
+    replayed = replace(given, lengths=own, workers=config.cluster.workers, firsts=given.firsts[-len(last) :])
     simulated = sum(step.phases["rollout"] for step in Simulation(config, replayed).steps(len(last)))
-    correction = sum(step.phases["rollout"] for step in last) / simulated
-    corrected = replace(given, costs=scaled(given.costs, correction), prefill=given.prefill * correction)
-    note = f"times are those that {recorded.name} took on its own machines, whatever {plan.machines} could do"
-    return replace(plan, assumptions=corrected, correction=correction, notes=(*plan.notes, note))
+    return sum(step.phases["rollout"] for step in last) / simulated
+
+
+def _decoded_as(plan: Basis, costs: CostTable, recorded: RecordedRun, config: RunConfig) -> Basis:
+    """Plain decoding takes what it took there. ConfigError if that run drafted."""
+    if config.speculation.enabled:
+        raise ConfigError(f"plain trace: {recorded.name} is a run with speculation; give one with speculation.enabled: false")
+    given = replace(plan.assumptions, costs=costs)
+    correction = _correction(given, recorded, on_workers(config, recorded.workers))
+    return replace(plan, assumptions=replace(plan.assumptions, plain=scaled(costs, correction)))

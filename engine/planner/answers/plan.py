@@ -72,6 +72,7 @@ def plan(
     costs: CostTable | None = None,
     deadline: float | None = None,
     deep: bool = True,
+    plain: tuple[RecordedRun, RunConfig] | None = None,
 ) -> Plan:
     """``deep``: with sensitivity, break-even, advice, and other machines, which take most of the time. ConfigError, ModelError or
     DataError if it cannot be planned."""
@@ -86,7 +87,7 @@ def plan(
         )
 
     def based(given: Machines) -> Basis:
-        return basis(config, given, lengths, recorded, recorded_config, costs)
+        return basis(config, given, lengths, recorded, recorded_config, costs, plain=plain)
 
     found = based(machines)
     offers: list[Offer] = []

@@ -11,13 +11,13 @@ from statistics import fmean
 import numpy as np
 
 from engine.errors import DataError
-from engine.events import AnyEvent, RolloutFinished, RunStarted, Speculation, StepFinished, read
+from engine.events import AnyEvent, ArmStatistics, RolloutFinished, RunStarted, Speculation, StepFinished, read
 from engine.planner.calibration import Acceptance
 from engine.planner.simulation.acceptance import accepted_tokens
 from engine.speculation.strategy import Strategy
 
 SHAPE = re.compile(r"off|(eagle|ngram) d\d+ k\d+ v\d+")
-"""What ``str`` says of a strategy."""
+"""What ``str`` says of a strategy; the tuner of another engine may call them otherwise."""
 MOST_STEPS = 64
 """The last ones: a plan does not get better by more, and all are simulated."""
 CANDIDATES = np.linspace(0.02, 0.99, 98)
@@ -26,8 +26,8 @@ CANDIDATES = np.linspace(0.02, 0.99, 98)
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """``lengths`` of its responses; seconds by ``phases``; requests drafted for, and drafts accepted, by strategy. ``prompt``: tokens of
-    one on average, None in a run that is too old to say so."""
+    """``lengths`` of its responses; seconds by ``phases``; requests drafted for, and drafts accepted, by strategy; ``arms``: the use of
+    strategies by batch size. ``prompt``: tokens of one on average, None in a run that is too old to say so."""
 
     index: int
     seconds: float
@@ -35,6 +35,7 @@ class RecordedStep:
     phases: dict[str, float]
     drafted: dict[str, tuple[int, int]]
     prompt: float | None = None
+    arms: tuple[ArmStatistics, ...] = ()
 
     def first(self, acceptance: Acceptance) -> float | None:
         """Probability of a first token by which as many of the learned drafter's drafts would be accepted; None if it drafted little."""
@@ -82,18 +83,18 @@ def recorded_run(path: Path) -> RecordedRun:
 def of_events(events: Iterable[AnyEvent], name: str) -> RecordedRun:
     """A step that was repeated counts as it was the last time."""
     workers, lengths, finished = 1, dict[int, tuple[int, ...]](), dict[int, StepFinished]()
-    drafted: dict[int, dict[str, tuple[int, int]]] = {}
+    arms: dict[int, tuple[ArmStatistics, ...]] = {}
     for event in events:
         if isinstance(event, RunStarted):
             workers = event.workers
         elif isinstance(event, RolloutFinished):
             lengths[event.step] = tuple(event.lengths)
         elif isinstance(event, Speculation):
-            drafted[event.step] = _by_strategy(event)
+            arms[event.step] = tuple(arm for arm in event.arms if SHAPE.fullmatch(arm.strategy))
         elif isinstance(event, StepFinished):
             finished[event.step] = event
     steps = tuple(
-        _step(finished[index], lengths[index], drafted.get(index, {}))
+        _step(finished[index], lengths[index], arms.get(index, ()))
         for index in sorted(finished.keys() & lengths.keys())
         if any(lengths[index]) and finished[index].phases.get("rollout", 0.0) > 0
     )[-MOST_STEPS:]
@@ -102,15 +103,14 @@ def of_events(events: Iterable[AnyEvent], name: str) -> RecordedRun:
     return RecordedRun(name, workers, steps)
 
 
-def _step(finished: StepFinished, lengths: tuple[int, ...], drafted: dict[str, tuple[int, int]]) -> RecordedStep:
-    return RecordedStep(finished.step, finished.seconds, lengths, finished.phases, drafted, finished.metrics.get("prompt_tokens"))
+def _step(finished: StepFinished, lengths: tuple[int, ...], arms: tuple[ArmStatistics, ...]) -> RecordedStep:
+    prompt = finished.metrics.get("prompt_tokens")
+    return RecordedStep(finished.step, finished.seconds, lengths, finished.phases, _by_strategy(arms), prompt, arms)
 
 
-def _by_strategy(event: Speculation) -> dict[str, tuple[int, int]]:
+def _by_strategy(arms: Iterable[ArmStatistics]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for arm in event.arms:
-        if not SHAPE.fullmatch(arm.strategy):  # of an engine whose tuner calls them otherwise
-            continue
+    for arm in arms:
         requests, accepted = found[arm.strategy]
         found[arm.strategy] = requests + arm.requests, accepted + arm.accepted
     return dict(found)

@@ -91,7 +91,9 @@ def worse(basis: Basis, factor: float) -> Basis:
 
 def faster_memory(basis: Basis, factor: float) -> Basis:
     """With decode passes that take 1 / ``factor`` as long."""
-    return replace(basis, assumptions=replace(basis.assumptions, costs=scaled(basis.assumptions.costs, 1 / factor)))
+    given = basis.assumptions
+    plain = scaled(given.plain, 1 / factor) if given.plain else None
+    return replace(basis, assumptions=replace(given, costs=scaled(given.costs, 1 / factor), plain=plain))
 
 
 def faster_update(basis: Basis, factor: float) -> Basis:

@@ -71,7 +71,7 @@ def decode(lengths: NDArray[np.int64], known: NDArray[np.int64], pace: Pace, fre
     newest = np.clip(lengths.shape[1] - count + np.minimum(count, place + pace.slots) - 1, 0, None)
     mean = _mean_known(lengths, known, order, running, span, newest)
     seconds = span * (pace.fixed[running] + pace.slope[running] * mean)
-    fell = np.diff(running, axis=1, prepend=pace.slots + 1) < 0
+    fell = np.diff(running, axis=1, prepend=running[:, :1]) < 0  # who drafts from the start has nothing to catch up with
     seconds += np.where(fell & (place >= 0), pace.switching[running], 0.0)
     return Decoded(starts, ends, marks, np.cumsum(seconds + _prefill(lengths, known, place, count, pace, fresh), axis=1), running)
 

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.config import RunConfig
 from engine.planner.calibration import Efficiency
 from engine.planner.hardware import GIGA, TERA, Machines
@@ -18,9 +21,9 @@ STATES = 3
 
 @dataclass(frozen=True)
 class PhaseCosts:
-    """``reward``, ``inference`` and ``update``: seconds a response or a token of the whole step takes; ``*_square``: what each pair of
-    tokens of the same response adds, for attention; ``sync`` and ``checkpoint``: each time; ``trained_tokens``: that a worker trains the
-    drafter on in a second."""
+    """``reward``: seconds that a response takes; ``inference`` and ``update``: that a token takes of a response that teaches; ``*_square``:
+    what each pair of tokens of the same response adds, for attention; ``sync`` and ``checkpoint``: each time; ``trained_tokens``: that a
+    worker trains the drafter on in a second."""
 
     reward: float
     inference: float
@@ -32,6 +35,11 @@ class PhaseCosts:
     inference_square: float = 0.0
     update_square: float = 0.0
     measured: frozenset[str] = field(default_factory=frozenset)
+
+
+def teaching(config: RunConfig, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those ``lengths`` of responses that an update computes with: of those at the limit none, if what was cut is masked."""
+    return lengths[lengths < config.rollout.max_new_tokens] if config.algorithm.mask_truncated else lengths
 
 
 def by_operations(config: RunConfig, shape: Shape, machines: Machines, efficiency: Efficiency) -> PhaseCosts:

@@ -50,17 +50,19 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Recorded:
-    """``steps`` of a run in turn, each the lengths of its responses, group by group."""
+    """``steps`` of a run in turn, each the lengths of its responses, group by group, of ``members`` each."""
 
     steps: tuple[tuple[int, ...], ...]
     source: str
     seed: int = 0
+    members: int = 1
 
     def draw(self, step: int, positions: Lengths, group_size: int, limit: int) -> Lengths:
-        """As they were where there are as many, else that many of them by chance."""
+        """As they were where there are as many, else that many of them by chance: whole groups, if they have as many members."""
         recorded, count = np.array(self.steps[step % len(self.steps)], np.int64), len(positions) * group_size
         if len(recorded) != count:
-            recorded = default_rng((self.seed, step)).choice(recorded, count)
+            together = group_size if group_size == self.members and len(recorded) % group_size == 0 else 1
+            recorded = default_rng((self.seed, step)).choice(recorded.reshape(-1, together), count // together)
         return np.minimum(recorded, limit).reshape(-1, group_size)
 
     def __str__(self) -> str:

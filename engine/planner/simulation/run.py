@@ -14,7 +14,7 @@ from engine.planner.calibration import Calibration
 from engine.planner.simulation.acceptance import accepted_tokens
 from engine.planner.simulation.decoding import Decoded, Pace, decode
 from engine.planner.simulation.drafter_quality import DrafterQuality, at_the_start
-from engine.planner.simulation.phase_costs import PhaseCosts
+from engine.planner.simulation.phase_costs import PhaseCosts, teaching
 from engine.planner.simulation.response_lengths import ResponseLengths
 from engine.planner.simulation.spot_tail import Tail, tail
 from engine.planner.simulation.strategy_choice import Choice, StrategyChoice
@@ -32,7 +32,8 @@ PROMPT_TOKENS_SHARE = 0.5
 @dataclass(frozen=True)
 class Assumptions:
     """What a simulation rests on beside the configuration. ``prompt``: tokens of a prompt; ``prefill``: seconds for one of them;
-    ``firsts``: by step, the probability that the drafter's first token is accepted, where a run has recorded it."""
+    ``firsts``: by step, the probability that the drafter's first token is accepted, where a run has recorded it; ``plain``: costs of a run
+    that never drafts, where they are known apart."""
 
     costs: CostTable
     phases: PhaseCosts
@@ -42,6 +43,7 @@ class Assumptions:
     prefill: float
     prompt: float
     firsts: Sequence[float] = ()
+    plain: CostTable | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ class Simulation:
         self._config, self._given = config, assumptions
         limit, self._slots = config.rollout.max_new_tokens, config.rollout.max_batch
         calibration = assumptions.calibration
-        self._choice = StrategyChoice(config.speculation, assumptions.costs, calibration.acceptance, self._slots, limit, config.seed)
+        costs = assumptions.costs if config.speculation.enabled or not assumptions.plain else assumptions.plain
+        self._choice = StrategyChoice(config.speculation, costs, calibration.acceptance, self._slots, limit, config.seed)
         self._workload = Workload(config, assumptions.lengths, assumptions.workers)
         self._quality = at_the_start(config.drafter)
         self._history, self._cooldown = TrainingHistory(), Cooldown()
@@ -209,7 +212,7 @@ class Simulation:
     def _phases(self, index: int, end: float, shares: Shares, generated: Numbers, complete: Numbers, pace: Pace) -> dict[str, float]:
         costs, algorithm = self._given.phases, self._config.algorithm
         learned = generated[np.isin(shares.group, complete)]
-        lengths = learned + self._given.prompt
+        lengths = teaching(self._config, learned) + self._given.prompt
         tokens, pairs = float(lengths.sum()), float((lengths**2).sum())
         phases = {
             "rollout": end,

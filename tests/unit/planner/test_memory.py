@@ -163,7 +163,7 @@ def test_a_drafters_step_takes_what_was_computed(small_model: Path, recipe: str)
 def test_the_largest_step_of_a_drafter_has_room() -> None:
     """EAGLE-3 at a vocabulary of 152,064: of its seven passes no more than a block of laws is there at a time."""
     parts = drafter_memory.step_parts(PRESETS["7B"], "eagle3", UNROLLS["eagle3"], 1024, half=True, on_gpu=True)
-    assert parts["laws"] < 0.6 * GB
+    assert parts["laws or gradients"] < 0.7 * GB
     assert {name: recipe.unroll for name, recipe in RECIPES.items()} == UNROLLS
     assert (drafter_memory.BLOCK, drafter_memory.ROWS) == (law_loss.ELEMENTS, law_loss.ROWS)
 

@@ -1,6 +1,7 @@
 """``longtail plan``: what it says of a run, and of what cannot be planned."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,32 @@ def test_what_a_run_has_recorded_is_replayed(tmp_path: Path, capsys: pytest.Capt
     assert fewer["arms"][1]["step_seconds"] > found["arms"][1]["step_seconds"]
 
 
+def test_a_plain_run_tells_what_plain_decoding_takes_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Plain runs whose rollouts took half and twice as long as simulated."""
+    run, plain = written(tmp_path, LARGE), LARGE | {"speculation": {"enabled": False}}
+    simulated = tmp_path / "simulated.jsonl"
+    (tmp_path / "plain").mkdir()
+    planned(capsys, written(tmp_path / "plain", plain), "--quick", "--events", str(simulated))
+    found = []
+    for factor in (0.5, 2.0):
+        recorded = tmp_path / f"plain-{factor}"
+        recorded.mkdir()
+        (recorded / "config.yaml").write_text(yaml.safe_dump(plain), encoding="utf-8")
+        events = [json.loads(line) for line in simulated.read_text(encoding="utf-8").splitlines()]
+        for event in events:
+            if event["kind"] == "step":
+                event["phases"]["rollout"] *= factor
+        (recorded / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
+        found.append(
+            {arm["name"]: arm["phases"]["rollout"] for arm in planned(capsys, run, "--quick", "--plain-trace", str(recorded))["arms"]}
+        )
+    assert found[1]["plain"] == pytest.approx(4 * found[0]["plain"], rel=0.02)
+    assert found[1]["TLT"] == found[0]["TLT"]
+    shutil.copy(tmp_path / "run.yaml", tmp_path / "plain-2.0" / "config.yaml")
+    assert main([run, "--quick", "--plain-trace", str(tmp_path / "plain-2.0")]) == 2
+    assert "is a run with speculation; give one with speculation.enabled: false" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -92,6 +119,8 @@ def test_what_a_run_has_recorded_is_replayed(tmp_path: Path, capsys: pytest.Capt
         (["--price", "-1"], "price: must not be negative (got -1.0)"),
         (["--deadline", "0"], "deadline: must be above 0 (got 0.0)"),
         (["--trace", "nowhere"], "trace: nowhere is neither a run folder nor a file of events"),
+        (["--plain-trace", "nowhere"], "trace: nowhere is neither a run folder nor a file of events"),
+        (["--plain-trace", "empty.jsonl"], "trace: empty.jsonl has no finished step"),
         (["--trace", "empty.jsonl"], "trace: empty.jsonl has no finished step"),
         (["--lengths", "empty.jsonl"], "lengths: empty.jsonl has no lengths"),
         (["--hardware", "nowhere"], "hardware: nowhere is no file"),

@@ -1,5 +1,6 @@
 """The simulator against a decoding of one token after the other, and against what must hold whatever the model."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -50,6 +51,23 @@ def test_from_finish_to_finish_is_as_token_by_token(lengths: list[int], slots: i
     expected_ends = token_by_token(lengths, 7, slots)
     assert decoded.seconds[0, 2:] == pytest.approx(expected_ends, rel=1e-9)
     assert decoded.done[0] == pytest.approx(max(expected_ends))
+
+
+def test_who_drafts_from_the_start_has_nothing_to_catch_up_with() -> None:
+    """Drafting pays from a batch of 4 on: seconds are added where the batch falls to that, and nowhere else."""
+    slow = np.zeros(7)
+    slow[4] = 100.0
+    for lengths, caught_up in (([5, 6, 7, 8, 9, 10], 100.0), ([5, 6, 7, 8], 0.0), ([5, 6], 0.0)):
+        queue = np.array([lengths])
+        with_it, without = (decode(queue, queue * 0, replace(pace(6), switching=each)).done[0] for each in (slow, 0 * slow))
+        assert with_it - without == pytest.approx(caught_up)
+
+
+def test_whole_groups_are_drawn_where_they_have_as_many_members() -> None:
+    recorded = Recorded((tuple(range(16)),), "a run", members=4)
+    drawn = recorded.draw(0, np.arange(9), 4, 1000)
+    assert (drawn % 4).tolist() == [[0, 1, 2, 3]] * 9
+    assert recorded.draw(0, np.arange(9), 3, 1000).shape == (9, 3)
 
 
 def test_what_is_generated_by_a_moment_rises_to_the_lengths() -> None:

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from engine_processes import SMALL_RUN, Config, kill_once_there, lengths, run, steps
 from sizes import only_with_all
-from test_engine_run import SMALL_RUN, Config, kill_once_there, lengths, run, steps
 
 from engine.events import RunStarted
 
