@@ -96,8 +96,8 @@ def basis(
     phases = by_operations(config, shape, machines, found.efficiency)
     given = Assumptions(costs or roofline.table(), phases, lengths, found, config.cluster.workers, roofline.prefill(1), prompt)
     plan = Basis(config, machines, shape, given, memory, notes=notes)
-    found = _as_recorded(plan, recorded, recorded_config or config) if recorded else plan
-    return _decoded_as(found, plan.assumptions.costs, *plain) if plain else found
+    corrected_plan = _as_recorded(plan, recorded, recorded_config or config) if recorded else plan
+    return _decoded_as(corrected_plan, plan.assumptions.costs, *plain) if plain else corrected_plan
 
 
 def _check_size(config: RunConfig) -> None:
