@@ -6,8 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import cycle
+from multiprocessing import get_context
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,7 +43,8 @@ def crowd(stack: Stack, database: Database, plan: PlannedRun, seconds: float) ->
     with _going_on(database, plan):
         visitors = subprocess.Popen([sys.executable, "-m", "backend.bench.visitors", *visit], stdout=subprocess.PIPE, text=True)
         time.sleep(ARRIVAL_SECONDS)
-        taken = list(_asked(stack, plan.id, seconds))
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # the thread that writes would keep an interpreter of its own waiting
+            taken = pool.submit(asked, stack.url, stack.token, plan.id, seconds).result()
         told, _ = visitors.communicate(timeout=60)
     found: dict[str, Any] = json.loads(told)
     assert not found["silent"], f"{found['silent']} of {VISITORS} visitors did not see the page"
@@ -71,10 +74,12 @@ def _going_on(database: Database, plan: PlannedRun) -> Iterator[None]:
         writer.join()
 
 
-def _asked(stack: Stack, run_id: str, seconds: float) -> Iterator[float]:
-    until, routes = time.monotonic() + seconds, cycle(ROUTES)
-    with httpx.Client(base_url=stack.url, headers={"Authorization": f"Bearer {stack.token}"}, timeout=30, trust_env=False) as client:
+def asked(url: str, token: str, run_id: str, seconds: float) -> list[float]:
+    """Seconds of each request, one after the other."""
+    taken, until, routes = [], time.monotonic() + seconds, cycle(ROUTES)
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False) as client:
         while (began := time.monotonic()) < until:
             client.get(f"/api/v1/runs/{run_id}{next(routes)}").raise_for_status()
-            yield time.monotonic() - began
+            taken.append(time.monotonic() - began)
             time.sleep(APART_SECONDS)
+    return taken

@@ -165,7 +165,7 @@ class Speculator:
         return self._watchdog.take_alarms() + self._evaluation_watchdog.take_alarms()
 
     def state(self) -> dict[str, Any]:
-        """What was learnt, for a checkpoint; plain JSON values. The suffix store fills up anew."""
+        """What was learnt, for a checkpoint; plain JSON values."""
         return {
             "tuner": self.tuner.state(),
             "watchdog": self._watchdog.state(),
@@ -175,6 +175,7 @@ class Speculator:
             "learned": dict(self._learned),
             "drafting": sorted(self._drafting),
             "proving": sorted(self._proving),
+            "texts": self._store.state() if self._store else [],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -186,6 +187,8 @@ class Speculator:
         self._selector.load_state(state["gate"])
         self._learned = dict(state["learned"])
         self._drafting, self._proving = set(state["drafting"]), frozenset(state["proving"])
+        if self._store:
+            self._store.load_state(state.get("texts", []))  # checkpoints of earlier versions have none
 
     def _context(self, batch: Sequence[RunningRequest], learned: bool) -> Context:
         now, drafters = self._now, self._drafters(len(batch), learned)

@@ -1,15 +1,19 @@
 """The model-free drafter: a request goes on as siblings of its prompt did after the same tokens."""
 
+import zlib
 from array import array
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import compress, count
 
 from engine.speculation.ngram.text_search import NOWHERE, JoinedTexts
 
 SHORTEST, LONGEST = 3, 24  # tokens that must match, and at most do
 NEWEST = 32  # places that vote at most
 MOST_TOKENS = 1 << 16  # of a prompt, with its finished texts: a look-up reads them all
+MOST_SAVED = 1 << 19  # tokens in a checkpoint
+LOADED = -1  # stands for a request of an earlier process
 _GROUP_BYTES, _TEXT_BYTES, _TOKEN_BYTES = 1500, 700, 9  # upper estimates
 
 
@@ -56,6 +60,11 @@ class _Text:
         self._written, self._read = (), 0
 
     @property
+    def own(self) -> "array[int]":
+        """What the request wrote, as far as it was read."""
+        return array("i", compress(self.tokens, (place != NOWHERE for place in self.order)))
+
+    @property
     def context(self) -> "array[int]":
         """The last tokens, without the separator."""
         return self.tokens[max(1, len(self.tokens) - LONGEST) :]
@@ -87,6 +96,11 @@ class _Group:
         self._grow(0)  # what is joined may not be needed for long
         while self.length > MOST_TOKENS and len(self.finished) > 1:
             self.drop_oldest()
+
+    @property
+    def finished_texts(self) -> list["array[int]"]:
+        """In order of their ends."""
+        return [self.texts[number].own for number in self.finished]
 
     def drop_oldest(self) -> None:
         self._grow(-len(self.texts.pop(self.finished.pop(0)).tokens))
@@ -183,6 +197,27 @@ class SuffixStore:
         self._changed(group, before)
         return draft
 
+    def state(self) -> list[list[str]]:
+        """For a checkpoint: of each prompt, least recently used first, its tokens and what finished requests wrote to it; prompts of the
+        newest ``MOST_SAVED`` tokens. Plain JSON values."""
+        saved: list[list[str]] = []
+        tokens = 0
+        for group in reversed([group for group in (*self._idle.values(), *self._active.values()) if group.finished]):
+            texts = [_of_bytes(group.key), *group.finished_texts]
+            tokens += sum(map(len, texts))
+            if tokens > MOST_SAVED:
+                break
+            saved.append([_packed(text) for text in texts])
+        return saved[::-1]
+
+    def load_state(self, state: Sequence[Sequence[str]]) -> None:
+        """Adds what a ``state`` has, as if it had just been written."""
+        for prompt, *texts in state:
+            known = _unpacked(prompt)
+            for text in texts:
+                self.begin(LOADED, known, _unpacked(text))
+                self.end(LOADED)
+
     def _changed(self, group: _Group, before: int) -> None:
         self._bytes += group.bytes - before
         if self._bytes > self._memory:
@@ -198,6 +233,20 @@ class SuffixStore:
             before = group.bytes
             group.drop_oldest()
             self._bytes += group.bytes - before
+
+
+def _packed(tokens: "array[int]") -> str:
+    return b64encode(zlib.compress(tokens.tobytes(), 1)).decode()
+
+
+def _unpacked(text: str) -> "array[int]":
+    return _of_bytes(zlib.decompress(b64decode(text)))
+
+
+def _of_bytes(content: bytes) -> "array[int]":
+    tokens = array("i")
+    tokens.frombytes(content)
+    return tokens
 
 
 def _vote(voters: list[list[int]], limit: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
