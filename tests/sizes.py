@@ -13,7 +13,7 @@ ALL = os.environ.get("LONGTAIL_TESTS") == "all"
 
 
 only_with_all = pytest.mark.skipif(not ALL, reason="make test-all runs it")
-"""Of a test whose subject others show, too, in less time."""
+"""Of a test that takes long, and whose subject others show, too, in less time, or which little depends on."""
 
 
 def examples(most: int) -> int:

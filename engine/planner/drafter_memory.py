@@ -15,7 +15,7 @@ UNROLLS = {"eagle": 2, "hass": 3, "eagle3": 7}
 KEPT: dict[DrafterKind, dict[int, int]] = {"eagle": {HALF: 18, FLOAT: 28}, "eagle3": {HALF: 43, FLOAT: 46}}
 """Bytes that a token of a pass keeps for each hidden dimension, by the bytes of a value, outside of attention and MLP: what attention
 reads (two features side by side, of EAGLE-3 after norms of each), the residuals, the norm before the MLP (of EAGLE-3 that before the head,
-too), the prediction and its gradient; as counted of a step at the size of 0.5 B."""
+too), and the prediction; as counted of a step at the size of 0.5 B."""
 
 
 def states(shape: Shape, kind: DrafterKind) -> int:
@@ -37,8 +37,8 @@ def step(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: boo
 
 
 def step_parts(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: bool, on_gpu: bool) -> Parts:
-    """Bytes by what takes them. Gradients grow while activations go, so that the worst moment is before: in the loss's last block, or when
-    the last pass has gradients of all weights, in the type that it computes in."""
+    """Bytes by what takes them. Gradients grow while activations go, so that the worst moment is before: in the loss's last block, when
+    there are the gradients of all predictions, or when the last pass has those of all weights, in the type that it computes in."""
     c = HALF if half else FLOAT
     rows = max(ROWS, BLOCK // shape.vocabulary) if on_gpu else ROWS
     width, parameters = feature_width(kind, shape.hidden), drafter_parameters(shape, kind)

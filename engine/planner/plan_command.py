@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return error.exit_code
-    print(json.dumps(found.plain) if options.json else text(found))
+    print(json.dumps(found.as_json) if options.json else text(found))
     return 0
 
 
@@ -114,7 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hardware", type=Path, metavar="FILE", help="YAML with machines of your own, like engine/planner/hardware.yaml")
     parser.add_argument("--price", type=float, help="dollars for a GPU-hour")
     parser.add_argument("--trace", type=Path, metavar="RUN", help="folder of a finished run: its lengths, acceptance and times are taken")
-    parser.add_argument("--plain-trace", type=Path, metavar="RUN", help="folder of a run without speculation: what plain decoding takes")
+    parser.add_argument(
+        "--plain-trace", type=Path, metavar="RUN", help="folder of a run without speculation, beside --trace: what plain decoding takes"
+    )
     parser.add_argument("--lengths", type=Path, metavar="FILE", help="lengths of responses: a JSON list, or one a line")
     parser.add_argument("--median", type=_positive, metavar="TOKENS", help="of the lengths, in place of recorded or usual ones")
     parser.add_argument("--spread", type=_positive, help=f"standard deviation of their logarithm (default {SPREAD})")

@@ -47,6 +47,7 @@ def _candidates(basis: Basis) -> list[tuple[dict[str, Any], str]]:
     config = basis.config
     speculation, rollout, algorithm, learner = config.speculation, config.rollout, config.algorithm, config.cluster.learner
     slots = rollout.max_batch
+    cut = "long responses are cut, and teach nothing" if algorithm.mask_truncated else "long responses are cut"
     partial = {"over_sampling": 1.5, "partial": True}
     without = PLAIN if config.drafter.pretrain_minutes else {"speculation": {"enabled": False}}
     return [
@@ -57,7 +58,7 @@ def _candidates(basis: Basis) -> list[tuple[dict[str, Any], str]]:
         ({"rollout": {"scheduling": {"longest_first": True}}}, "responses stay the same"),
         ({"rollout": {"scheduling": partial}, "algorithm": {"rollout_correction": 2.0}}, "some tokens are those of older policies"),
         ({"rollout": {"max_batch": 2 * slots}} if _room(basis, 2 * slots) else {}, "the cache takes twice the memory"),
-        ({"rollout": {"max_new_tokens": max(1, rollout.max_new_tokens // 2)}}, "long responses are cut, and teach nothing"),
+        ({"rollout": {"max_new_tokens": max(1, rollout.max_new_tokens // 2)}}, cut),
         ({"algorithm": {"kl_coefficient": 0.0}} if algorithm.kl_coefficient else {}, "nothing holds the policy near its start"),
         ({"cluster": {"learner": {"activation_checkpointing": False}}} if learner.activation_checkpointing else {}, "more memory"),
         ({"evaluation": {"every": 2 * config.evaluation.every}}, "half as many evaluations"),

@@ -31,8 +31,8 @@ REPLAYED = 8
 
 @dataclass(frozen=True)
 class Basis:
-    """``config`` with as many workers as ``machines`` have room for; ``correction``: what the decode costs were multiplied by, so that
-    the recorded run takes as long as it took."""
+    """``config`` with as many workers as ``machines`` have room for; ``correction``: how many times as long the recorded run's rollouts took
+    as by the costs that were assumed."""
 
     config: RunConfig
     machines: Machines
@@ -96,8 +96,12 @@ def basis(
     phases = by_operations(config, shape, machines, found.efficiency)
     given = Assumptions(costs or roofline.table(), phases, lengths, found, config.cluster.workers, roofline.prefill(1), prompt)
     plan = Basis(config, machines, shape, given, memory, notes=notes)
-    corrected_plan = _as_recorded(plan, recorded, recorded_config or config) if recorded else plan
-    return _decoded_as(corrected_plan, plan.assumptions.costs, *plain) if plain else corrected_plan
+    if not recorded:
+        if plain:
+            raise ConfigError("plain trace: it says nothing without a recorded run with speculation beside it; give --trace, too")
+        return plan
+    right = _as_recorded(plan, recorded, recorded_config or config)
+    return _decoded_as(right, plan.assumptions.costs, *plain) if plain else right
 
 
 def _check_size(config: RunConfig) -> None:
@@ -144,31 +148,47 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
 def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis:
     """Other phases cost what they cost by token and response; decode costs are corrected by what its decode steps took, and then by a
     replay of the recorded run."""
-    config = on_workers(config, recorded.workers)
+    _check_recorded(config, "trace")
+    config, assumed_costs, prompt = on_workers(config, recorded.workers), plan.assumptions.costs, plan.assumptions.prompt
     firsts = recorded.firsts(plan.assumptions.calibration.acceptance)
     share = recorded.workers / plan.config.cluster.workers
-    phases = recorded_costs(plan.assumptions.phases, recorded, config, plan.assumptions.prompt, share)
-    costs = corrected(plan.assumptions.costs, recorded.steps[1:], plan.assumptions.prompt)
-    given = replace(plan.assumptions, phases=phases, firsts=tuple(firsts), costs=costs)
+    phases = recorded_costs(plan.assumptions.phases, recorded.settled, config, prompt, share)
+    given = replace(plan.assumptions, phases=phases, firsts=tuple(firsts))
     correction = _correction(given, recorded, config)
-    right = replace(given, costs=scaled(costs, correction), prefill=given.prefill * correction)
+    costs = corrected(assumed_costs, recorded.settled, prompt)
+    known = scaled(assumed_costs, correction) if costs is assumed_costs else costs
+    right = replace(given, costs=known, prefill=given.prefill * correction)
+    rest = _correction(right, recorded, config)
+    right = replace(right, costs=scaled(known, rest), prefill=right.prefill * rest)
     note = f"times are those that {recorded.name} took on its own machines, whatever {plan.machines} could do"
     return replace(plan, assumptions=right, correction=correction, notes=(*plan.notes, note))
 
 
 def _correction(given: Assumptions, recorded: RecordedRun, config: RunConfig) -> float:
     """How many times as long its last rollouts took as they do when they are simulated."""
-    last = recorded.steps[-REPLAYED:]
-    own = Recorded(tuple(step.lengths for step in last), recorded.name)
+    last = recorded.settled[-REPLAYED:]
+    own = Recorded(tuple(step.lengths for step in last), recorded.name, config.seed, config.algorithm.group_size)
     replayed = replace(given, lengths=own, workers=config.cluster.workers, firsts=given.firsts[-len(last) :])
     simulated = sum(step.phases["rollout"] for step in Simulation(config, replayed).steps(len(last)))
     return sum(step.phases["rollout"] for step in last) / simulated
 
 
 def _decoded_as(plan: Basis, costs: CostTable, recorded: RecordedRun, config: RunConfig) -> Basis:
-    """Plain decoding takes what it took there. ConfigError if that run drafted."""
+    """Plain decoding takes what it took there. ConfigError if that run drafted, or was of another model."""
+    _check_recorded(config, "plain trace")
+    if config.model.path != plan.config.model.path:
+        raise ConfigError(
+            f"plain trace: {recorded.name} is a run of {config.model.path}, not of {plan.config.model.path}; give one of that"
+        )
     if config.speculation.enabled:
         raise ConfigError(f"plain trace: {recorded.name} is a run with speculation; give one with speculation.enabled: false")
     given = replace(plan.assumptions, costs=costs)
     correction = _correction(given, recorded, on_workers(config, recorded.workers))
-    return replace(plan, assumptions=replace(plan.assumptions, plain=scaled(costs, correction)))
+    note = f"plain decoding is that of {recorded.name}"
+    return replace(plan, assumptions=replace(plan.assumptions, plain=scaled(costs, correction)), notes=(*plan.notes, note))
+
+
+def _check_recorded(config: RunConfig, field: str) -> None:
+    """ConfigError if the rollouts of such a run do not take what their decoding takes."""
+    if config.rollout.scheduling.asynchronous:
+        raise ConfigError(f"{field}: the run generated while it learned (rollout.scheduling.asynchronous); give one that did not")

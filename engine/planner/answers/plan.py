@@ -57,7 +57,7 @@ class Plan:
     timeline: list[dict[str, Any]]
 
     @property
-    def plain(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """JSON values."""
         return asdict(self)
 

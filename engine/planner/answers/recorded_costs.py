@@ -1,24 +1,27 @@
-"""What a recorded run's other phases took, by its responses and the tokens of those that teach."""
+"""What a recorded run's other phases took, by its responses and the tokens that they computed with."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from engine.config import RunConfig
-from engine.planner.answers.recorded_run import RecordedRun, RecordedStep
-from engine.planner.simulation.phase_costs import PhaseCosts, teaching
+from engine.planner.answers.recorded_run import RecordedStep
+from engine.planner.simulation.phase_costs import PhaseCosts, inferred, updated_with
 
 MEASURED = frozenset(("reward", "inference", "inference_square", "update", "update_square", "update_once", "sync"))
 
 
-def recorded_costs(computed: PhaseCosts, recorded: RecordedRun, config: RunConfig, prompt: float, share: float) -> PhaseCosts:
-    """``computed`` with what was measured in its place, where a step has the phase; the first step, in which caches are filled, counts
-    only if it is the only one. ``config`` is that of the recorded run; ``share``: recorded workers for each planned one."""
-    steps = recorded.steps[1:] or recorded.steps
-    (inference, inference_square), (update, update_square) = (by_length(steps, name, config, prompt) for name in ("inference", "update"))
+def recorded_costs(computed: PhaseCosts, steps: Sequence[RecordedStep], config: RunConfig, prompt: float, share: float) -> PhaseCosts:
+    """``computed`` with what was measured in its place, where a step has the phase. ``config`` is that of the recorded run; ``share``:
+    recorded workers for each planned one."""
+    (inference, inference_square), (update, update_square) = (
+        by_length([chosen(config, np.array(step.lengths)) + prompt for step in steps], [step.phases.get(name, 0.0) for step in steps])
+        for name, chosen in (("inference", inferred), ("update", updated_with))
+    )
     return replace(
         computed,
         reward=median(step.phases.get("reward", 0.0) / len(step.lengths) for step in steps),
@@ -32,13 +35,12 @@ def recorded_costs(computed: PhaseCosts, recorded: RecordedRun, config: RunConfi
     )
 
 
-def by_length(steps: Sequence[RecordedStep], name: str, config: RunConfig, prompt: float) -> tuple[float, float]:
-    """Seconds that phase ``name`` takes for each token of a response that teaches, and for each pair of tokens of the same one: least
-    squares of the relative error tell the one from the other, neither below 0, and the median of the steps how many seconds both are, lest
-    one that was held up counts."""
-    lengths = [teaching(config, np.array(step.lengths)) + prompt for step in steps]
+def by_length(lengths: Sequence[NDArray[np.float64]], taken: Sequence[float]) -> tuple[float, float]:
+    """Seconds that a phase takes for each token, and for each pair of tokens of the same response, by the ``lengths`` of each step and the
+    seconds ``taken``: least squares of the relative error tell the one from the other, neither below 0, and the median of the steps how
+    many seconds both are, lest one that was held up counts."""
     sums = np.array([(each.sum(), (each**2).sum()) for each in lengths])
-    seconds = np.array([step.phases.get(name, 0.0) for step in steps])
+    seconds = np.array(taken)
     known = (seconds > 0) & (sums[:, 0] > 0)
     if not known.any():
         return 0.0, 0.0

@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 
 from engine.events import ArmStatistics
 from engine.planner.answers.recorded_run import RecordedStep
-from engine.speculation.strategy import Context, Strategy
+from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable
 
 LEAST_PULLS = 8
@@ -19,18 +19,19 @@ DOUBT = 0.01
 
 def corrected(costs: CostTable, steps: Sequence[RecordedStep], prompt: float) -> CostTable:
     """``costs`` with passes of the target and of the drafter each by a factor, and seconds that a decode step takes whatever its size, by
-    least squares of the relative error over all strategies and batch sizes that the run has used; as they are if it has drafted nothing.
-    """
+    least squares of the relative error over all strategies and batch sizes that the run has used; as they are if it has hardly drafted.
+    What the drafter reads to catch up counts as part of the steps; all requests are taken to be as far as they are on average."""
+    used_often = _used(steps)
+    if not any(strategy != OFF for strategy, _ in used_often):
+        return costs
     context = prompt + _position(steps)
     rows, seconds, pulls = [], [], []
-    for strategy, used in _used(steps):
+    for strategy, used in used_often:
         at = Context(max(1, round(used.requests / used.pulls)), context)
         target = costs.target(at.batch, strategy.verify + 1, at.length)
         rows.append((target, costs.seconds(strategy, at) - target, 1.0))
         seconds.append(used.seconds / used.pulls)
         pulls.append(used.pulls)
-    if not rows:
-        return costs
     passes, taken = np.array(rows), np.array(seconds)
     weights = np.sqrt(np.array(pulls) / sum(pulls))
     factor = float((weights**2 * taken / passes[:, :2].sum(1)).sum())

@@ -56,6 +56,11 @@ class RecordedRun:
     steps: tuple[RecordedStep, ...]
 
     @property
+    def settled(self) -> tuple[RecordedStep, ...]:
+        """Without the first step, in which caches are filled, unless it is the only one."""
+        return self.steps[1:] or self.steps
+
+    @property
     def lengths(self) -> tuple[tuple[int, ...], ...]:
         return tuple(step.lengths for step in self.steps)
 

@@ -99,7 +99,8 @@ def faster_memory(basis: Basis, factor: float) -> Basis:
 def faster_update(basis: Basis, factor: float) -> Basis:
     """With inference and update that take 1 / ``factor`` as long."""
     phases = basis.assumptions.phases
-    quicker = replace(phases, inference=phases.inference / factor, update=phases.update / factor)
+    names = ("inference", "inference_square", "update", "update_square")
+    quicker = replace(phases, **{name: getattr(phases, name) / factor for name in names})
     return replace(basis, assumptions=replace(basis.assumptions, phases=quicker))
 
 

@@ -21,8 +21,8 @@ STATES = 3
 
 @dataclass(frozen=True)
 class PhaseCosts:
-    """``reward``: seconds that a response takes; ``inference`` and ``update``: that a token takes of a response that teaches; ``*_square``:
-    what each pair of tokens of the same response adds, for attention; ``sync`` and ``checkpoint``: each time; ``trained_tokens``: that a
+    """``reward``: seconds that a response takes; ``inference`` and ``update``: that a token takes that it computes with; ``*_square``: what
+    each pair of tokens of the same response adds, for attention; ``sync`` and ``checkpoint``: each time; ``trained_tokens``: that a
     worker trains the drafter on in a second."""
 
     reward: float
@@ -37,9 +37,15 @@ class PhaseCosts:
     measured: frozenset[str] = field(default_factory=frozenset)
 
 
-def teaching(config: RunConfig, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those ``lengths`` of responses that an update computes with: of those at the limit none, if what was cut is masked."""
+def updated_with(config: RunConfig, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those ``lengths`` of responses that an update computes with: of those at the limit none, if what was cut is masked. Which of the
+    others have no gradient is not known."""
     return lengths[lengths < config.rollout.max_new_tokens] if config.algorithm.mask_truncated else lengths
+
+
+def inferred(config: RunConfig, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those ``lengths`` of responses whose log-probs are looked up, as ``credit_assignment.looked_up`` has it."""
+    return lengths if config.algorithm.kl_in_reward else updated_with(config, lengths)
 
 
 def by_operations(config: RunConfig, shape: Shape, machines: Machines, efficiency: Efficiency) -> PhaseCosts:

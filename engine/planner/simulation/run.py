@@ -14,7 +14,7 @@ from engine.planner.calibration import Calibration
 from engine.planner.simulation.acceptance import accepted_tokens
 from engine.planner.simulation.decoding import Decoded, Pace, decode
 from engine.planner.simulation.drafter_quality import DrafterQuality, at_the_start
-from engine.planner.simulation.phase_costs import PhaseCosts, teaching
+from engine.planner.simulation.phase_costs import PhaseCosts, inferred, updated_with
 from engine.planner.simulation.response_lengths import ResponseLengths
 from engine.planner.simulation.spot_tail import Tail, tail
 from engine.planner.simulation.strategy_choice import Choice, StrategyChoice
@@ -49,8 +49,8 @@ class Assumptions:
 @dataclass(frozen=True)
 class SimulatedStep:
     """Seconds by ``phases``, of which most steps have no ``evaluation``. ``generated`` [W, R]: tokens of each request of ``shares`` at the
-    end of the rollout; ``unused`` of these teach nothing in this step. ``first``: probability that the drafter's first token was accepted,
-    before it became as good as ``quality``."""
+    end of the rollout; ``unused`` of these are not learned from in this step. ``first``: probability that the drafter's first token was
+    accepted, before it became as good as ``quality``."""
 
     index: int
     phases: dict[str, float]
@@ -212,12 +212,14 @@ class Simulation:
     def _phases(self, index: int, end: float, shares: Shares, generated: Numbers, complete: Numbers, pace: Pace) -> dict[str, float]:
         costs, algorithm = self._given.phases, self._config.algorithm
         learned = generated[np.isin(shares.group, complete)]
-        lengths = teaching(self._config, learned) + self._given.prompt
-        tokens, pairs = float(lengths.sum()), float((lengths**2).sum())
+        (read, read_pairs), (tokens, pairs) = (
+            (float(lengths.sum()), float((lengths**2).sum()))
+            for lengths in (chosen(self._config, learned) + self._given.prompt for chosen in (inferred, updated_with))
+        )
         phases = {
             "rollout": end,
             "reward": costs.reward * len(learned),
-            "inference": costs.inference * tokens + costs.inference_square * pairs,
+            "inference": costs.inference * read + costs.inference_square * read_pairs,
             "update": costs.update * tokens + costs.update_square * pairs + costs.update_once,
             "sync": costs.sync,
         }

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from forked_python.interpreter import ENGINE, forked_python
 
-from engine.events import AnyEvent, RolloutFinished, Sample, StepFinished, read
+from engine.events import AnyEvent, RolloutFinished, StepFinished, read
 
 STRATEGIES = [{"depth": 3, "verify": 3}, {"depth": 3, "top_k": 2, "verify": 6}, {"drafter": "ngram", "depth": 4, "verify": 4}]
 SMALL_RUN: dict[str, Any] = {
@@ -74,10 +74,6 @@ def steps(events: list[AnyEvent]) -> list[StepFinished]:
 
 def lengths(events: list[AnyEvent]) -> list[list[int]]:
     return [event.lengths for event in events if isinstance(event, RolloutFinished)]
-
-
-def prompts(events: list[AnyEvent]) -> list[str]:
-    return [event.prompt for event in events if isinstance(event, Sample)]
 
 
 def policy(out: Path) -> bytes:

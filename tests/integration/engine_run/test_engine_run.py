@@ -155,7 +155,7 @@ def test_steps_stopped_early_go_on_with_what_they_had(config: Config, tmp_path: 
 
 
 def test_gsm8k_with_a_model_never_seen_before(config: Config, tmp_path: Path) -> None:
-    data = Path(__file__).parents[1] / "data" / "gsm8k_sample.jsonl"
+    data = Path(__file__).parents[2] / "data" / "gsm8k_sample.jsonl"
     task = {"name": "math", "path": str(data)}
     events = run(config | ALONE | {"task": task, "rollout": {"max_prompt_tokens": 1024, "max_new_tokens": 32}}, tmp_path)
     assert [event.step for event in steps(events)] == [0, 1, 2]

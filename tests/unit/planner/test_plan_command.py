@@ -84,30 +84,57 @@ def test_what_a_run_has_recorded_is_replayed(tmp_path: Path, capsys: pytest.Capt
     assert fewer["arms"][1]["step_seconds"] > found["arms"][1]["step_seconds"]
 
 
+def told(folder: Path, config: dict[str, Any], capsys: pytest.CaptureFixture[str], factor: float = 1.0) -> Path:
+    """A folder of a run of ``config`` whose rollouts took ``factor`` times as long as simulated, but for the first, which took ages."""
+    folder.mkdir()
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    planned(capsys, written(folder, config), "--quick", "--events", str(folder / "events.jsonl"))
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    for event in events:
+        if event["kind"] == "step":
+            event["phases"]["rollout"] *= factor if event["step"] else 100
+    (folder / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
+    return folder
+
+
 def test_a_plain_run_tells_what_plain_decoding_takes_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Plain runs whose rollouts took half and twice as long as simulated."""
     run, plain = written(tmp_path, LARGE), LARGE | {"speculation": {"enabled": False}}
-    simulated = tmp_path / "simulated.jsonl"
-    (tmp_path / "plain").mkdir()
-    planned(capsys, written(tmp_path / "plain", plain), "--quick", "--events", str(simulated))
-    found = []
+    trace = str(told(tmp_path / "tlt", LARGE, capsys))
+    alone = {arm["name"]: arm["phases"]["rollout"] for arm in planned(capsys, run, "--quick", "--trace", trace)["arms"]}
     for factor in (0.5, 2.0):
-        recorded = tmp_path / f"plain-{factor}"
-        recorded.mkdir()
-        (recorded / "config.yaml").write_text(yaml.safe_dump(plain), encoding="utf-8")
-        events = [json.loads(line) for line in simulated.read_text(encoding="utf-8").splitlines()]
-        for event in events:
-            if event["kind"] == "step":
-                event["phases"]["rollout"] *= factor
-        (recorded / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
-        found.append(
-            {arm["name"]: arm["phases"]["rollout"] for arm in planned(capsys, run, "--quick", "--plain-trace", str(recorded))["arms"]}
-        )
-    assert found[1]["plain"] == pytest.approx(4 * found[0]["plain"], rel=0.02)
-    assert found[1]["TLT"] == found[0]["TLT"]
-    shutil.copy(tmp_path / "run.yaml", tmp_path / "plain-2.0" / "config.yaml")
-    assert main([run, "--quick", "--plain-trace", str(tmp_path / "plain-2.0")]) == 2
-    assert "is a run with speculation; give one with speculation.enabled: false" in capsys.readouterr().err
+        twin = str(told(tmp_path / f"plain-{factor}", plain, capsys, factor))
+        found = planned(capsys, run, "--quick", "--trace", trace, "--plain-trace", twin)
+        arms = {arm["name"]: arm["phases"]["rollout"] for arm in found["arms"]}
+        assert arms["plain"] == pytest.approx(factor * alone["plain"], rel=0.1)
+        assert arms["TLT"] == alone["TLT"]
+        assert any(note.startswith("plain decoding is that of") for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "is a run with speculation; give one with speculation.enabled: false"),
+        ({"speculation": {"enabled": False}, "model": {"path": "14B"}}, "is a run of 14B, not of 7B; give one of that"),
+        ({"rollout": LARGE["rollout"] | {"scheduling": {"asynchronous": True}}}, "the run generated while it learned"),
+    ],
+)
+def test_a_plain_run_that_does_not_fit_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], said: str
+) -> None:
+    run, trace = written(tmp_path, LARGE), told(tmp_path / "tlt", LARGE, capsys)
+    plain = tmp_path / "plain"
+    shutil.copytree(trace, plain)
+    (plain / "config.yaml").write_text(yaml.safe_dump(LARGE | changes), encoding="utf-8")
+    assert main([run, "--quick", "--trace", str(trace), "--plain-trace", str(plain)]) == 2
+    assert said in capsys.readouterr().err
+    assert main([run, "--quick", "--plain-trace", str(plain)]) == 2
+    assert "plain trace: it says nothing without a recorded run" in capsys.readouterr().err
+
+
+def test_a_run_of_one_step_can_be_planned_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = LARGE | {"algorithm": LARGE["algorithm"] | {"steps": 1}}
+    found = planned(capsys, written(tmp_path, LARGE), "--quick", "--trace", str(told(tmp_path / "one", one, capsys)))
+    assert found["correction"] == pytest.approx(100, rel=0.2), "the only step counts"
 
 
 @pytest.mark.parametrize(

@@ -5,62 +5,65 @@ from itertools import product
 import numpy as np
 import pytest
 
-from engine.config import RunConfig
+from engine.config import RunConfig, parse
 from engine.events import ArmStatistics
 from engine.planner.answers import recorded_passes
-from engine.planner.answers.recorded_costs import by_length
+from engine.planner.answers.recorded_costs import by_length, recorded_costs
 from engine.planner.answers.recorded_passes import corrected
 from engine.planner.answers.recorded_run import RecordedStep
-from engine.planner.simulation.phase_costs import teaching
+from engine.planner.calibration import usual
+from engine.planner.hardware import machines
+from engine.planner.model_shape import PRESETS
+from engine.planner.simulation.phase_costs import by_operations, inferred, updated_with
 from engine.speculation.strategy import Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable, Grid
 
-PROMPT = 20.0
-CONFIG = RunConfig()
 RNG = np.random.default_rng(0)
-LENGTHS = [tuple(np.clip(RNG.lognormal(4, 1, 16), 1, 1024).astype(int).tolist()) for _ in range(12)]
+LENGTHS = [np.clip(RNG.lognormal(4, 1, 16), 1, 1024) for _ in range(12)]
 
 
-def steps(token: float, pair: float) -> list[RecordedStep]:
-    found = []
-    for index, lengths in enumerate(LENGTHS):
-        whole = np.array(lengths) + PROMPT
-        found.append(RecordedStep(index, 1.0, lengths, {"update": token * whole.sum() + pair * (whole**2).sum()}, {}))
-    return found
+def seconds(token: float, pair: float) -> list[float]:
+    return [float(token * lengths.sum() + pair * (lengths**2).sum()) for lengths in LENGTHS]
 
 
 @pytest.mark.parametrize(("token", "pair"), [(1e-4, 3e-7), (1e-4, 0.0), (0.0, 3e-7)])
 def test_both_are_told_apart(token: float, pair: float) -> None:
-    assert by_length(steps(token, pair), "update", CONFIG, PROMPT) == pytest.approx((token, pair), rel=1e-6, abs=1e-12)
+    assert by_length(LENGTHS, seconds(token, pair)) == pytest.approx((token, pair), rel=1e-6, abs=1e-12)
 
 
 def test_a_step_that_was_held_up_does_not_count() -> None:
-    recorded = steps(1e-4, 3e-7)
-    recorded[3].phases["update"] += 0.3
-    found = by_length(recorded, "update", CONFIG, PROMPT)
-    others = [step for step in recorded if step is not recorded[3]]
-    taken = [sum(found[power - 1] * (length + PROMPT) ** power for length in step.lengths for power in (1, 2)) for step in others]
-    assert taken == pytest.approx([step.phases["update"] for step in others], rel=0.35)
+    taken = seconds(1e-4, 3e-7)
+    taken[3] += 0.3
+    token, pair = by_length(LENGTHS, taken)
+    found = [token * lengths.sum() + pair * (lengths**2).sum() for lengths in LENGTHS]
+    assert found[:3] + found[4:] == pytest.approx(taken[:3] + taken[4:], rel=0.35)
 
 
 def test_neither_is_below_nothing() -> None:
-    recorded = [RecordedStep(index, 1.0, (n,), {"update": 1 / n}, {}) for index, n in enumerate((10, 100, 1000))]
-    assert min(by_length(recorded, "update", CONFIG, PROMPT)) >= 0
+    assert min(by_length([np.array([n]) for n in (10.0, 100.0, 1000.0)], [0.1, 0.01, 0.001])) >= 0
 
 
 def test_two_steps_tell_of_tokens_alone_and_a_phase_that_is_not_there_takes_nothing() -> None:
-    assert by_length(steps(1e-4, 3e-7)[:2], "update", CONFIG, PROMPT)[1] == 0
-    assert by_length(steps(1e-4, 3e-7), "inference", CONFIG, PROMPT) == (0, 0)
+    assert by_length(LENGTHS[:2], seconds(1e-4, 3e-7)[:2])[1] == 0
+    assert by_length(LENGTHS, [0.0] * len(LENGTHS)) == (0, 0)
 
 
-def test_what_is_cut_at_the_limit_teaches_nothing_and_costs_nothing() -> None:
+def test_what_is_cut_at_the_limit_is_not_learned_from() -> None:
+    lengths, limit = np.array([5, 128, 127, 128]), {"rollout": {"max_new_tokens": 128}}
+    cut, whole, rewarded = (
+        RunConfig.model_validate(limit | {"algorithm": algorithm}) for algorithm in ({}, {"mask_truncated": False}, {"name": "rloo"})
+    )
+    assert [updated_with(each, lengths).tolist() for each in (cut, whole, rewarded)] == [[5, 127], lengths.tolist(), [5, 127]]
+    assert [inferred(each, lengths).tolist() for each in (cut, whole, rewarded)] == [[5, 127], lengths.tolist(), lengths.tolist()]
+
+
+def test_a_step_of_which_all_is_cut_tells_nothing() -> None:
     cut = RunConfig.model_validate({"rollout": {"max_new_tokens": 128}})
-    whole = RunConfig.model_validate({"rollout": {"max_new_tokens": 128}, "algorithm": {"mask_truncated": False}})
-    lengths = np.array([5, 128, 127, 128])
-    assert teaching(cut, lengths).tolist() == [5, 127]
-    assert teaching(whole, lengths).tolist() == lengths.tolist()
-    recorded = [RecordedStep(0, 1.0, (128, 128), {"update": 0.0}, {}), RecordedStep(1, 1.0, (80, 128), {"update": 0.5}, {})]
-    assert by_length(recorded, "update", cut, PROMPT) == (0.5 / (80 + PROMPT), 0)
+    steps = [RecordedStep(0, 1.0, (128, 128), {"update": 0.0}, {}), RecordedStep(1, 1.0, (80, 128), {"update": 0.5}, {})]
+    config, computed = parse({}), by_operations(cut, PRESETS["7B"], machines("h100:1"), usual().efficiency)
+    found = recorded_costs(computed, steps, cut, 20.0, 1.0)
+    assert (found.update, found.update_square) == (0.5 / 100, 0)
+    assert recorded_costs(computed, steps, config, 20.0, 1.0).update < found.update, "all of it was learned from"
 
 
 def arms(costs: CostTable, target: float, draft: float, once: float) -> tuple[ArmStatistics, ...]:
@@ -74,8 +77,9 @@ def arms(costs: CostTable, target: float, draft: float, once: float) -> tuple[Ar
     return tuple(found)
 
 
-GRID = [[[1e-3 * batch**0.5 * width**0.3] for width in (1, 3, 9)] for batch in (1, 4, 16)]
-COSTS = CostTable(Grid((1, 4, 16), (1, 3, 9), (64,), GRID), Grid((1, 4, 16), (1,), (64,), [[[3e-4 * batch]] for batch in (1, 4, 16)]))
+BATCHES, WIDTHS, FAR = (1, 4, 16), (1, 3, 9), (64, 640)
+GRID = [[[1e-3 * batch**0.5 * width**0.3 * length**0.5 for length in FAR] for width in WIDTHS] for batch in BATCHES]
+COSTS = CostTable(Grid(BATCHES, WIDTHS, FAR, GRID), Grid(BATCHES, (1,), FAR, [[[3e-4 * batch] * 2] for batch in BATCHES]))
 KNOWN = 100
 
 
@@ -98,6 +102,7 @@ def test_one_strategy_alone_tells_of_one_factor() -> None:
 
 
 def test_without_drafts_the_table_stays() -> None:
-    few = ArmStatistics(bucket=1, strategy="off", pulls=7, requests=7, accepted=0, seconds=1.0)
-    for used in ((), (few,)):
+    plain = ArmStatistics(bucket=1, strategy="off", pulls=100, requests=100, accepted=0, seconds=1.0)
+    rare = ArmStatistics(bucket=1, strategy="ngram d8 k1 v8", pulls=7, requests=7, accepted=0, seconds=1.0)
+    for used in ((), (plain,), (plain, rare)):
         assert corrected(COSTS, [RecordedStep(0, 1.0, (200,), {}, {}, arms=used)], 0.0) is COSTS
