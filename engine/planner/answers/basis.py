@@ -31,8 +31,8 @@ REPLAYED = 8
 
 @dataclass(frozen=True)
 class Basis:
-    """``config`` with as many workers as ``machines`` have room for; ``correction``: how many times as long the recorded run's rollouts took
-    as by the costs that were assumed."""
+    """``config`` with as many workers as ``machines`` have room for; ``correction``: how many times as long the recorded run's rollouts
+    took as by the costs that were assumed."""
 
     config: RunConfig
     machines: Machines
