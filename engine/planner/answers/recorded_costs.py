@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ def recorded_costs(computed: PhaseCosts, steps: Sequence[RecordedStep], config: 
     )
 
 
-def by_length(lengths: Sequence[NDArray[np.float64]], taken: Sequence[float]) -> tuple[float, float]:
+def by_length(lengths: Sequence[NDArray[np.floating[Any]]], taken: Sequence[float]) -> tuple[float, float]:
     """Seconds that a phase takes for each token, and for each pair of tokens of the same response, by the ``lengths`` of each step and the
     seconds ``taken``: least squares of the relative error tell the one from the other, neither below 0, and the median of the steps how
     many seconds both are, lest one that was held up counts."""
