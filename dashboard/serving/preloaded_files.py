@@ -20,48 +20,23 @@ DRAWN_WITH: Mapping[str, tuple[str, ...]] = {
 IMPORTED = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
 
 
-EARLY = """<script type="module">
-const begun = () => document.querySelector("[data-testid=stApp]");
-const load = () => import("{module}");
-if (begun()) load(); else new MutationObserver((_, seen) => {{ if (begun()) {{ seen.disconnect(); setTimeout(load); }} }})
-  .observe(document, {{childList: true, subtree: true}});
-</script></head>"""
-"""What draws charts takes a browser a second to read. It does so while the page's script runs, and not after it."""
-
-
 class PreloadedFiles:
-    """Adds to the pages of ``app`` the header that names their modules, and has the browser read what draws charts."""
+    """Adds to the pages of ``app`` the header that names their modules."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        names = DRAWN_WITH.get(scope["path"], ()) if scope["type"] == "http" and scope["method"] == "GET" else ()
-        early = EARLY.format(module=modules(CHARTS)[0]).encode() if CHARTS in names and modules(CHARTS) else b"</head>"
-        started: list[Message] = []
-        parts: list[bytes] = []
+        names = DRAWN_WITH.get(scope["path"], ()) if scope["type"] == "http" else ()
 
-        async def with_modules(message: Message) -> None:
-            if message["type"] == "http.response.start" and _is_page(message):
-                started.append(message)
-            elif started and message["type"] == "http.response.body":
-                parts.append(message.get("body", b""))
-                if not message.get("more_body", False):
-                    body = b"".join(parts).replace(b"</head>", early, 1)
-                    headers = MutableHeaders(scope=started[0])
+        async def with_link(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if headers.get("content-type", "").startswith("text/html"):
                     headers["link"] = ", ".join(f"<{path}>; rel=modulepreload; crossorigin" for name in names for path in modules(name))
-                    headers["content-length"] = str(len(body))
-                    await send(started[0])
-                    await send({"type": "http.response.body", "body": body})
-            else:
-                await send(message)
+            await send(message)
 
-        await self._app(scope, receive, with_modules if names else send)
-
-
-def _is_page(start: Message) -> bool:
-    headers = MutableHeaders(scope=start)
-    return headers.get("content-type", "").startswith("text/html") and "content-encoding" not in headers
+        await self._app(scope, receive, with_link if names else send)
 
 
 @lru_cache
