@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from engine.config import RunConfig
+from engine.planner.answers.least_squares import not_negative
 from engine.planner.answers.recorded_run import RecordedStep
 from engine.planner.simulation.phase_costs import PhaseCosts, inferred, updated_with
 
@@ -46,6 +46,6 @@ def by_length(lengths: Sequence[NDArray[np.floating[Any]]], taken: Sequence[floa
     if not known.any():
         return 0.0, 0.0
     units, sums, seconds = sums.max(axis=0), sums[known], seconds[known]
-    fitted = nnls(sums / units / seconds[:, None], np.ones(len(seconds)))[0] / units if len(seconds) > 2 else np.array([1.0, 0.0])
+    fitted = not_negative(sums / units / seconds[:, None], np.ones(len(seconds))) / units if len(seconds) > 2 else np.array([1.0, 0.0])
     scale = float(np.median(seconds / (sums @ fitted)))
     return float(fitted[0]) * scale, float(fitted[1]) * scale

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import nnls
 
 from engine.events import ArmStatistics
+from engine.planner.answers.least_squares import not_negative
 from engine.planner.answers.recorded_run import RecordedStep
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable
@@ -37,7 +37,7 @@ def corrected(costs: CostTable, steps: Sequence[RecordedStep], prompt: float) ->
     factor = float((weights**2 * taken / passes[:, :2].sum(1)).sum())
     beliefs = DOUBT**0.5 * np.diag((1 / factor, 1 / factor, 1 / float(np.median(taken))))
     measured = np.concatenate([passes / taken[:, None] * weights[:, None], beliefs])
-    target, draft, once = nnls(measured, np.concatenate([weights, DOUBT**0.5 * np.array((1.0, 1.0, 0.0))]))[0]
+    target, draft, once = not_negative(measured, np.concatenate([weights, DOUBT**0.5 * np.array((1.0, 1.0, 0.0))]))
     return CostTable(
         replace(costs.target, seconds=(np.asarray(costs.target.seconds) * target + once).tolist()),
         replace(costs.draft, seconds=(np.asarray(costs.draft.seconds) * draft).tolist()),

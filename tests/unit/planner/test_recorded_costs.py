@@ -4,10 +4,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from engine.config import RunConfig, parse
 from engine.events import ArmStatistics
 from engine.planner.answers import recorded_passes
+from engine.planner.answers.least_squares import not_negative
 from engine.planner.answers.recorded_costs import by_length, recorded_costs
 from engine.planner.answers.recorded_passes import corrected
 from engine.planner.answers.recorded_run import RecordedStep
@@ -106,3 +110,13 @@ def test_without_drafts_the_table_stays() -> None:
     rare = ArmStatistics(bucket=1, strategy="ngram d8 k1 v8", pulls=7, requests=7, accepted=0, seconds=1.0)
     for used in ((), (plain,), (plain, rare)):
         assert corrected(COSTS, [RecordedStep(0, 1.0, (200,), {}, {}, arms=used)], 0.0) is COSTS
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_no_coefficient_is_negative_and_none_is_better(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix, wanted = rng.normal(size=(6, 3)), rng.normal(size=6)
+    expected, residual = nnls(matrix, wanted)
+    found = not_negative(matrix, wanted)
+    assert found == pytest.approx(expected, abs=1e-9)
+    assert np.linalg.norm(matrix @ found - wanted) == pytest.approx(residual)
