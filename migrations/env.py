@@ -10,7 +10,7 @@ TURN = 0x10A67A11
 
 
 def wait_for_turn(connection: Connection) -> None:
-    """Until nobody else migrates this database, however long that takes. SQLite has one writer at a time anyway."""
+    """Until nobody else migrates this database, however long that takes. Of SQLite the transaction itself is the turn."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL lock_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": TURN})
@@ -18,9 +18,8 @@ def wait_for_turn(connection: Connection) -> None:
 
 
 engine = context.config.attributes["engine"]
-with engine.connect() as connection:
+with engine.begin() as connection:  # before it is looked up what there is to do, and until all is done
     wait_for_turn(connection)
     context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True)
     with context.begin_transaction():
         context.run_migrations()
-    connection.commit()

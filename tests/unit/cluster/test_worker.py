@@ -65,7 +65,7 @@ def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_p
     assert saved(second, tmp_path / "again") == learnt
     assert len(second.answer(REQUESTS, Sampling(max_new_tokens=24)).completions) == len(REQUESTS)
     evaluated = saved(second, tmp_path / "evaluated")["speculation"]
-    own = {"evaluation_watchdog": None}
+    own = {"evaluation_watchdog": None, "texts": None}
     assert evaluated | own == learnt["speculation"] | own, "an evaluation teaches nothing"
     assert (list((home / "costs").iterdir()), table.stat().st_mtime_ns) == ([table], measured), "measured once"
 
