@@ -98,6 +98,7 @@ def test_a_viewer_looks_and_starts_nothing(as_role: As, api: Longtail, submit: S
     api.cancel(run.id)
 
 
+@only_with_all
 def test_a_token_is_made_shown_once_and_revoked(as_role: As, stack: Stack) -> None:
     tab = as_role("editor")
     tab.goto("/settings")
@@ -142,6 +143,7 @@ def test_an_admin_adds_a_user_and_shuts_them_out(page: Page, api: Longtail, stac
     assert "add_user" in [entry.action for entry in api.audit().items]
 
 
+@only_with_all
 def test_a_project_and_its_members(page: Page, api: Longtail) -> None:
     api.add_user("noether", "editor")
     page.goto("/settings?tab=Projects")

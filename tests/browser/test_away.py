@@ -63,7 +63,7 @@ def page(browser: Browser, environment: dict[str, str], login: str, tmp_path: Pa
         dashboard.stop()
 
 
-@pytest.mark.parametrize("address", first(2, ["/", "/run", "/new", "/compare"]))
+@pytest.mark.parametrize("address", first(1, ["/", "/run", "/new", "/compare"]))
 def test_a_page_waits_for_the_api_and_comes_back_by_itself(
     page: Page, address: str, settings: Settings, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -202,6 +202,7 @@ def test_a_run_is_the_start_of_another(page: Page, api: Longtail, pair: tuple[Ru
     assert child.config == merged(parent.config, nested("algorithm.steps", 2))
 
 
+@only_with_all
 def test_settings_of_speculation_are_explained_and_judged(page: Page, api: Longtail) -> None:
     page.goto("/new")
     choose(page, "Tuner", "beg")
@@ -252,6 +253,7 @@ def test_yaml_and_form_are_two_views_of_one_draft(page: Page, api: Longtail, ran
     assert api.runs(q="written as YAML").items[0].steps == 2
 
 
+@only_with_all
 def test_strategies_are_written_and_judged_as_yaml(page: Page, api: Longtail) -> None:
     page.goto("/new")
     page.get_by_role("radio", name="YAML").or_(page.get_by_role("button", name="YAML")).first.click()

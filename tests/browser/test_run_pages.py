@@ -233,6 +233,7 @@ def test_the_address_holds_the_runs_compared(page: Page, pair: Pair) -> None:
         page.reload()
 
 
+@only_with_all
 def test_the_compared_numbers_are_the_api_s(page: Page, api: Longtail, pair: Pair) -> None:
     other = api.compare(pair[0].id, [pair[1].id]).items[1]
     page.goto(f"/compare?runs={pair[0].id},{pair[1].id}")

@@ -173,6 +173,7 @@ def test_the_whole_log_is_downloaded(page: Page, api: Longtail, chatty: Run, tmp
     assert len(api.logs(chatty.id)) == saved.count("\n")
 
 
+@only_with_all
 def test_the_configuration_shows_its_differences_first_and_its_surroundings(page: Page, api: Longtail, pair: Pair) -> None:
     open_tab(page, pair[1], "Config")
     fields = page.get_by_role("table").filter(has_text="this run")
@@ -189,6 +190,7 @@ def test_the_configuration_shows_its_differences_first_and_its_surroundings(page
     expect(page.get_by_role("link", name="Clone with changes")).to_have_attribute("href", re.compile(f"from={pair[1].id}"))
 
 
+@only_with_all
 def test_of_a_file_the_newest_version_is_seen_first(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
     run = pair[0]
     for text in ("first", "second"):
