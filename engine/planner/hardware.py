@@ -15,6 +15,7 @@ from engine.errors import ConfigError
 KNOWN = Path(__file__).with_name("hardware.yaml")
 TERA, GIGA = 10**12, 10**9
 MOST = 8192
+MOST_DOLLARS = 1e9
 
 
 class Gpu(Section):
@@ -70,13 +71,15 @@ def known_gpus(file: Path | None = None) -> dict[str, Gpu]:
 def machines(text: str, price: float | None = None, file: Path | None = None) -> Machines:
     """Of ``KIND:COUNT`` such as h100:64; ConfigError names what is wrong with it, and the kinds there are."""
     gpus = known_gpus(file)
-    parts = re.fullmatch(r"([\w.-]+)(?::(\d+))?", text.strip().lower())
+    parts = re.fullmatch(r"([\w.-]+)(?::(\d{1,9}))?", text.strip().lower())
     if not parts or parts[1] not in gpus:
         raise ConfigError(f"gpus: there is no {text!r}; choose one of {', '.join(gpus)} and how many, such as h100:8, or give --hardware")
     if not 1 <= (count := int(parts[2] or 1)) <= MOST:
         raise ConfigError(f"gpus: {count} GPUs cannot be planned (got {text!r}); give 1 to {MOST:,}")
-    if price is not None and not price >= 0:
-        raise ConfigError(f"price: must not be negative (got {price}); give dollars for a GPU-hour, or leave it out")
+    if price is not None and not 0 <= price < MOST_DOLLARS:
+        raise ConfigError(
+            f"price: must not be negative or above {MOST_DOLLARS:g} (got {price}); give dollars for a GPU-hour, or leave it out"
+        )
     gpu = gpus[parts[1]]
     return Machines(parts[1], gpu, count, gpu.price if price is None else price)
 

@@ -27,6 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.memory:
         _limit(int(options.memory * GIGA))
     try:
+        if options.events:
+            _check_events(options.events)
         found = _plan(options)
         if options.events:
             _write_events(options)
@@ -56,6 +58,12 @@ def _plan(options: argparse.Namespace) -> Plan:
     kinds = known_gpus(options.hardware)
     lengths, plain = _lengths(options, config), _plain(options)
     return plan(config, given, kinds, lengths, recorded, recorded_config, costs, options.deadline, not options.quick, plain)
+
+
+def _check_events(file: Path) -> None:
+    """LongtailError if it cannot be written without a loss."""
+    if file.exists() or not file.parent.is_dir():
+        raise LongtailError(f"events: {file} is there already, or its folder is not; give a new file in a folder that is there")
 
 
 def _write_events(options: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """What a plan rests on: machines, model, memory, and what is assumed or was recorded of lengths, acceptance and costs."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from engine.config import RunConfig
@@ -148,7 +149,7 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
 def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis:
     """Other phases cost what they cost by token and response; decode costs are corrected by what its decode steps took, and then by a
     replay of the recorded run."""
-    _check_recorded(config, "trace")
+    _check_recorded(config, plan, recorded, "trace")
     config, assumed_costs, prompt = on_workers(config, recorded.workers), plan.assumptions.costs, plan.assumptions.prompt
     firsts = recorded.firsts(plan.assumptions.calibration.acceptance)
     share = recorded.workers / plan.config.cluster.workers
@@ -175,11 +176,7 @@ def _correction(given: Assumptions, recorded: RecordedRun, config: RunConfig) ->
 
 def _decoded_as(plan: Basis, costs: CostTable, recorded: RecordedRun, config: RunConfig) -> Basis:
     """Plain decoding takes what it took there. ConfigError if that run drafted, or was of another model."""
-    _check_recorded(config, "plain trace")
-    if config.model.path != plan.config.model.path:
-        raise ConfigError(
-            f"plain trace: {recorded.name} is a run of {config.model.path}, not of {plan.config.model.path}; give one of that"
-        )
+    _check_recorded(config, plan, recorded, "plain trace")
     if config.speculation.enabled:
         raise ConfigError(f"plain trace: {recorded.name} is a run with speculation; give one with speculation.enabled: false")
     given = replace(plan.assumptions, costs=costs)
@@ -188,7 +185,11 @@ def _decoded_as(plan: Basis, costs: CostTable, recorded: RecordedRun, config: Ru
     return replace(plan, assumptions=replace(plan.assumptions, plain=scaled(costs, correction)), notes=(*plan.notes, note))
 
 
-def _check_recorded(config: RunConfig, field: str) -> None:
-    """ConfigError if the rollouts of such a run do not take what their decoding takes."""
+def _check_recorded(config: RunConfig, plan: Basis, recorded: RecordedRun, field: str) -> None:
+    """ConfigError if it was of a model of other sizes, if that one is here, or its rollouts do not take what their decoding takes."""
+    with suppress(ModelError):
+        if model_shape(config.model.path) != plan.shape:
+            told = f"{field}: {recorded.name} is a run of {config.model.path}, whose sizes are not those of {plan.config.model.path}"
+            raise ConfigError(f"{told}; give one of that")
     if config.rollout.scheduling.asynchronous:
         raise ConfigError(f"{field}: the run generated while it learned (rollout.scheduling.asynchronous); give one that did not")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from engine.planner.calibration import Acceptance
 from engine.planner.simulation.acceptance import accepted_tokens
 from engine.speculation.strategy import Strategy
 
-SHAPE = re.compile(r"off|(eagle|ngram) d\d+ k\d+ v\d+")
+SHAPE = re.compile(r"off|(eagle|ngram) d\d{1,3} k\d{1,3} v\d{1,3}")
 """What ``str`` says of a strategy; the tuner of another engine may call them otherwise."""
 MOST_STEPS = 64
 """The last ones: a plan does not get better by more, and all are simulated."""
+MOST_WORKERS, MOST_TOKENS, MOST_SECONDS = 8192, 2**31, 10.0**9
+"""Beyond these a recorded value is a mistake."""
 CANDIDATES = np.linspace(0.02, 0.99, 98)
 """Probabilities of a first token that are tried to explain what was accepted."""
 
@@ -91,11 +94,11 @@ def of_events(events: Iterable[AnyEvent], name: str) -> RecordedRun:
     arms: dict[int, tuple[ArmStatistics, ...]] = {}
     for event in events:
         if isinstance(event, RunStarted):
-            workers = event.workers
+            workers = _within("workers", event.workers, 1, MOST_WORKERS)
         elif isinstance(event, RolloutFinished):
             lengths[event.step] = tuple(event.lengths)
         elif isinstance(event, Speculation):
-            arms[event.step] = tuple(arm for arm in event.arms if SHAPE.fullmatch(arm.strategy))
+            arms[event.step] = tuple(arm for arm in event.arms if SHAPE.fullmatch(arm.strategy) and _plausible(arm))
         elif isinstance(event, StepFinished):
             finished[event.step] = event
     steps = tuple(
@@ -108,7 +111,22 @@ def of_events(events: Iterable[AnyEvent], name: str) -> RecordedRun:
     return RecordedRun(name, workers, steps)
 
 
+def _within(name: str, value: Any, least: float, most: float) -> Any:
+    """DataError if it is not between these."""
+    if not least <= value <= most:
+        raise DataError(f"trace: {name} is {value}, and should be between {least:g} and {most:g}; give a run that was recorded whole")
+    return value
+
+
+def _plausible(arm: ArmStatistics) -> bool:
+    return 0 < arm.pulls <= arm.requests < MOST_TOKENS and 0 <= arm.accepted < MOST_TOKENS and 0 <= arm.seconds < MOST_SECONDS
+
+
 def _step(finished: StepFinished, lengths: tuple[int, ...], arms: tuple[ArmStatistics, ...]) -> RecordedStep:
+    for name, seconds in finished.phases.items():
+        _within(f"{name} of step {finished.step}", seconds, 0, MOST_SECONDS)
+    _within(f"the longest response of step {finished.step}", max(lengths), 1, MOST_TOKENS)
+    _within(f"the shortest response of step {finished.step}", min(lengths), 0, MOST_TOKENS)
     prompt = finished.metrics.get("prompt_tokens")
     return RecordedStep(finished.step, finished.seconds, lengths, finished.phases, _by_strategy(arms), prompt, arms)
 

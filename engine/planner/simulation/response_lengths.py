@@ -63,7 +63,7 @@ class Recorded:
         if len(recorded) != count:
             together = group_size if group_size == self.members and len(recorded) % group_size == 0 else 1
             recorded = default_rng((self.seed, step)).choice(recorded.reshape(-1, together), count // together)
-        return np.minimum(recorded, limit).reshape(-1, group_size)
+        return np.clip(recorded, min(1, limit), limit).reshape(-1, group_size)
 
     def __str__(self) -> str:
         return f"as recorded in {len(self.steps)} steps of {self.source}"

@@ -204,14 +204,16 @@ class SuffixStore:
         tokens = 0
         for group in reversed([group for group in (*self._idle.values(), *self._active.values()) if group.finished]):
             texts = [_of_bytes(group.key), *group.finished_texts]
+            if tokens + sum(map(len, texts)) > MOST_SAVED:
+                continue
             tokens += sum(map(len, texts))
-            if tokens > MOST_SAVED:
-                break
             saved.append([_packed(text) for text in texts])
         return saved[::-1]
 
     def load_state(self, state: Sequence[Sequence[str]]) -> None:
-        """Adds what a ``state`` has, as if it had just been written."""
+        """What a ``state`` has is as if it had just been written; what prompts that nobody runs had before is gone."""
+        self._bytes -= sum(group.bytes for group in self._idle.values())
+        self._idle.clear()
         for prompt, *texts in state:
             known = _unpacked(prompt)
             for text in texts:

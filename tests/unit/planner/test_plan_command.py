@@ -1,6 +1,7 @@
 """``longtail plan``: what it says of a run, and of what cannot be planned."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,10 @@ def test_a_plain_run_tells_what_plain_decoding_takes_and_nothing_else(tmp_path: 
     ("changes", "said"),
     [
         ({}, "is a run with speculation; give one with speculation.enabled: false"),
-        ({"speculation": {"enabled": False}, "model": {"path": "14B"}}, "is a run of 14B, not of 7B; give one of that"),
+        (
+            {"speculation": {"enabled": False}, "model": {"path": "32B"}},
+            "is a run of 32B, whose sizes are not those of 7B; give one of that",
+        ),
         ({"rollout": LARGE["rollout"] | {"scheduling": {"asynchronous": True}}}, "the run generated while it learned"),
     ],
 )
@@ -131,6 +135,29 @@ def test_a_plain_run_that_does_not_fit_is_refused(
     assert "plain trace: it says nothing without a recorded run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes", "said"),
+    [
+        ("step", {"phases": {"rollout": 1.0, "reward": -5.0}}, "trace: reward of step 0 is -5.0, and should be between 0 and 1e+09"),
+        ("step", {"phases": {"rollout": 1.0, "sync": math.nan}}, "trace: sync of step 0 is nan"),
+        ("step", {"phases": {"rollout": math.inf}}, "trace: rollout of step 0 is inf"),
+        ("rollout", {"lengths": [-5] * 128}, "trace: the longest response of step 0 is -5"),
+        ("rollout", {"lengths": [10**30] * 128}, "trace: the longest response of step 0 is 1000000"),
+        ("run_started", {"workers": 0}, "trace: workers is 0, and should be between 1 and 8192"),
+    ],
+)
+def test_what_no_run_can_have_recorded_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, changes: dict[str, Any], said: str
+) -> None:
+    run, trace = written(tmp_path, LARGE), told(tmp_path / "tlt", LARGE, capsys)
+    events = [json.loads(line) for line in (trace / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    for event in events:
+        event |= changes if event["kind"] == kind else {}
+    (trace / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
+    assert main([run, "--quick", "--trace", str(trace)]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_run_of_one_step_can_be_planned_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = LARGE | {"algorithm": LARGE["algorithm"] | {"steps": 1}}
     found = planned(capsys, written(tmp_path, LARGE), "--quick", "--trace", str(told(tmp_path / "one", one, capsys)))
@@ -143,7 +170,11 @@ def test_a_run_of_one_step_can_be_planned_with(tmp_path: Path, capsys: pytest.Ca
         (["--gpus", "h900:8"], "gpus: there is no 'h900:8'; choose one of h100"),
         (["--gpus", "h100:0"], "gpus: 0 GPUs cannot be planned"),
         (["--gpus", "4090:1"], "gpus: 4090:1 has 24 GB a GPU, and update takes"),
-        (["--price", "-1"], "price: must not be negative (got -1.0)"),
+        (["--price", "-1"], "price: must not be negative or above 1e+09 (got -1.0)"),
+        (["--price", "inf"], "price: must not be negative or above 1e+09 (got inf)"),
+        (["--gpus", "h100:" + "9" * 5000], "gpus: there is no"),
+        (["--events", "nowhere/events.jsonl"], "events: nowhere/events.jsonl is there already, or its folder is not"),
+        (["--events", "run.yaml"], "events: run.yaml is there already, or its folder is not"),
         (["--deadline", "0"], "deadline: must be above 0 (got 0.0)"),
         (["--trace", "nowhere"], "trace: nowhere is neither a run folder nor a file of events"),
         (["--plain-trace", "nowhere"], "trace: nowhere is neither a run folder nor a file of events"),

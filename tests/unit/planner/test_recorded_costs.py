@@ -38,18 +38,18 @@ def test_both_are_told_apart(token: float, pair: float) -> None:
 def test_a_step_that_was_held_up_does_not_count() -> None:
     taken = seconds(1e-4, 3e-7)
     taken[3] += 0.3
-    token, pair = by_length(LENGTHS, taken)
+    token, pair = by_length(LENGTHS, taken) or (0, 0)
     found = [token * lengths.sum() + pair * (lengths**2).sum() for lengths in LENGTHS]
     assert found[:3] + found[4:] == pytest.approx(taken[:3] + taken[4:], rel=0.35)
 
 
 def test_neither_is_below_nothing() -> None:
-    assert min(by_length([np.array([n]) for n in (10.0, 100.0, 1000.0)], [0.1, 0.01, 0.001])) >= 0
+    assert min(by_length([np.array([n]) for n in (10.0, 100.0, 1000.0)], [0.1, 0.01, 0.001]) or (-1,)) >= 0
 
 
 def test_two_steps_tell_of_tokens_alone_and_a_phase_that_is_not_there_takes_nothing() -> None:
-    assert by_length(LENGTHS[:2], seconds(1e-4, 3e-7)[:2])[1] == 0
-    assert by_length(LENGTHS, [0.0] * len(LENGTHS)) == (0, 0)
+    assert (by_length(LENGTHS[:2], seconds(1e-4, 3e-7)[:2]) or (0, 1))[1] == 0
+    assert by_length(LENGTHS, [0.0] * len(LENGTHS)) is None
 
 
 def test_what_is_cut_at_the_limit_is_not_learned_from() -> None:

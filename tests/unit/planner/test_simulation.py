@@ -64,7 +64,7 @@ def test_who_drafts_from_the_start_has_nothing_to_catch_up_with() -> None:
 
 
 def test_whole_groups_are_drawn_where_they_have_as_many_members() -> None:
-    recorded = Recorded((tuple(range(16)),), "a run", members=4)
+    recorded = Recorded((tuple(range(4, 20)),), "a run", members=4)
     drawn = recorded.draw(0, np.arange(9), 4, 1000)
     assert (drawn % 4).tolist() == [[0, 1, 2, 3]] * 9
     assert recorded.draw(0, np.arange(9), 3, 1000).shape == (9, 3)
