@@ -29,7 +29,9 @@ REMEMBERED = 512
 """Lengths of a step that the predictor of remaining lengths is told of, at most."""
 FAR = 32_768
 NEAR = 1024
-"""Known tokens at which a step's costs are looked up: between and beyond they are on a line."""
+"""Known tokens at which a step's costs are looked up, of long responses: between and beyond they are on a line. Of shorter ones they are
+the limit, and as small a part of it, so that what is far beyond it does not count."""
+SHORTEST = 64
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class StrategyChoice:
         self._tuner = build_tuner(config, seed, costs)
         self._lengths = RemainingLengthPredictor()
         self._rng = np.random.default_rng((seed, 1))
+        self._far = min(FAR, max(limit, 2 * SHORTEST))
+        self._near = max(SHORTEST, self._far * NEAR // FAR)
         self._slots = slots
         self._known: dict[tuple[Strategy, int], tuple[float, float]] = {}
 
@@ -93,8 +97,8 @@ class StrategyChoice:
             tokens = sum(share * (1 + accepted_tokens(strategy, self._acceptance, first)) for strategy, share in shares.items())
             for strategy, share in shares.items():
                 low, high = self._step_seconds(strategy, batch)
-                rise = (high - low) / (FAR - NEAR)
-                fixed[batch] += share * (low - rise * NEAR) / tokens
+                rise = (high - low) / (self._far - self._near)
+                fixed[batch] += share * (low - rise * self._near) / tokens
                 slope[batch] += share * rise / tokens
             drafts = any(strategy.drafter == "eagle" for strategy in shares)
             if drafts and not drafting:
@@ -135,9 +139,9 @@ class StrategyChoice:
         return found
 
     def _step_seconds(self, strategy: Strategy, batch: int) -> tuple[float, float]:
-        """With requests of NEAR and of FAR known tokens."""
+        """With requests of few and of many known tokens."""
         if (strategy, batch) not in self._known:
-            near, far = (self._costs.seconds(strategy, Context(batch, length)) for length in (NEAR, FAR))
+            near, far = (self._costs.seconds(strategy, Context(batch, length)) for length in (self._near, self._far))
             self._known[strategy, batch] = near, far
         return self._known[strategy, batch]
 

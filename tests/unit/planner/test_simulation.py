@@ -17,7 +17,9 @@ from engine.planner.simulation.decode_costs import Roofline
 from engine.planner.simulation.decoding import Array, Pace, decode
 from engine.planner.simulation.response_lengths import LogNormal, Recorded
 from engine.planner.simulation.run import Simulation
+from engine.planner.simulation.strategy_choice import StrategyChoice
 from engine.speculation.strategy import OFF, Context, Strategy
+from engine.speculation.tuner.cost_table import CostTable, Grid
 
 FIXED, SLOPE = 0.01, 1e-6
 
@@ -156,3 +158,13 @@ def test_slots_that_no_request_is_in_change_nothing() -> None:
     few, many = (steps(config({"rollout": {"max_batch": slots}})) for slots in (16, 256))
     assert [step.seconds for step in few] == pytest.approx([step.seconds for step in many], rel=2e-3)  # only who drafts first catches up
     assert [step.accept_length for step in few] == [step.accept_length for step in many]
+
+
+def test_steps_of_short_responses_cost_what_the_table_says_of_them() -> None:
+    """Not what follows from its costs far beyond."""
+    lengths, seconds = (64, 640, 32_768), (1.0e-3, 1.1e-3, 1.0)
+    costs = CostTable(Grid((1, 64), (1, 9), lengths, [[seconds] * 2] * 2), Grid((1, 64), (1,), lengths, [[(1e-4,) * 3]] * 2))
+    choice = StrategyChoice(config().speculation, costs, usual().acceptance, 4, 640, 0)
+    pace = choice.pace(choice.plain(), 0.5, 0.0)
+    for known in (64, 300, 640):
+        assert pace.fixed[1] + pace.slope[1] * known == pytest.approx(costs.seconds(OFF, Context(1, known)), rel=0.02)
