@@ -21,6 +21,8 @@ from engine.planner.model_shape import PRESETS, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
 from engine.planner.weight_sync import Way, sync_seconds
 
+MOST = 10**9
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
@@ -105,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--nodes", type=_positive, default=1)
     parser.add_argument("--gpus", type=_positive, default=8, help="GPUs of a node")
-    parser.add_argument("--gpu-memory", type=float, default=80.0, metavar="GB", help="of a GPU, in 10^9 bytes")
+    parser.add_argument("--gpu-memory", type=_gigabytes, default=80.0, metavar="GB", help="of a GPU, in 10^9 bytes")
     parser.add_argument("--tensor-parallel", type=_positive, default=1, metavar="GPUS", help="GPUs of a worker")
     parser.add_argument("--parallel", choices=("ddp", "fsdp"), default="fsdp", help="cluster.learner.parallel")
     precisions = ("auto", "float32", "bfloat16")
@@ -126,9 +128,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    if not (text.isdecimal() and 1 <= int(text[:12]) < MOST):
+        raise argparse.ArgumentTypeError(f"{text[:24]} is no whole number from 1 to {MOST - 1:,}")
+    return int(text)
+
+
+def _gigabytes(text: str) -> float:
+    value = float(text)
+    if not 0 < value < MOST:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and below {MOST:,}")
     return value
 
 

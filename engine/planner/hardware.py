@@ -70,7 +70,7 @@ def known_gpus(file: Path | None = None) -> dict[str, Gpu]:
 
 def machines(text: str, price: float | None = None, file: Path | None = None) -> Machines:
     """Of ``KIND:COUNT`` such as h100:64; ConfigError names what is wrong with it, and the kinds there are."""
-    gpus = known_gpus(file)
+    gpus = {name.lower(): gpu for name, gpu in known_gpus(file).items()}
     parts = re.fullmatch(r"([\w.-]+)(?::(\d{1,9}))?", text.strip().lower())
     if not parts or parts[1] not in gpus:
         raise ConfigError(f"gpus: there is no {text!r}; choose one of {', '.join(gpus)} and how many, such as h100:8, or give --hardware")

@@ -39,8 +39,8 @@ class Hardware:
 @dataclass(frozen=True)
 class Load:
     """``tokens`` in a micro-batch; ``requests`` that a worker decodes at once, each of up to ``context`` tokens; ``reference``: a KL term
-    needs a second model; ``drafter``: one is used, and trained in idle time, of ``kind``, by steps of ``unroll`` passes; ``released``: the
-    cache is given up between rollouts."""
+    needs a second model; ``drafter``: one is used, and trained in idle time, of ``kind``, by steps of ``unroll`` passes over
+    ``drafter_tokens``; ``released``: the cache is given up between rollouts."""
 
     tokens: int = 8_192
     requests: int = 32
@@ -50,6 +50,7 @@ class Load:
     released: bool = True
     kind: DrafterKind = "eagle"
     unroll: int = 2
+    drafter_tokens: int = 1024
 
 
 Parts = dict[str, int]

@@ -8,9 +8,6 @@ from engine.planner.memory import OVERHEAD, Hardware, Load, Parts
 from engine.planner.model_shape import Shape
 from engine.rollout.native.layout.room import LEFT
 
-DRAFTER_TOKENS = 1024
-"""drafter.spot.tokens_per_microbatch by default."""
-
 
 @dataclass(frozen=True)
 class MemoryPlan:
@@ -54,4 +51,4 @@ def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -
 
 def drafter_step(shape: Shape, load: Load) -> int:
     """A micro-step of the drafter."""
-    return drafter_memory.step(shape, load.kind, load.unroll, DRAFTER_TOKENS) if load.drafter else 0
+    return drafter_memory.step(shape, load.kind, load.unroll, load.drafter_tokens) if load.drafter else 0

@@ -7,6 +7,8 @@ from typing import Any
 from engine.errors import ModelError
 from engine.models.folder import kept, read_config
 
+NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -23,9 +25,12 @@ class Shape:
 
     @classmethod
     def of(cls, config: dict[str, Any]) -> "Shape":
-        """From the fields of a config.json. ModelError if it is a mixture of experts."""
+        """From the fields of a config.json. ModelError if it is a mixture of experts, or does not say how large it is."""
         if "num_experts_per_tok" in config:
             raise ModelError("the memory of a mixture of experts cannot be planned; choose a dense model")
+        for name in NEEDED:
+            if not isinstance(config.get(name), int) or config[name] < 1:
+                raise ModelError(f"{name} of config.json is {config.get(name)}, and should be a whole number above 0")
         heads, hidden = config["num_attention_heads"], config["hidden_size"]
         return cls(
             layers=config["num_hidden_layers"],

@@ -93,7 +93,7 @@ def _plain(options: argparse.Namespace) -> tuple[RecordedRun, RunConfig] | None:
 
 def _recorded_config(trace: Path | None) -> RunConfig | None:
     """What the recorded run was made with, where it stands beside its events; None: the run that is planned."""
-    file = trace / "config.yaml" if trace else None
+    file = (trace if trace.is_dir() else trace.parent) / "config.yaml" if trace else None
     return load(file) if file and file.is_file() else None
 
 

@@ -17,14 +17,13 @@ from engine.planner.hardware import GIGA, Machines
 from engine.planner.memory import Hardware, Load
 from engine.planner.memory_plan import MemoryPlan
 from engine.planner.memory_plan import plan as plan_memory
-from engine.planner.model_shape import PRESETS, Shape
+from engine.planner.model_shape import NEEDED, PRESETS, Shape
 from engine.planner.simulation.decode_costs import Roofline
 from engine.planner.simulation.phase_costs import by_operations
 from engine.planner.simulation.response_lengths import Recorded, ResponseLengths, assumed
 from engine.planner.simulation.run import PROMPT_TOKENS_SHARE, Assumptions, Simulation, on_workers, scaled
 from engine.speculation.tuner.cost_table import CostTable
 
-NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
 MOST_RESPONSES = 400_000
 REPLAYED = 8
 """Recorded steps, the last ones, by which decode costs are set right."""
@@ -133,6 +132,7 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
         released=rollout.engine == "native" or rollout.sglang.release_memory,
         kind=RECIPE_KINDS[recipe],
         unroll=config.drafter.spot.unroll or UNROLLS[recipe],
+        drafter_tokens=config.drafter.spot.tokens_per_microbatch,
     )
     found = plan_memory(shape, hardware, config.cluster.learner, load)
     if found.cache < LEAST_ROOM * longest:

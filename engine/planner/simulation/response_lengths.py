@@ -15,6 +15,7 @@ Lengths = NDArray[np.int64]
 PROMPT_SHARE = 0.5
 """Of the variance of log lengths, what the prompt decides; the rest differs from response to response."""
 SPREAD = 1.2
+LONGEST = 2**31
 MEDIAN_SHARE = 1 / 24
 """Of the limit; both are the middle of what the published case study implies (see README.md)."""
 
@@ -81,8 +82,8 @@ def from_file(path: Path, seed: int) -> Recorded:
         found: list[Any] = json.loads(text) if text.lstrip().startswith("[") else [int(line) for line in text.split()]
         steps: list[Any] = found if found and isinstance(found[0], list) else [found]
         lengths = tuple(tuple(int(length) for length in step) for step in steps if step)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(f"lengths: {path} cannot be read: {error}; give a JSON list of lengths, or one a line") from None
-    if not lengths or min(min(step) for step in lengths) < 1:
-        raise DataError(f"lengths: {path} has no lengths, or one below 1; give the tokens of each response")
+    if not lengths or min(map(min, lengths)) < 1 or max(map(max, lengths)) >= LONGEST:
+        raise DataError(f"lengths: {path} has no lengths, or one below 1 or from {LONGEST:,} on; give the tokens of each response")
     return Recorded(lengths, path.name, seed)

@@ -36,7 +36,7 @@ class Grid:
         for name in ("batches", "widths", "lengths", "seconds"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), float).tolist())
         axes = (self.batches, self.widths, self.lengths)
-        if any(len(axis) == 0 or list(axis) != sorted(set(axis)) for axis in axes):
+        if any(len(axis) == 0 or list(axis) != sorted(set(axis)) or not np.isfinite(axis).all() for axis in axes):
             raise ValueError(f"the axes of a grid of costs must rise: {axes}")
         if np.shape(self.seconds) != tuple(map(len, axes)) or not (np.min(self.seconds) >= 0 and np.isfinite(self.seconds).all()):
             raise ValueError(f"a grid of costs needs {tuple(map(len, axes))} values of at least 0, got shape {np.shape(self.seconds)}")
@@ -111,7 +111,7 @@ class CostTable:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             return cls(Grid(**data["target"]), Grid(**data["draft"])) if data["schema"] == SCHEMA else None
-        except (FileNotFoundError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
 

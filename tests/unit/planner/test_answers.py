@@ -150,3 +150,13 @@ def test_a_prompt_has_the_tokens_that_were_recorded_or_half_of_the_most() -> Non
 
     assert basis(config, machines("h100:8"), recorded=of_events(silent, "a run")).assumptions.prompt == 32.0
     assert [planned(tokens) for tokens in (21.0, math.nan, math.inf, -3.0)] == [21.0, 32.0, 32.0, 32.0]
+
+
+def test_large_micro_batches_of_the_drafter_take_memory() -> None:
+    large = {"model": {"path": "7B"}, "cluster": {"learner": {"parallel": "fsdp"}}}
+    usual, more = (
+        basis(parse(large | {"drafter": {"spot": {"tokens_per_microbatch": tokens}}}), machines("h100:8")).memory for tokens in (1024, 4096)
+    )
+    assert usual
+    assert more
+    assert more.phases["drafter training"] > usual.phases["drafter training"] + 10**9

@@ -181,6 +181,9 @@ def test_a_run_of_one_step_can_be_planned_with(tmp_path: Path, capsys: pytest.Ca
         (["--plain-trace", "empty.jsonl"], "trace: empty.jsonl has no finished step"),
         (["--trace", "empty.jsonl"], "trace: empty.jsonl has no finished step"),
         (["--lengths", "empty.jsonl"], "lengths: empty.jsonl has no lengths"),
+        (["--lengths", "deep.json"], "lengths: deep.json cannot be read"),
+        (["--lengths", "long.json"], "lengths: long.json has no lengths, or one below 1 or from 2,147,483,648 on"),
+        (["--costs", "."], "costs: . is no cost table of this version"),
         (["--hardware", "nowhere"], "hardware: nowhere is no file"),
         (["--hardware", "mine.yaml"], "hardware.mine.memory: Input should be greater than 0 (got -1)"),
     ],
@@ -190,6 +193,8 @@ def test_bad_input_is_told_with_field_value_and_remedy(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty.jsonl").write_text("", encoding="utf-8")
+    Path("deep.json").write_text("[" * 200_000, encoding="utf-8")
+    Path("long.json").write_text(f"[5, {10**30}]", encoding="utf-8")
     Path("mine.yaml").write_text("mine: {memory: -1, bandwidth: 1, flops: 1, link: 1, network: 1, price: 1}", encoding="utf-8")
     assert main([written(tmp_path, LARGE), "--quick", *arguments]) == 2
     assert said in capsys.readouterr().err
