@@ -1,6 +1,5 @@
 """The suffix store against a naive search over all texts."""
 
-import json
 import random
 import sys
 from collections.abc import Sequence
@@ -369,38 +368,3 @@ def test_a_prompt_with_many_texts_forgets_the_first_to_finish(monkeypatch: pytes
         store.extend(request, range(1000 * request + 10, 1000 * request + 20))
         assert (store.draft(request, 2).tokens == (1000 * request + 20, 1000 * request + 21)) is expected
         store.end(request)
-
-
-def test_a_checkpoint_brings_back_what_was_written() -> None:
-    before, after = Store(AMPLE), Store(AMPLE)
-    prompts = [(50 + index, 60, 61, 62) for index in range(3)]
-    texts = [[index, 7, 8, 9, 10, 11 + index, 12] for index in range(5)]
-    for request, (prompt, text) in enumerate((prompt, text) for prompt in prompts for text in texts):
-        before.begin(request, prompt, text)
-        before.end(request)
-    after.load_state(json.loads(json.dumps(before.state())))
-    for prompt in prompts:
-        written = [3, 7, 8, 9]
-        for store in (before, after):
-            store.begin(99, prompt, written)
-        assert after.draft(99, 4) == before.draft(99, 4)
-        assert after.draft(99, 4).tokens
-        for store in (before, after):
-            store.end(99)
-    assert after.state() == before.state()
-
-
-def test_a_checkpoint_has_the_newest_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suffix_store, "MOST_SAVED", 30)
-    store, again = Store(AMPLE), Store(AMPLE)
-    for request in range(5):
-        store.begin(request, (request, 1, 2), [request] * 9)
-        store.end(request)
-    store.begin(7, (8, 8, 8), [5, 5, 5])  # has not finished: what it writes is not over
-    again.load_state(store.state())
-    found = []
-    for prompt in range(5):
-        again.begin(99, (prompt, 1, 2))
-        found += [prompt] * bool(again.draft(99, 2).tokens)
-        again.end(99)
-    assert found == [3, 4]
