@@ -7,8 +7,12 @@ import argparse
 import json
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from engine.config import RunConfig, load
 from engine.errors import ConfigError, LongtailError
@@ -24,14 +28,9 @@ from engine.speculation.tuner.cost_table import CostTable
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
-    if options.memory:
-        _limit(int(options.memory * GIGA))
     try:
-        if options.events:
-            _check_events(options.events)
-        found = _plan(options)
-        if options.events:
-            _write_events(options)
+        with _at_most(options.memory):
+            found = _planned(options)
     except MemoryError:
         allowed = f"{options.memory:g} GB are" if options.memory else "what this machine has is"
         remedy = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
@@ -44,10 +43,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _limit(most: int) -> None:
-    """So many bytes, or fewer where the machine says so: more is a MemoryError."""
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+@contextmanager
+def _at_most(gigabytes: float | None) -> Iterator[None]:
+    """So much memory, or less where the machine says so: more is a MemoryError, which is told without the limit."""
+    np.linalg.inv(np.eye(64))  # OpenBLAS asks for its buffer at the first call, and for ever where there is none
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = int(gigabytes * GIGA) if gigabytes else soft
     resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _planned(options: argparse.Namespace) -> Plan:
+    if options.events:
+        _check_events(options.events)
+    found = _plan(options)
+    if options.events:
+        _write_events(options)
+    return found
 
 
 def _plan(options: argparse.Namespace) -> Plan:

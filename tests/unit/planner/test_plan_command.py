@@ -208,7 +208,6 @@ def test_a_plan_that_does_not_fit_says_so(
         raise MemoryError
 
     monkeypatch.setattr(plan_command, "plan", plan)
-    monkeypatch.setattr(plan_command, "_limit", lambda _: None)
     assert main([written(tmp_path, LARGE), "--gpus", "h100:8", *allowed]) == 2
     assert said in capsys.readouterr().err
 

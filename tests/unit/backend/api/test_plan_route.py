@@ -92,11 +92,12 @@ def test_no_more_plans_are_made_at_once_than_there_is_room_for(api: TestClient, 
     assert int(reply.headers["retry-after"]) > 0
 
 
-def test_a_plan_has_so_much_memory(api: TestClient, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "MEMORY", 0.06)
+@pytest.mark.parametrize("memory", [0.06, 0.15])
+def test_a_plan_has_so_much_memory(api: TestClient, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, memory: float) -> None:
+    monkeypatch.setattr(planning, "MEMORY", memory)
     status, field, message = fault(plan(api, config | {"model": {"path": "0.5B"}}))
     assert (status, field) == (422, "memory")
-    assert message.startswith("0.06 GB are not enough to plan this; lower algorithm.prompts_per_step")
+    assert message.startswith(f"{memory} GB are not enough to plan this; lower algorithm.prompts_per_step")
 
 
 def test_what_can_be_planned_on_is_the_planners_list(api: TestClient) -> None:
