@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from dashboard.analysis.run_config import run_kind
 from dashboard.text.formats import count, duration, number, ratio
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
@@ -32,12 +33,12 @@ def run_groups(runs: Sequence[Run]) -> list[RunGroup]:
 
 
 def group_row(group: RunGroup, glances: Mapping[str, RunOverview]) -> dict[str, str]:
-    """Means over the seeds, with their standard deviation."""
+    """Means over the seeds, with their standard deviation. A plain run has no speed-up: what is told beside it is its TLT run's."""
     states = Counter(run.doing for run in group.runs)
     rewards = [reward for run in group.runs if (reward := run.summary.get("reward_recent")) is not None]
-    known = [glances[run.id] for run in group.runs if run.id in glances]
-    speedups = [glance.speedup for glance in known if glance.speedup]
-    paces = [glance.step_seconds for glance in known if glance.step_seconds]
+    known = [(run, glances[run.id]) for run in group.runs if run.id in glances]
+    speedups = [glance.speedup for run, glance in known if glance.speedup and run_kind(run) == "TLT"]
+    paces = [glance.step_seconds for _, glance in known if glance.step_seconds]
     return {
         "Configuration": group.runs[0].name + (f" and {count(len(group.runs) - 1, 'more run')}" if len(group.runs) > 1 else ""),
         "Seeds": ", ".join(map(str, group.seeds)),
