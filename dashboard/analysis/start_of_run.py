@@ -1,23 +1,29 @@
-"""What a run is at that has not done a step, and how long it is going to take, by a run like it."""
+"""What a run is at while it does no steps, and how long it is going to take."""
 
 from datetime import datetime
 from typing import NamedTuple
 
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import duration, short
+from dashboard.text.formats import count, duration, short
 from longtail.schemas.runs import Run, StartingUp
 
 
 class SimilarRun(NamedTuple):
-    """A finished run, its seconds a step, and those until its first step began."""
+    """A finished run, its seconds a step, and those until its first step began; None: not measured."""
 
     run: Run
     step_seconds: float
-    startup_seconds: float
+    startup_seconds: float | None
 
 
-def beginning(run: Run, similar: SimilarRun | None, now: datetime) -> str:
-    """As Markdown: ``first rollout, 12 of 32 responses, for 8.0 s, about 5 min 0 s left, as gsm8k took``."""
+def is_beginning(run: Run) -> bool:
+    """Whether no step is under way, though it may have done some: it waits, or its engine begins, or begins again."""
+    return run.state in ("queued", "paused", "starting") or run.starting_up is not None
+
+
+def beginning(run: Run, similar: SimilarRun | None, now: datetime, step_seconds: float | None = None) -> str:
+    """As Markdown: ``first rollout, 12 of 32 responses, for 8.0 s, about 5 min 0 s left, as gsm8k took``. ``step_seconds`` is the run's own
+    pace, if it has done steps."""
     if run.state == "paused":
         return "paused"
     if run.state == "queued":
@@ -25,12 +31,15 @@ def beginning(run: Run, similar: SimilarRun | None, now: datetime) -> str:
     at = run.starting_up
     if at is None:
         return "the model writes its first responses" if run.trains_drafter_only else "the engine is being started"
-    return f"{phase(at)}, for {duration((now - at.since).total_seconds())}{_left(run, similar, now)}"
+    left = _left(run, similar, now) if step_seconds is None else _own(run, step_seconds)
+    return f"{phase(at, run.step)}, for {duration((now - at.since).total_seconds())}{left}"
 
 
-def phase(at: StartingUp) -> str:
+def phase(at: StartingUp, steps: int) -> str:
+    """Of a run that has done so many ``steps``, in attempts before this one."""
     if at.phase == "first_rollout":
-        return f"first rollout, {at.done:,} of {at.total:,} responses" if at.done < at.total else "first update of the policy"
+        again = " of this attempt" if steps else ""
+        return f"first rollout{again}, {at.done:,} of {at.total:,} responses" if at.done < at.total else f"first update of the policy{again}"
     return {"starting_workers": "starting workers", "measuring_costs": "measuring costs"}[at.phase]
 
 
@@ -44,6 +53,14 @@ def _left(run: Run, similar: SimilarRun | None, now: datetime) -> str:
     """The rest of the start-up and all steps, at the pace of a run like it."""
     if similar is None or run.started_at is None:
         return ", and no finished run is like it to tell how long it takes"
+    if similar.startup_seconds is None:
+        return f", about {duration(run.steps * similar.step_seconds)} for all steps, as {escaped(short(similar.run.name))} took"
     whole = similar.startup_seconds + run.steps * similar.step_seconds
     left = max(whole - (now - run.started_at).total_seconds(), 0.0)
     return f", about {duration(left)} left, as {escaped(short(similar.run.name))} took"
+
+
+def _own(run: Run, step_seconds: float) -> str:
+    """Of a run that goes on: its own pace says more than another's, and when it was first begun says nothing."""
+    more = max(run.steps - run.step, 0)
+    return f", about {duration(more * step_seconds)} for {count(more, 'more step')}" if more else ""

@@ -34,7 +34,7 @@ def similar_run(where: tuple[str, ...]) -> SimilarRun | None:
     for run in client().runs("succeeded", limit=1, where=where).items:
         found = client().statistics(run.id)
         if found.step_seconds is not None:
-            return SimilarRun(run, found.step_seconds, found.startup_seconds or 0.0)
+            return SimilarRun(run, found.step_seconds, found.startup_seconds)
     return None
 
 

@@ -94,9 +94,10 @@ def _tail(session: Session, run_id: str) -> tuple[float | None, int]:
 
 
 def _startup(session: Session, run: Run) -> float | None:
-    """In the first attempt: a run that was resumed began its step 0 in that."""
+    """In the first attempt: a run that was resumed began its step 0 in that. A retry has this step from the run that it goes on from, and
+    a time before its own start."""
     begun = session.scalar(select(func.min(WorkerSpan.start)).where(WorkerSpan.run_id == run.id, WorkerSpan.step == 0))
-    return begun - run.started_at if begun is not None and run.started_at is not None else None
+    return None if begun is None or run.started_at is None or begun < run.started_at else begun - run.started_at
 
 
 def _is_sqlite(session: Session) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from dashboard.analysis.run_config import trains_drafter_only
+from dashboard.analysis.start_of_run import SimilarRun
 from dashboard.data.similar_runs import conditions, similar_run
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import count, duration, short
@@ -23,15 +24,20 @@ def cost_estimate(config: Config) -> None:
     evaluation = config["evaluation"]
     if evaluation["every"]:
         lines.append(f"and {evaluation['prompts'] * evaluation['samples']:,} at most in each evaluation")
-    found = similar_run(conditions(config))
-    if found is None:
-        lines.append("How long it takes is not known: no finished run is like it.")
-    else:
-        whole = found.startup_seconds + found.step_seconds * algorithm["steps"]
-        lines.append(f"about **{duration(whole)}** for {count(algorithm['steps'], 'step')},")
-        began = f", and {duration(found.startup_seconds)} to begin" if found.startup_seconds else ""
-        lines.append(f"since {escaped(short(found.run.name))} took {duration(found.step_seconds)} a step{began}")
+    lines += duration_lines(similar_run(conditions(config)), algorithm["steps"])
     _show([pretraining, *lines] if pretraining else lines)
+
+
+def duration_lines(similar: SimilarRun | None, steps: int) -> list[str]:
+    """How long so many steps take, by a run like it."""
+    if similar is None:
+        return ["How long it takes is not known: no finished run is like it."]
+    startup = similar.startup_seconds
+    began = ", without its start, which was not measured" if startup is None else f", and {duration(startup)} to begin" if startup else ""
+    return [
+        f"about **{duration((startup or 0.0) + similar.step_seconds * steps)}** for {count(steps, 'step')},",
+        f"since {escaped(short(similar.run.name))} took {duration(similar.step_seconds)} a step{began}",
+    ]
 
 
 def _pretraining(config: Config) -> str:

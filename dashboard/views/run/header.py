@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.analysis.run_config import run_kind, speculates
 from dashboard.analysis.series import finite
-from dashboard.analysis.start_of_run import SimilarRun, beginning
+from dashboard.analysis.start_of_run import SimilarRun, beginning, is_beginning
 from dashboard.data.similar_runs import conditions, similar_run
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago, duration, number, ratio, short
@@ -66,7 +66,7 @@ def progress(run: Run, seconds: Series, speedup: float | None) -> None:
         st.badge(run.doing, color=STATE_COLORS[run.state])
         if speedup is not None:
             st.badge(f"{ratio(speedup)} as fast as plain", color="green" if speedup >= 1 else "orange")
-        st.progress(run.share_done, text=_pretraining(run) if run.pretrains else f"step {_step(run)} · {_pace(run, seconds)}")
+        st.progress(run.share_done, text=_pretraining(run) if run.pretrains else f"step {_step(run)} · {pace(run, seconds, datetime.now(UTC))}")
 
 
 def _similar(run: Run) -> SimilarRun | None:
@@ -79,7 +79,7 @@ def _pretraining(run: Run) -> str:
     latest = run.pretraining
     if latest is None or run.finished or run.state in ("queued", "paused"):
         done = f"round **{latest.round}**" if latest else "drafter"
-        return f"{done} · {_pace(run, Series())}"
+        return f"{done} · {pace(run, Series(), datetime.now(UTC))}"
     then = f", then {run.steps} steps" if run.steps else ""
     return f"drafter: round **{latest.round}** · {duration(latest.seconds)} · about {duration(latest.seconds_left)} left{then}"
 
@@ -88,7 +88,9 @@ def _step(run: Run) -> str:
     return f"**{run.step}** of {run.steps}" if run.steps else f"**{run.step}**"
 
 
-def _pace(run: Run, seconds: Series) -> str:
+def pace(run: Run, seconds: Series, now: datetime) -> str:
+    """As Markdown: how long it took, or what it is at while it does no steps, or how fast it goes and what is left, from ``step_seconds``
+    by step."""
     recent = [value for _, value in finite(seconds)][-PACE_STEPS:]
     if run.finished:
         whole = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else None
@@ -96,7 +98,9 @@ def _pace(run: Run, seconds: Series) -> str:
     if run.kind == "tracked":
         return "told of by its script"
     if not recent:
-        return beginning(run, _similar(run), datetime.now(UTC))
+        return beginning(run, _similar(run), now)
+    if is_beginning(run):
+        return beginning(run, None, now, median(recent))
     left = (run.steps - run.step) * median(recent)
     rate = run.summary.get("tokens_per_second")
     speed = f" · {number(rate, 0)} tokens/s in rollout" if rate else ""

@@ -35,12 +35,12 @@ def test_the_cards_of_a_real_run_show_what_its_events_say(tlt: Path, tmp_path: P
     with database.write() as session:
         run_id = submit(session, parse(yaml.safe_load((tlt / "config.yaml").read_text())), SubmissionOptions())[0].id
         claimed = claim(session, run_id, "a" * 16, 60)
+        told = list(read(tlt / "events.jsonl"))
+        began = session.get_one(Run, run_id).started_at = told[0].time
     assert claimed
     EventIngestor(database, run_id, claimed.attempt, tlt / "events.jsonl").drain()
     with database.read() as session:
-        row = session.get_one(Run, run_id)
-        assert row.started_at is not None
-        same(run_statistics(session, row), numbers(list(read(tlt / "events.jsonl")), row.started_at))
+        same(run_statistics(session, session.get_one(Run, run_id)), numbers(told, began))
         lines = session.scalars(select(LogLine.message).order_by(LogLine.id)).all()
     database.close()
     assert lines[:2] == ["starting the workers", "measuring what decoding costs on this machine, unless that is known"]

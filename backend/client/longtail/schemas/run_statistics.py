@@ -32,8 +32,9 @@ class RunStatistics(Schema):
     over the latest ten steps and ``reward_spread`` the standard deviation of these; ``reward_trend`` is null before the fourth step.
     ``accept_length``: mean over the latest ``accept_steps`` steps, five at most. ``tail``: the longest response over the median one, mean
     over the latest ``tail_steps`` steps, 500 at most. ``idle_seconds`` and ``trained_seconds`` are sums. ``published``: drafter versions
-    that training in idle time has brought. ``startup_seconds``: from the start of the run to that of its first step. ``saved`` is null
-    where nobody measured what a decode step costs: without the tuner goodput, with SGLang, and in plain runs.
+    that training in idle time has brought. ``startup_seconds``: from the start of the run to that of its first step, null of a
+    retry that has this step from another run. ``saved`` is null where nobody measured what a decode step costs: without the tuner goodput,
+    with SGLang, and in plain runs.
     """
 
     steps: int

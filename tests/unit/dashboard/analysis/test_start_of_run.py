@@ -6,7 +6,9 @@ from example_runs import NOW, run
 
 from backend.demo_data import telemetry
 from dashboard.analysis.start_of_run import SimilarRun, beginning
+from dashboard.views.run.header import pace
 from longtail.schemas.runs import StartingUp
+from longtail.schemas.telemetry import Series
 
 BEGUN = run("x", telemetry.config()).model_copy(update={"step": 0, "started_at": NOW - timedelta(seconds=10)})
 SIMILAR = SimilarRun(run("y", telemetry.config()), step_seconds=2.0, startup_seconds=20.0)
@@ -30,6 +32,29 @@ def test_a_start_says_what_is_under_way_and_how_long_it_takes_with_all_steps(sta
     begun = BEGUN.model_copy(update={"starting_up": starting_up})
     assert beginning(begun, SIMILAR, NOW) == f"{told}, about 1 min 10 s left, as countdown TLT took"
     assert beginning(begun, None, NOW) == f"{told}, and no finished run is like it to tell how long it takes"
+
+
+def test_where_the_start_of_the_other_was_not_measured_only_steps_are_foretold() -> None:
+    begun = BEGUN.model_copy(update={"starting_up": at("measuring_costs")})
+    told = beginning(begun, SIMILAR._replace(startup_seconds=None), NOW)
+    assert told == "measuring costs, for 4.00 s, about 1 min 0 s for all steps, as countdown TLT took"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"state": "paused"}, "paused"),
+        ({"state": "queued"}, "waiting for a worker"),
+        ({"state": "starting"}, "the engine is being started"),
+        ({"starting_up": at("starting_workers")}, "starting workers, for 4.00 s, about 40.0 s for 20 more steps"),
+        ({"starting_up": at("first_rollout", 3, 32)}, "first rollout of this attempt, 3 of 32 responses, for 4.00 s, about 40.0 s for 20 more steps"),
+        ({}, "2.00 s a step · about 40.0 s left"),
+    ],
+)
+def test_a_run_that_has_done_steps_has_a_pace_only_while_it_does_more(changes: dict[str, Any], told: str) -> None:
+    """Ten are done when it is paused, or lost its worker, or begins again."""
+    seconds = Series(steps=list(range(10)), values=[2.0] * 10)
+    assert pace(BEGUN.model_copy(update={"step": 10} | changes), seconds, NOW).startswith(told)
 
 
 @pytest.mark.parametrize(

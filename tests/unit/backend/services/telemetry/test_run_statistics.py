@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 from card_numbers import numbers, same
-from engine_events import begin, started, write
+from engine_events import begin, started, step, write
 
 from backend.database import Database
 from backend.models import Run
@@ -102,6 +102,16 @@ def test_seconds_that_only_some_steps_tell_are_not_compared(database: Database, 
     begin(database, run_id, path).drain()
     statistics, _ = found(database, run_id)
     assert (statistics.steps, statistics.saved) == (2, None)
+
+
+def test_a_step_that_began_before_the_run_says_nothing_of_its_start(database: Database, run_id: str, tmp_path: Path) -> None:
+    """A retry reads the events of the run that it goes on from, too."""
+    path = tmp_path / "events.jsonl"
+    write(path, started(), *step(0))
+    begin(database, run_id, path).drain()
+    statistics, run = found(database, run_id)
+    assert run.started_at is not None
+    assert (statistics.steps, statistics.startup_seconds) == (1, None)
 
 
 def test_a_run_that_has_told_nothing_has_no_numbers(database: Database, run_id: str) -> None:

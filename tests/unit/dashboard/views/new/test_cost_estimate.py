@@ -1,10 +1,13 @@
 import re
 
 import pytest
+from example_runs import run
 
 from backend.services.runs.listing import CONDITION
 from backend.services.runs.presets import presets
+from dashboard.analysis.start_of_run import SimilarRun
 from dashboard.data.similar_runs import SIMILAR_IN, conditions
+from dashboard.views.new.cost_estimate import duration_lines
 from dashboard.views.new.schema_fields import Config
 from engine.config import merged
 from longtail.schemas.runs import Preset
@@ -23,3 +26,12 @@ def test_texts_that_are_too_long_are_cut() -> None:
     found = conditions(config)
     assert all(re.fullmatch(CONDITION, condition) for condition in found)
     assert "config.speculation.enabled=false" in found
+
+
+@pytest.mark.parametrize(
+    ("startup", "whole", "began"), [(20.0, "1 min 20 s", ", and 20.0 s to begin"), (None, "1 min 0 s", ", without its start, which was")]
+)
+def test_a_start_that_was_not_measured_is_not_counted(startup: float | None, whole: str, began: str) -> None:
+    first, second = duration_lines(SimilarRun(run("y", {"name": "like it"}), 2.0, startup), 30)
+    assert first == f"about **{whole}** for 30 steps,"
+    assert second.startswith(f"since like it took 2.00 s a step{began}")
