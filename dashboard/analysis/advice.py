@@ -62,19 +62,21 @@ def recent_steps(
     speculation: Sequence[SpeculationStep],
     first_entropy: float | None = None,
 ) -> RecentSteps:
-    """Of a run with so many workers, from what it has reported of its latest steps, and its entropy at the start."""
-    known = {key: [value for _, value in finite(series)] for key, series in metrics.items()}
-    recent = {key: fmean(values[-RECENT:]) for key, values in known.items() if values}
-    whole, rollout = recent.get("step_seconds"), recent.get("phase/rollout")
-    idle = recent.get("idle_seconds")
+    """Of a run with so many workers, from what it has reported of its latest steps, and its entropy at the start. Shares are of the same
+    steps: a phase that not every step has, such as evaluation, took nothing in the others."""
+    known = {key: dict(finite(series)) for key, series in metrics.items()}
+    recent = {key: fmean([*values.values()][-RECENT:]) for key, values in known.items() if values}
+    steps = sorted(known.get("step_seconds", {}))[-RECENT:]
+    total = {key: sum(values.get(step, 0.0) for step in steps) for key, values in known.items() if not values.keys().isdisjoint(steps)}
+    whole, rollout, idle = (total.get(key) for key in ("step_seconds", "phase/rollout", "idle_seconds"))
     reasons = Counter(item.untrained for item in speculation[-RECENT:] if item.untrained)
     responses = [item for item in lengths[-RECENT:] if item.lengths]
     memory = {host: max(values) for host, series in by_kind(metrics).get("memory_percent", {}).items() if (values := _last(series))}
     return RecentSteps(
         speculates=speculates,
-        phases={name: recent.get(f"phase/{name}", 0.0) / whole for name in PHASES} if whole and rollout else None,
+        phases={name: total.get(f"phase/{name}", 0.0) / whole for name in PHASES} if whole and rollout else None,
         idle=idle / (workers * rollout) if idle is not None and rollout else None,
-        harvest=recent.get("trained_seconds", 0.0) / idle if idle else None,
+        harvest=total.get("trained_seconds", 0.0) / idle if idle else None,
         untrained=reasons.most_common(1)[0][0] if reasons else None,
         truncated=sum(item.truncated for item in responses) / sum(len(item.lengths) for item in responses) if responses else None,
         reward=recent.get("reward_mean"),

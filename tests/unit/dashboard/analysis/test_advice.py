@@ -100,6 +100,19 @@ def test_figures_are_of_the_latest_steps() -> None:
     assert found.fullest == ("node-1", 97.0)
 
 
+def test_a_phase_that_few_steps_have_is_a_share_of_all_of_them() -> None:
+    """One step in ten evaluates, for 30 s; an evaluation before these steps does not count."""
+    metrics = {
+        "step_seconds": series(*[7.0] * 19, 37.0),
+        "phase/rollout": series(*[2.0] * 20),
+        "phase/evaluation": Series(steps=[9, 19], values=[30.0, 30.0]),
+    }
+    seen = recent_steps(True, 2, metrics, [], [])
+    assert seen.phases is not None
+    assert (seen.phases["rollout"], seen.phases["evaluation"]) == (0.2, 0.3)
+    assert "look at evaluation, 30 % of it, first" in advice(seen)[0].do
+
+
 def test_nothing_is_known_of_a_run_that_has_told_nothing() -> None:
     assert recent_steps(True, 2, {}, [], []) == RecentSteps()
 
