@@ -3,15 +3,40 @@
 from collections.abc import Mapping, Sequence
 
 from dashboard.analysis.config_differences import one_line_yaml
+from dashboard.analysis.run_config import run_kind
 from dashboard.text.formats import short
 from longtail.schemas.comparison import ComparedRun, ConfigDifference
 
 MOST, LONGEST = 4, 60
+UNKNOWN = "not known: tracked by a script"
+
+
+def work_is_known(*items: ComparedRun) -> bool:
+    """Whether the engine has done it all, whose configuration says what it does; a script's says what the script likes."""
+    return all(item.run.kind == "engine" for item in items)
+
+
+def without_yardstick(items: Sequence[ComparedRun], differences: Sequence[ConfigDifference]) -> list[ComparedRun]:
+    """The TLT runs that are measured neither by the baseline, ``items[0]``, nor by a plain run that does the same work."""
+    values = {each.field: each.values for each in differences}
+
+    def same_work(one: ComparedRun, other: ComparedRun) -> bool:
+        """What one of two has unlike the baseline is theirs alike."""
+        fields = {*one.confounders, *other.confounders}
+        return work_is_known(one, other) and all(values[field].get(one.run.id) == values[field].get(other.run.id) for field in fields)
+
+    def has_yardstick(item: ComparedRun) -> bool:
+        others = [other for other in items if other is not item and (run_kind(other.run) == "plain" or items[0] in (item, other))]
+        return any(same_work(item, other) for other in others)
+
+    return [item for item in items if run_kind(item.run) == "TLT" and not has_yardstick(item)]
 
 
 def other_work(baseline: ComparedRun, other: ComparedRun, differences: Sequence[ConfigDifference]) -> str:
     """In what they differ that makes their work another: ``model.path (tiny, small) and task.name (countdown, math)``. Empty if nothing
     does."""
+    if not work_is_known(baseline, other):
+        return UNKNOWN
     values = {each.field: each.values for each in differences}
 
     def told(field: str) -> str:

@@ -1,5 +1,6 @@
 """What a run's configuration says at a glance, and how to make its plain baseline."""
 
+import json
 from copy import deepcopy
 from typing import Any, Literal
 
@@ -23,6 +24,18 @@ def run_kind(run: Run) -> Literal["TLT", "plain", "tracked", "drafter"]:
     if run.trains_drafter_only:
         return "drafter"
     return "tracked" if run.kind == "tracked" else "TLT" if speculates(run.config) else "plain"
+
+
+def apart_from_seed(run: Run) -> str:
+    """The same text for runs that differ in name and seed only. A script's run that says nothing of itself is like no other."""
+    rest = {key: value for key, value in run.config.items() if key not in ("name", "seed")}
+    return json.dumps([run.kind, rest if rest else run.id], sort_keys=True)
+
+
+def seed(run: Run) -> int:
+    """Of a script's run what its configuration calls so."""
+    told = run.config.get("seed")
+    return told if isinstance(told, int) else run.seed
 
 
 def section(config: dict[str, Any], name: str) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """Runs of a list that differ in nothing but name and seed, as one row each."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from dashboard.analysis.run_config import run_kind
+from dashboard.analysis.run_config import apart_from_seed, run_kind, seed
 from dashboard.text.formats import count, duration, number, ratio
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
@@ -20,15 +19,14 @@ class RunGroup:
 
     @property
     def seeds(self) -> Sequence[int]:
-        return sorted({run.seed for run in self.runs})
+        return sorted({seed(run) for run in self.runs})
 
 
 def run_groups(runs: Sequence[Run]) -> list[RunGroup]:
-    """A script's run is a group of its own unless its configuration says as much as another's."""
+    """In the order of their first runs."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        rest = {key: value for key, value in run.config.items() if key not in ("name", "seed")}
-        found.setdefault(json.dumps([run.kind, rest if rest else run.id], sort_keys=True), []).append(run)
+        found.setdefault(apart_from_seed(run), []).append(run)
     return [RunGroup(tuple(members)) for members in found.values()]
 
 

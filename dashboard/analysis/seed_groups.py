@@ -1,9 +1,10 @@
 """Runs that differ in their seed only, as groups."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dashboard.analysis.comparability import work_is_known
+from dashboard.analysis.run_config import apart_from_seed, seed
 from longtail.schemas.comparison import ComparedRun
 
 
@@ -17,25 +18,27 @@ class SeedGroup:
     def seeds(self) -> int:
         return len(self.items)
 
+    def by_seed(self, field: str) -> dict[int, float]:
+        """Of a field of Measures, over the steps that all the compared runs have; without the runs that lack it."""
+        return {seed(item.run): value for item in self.items if item.shared and (value := getattr(item.shared, field)) is not None}
+
     def values(self, field: str) -> list[float]:
-        """Of a field of ComparedRun, without the runs that lack it."""
-        return [value for item in self.items if (value := getattr(item, field)) is not None]
+        return [*self.by_seed(field).values()]
 
 
 def seed_groups(items: Sequence[ComparedRun]) -> list[SeedGroup]:
     """That of the first item comes first."""
     found: dict[str, dict[int, ComparedRun]] = {}
     for item in items:
-        rest = {key: value for key, value in item.run.config.items() if key not in ("name", "seed")}
-        found.setdefault(json.dumps(rest, sort_keys=True), {}).setdefault(item.run.seed, item)
+        found.setdefault(apart_from_seed(item.run), {}).setdefault(seed(item.run), item)
     return [SeedGroup(tuple(members.values())) for members in found.values()]
 
 
 def seed_speedups(baseline: SeedGroup, group: SeedGroup) -> list[float]:
-    """How many times as fast a step is as in the baseline's run of the same seed, seed by seed; nothing where the groups do different
-    work. ``confounders`` are against one run of the baseline's: the seed is among them where that has another."""
-    if any(set(item.confounders) - {"seed"} for item in group.items):
+    """How many times as fast a step is as in the baseline's run of the same seed, seed by seed, over the steps that all the compared runs
+    have; nothing where the groups do different work, or nobody knows which. ``confounders`` are against one run of the baseline's: the
+    seed is among them where that has another."""
+    if any(set(item.confounders) - {"seed"} for item in group.items) or not work_is_known(*baseline.items, *group.items):
         return []
-    own = {item.run.seed: item.seconds_per_step for item in group.items}
-    pairs = [(item.seconds_per_step, own.get(item.run.seed)) for item in baseline.items]
-    return [seconds / mine for seconds, mine in pairs if seconds and mine]
+    plain, own = baseline.by_seed("seconds_per_step"), group.by_seed("seconds_per_step")
+    return [seconds / own[number] for number, seconds in plain.items() if own.get(number)]

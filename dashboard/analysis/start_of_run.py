@@ -39,7 +39,8 @@ def phase(at: StartingUp, steps: int) -> str:
     """Of a run that has done so many ``steps``, in attempts before this one."""
     if at.phase == "first_rollout":
         again = " of this attempt" if steps else ""
-        return f"first rollout{again}, {at.done:,} of {at.total:,} responses" if at.done < at.total else f"first update of the policy{again}"
+        responses = f"first rollout{again}, {at.done:,} of {at.total:,} responses"
+        return responses if at.done < at.total else f"first update of the policy{again}"
     return {"starting_workers": "starting workers", "measuring_costs": "measuring costs"}[at.phase]
 
 

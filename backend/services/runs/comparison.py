@@ -1,7 +1,7 @@
-"""Runs against a baseline, over the steps that both have."""
+"""Runs against a baseline, over the steps that both have, and over those that all have."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -29,10 +29,12 @@ def compared(session: Session, runs: Sequence[Run], points: int) -> list[Compare
     """Each against the first of them; rewards in at most ``points`` points."""
     ids, baseline = [run.id for run in runs], runs[0].id
     steps = step_ranges(session, ids, SECONDS)
-    alike: dict[range, list[str]] = defaultdict(list)
-    for run_id in ids:
-        alike[_common(steps, run_id, baseline)].append(run_id)
-    measures = {run_id: found for both, same in alike.items() for run_id, found in _measures(session, same, baseline, both).items()}
+    everybody = _common(steps, steps or ids)
+    both = {run_id: _common(steps, (run_id, baseline)) for run_id in ids}
+    alike: dict[range, set[str]] = defaultdict(set, {everybody: set(ids)})
+    for run_id, span in both.items():
+        alike[span].add(run_id)
+    measures = {span: _measures(session, same, baseline, span) for span, same in alike.items()}
     told = step_ranges(session, ids, REWARD).values()
     first, last = min((begin for begin, _ in told), default=0), max((end for _, end in told), default=0)
     rewards = envelopes(session, ids, [REWARD], first, last, points)
@@ -40,9 +42,12 @@ def compared(session: Session, runs: Sequence[Run], points: int) -> list[Compare
 
     def against_baseline(run: Run) -> ComparedRun:
         apart = confounders(each.field for each in config_diff({"baseline": runs[0].config, "run": run.config}))
-        found = dict(measures[run.id]) | (dict.fromkeys(SPEEDUPS) if apart else {})
+        unlike = apart or "tracked" in (run.kind, runs[0].kind)
+        own, shared = (
+            measures[span][run.id].model_copy(update=dict.fromkeys(SPEEDUPS) if unlike else {}) for span in (both[run.id], everybody)
+        )
         reward = rewards.get((run.id, REWARD), Series())
-        return ComparedRun(run=run, reward=reward, confounders=apart, machine=machine.get(run.id), **found)
+        return ComparedRun(run=run, reward=reward, confounders=apart, shared=shared, machine=machine.get(run.id), **dict(own))
 
     return [against_baseline(run) for run in runs]
 
@@ -60,13 +65,13 @@ def _machine(told: Mapping[str, Any]) -> str:
     return f"{told['host']} ({', '.join(parts)})"
 
 
-def _common(steps: Mapping[str, tuple[int, int]], run_id: str, baseline: str) -> range:
-    """From the later beginning to the earlier end."""
-    (first, last), (begin, end) = steps.get(run_id, NONE), steps.get(baseline, NONE)
-    return range(max(first, begin), min(last, end) + 1)
+def _common(steps: Mapping[str, tuple[int, int]], run_ids: Iterable[str]) -> range:
+    """From the latest beginning to the earliest end."""
+    firsts, lasts = zip(*(steps.get(run_id, NONE) for run_id in run_ids), strict=True)
+    return range(max(firsts), min(lasts) + 1)
 
 
-def _measures(session: Session, run_ids: Sequence[str], baseline: str, steps: range) -> dict[str, Measures]:
+def _measures(session: Session, run_ids: Collection[str], baseline: str, steps: range) -> dict[str, Measures]:
     """By run, over these steps. One that lacks a value does not count for it."""
     if not steps:
         return {run_id: Measures(steps=0) for run_id in run_ids}

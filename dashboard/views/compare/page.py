@@ -15,7 +15,7 @@ from dashboard.views.compare.metric_picker import chosen_metrics
 from dashboard.views.compare.run_labels import run_labels
 from dashboard.views.compare.run_picker import chosen_runs
 from dashboard.views.compare.settings_panels import settings_panels
-from dashboard.views.compare.speedup_cards import speedup_cards
+from dashboard.views.compare.speedup_cards import speedup_cards, unmeasured_runs
 from dashboard.views.compare.tables import config_rows, run_rows
 from dashboard.widgets.api_errors import answered, explained
 from dashboard.widgets.panel import charts_ahead, panel
@@ -55,6 +55,8 @@ def show(chosen: Sequence[Run]) -> None:
         export_menu(figures)
     if len(runs) == 2:
         speedup_cards(comparison.items[0], comparison.items[1], names[ids[1]], comparison.config_diff)
+    else:
+        unmeasured_runs(comparison, names)
     with panel("Side by side", SPEEDUPS):
         table(run_rows(comparison, names), ids)
         st.caption(escaped(machines(comparison.items, names)))
@@ -62,7 +64,7 @@ def show(chosen: Sequence[Run]) -> None:
     chart_panels.speed(figures)
     chart_panels.lengths(figures)
     settings_panels(figures)
-    with panel("Over seeds", "Runs of one configuration with several seeds count as one row."):
+    with panel("Over seeds", "Runs of one configuration with several seeds count as one row, over the steps that all these runs have."):
         table(seed_table.rows(comparison.items, names))
         st.caption(seed_table.remark(comparison.items))
     with panel("Configuration") as head:

@@ -14,7 +14,8 @@ MEASURES: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "reward_last": ("Reward, last quarter", lambda value: number(value, 3)),
     "accept_length": ("Accept length, last quarter", number),
 }
-"""Title and format by field of ComparedRun."""
+"""Title and format by field of Measures."""
+NO_STEP = "There is no step that all of these runs have."
 
 
 def title(group: SeedGroup, names: Mapping[str, str]) -> str:
@@ -33,7 +34,13 @@ def rows(items: Sequence[ComparedRun], names: Mapping[str, str]) -> list[dict[st
 
 
 def remark(items: Sequence[ComparedRun]) -> str:
-    """How to read the rows, and what they cannot say."""
+    """Over which steps the rows are, how to read them, and what they cannot say."""
+    steps = items[0].shared.steps if items[0].shared else 0
+    over = f"Over {'the one step' if steps == 1 else f'the {steps:,} steps'} that all these runs have." if steps else NO_STEP
+    return f"{over} {_seeds_remark(items)}"
+
+
+def _seeds_remark(items: Sequence[ComparedRun]) -> str:
     found = seed_groups(items)
     if max(group.seeds for group in found) == 1:
         return (

@@ -1,24 +1,25 @@
-"""Of a comparison of two runs: how much faster, why, and at what cost in reward."""
+"""How much faster one run is than another, why, and at what cost in reward; or why nobody can say."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
-from dashboard.analysis.comparability import other_work
+from dashboard.analysis.comparability import other_work, without_yardstick, work_is_known
 from dashboard.charts.amdahl import end_to_end
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import count, number, percent, ratio
-from dashboard.views.compare.plain_twin import plain_twin
-from longtail.schemas.comparison import ComparedRun, ConfigDifference
+from dashboard.views.compare.plain_twin import plain_twins
+from longtail.schemas.comparison import ComparedRun, Comparison, ConfigDifference
 
 LEAST_GAIN = 0.0005
 """Of a reward: less is not seen in three digits."""
+TWIN = "A run is measured by its plain twin: the same configuration and seed, with speculation off."
 
 
 def speedup_cards(baseline: ComparedRun, other: ComparedRun, name: str, differences: Sequence[ConfigDifference]) -> None:
     """End to end, what it is made of, and what it did to the reward; or why nobody can say."""
-    if other.confounders:
+    if other.confounders or not work_is_known(baseline, other):
         _not_comparable(baseline, other, differences)
         return
     share, speedup = baseline.rollout_share, other.rollout_speedup
@@ -44,9 +45,30 @@ def speedup_cards(baseline: ComparedRun, other: ComparedRun, name: str, differen
 
 def _not_comparable(baseline: ComparedRun, other: ComparedRun, differences: Sequence[ConfigDifference]) -> None:
     with st.container(border=True, key="not-comparable"):
-        what = escaped(other_work(baseline, other, differences))
-        st.markdown(f"**No speed-up can be told: these two do different work.** They differ in {what}.")
-        st.caption("A run is measured by its plain twin: the same configuration and seed, with speculation off.")
-        with st.container(horizontal=True):
-            for item in (baseline, other):
-                plain_twin(item.run)
+        if work_is_known(baseline, other):
+            what = escaped(other_work(baseline, other, differences))
+            st.markdown(f"**No speed-up can be told: these two do different work.** They differ in {what}.")
+        else:
+            st.markdown("**No speed-up can be told: what work a script does is not known.** Its configuration says what the script likes.")
+        st.caption(TWIN)
+        plain_twins([baseline.run, other.run])
+
+
+def unmeasured_runs(comparison: Comparison, names: Mapping[str, str]) -> None:
+    """Of more than two: the TLT runs of which no speed-up can be told, why, and the way to their plain twins. It can be unfolded, since
+    who compares the settings of a sweep need not measure each of its runs."""
+    first, differences = comparison.items[0], comparison.config_diff
+    if not (found := without_yardstick(comparison.items, differences)):
+        return
+    with st.expander(f"No speed-up can be told of {count(len(found), 'run')}", key="unmeasured"):
+        st.markdown("\n".join(f"- {escaped(names[item.run.id])}: {_reason(first, item, differences)}" for item in found))
+        st.caption(f"None of the plain runs here does the same work. {TWIN}")
+        plain_twins([item.run for item in found])
+
+
+def _reason(baseline: ComparedRun, item: ComparedRun, differences: Sequence[ConfigDifference]) -> str:
+    if item is baseline:
+        return "the baseline"
+    if not work_is_known(baseline):
+        return "a script tracks the baseline"
+    return f"unlike the baseline in {escaped(other_work(baseline, item, differences))}"

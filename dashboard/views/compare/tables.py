@@ -13,7 +13,7 @@ from longtail.schemas.comparison import Comparison, flat
 
 def run_rows(comparison: Comparison, names: Mapping[str, str]) -> Rows:
     """A row for each run, the baseline first. What is in "Other work" keeps a run from being measured by the baseline."""
-    apart = any(item.confounders for item in comparison.items)
+    apart = [other_work(comparison.items[0], item, comparison.config_diff) for item in comparison.items]
     return [
         {
             "Run": names[item.run.id] + (" (baseline)" if item.run.id == comparison.baseline else ""),
@@ -29,8 +29,8 @@ def run_rows(comparison: Comparison, names: Mapping[str, str]) -> Rows:
             "Accept length, last quarter": number(item.accept_length),
             "Idle time that trained the drafter": percent(item.harvest),
         }
-        | ({"Other work": other_work(comparison.items[0], item, comparison.config_diff) or MISSING} if apart else {})
-        for item in comparison.items
+        | ({"Other work": what or MISSING} if any(apart) else {})
+        for item, what in zip(comparison.items, apart, strict=True)
     ]
 
 

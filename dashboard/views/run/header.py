@@ -66,7 +66,8 @@ def progress(run: Run, seconds: Series, speedup: float | None) -> None:
         st.badge(run.doing, color=STATE_COLORS[run.state])
         if speedup is not None:
             st.badge(f"{ratio(speedup)} as fast as plain", color="green" if speedup >= 1 else "orange")
-        st.progress(run.share_done, text=_pretraining(run) if run.pretrains else f"step {_step(run)} · {pace(run, seconds, datetime.now(UTC))}")
+        steps = f"step {_step(run)} · {pace(run, seconds, datetime.now(UTC))}"
+        st.progress(run.share_done, text=_pretraining(run) if run.pretrains else steps)
 
 
 def _similar(run: Run) -> SimilarRun | None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from backend.demo_data import telemetry
-from longtail.schemas.comparison import ComparedRun
+from longtail.schemas.comparison import ComparedRun, Measures
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import Series
 
@@ -34,6 +34,7 @@ def run(run_id: str, config: dict[str, Any]) -> Run:
 
 
 def compared_run(speculation: bool, **figures: float) -> ComparedRun:
+    """Over the same steps as all others that it is compared with."""
     config = telemetry.config(speculation)
     empty = {
         "seconds_per_step",
@@ -45,7 +46,8 @@ def compared_run(speculation: bool, **figures: float) -> ComparedRun:
         "accept_length",
         "harvest",
     }
-    return ComparedRun(run=run("x", config), steps=20, reward=NO_POINTS, **{**dict.fromkeys(empty), **figures})
+    measures = Measures(steps=20, **{**dict.fromkeys(empty), **figures})
+    return ComparedRun(run=run("x", config), reward=NO_POINTS, shared=measures, **dict(measures))
 
 
 def compared_seed(run_id: str, seed: int, speculation: bool = True, name: str = "run", **figures: float) -> ComparedRun:

@@ -32,11 +32,15 @@ class Measures(Schema):
 class ComparedRun(Measures):
     """``confounders``: dotted fields in which the configuration differs from the baseline's so that the two do different work; then the
     speed-ups are null. Empty where they differ only in how the work is done: speculation, drafter, scheduling, engine, machine, number
-    of steps. ``machine`` is what the latest attempt ran on, null where nobody told."""
+    of steps. They are null, too, where a script tracks one of the two: what its configuration says is no account of its work.
+
+    ``shared`` is over the steps that all the compared runs have, as far as they have begun: means over several runs compare by these.
+    ``machine`` is what the latest attempt ran on, null where nobody told."""
 
     run: Run
     reward: Series
     confounders: list[str] = Field(default_factory=list)
+    shared: Measures | None = None
     machine: str | None = None
 
 

@@ -47,7 +47,10 @@ def test_where_the_start_of_the_other_was_not_measured_only_steps_are_foretold()
         ({"state": "queued"}, "waiting for a worker"),
         ({"state": "starting"}, "the engine is being started"),
         ({"starting_up": at("starting_workers")}, "starting workers, for 4.00 s, about 40.0 s for 20 more steps"),
-        ({"starting_up": at("first_rollout", 3, 32)}, "first rollout of this attempt, 3 of 32 responses, for 4.00 s, about 40.0 s for 20 more steps"),
+        (
+            {"starting_up": at("first_rollout", 3, 32)},
+            "first rollout of this attempt, 3 of 32 responses, for 4.00 s, about 40.0 s for 20 more steps",
+        ),
         ({}, "2.00 s a step · about 40.0 s left"),
     ],
 )

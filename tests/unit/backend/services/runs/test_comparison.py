@@ -65,6 +65,19 @@ def test_the_numbers_are_those_of_pencil_and_paper(database: Database) -> None:
     assert (measures.reward.steps, measures.reward.values) == ([0, 1, 2, 3], TLT["reward_mean"])
 
 
+def test_what_all_runs_have_is_told_beside_what_each_has_with_the_baseline(database: Database) -> None:
+    """Of steps 1 to 3; a run that has not begun takes nothing from the others."""
+    ids = [told(database, BASELINE), told(database, TLT), told(database, TLT, first=1, seed=7), told(database, {})]
+    with database.read() as session:
+        items = compared(session, [Run.model_validate(find(session, run_id)) for run_id in ids], 500)
+    assert [item.steps for item in items] == [5, 4, 4, 0]
+    shared = [item.shared for item in items if item.shared]
+    assert [one.steps for one in shared] == [3, 3, 3, 3]
+    assert [one.seconds_per_step for one in shared] == [10.0, 5.0, 5.0, None]
+    assert [one.reward_last for one in shared] == [0.5, 0.7, 0.5, None]
+    assert [one.e2e_speedup for one in shared] == [1.0, 2.0, None, None], "the third does other work, the last none"
+
+
 def test_quarters_are_means(database: Database) -> None:
     run = told(database, {"step_seconds": [1.0] * 8, "reward_mean": range(8), "accept_length": range(8)})
     measures = compare(database, run, run)
@@ -140,6 +153,18 @@ def test_runs_that_do_other_work_have_no_speedup(database: Database, config: dic
     assert found.confounders == fields
     assert (found.rollout_speedup, found.e2e_speedup) == (None, None)
     assert found.seconds_per_step == 5.0, "what is the run's own is told all the same"
+
+
+@pytest.mark.parametrize("tracked", [("baseline",), ("run",), ("baseline", "run")])
+def test_of_a_script_s_run_nobody_knows_the_work(database: Database, tracked: tuple[str, ...]) -> None:
+    """What its configuration calls a checkpoint may be another model, and what it does not say may differ, too."""
+    ids = {"baseline": told(database, BASELINE), "run": told(database, TLT)}
+    with database.write() as session:
+        for which in tracked:
+            row = session.get_one(RunRow, ids[which])
+            row.kind, row.config = "tracked", {"checkpoint": which}
+    found = compare(database, ids["run"], ids["baseline"])
+    assert (found.rollout_speedup, found.e2e_speedup, found.seconds_per_step) == (None, None, 5.0)
 
 
 @pytest.mark.parametrize(
