@@ -17,7 +17,7 @@ from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run, RunPage, RunTotals
 from longtail.transport import MOST, ApiError
 
-NOT_FOUND = 404
+NOT_FOUND, MOST_GLANCES = 404, 100
 
 Format = Literal["csv", "json", "parquet"]
 Several = str | Sequence[str] | None
@@ -48,8 +48,9 @@ class RunLists(Identity):
         return self._get(RunTotals, "/api/v1/runs/totals", **_chosen(**choice))
 
     def glances(self, run_ids: Sequence[str]) -> list[RunOverview]:
-        """Of at most 100 runs, in no particular order; those out of sight are left out."""
-        return self._get(Items[RunOverview], "/api/v1/glances", run=list(run_ids), limit=len(run_ids)).items if run_ids else []
+        """In no particular order; those out of sight are left out. A request for each hundred."""
+        parts = [list(run_ids[at : at + MOST_GLANCES]) for at in range(0, len(run_ids), MOST_GLANCES)]
+        return [glance for part in parts for glance in self._get(Items[RunOverview], "/api/v1/glances", run=part, limit=len(part)).items]
 
     def change_run(self, run_id: str, revision: int | None = None, **changes: Any) -> Run:
         """``name``, ``notes``, ``tags``, ``priority``, ``project_id`` or ``owner``. With a ``revision`` only if the run is still at that,

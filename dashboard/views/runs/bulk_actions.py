@@ -10,6 +10,7 @@ from dashboard.analysis.run_config import speculates
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import count
+from dashboard.views.runs.grouped_runs import GROUPED
 from dashboard.views.runs.navigation import go
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import Action, Run
@@ -39,6 +40,7 @@ def apply_to_all(done: str, act: Callable[[Longtail, Run], object], runs: Sequen
     changed = [run for run in runs if run.id not in refused]
     state["outcome"] = BulkResult(f"{done} {_count(changed)}", [*refused.values()], changed if done == "Deleted" else ())
     state.pop("to cancel", None)
+    state.pop(GROUPED, None)
 
 
 def action_bar(runs: Sequence[Run], deleted: bool) -> None:

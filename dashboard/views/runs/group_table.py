@@ -1,24 +1,26 @@
-"""The runs of a page by configuration: seeds of one are one row. Selecting a row selects its runs."""
+"""Runs by configuration: seeds of one are one row. Selecting a row selects its runs."""
 
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from dashboard.analysis.run_groups import group_row, run_groups
+from dashboard.analysis.run_groups import RunGroup, group_row
 from dashboard.text.escaping import without_shortcodes
 from dashboard.text.formats import MISSING
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
+TALLEST, PIXELS = 50, 1800
+"""Rows that are shown at once, and how high a table is that has more."""
 
-def group_table(runs: Sequence[Run], glances: Mapping[str, RunOverview]) -> list[Run]:
+
+def group_table(groups: Sequence[RunGroup], glances: Mapping[str, RunOverview]) -> list[Run]:
     """The runs selected."""
-    groups = run_groups(runs)
     rows = [{name: without_shortcodes(text) for name, text in group_row(group, glances).items()} for group in groups]
     event = st.dataframe(
         rows,
         hide_index=True,
-        height="content",
+        height="content" if len(rows) <= TALLEST else PIXELS,
         placeholder=MISSING,
         alt="Runs by configuration",
         key="run-groups-" + "-".join(group.runs[0].id for group in groups)[:200],

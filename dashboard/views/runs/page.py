@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import streamlit as st
@@ -15,6 +16,7 @@ from dashboard.text.escaping import escaped
 from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outcome
 from dashboard.views.runs.filters import run_filters
 from dashboard.views.runs.group_table import group_table
+from dashboard.views.runs.grouped_runs import GROUPED, LONGEST_PAGE, MOST, GroupedRuns
 from dashboard.views.runs.navigation import leave
 from dashboard.views.runs.own_columns import choose_columns, own_columns
 from dashboard.views.runs.pagination import NumberedPages
@@ -46,6 +48,15 @@ def listed(choice: dict[str, Any], number: int) -> tuple[list[Run], int]:
     return found
 
 
+def grouped_runs(choice: dict[str, Any]) -> GroupedRuns:
+    asked = json.dumps(choice, sort_keys=True)
+    if GROUPED not in state or state[GROUPED].choice != asked:
+        state[GROUPED] = GroupedRuns(asked)
+    found: GroupedRuns = state[GROUPED]
+    found.refresh(lambda cursor: client().runs(limit=LONGEST_PAGE, cursor=cursor, **choice), monotonic())
+    return found
+
+
 @st.cache_data(ttl=10, max_entries=64, show_spinner=False)
 def totals(reader: str, choice: str) -> dict[RunState, int]:  # noqa: ARG001  (whose sight it is)
     return client().run_totals(**json.loads(choice)).states
@@ -69,8 +80,15 @@ def page(projects: Mapping[str, str]) -> None:
     """``projects``: ids by name."""
     leave()
     choice = run_filters(state.get("seen", ()), projects)
+    bar = st.container(horizontal=True, gap="small", vertical_alignment="center")
+    with bar:
+        counts = st.container()
+        grouped = st.toggle(
+            "Group seeds", key="grouped", bind="query-params", help="Runs that differ in name and seed only are one row, on whichever page"
+        )
     try:
-        runs, pages = listed(choice, wanted_page())
+        groups = grouped_runs(choice) if grouped else None
+        runs, pages = (groups.runs, 1) if groups else listed(choice, wanted_page())
         known = {} if "deleted" in choice else glances(runs)
     except ApiError as error:
         show_form_errors(
@@ -78,17 +96,17 @@ def page(projects: Mapping[str, str]) -> None:
         )
         return
     state["seen"] = runs
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+    with counts:
         _totals(choice)
-        grouped = st.toggle(
-            "Group seeds", key="grouped", bind="query-params", help="Runs of this page that differ in name and seed only are one row"
-        )
-        choose_columns(runs)
+    with bar:
+        choose_columns(runs[:PAGE])
         saved_views()
     head = st.container(gap="small", key="run-actions")
     selected = []
-    if runs and grouped:
-        selected = group_table(runs, known)
+    if runs and groups:
+        selected = group_table(groups.groups, known)
+        if groups.has_more:
+            st.caption(f"These are the first {MOST:,} runs in this order. Filter, to group others.")
     elif runs:
         drawn = runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC)
         st.toggle("As a table", key="as-table", help="To select runs, and to see all their figures.")

@@ -23,3 +23,14 @@ class NumberedPages:
             self._cursors[at:] = [page.next_cursor] if page.next_cursor else []
             if at == number or page.next_cursor is None:
                 return page.items, len(self._cursors)
+
+
+def first_runs(ask: FetchPage, most: int) -> tuple[list[Run], int, bool]:
+    """The first ``most`` runs of a list; how many pages that took, and whether there are more. One that moves on meanwhile counts once."""
+    found: dict[str, Run] = {}
+    cursor, pages = None, 0
+    while pages == 0 or (cursor is not None and len(found) < most):
+        page = ask(cursor)
+        found |= {run.id: run for run in page.items}
+        cursor, pages = page.next_cursor, pages + 1
+    return [*found.values()][:most], pages, cursor is not None or len(found) > most

@@ -96,6 +96,9 @@ def test_every_answer_has_its_type(client: Longtail, config: dict[str, Any]) -> 
         assert ask(run.id) == []
     comparison = client.compare(run.id, [run.id])
     assert (comparison.baseline, [item.run for item in comparison.items], comparison.config_diff) == (run.id, [run], [])
+    strangers = [f"{number:016x}" for number in range(150)]
+    assert [glance.run_id for glance in client.glances([*strangers, run.id])] == [run.id]
+    assert client.glances([]) == []
     assert client.cancel(run.id).finished
 
 

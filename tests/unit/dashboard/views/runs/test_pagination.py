@@ -1,6 +1,7 @@
 from example_runs import run
 
-from dashboard.views.runs.pagination import NumberedPages
+from dashboard.views.runs.grouped_runs import GroupedRuns
+from dashboard.views.runs.pagination import NumberedPages, first_runs
 from longtail.schemas.runs import RunPage
 
 SIZE = 3
@@ -18,7 +19,7 @@ class Listing:
         first = 0 if cursor is None else self.names.index(cursor) + 1
         found = self.names[first : first + SIZE]
         more = self.names[first + SIZE :]
-        return RunPage(items=[run(name, {"name": name}) for name in found], next_cursor=found[-1] if more else None)
+        return RunPage(items=[run(name, {"name": name, "task": int(name) % 2}) for name in found], next_cursor=found[-1] if more else None)
 
 
 def names(pages: NumberedPages, number: int, listing: Listing) -> tuple[str, int]:
@@ -48,3 +49,21 @@ def test_nothing_is_passed_over_while_runs_come_in() -> None:
     assert names(pages, 2, listing) == ("210", 2), "it stays as it was"
     assert names(pages, 1, listing) == ("876", 2)
     assert names(pages, 2, listing) == ("543", 3)
+
+
+def test_the_first_runs_are_those_of_as_many_pages_as_it_takes() -> None:
+    runs, pages, has_more = first_runs(Listing(8), 100)
+    assert ([each.name for each in runs], pages, has_more) == ([*"76543210"], 3, False)
+    runs, pages, has_more = first_runs(Listing(8), 4)
+    assert ([each.name for each in runs], pages, has_more) == ([*"7654"], 2, True)
+    assert first_runs(Listing(3), 3)[2] is False
+    assert first_runs(Listing(0), 3) == ([], 1, False)
+
+
+def test_seeds_are_one_row_on_whichever_page_they_are() -> None:
+    """And an open page asks for all of them only so often that it is one request in two seconds."""
+    listing, grouped = Listing(8), GroupedRuns("")
+    for now in range(31):
+        grouped.refresh(listing, float(now))
+    assert [[each.name for each in group.runs] for group in grouped.groups] == [[*"7531"], [*"6420"]]
+    assert (grouped.has_more, listing.asked) == (False, 6 * 3)
