@@ -8,7 +8,7 @@ from dashboard.text.formats import short
 from longtail.schemas.comparison import ComparedRun, ConfigDifference
 
 MOST, LONGEST = 4, 60
-UNKNOWN = "not known: tracked by a script"
+UNKNOWN = "not known, as a script tracks "
 
 
 def work_is_known(*items: ComparedRun) -> bool:
@@ -36,7 +36,7 @@ def other_work(baseline: ComparedRun, other: ComparedRun, differences: Sequence[
     """In what they differ that makes their work another: ``model.path (tiny, small) and task.name (countdown, math)``. Empty if nothing
     does."""
     if not work_is_known(baseline, other):
-        return UNKNOWN
+        return UNKNOWN + ("the baseline" if work_is_known(other) else "it")
     values = {each.field: each.values for each in differences}
 
     def told(field: str) -> str:

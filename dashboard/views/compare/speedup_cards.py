@@ -69,6 +69,5 @@ def unmeasured_runs(comparison: Comparison, names: Mapping[str, str]) -> None:
 def _reason(baseline: ComparedRun, item: ComparedRun, differences: Sequence[ConfigDifference]) -> str:
     if item is baseline:
         return "the baseline"
-    if not work_is_known(baseline):
-        return "a script tracks the baseline"
-    return f"unlike the baseline in {escaped(other_work(baseline, item, differences))}"
+    what = escaped(other_work(baseline, item, differences))
+    return f"unlike the baseline in {what}" if work_is_known(baseline) else what
