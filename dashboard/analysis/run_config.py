@@ -1,5 +1,6 @@
 """What a run's configuration says at a glance, and how to make its plain baseline."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ def run_kind(run: Run) -> Literal["TLT", "plain", "tracked", "drafter"]:
     return "tracked" if run.kind == "tracked" else "TLT" if speculates(run.config) else "plain"
 
 
-def section(config: dict[str, Any], name: str) -> dict[str, Any]:
+def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A part of a configuration; empty where a script has put something else there."""
     found = config.get(name)
     return found if isinstance(found, dict) else {}
