@@ -85,7 +85,7 @@ def page(projects: Mapping[str, str]) -> None:
         )
         choose_columns(runs)
         saved_views()
-    head = st.container(gap="small", key="run-actions")
+    head, told = st.container(gap="small", key="run-actions"), st.container(gap="small")
     selected = []
     if runs and grouped:
         selected = group_table(runs, known)
@@ -104,6 +104,7 @@ def page(projects: Mapping[str, str]) -> None:
         st.page_link(page_files.NEW_RUN, label="**Start a run**")
     with head:
         action_bar(selected, "deleted" in choice)
+    with told:
         confirmation_and_outcome()
     if pages > 1:
         with st.container(horizontal_alignment="center"):
