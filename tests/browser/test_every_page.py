@@ -22,7 +22,7 @@ SCHEMES: tuple[Scheme, ...] = ("dark", "light")
 WIDTHS = first(2, (390, 1440, 320, 800))
 APART = ("login",)
 """Pages that Streamlit does not draw."""
-TELLING = ("run-speculation", "run-timeline", "compare")
+TELLING = ("run-speculation", "run-timeline", "compare", "help")
 SCROLL_HEIGHT = "(document.querySelector('[data-testid=stMain]') || document.body).scrollHeight"
 HEIGHT, TALLEST, SETTLE_MS = 900, 6000, 600
 
@@ -54,7 +54,7 @@ def others(api: Longtail, submit: Submit) -> None:
     submitted = [
         submit(name="broken"),
         submit(name="drafter only", algorithm={"steps": 0}, drafter=drafter),
-        submit(name="longer", rollout={"max_new_tokens": 2048}, algorithm={"steps": 6}),
+        submit(name="shorter", rollout={"max_new_tokens": 512}, algorithm={"steps": 6}),
     ]
     assert [finished(api, run).state for run in submitted] == ["failed", "succeeded", "succeeded"]
 
