@@ -1,6 +1,7 @@
 """What a run's configuration says at a glance, and how to make its plain baseline."""
 
 import json
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Literal
 
@@ -38,7 +39,7 @@ def seed(run: Run) -> int:
     return told if isinstance(told, int) else run.seed
 
 
-def section(config: dict[str, Any], name: str) -> dict[str, Any]:
+def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A part of a configuration; empty where a script has put something else there."""
     found = config.get(name)
     return found if isinstance(found, dict) else {}

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import chunks, finite, thinned
-from dashboard.charts.theme import BLUE, GREEN, GREY, VERMILION, add_curve, color, figure, height_for_curves, label
+from dashboard.charts.theme import BLUE, GREEN, GREY, VERMILION, add_curve, figure, height_for_curves, label, striped, worker_line
 from longtail.schemas.telemetry import Lengths, Series
 
 BINS, MOST_COLUMNS = 10, 120
@@ -50,13 +50,13 @@ def groups(metrics: Mapping[str, Series]) -> go.Figure | None:
         return None
     mixed = [1 - right[step] - wrong[step] for step in steps]
     chart = figure("step", "prompts (%)").update_layout(showlegend=True)
-    lines = (
-        ("all wrong", VERMILION, [wrong[step] for step in steps]),
-        ("some right", BLUE, mixed),
-        ("all right", GREEN, [right[step] for step in steps]),
+    areas = (
+        ("all wrong", VERMILION, "x", [wrong[step] for step in steps]),
+        ("some right", BLUE, "", mixed),
+        ("all right", GREEN, "/", [right[step] for step in steps]),
     )
-    for name, shade, values in lines:
-        style = {"stackgroup": "shares", "mode": "lines", "line": {"width": 0.5, "color": shade}, "hovertemplate": "%{y:.0f} %"}
+    for name, shade, shape, values in areas:
+        style = {"stackgroup": "shares", "mode": "lines", "hovertemplate": "%{y:.0f} %", **striped(shade, shape)}
         chart.add_scatter(x=steps, y=[100 * value for value in values], name=name, **style)
     return chart.update_yaxes(range=[0, 100])
 
@@ -67,8 +67,8 @@ def lengths_by_outcome(metrics: Mapping[str, Series]) -> go.Figure | None:
     if not any(lines.values()):
         return None
     chart = figure("step", "tokens per response").update_layout(showlegend=True)
-    for (name, points), shade in zip(lines.items(), (GREEN, VERMILION), strict=True):
-        add_curve(chart, points, name=name, line={"color": shade, "width": 2}, hovertemplate="%{y:.0f}")
+    for (name, points), shade, dash in zip(lines.items(), (GREEN, VERMILION), ("solid", "dash"), strict=True):
+        add_curve(chart, points, name=name, line={"color": shade, "width": 2, "dash": dash}, hovertemplate="%{y:.0f}")
     return chart
 
 
@@ -80,5 +80,6 @@ def throughput(whole: Series, workers: Mapping[str, Series]) -> go.Figure | None
     chart = figure("step", "tokens per second", height_for_curves(len(workers) + 1)).update_layout(showlegend=True)
     add_curve(chart, points, name="all, over the rollout", line={"color": GREY, "width": 3}, hovertemplate="%{y:,.0f}")
     for index, (name, series) in enumerate(workers.items()):
-        add_curve(chart, thinned(finite(series)), name=label(name), line={"color": color(index), "width": 1.5}, hovertemplate="%{y:,.0f}")
+        line = worker_line(index) | {"shape": "linear"}
+        add_curve(chart, thinned(finite(series)), name=label(name), line=line, hovertemplate="%{y:,.0f}")
     return chart

@@ -84,6 +84,12 @@ def filled(color: str, shape: str = "") -> dict[str, object]:
     return {"color": color, "line": {"width": 0}, "pattern": pattern}
 
 
+def striped(color: str, shape: str = "") -> dict[str, object]:
+    """Of an area below a curve: ``shape`` is a pattern of SHAPES, in the full colour on a faded one."""
+    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": color, "fgopacity": 1, "size": 8, "solidity": 0.2} if shape else None
+    return {"line": {"width": 0.5, "color": color}, "fillcolor": faded(color, 0.5), "fillpattern": pattern}
+
+
 def add_curve(chart: go.Figure, points: Sequence[tuple[float, float]], **style: Any) -> None:
     """A line, or a mark where there is but one point."""
     x, y = [x for x, _ in points], [y for _, y in points]

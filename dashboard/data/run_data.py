@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import monotonic
 from typing import Any, Literal, Protocol, TypeVar
 
 from longtail import Longtail
@@ -64,10 +65,11 @@ class RunData:
     the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one, and
     ``sessions`` are those of the drafter in the latest SESSION_STEPS. Of a long pretraining, too, only some rounds. ``statistics`` are
     over all steps, None where nobody asked for them. ``latest`` are the metrics of the latest steps, every
-    one, where that is asked for."""
+    one, where that is asked for. ``asked_at``: when the API was asked last, in seconds of ``time.monotonic``."""
 
     run: Run
     spacing: int = 1
+    asked_at: float = 0.0
     statistics: RunStatistics | None = None
     metrics: Mapping[str, Series] = field(default_factory=dict)
     latest: Mapping[str, Series] = field(default_factory=dict)
@@ -104,7 +106,7 @@ def refreshed(data: RunData, client: Longtail, query: DataQuery, run: Run | None
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
         metrics = pool.submit(_metrics, data, client, query.metric_keys)
         records: dict[str, Any] = dict(zip(wanted, pool.map(lambda fetch: fetch(), wanted.values()), strict=True))
-        return replace(data, metrics=metrics.result(), **records)
+        return replace(data, metrics=metrics.result(), asked_at=monotonic(), **records)
 
 
 def _metrics(data: RunData, client: Longtail, keys: Sequence[str]) -> Mapping[str, Series]:

@@ -61,15 +61,21 @@ def _scale(heatmap: Any) -> str:
 
 
 def _bar(bar: Any) -> str:
-    shape, stripe = bar.marker.pattern.shape or "", bar.marker.pattern.fgcolor
+    return _filled(bar.marker.color, bar.marker.pattern)
+
+
+def _filled(color: str, pattern: Any) -> str:
+    shape, stripe = pattern.shape or "", pattern.fgcolor
     layers = [f"repeating-linear-gradient({angle}, {stripe} 0 1.3px, transparent 1.3px 5px)" for angle in STRIPES.get(shape, ())]
     if shape == ".":
         layers.append(DOTS.format(color=stripe))
     edge = f"border:1px solid {GREY};box-sizing:border-box"
-    return _box(f"background:{', '.join([*layers, f'linear-gradient({bar.marker.color}, {bar.marker.color})'])};{edge}")
+    return _box(f"background:{', '.join([*layers, f'linear-gradient({color}, {color})'])};{edge}")
 
 
 def _line(curve: Any) -> str:
+    if curve.stackgroup:
+        return _filled(curve.fillcolor, curve.fillpattern)
     if curve.mode == "markers":
         mark = _box(f"background:{curve.marker.color};clip-path:{MARKS.get(curve.marker.symbol, MARKS['circle'])}", 12)
         return f'<span style="display:flex;filter:drop-shadow(0 0 1px {GREY})">{mark}</span>'

@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 SERIOUS = ("serious", "critical")
 LAYOUT = """() => {
     const found = [], wide = document.documentElement.clientWidth;
-    const main = document.querySelector("[data-testid=stMain]");
+    const main = document.querySelector("[data-testid=stMain]") || document.querySelector("main");
     const name = part => (part.getAttribute("aria-label") || part.textContent || "").trim().slice(0, 40);
     const told = part => `${part.tagName.toLowerCase()} "${name(part)}"`;
     const shown = part => part.checkVisibility({visibilityProperty: true, opacityProperty: true}) && part.getBoundingClientRect().width > 2;

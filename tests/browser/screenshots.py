@@ -6,24 +6,36 @@ Without ids it takes the newest TLT run that finished and its plain partner.
 import argparse
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlencode
 
 from playwright.sync_api import Page, sync_playwright
 
+from dashboard.analysis.run_config import length_limit
 from dashboard.views.run.tab_list import tabs_of
 from longtail import Longtail
 from longtail.identity import entrance
+from longtail.schemas.runs import Run
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SETTLE_MS, PATIENCE_MS = 1500, 300_000
+LOOKED_AT = 100
+OTHERS: Mapping[str, Callable[[Run], bool]] = {
+    "failed": lambda run: run.state == "failed",
+    "tracked": lambda run: run.kind == "tracked",
+    "pretraining": lambda run: run.trains_drafter_only,
+}
+"""Runs whose pages are unlike those of a pair."""
+PRESSED = {"tour": "Take the tour"}
+"""Buttons that a page is behind, by its name."""
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def settle(page: Page) -> None:
     """Until the page has stopped running and drawn its charts."""
-    page.wait_for_selector("[data-testid=stMain] h2")
+    page.wait_for_selector("[data-testid=stMain] h2, main h1")
     page.wait_for_timeout(SETTLE_MS)
     for unfinished in ("stStatusWidget", "stSkeleton"):
         page.wait_for_selector(f"[data-testid={unfinished}]", state="detached")
@@ -32,7 +44,7 @@ def settle(page: Page) -> None:
 
 def grow(page: Page) -> None:
     """Makes the window as tall as the page, which scrolls inside Streamlit's main element."""
-    height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+    height = page.evaluate("(document.querySelector('[data-testid=stMain]') || document.body).scrollHeight")
     page.set_viewport_size({"width": 1440, "height": min(6000, height + 60)})
     page.wait_for_timeout(SETTLE_MS)
 
@@ -40,7 +52,8 @@ def grow(page: Page) -> None:
 def addresses(client: Longtail, run: str, baseline: str) -> dict[str, str]:
     """Every page by the name of its photograph."""
     drafters = client.all_artifacts(["drafter"], run=run).items
-    tabs = [tab.name for tab in tabs_of(client.run(run))]
+    tlt = client.run(run)
+    tabs = [tab.name for tab in tabs_of(tlt)]
     return {
         "runs": "/",
         "new": "/new",
@@ -54,7 +67,28 @@ def addresses(client: Longtail, run: str, baseline: str) -> dict[str, str]:
         "workers": "/workers",
         "settings": "/settings",
         **{f"settings-{tab.lower()}": f"/settings?tab={tab}" for tab in ("Projects", "Users", "Webhooks")},
+        "runs-grouped": "/?grouped=true",
+        "help": "/help",
+        "tour": "/help",
+        "login": "/login",
+        **other_runs(client, tlt),
     }
+
+
+def other_runs(client: Longtail, tlt: Run) -> dict[str, str]:
+    """Pages of the newest run of each kind of OTHERS, and a comparison with one that does other work; of those that there are."""
+    newest = client.runs(limit=LOOKED_AT).items
+    found = {name: next((run for run in newest if fits(run)), None) for name, fits in OTHERS.items()}
+    unlike = next((run for run in newest if run.state == "succeeded" and length_limit(run.config) != length_limit(tlt.config)), None)
+    pages = {name: f"/run?id={run.id}" for name, run in found.items() if run}
+    return pages | ({"compare-unlike": f"/compare?runs={unlike.id},{tlt.id}"} if unlike else {})
+
+
+def press(page: Page, name: str) -> None:
+    """What the page of this name is behind."""
+    if name in PRESSED:
+        page.get_by_role("button", name=PRESSED[name]).click()
+        page.get_by_role("button", name="Leave the tour").wait_for()
 
 
 def chosen(client: Longtail, run: str | None, baseline: str | None) -> tuple[str, str]:
@@ -92,6 +126,7 @@ def main() -> None:
                 page.set_viewport_size({"width": 1440, "height": 900})
                 page.goto(path)
                 settle(page)
+                press(page, name)
                 grow(page)
                 page.screenshot(path=options.folder / f"{name}-{scheme}.png")
         browser.close()

@@ -137,6 +137,16 @@ def test_samples_of_a_step_and_in_an_order(page: Page, api: Longtail, chatty: Ru
 
 
 @only_with_all
+def test_what_another_run_answered_to_a_prompt_is_found_by_that_run_s_name_or_id(page: Page, pair: Pair) -> None:
+    open_tab(page, pair[1], "Samples")
+    page.get_by_role("button", name="Elsewhere").first.click()
+    page.get_by_label("Find a run").fill(pair[0].id)
+    page.get_by_role("combobox", name="In", exact=True).click()
+    page.get_by_role("option", name=pair[0].name).click()
+    expect(page.get_by_text(f"{pair[0].name}, step")).to_be_visible()
+
+
+@only_with_all
 def test_hostile_samples_and_lines_are_text(page: Page, chatty: Run) -> None:
     open_tab(page, chatty, "Samples")
     expect(page.locator("[data-testid=stHtml] pre").filter(has_text="onerror")).to_have_text(visible(replay_engine.HOSTILE))

@@ -109,6 +109,25 @@ def test_on_a_phone_runs_are_cards_and_a_table_on_request(page: Page, pair: Pair
     expect(page).to_have_url(re.compile(f"/run\\?id={pair[1].id}"))
 
 
+def test_on_a_phone_runs_grouped_by_seeds_can_be_selected_and_a_deletion_taken_back(page: Page, api: Longtail, submit: Submit) -> None:
+    run = finished(api, submit(name="gone on a phone", algorithm={"steps": 2}))
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/?q=gone+on+a+phone")
+    delete = page.get_by_role("button", name="Delete", exact=True)
+    expect(page.get_by_role("link", name=run.name)).to_be_visible()
+    expect(delete).to_be_hidden()
+    page.get_by_text("Group seeds").click()
+    expect(page.get_by_role("link", name=run.name)).to_have_count(0)
+    expect(delete).to_be_visible()
+    page.get_by_text("Group seeds").click()
+    page.get_by_text("As a table").click()
+    Grid(page).select(run.name)
+    page.get_by_role("button", name="Delete 1").click()
+    expect(page.get_by_text("No run matches")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    until(lambda: [found.id for found in api.runs(q="gone on a phone").items], lambda ids: ids == [run.id])
+
+
 @only_with_all
 def test_several_runs_are_cancelled_together_once_confirmed(page: Page, grid: Grid, api: Longtail, submit: Submit) -> None:
     runs = [submit(name=f"stuck together {number}") for number in (1, 2)]

@@ -8,11 +8,11 @@ from dashboard.analysis.comparability import machines
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped, visible
 from dashboard.text.formats import short
+from dashboard.text.run_labels import run_labels
 from dashboard.views.compare import chart_panels, seed_table
 from dashboard.views.compare.export_menu import export_menu
 from dashboard.views.compare.figures import ALWAYS, ComparisonFigures
 from dashboard.views.compare.metric_picker import chosen_metrics
-from dashboard.views.compare.run_labels import run_labels
 from dashboard.views.compare.run_picker import chosen_runs
 from dashboard.views.compare.settings_panels import settings_panels
 from dashboard.views.compare.speedup_cards import speedup_cards, unmeasured_runs

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.auth.api_client import client, run_if_any
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import short
-from dashboard.views.compare.run_labels import run_labels
+from dashboard.text.run_labels import run_labels
 from longtail.schemas.runs import Run
 
 MOST_RUNS = 10

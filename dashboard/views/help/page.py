@@ -28,7 +28,8 @@ with panel("How to read a run"):
         if word in f"{name} {guide.question} {guide.read}".lower():
             with st.expander(f"{name}: {guide.question}"):
                 st.markdown(guide.read)
-                st.code(f"{guide.rest.format(run='RUN')}\n{guide.command.format(run='RUN')}", language="bash")
+                st.code(f"{guide.rest.format(run='RUN')}\n{guide.command.format(run='RUN')}", language="bash", wrap_lines=True)
 with panel("Without the dashboard"):
     st.caption("The REST API, with every route and its parameters, is described at its own address. RUN is a run's id.")
-    st.code(f"curl -H 'Authorization: Bearer TOKEN' {client().base_url}/api/v1/runs\nlongtail runs\nlongtail watch RUN", language="bash")
+    lines = (f"curl -H 'Authorization: Bearer TOKEN' {client().base_url}/api/v1/runs", "longtail runs", "longtail watch RUN")
+    st.code("\n".join(lines), language="bash", wrap_lines=True)

@@ -6,8 +6,8 @@ from typing import TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.data.run_data import OfStep
-from dashboard.widgets.api_errors import explained
+from dashboard.data.offline_cache import fetch_or_cached
+from dashboard.data.run_data import OfStep, RunData
 
 Item = TypeVar("Item", bound=OfStep)
 LAST = 2**31 - 1
@@ -19,8 +19,9 @@ def step_input(place: DeltaGenerator, key: str, last: int) -> int:
     return int(place.number_input("Step", min_value=0, max_value=LAST, key=key, label_visibility="collapsed", width=130))
 
 
-def of_step(items: Sequence[Item], fetch: Callable[[str, int, int], Sequence[Item]], run_id: str, step: int) -> Sequence[Item]:
-    """Those of ``step``: the ones at hand, else what ``fetch`` (of a run, after a step and until one) gets."""
-    with explained():
-        return [item for item in items if item.step == step] or fetch(run_id, step - 1, step)
-    return ()
+def of_step(data: RunData, items: Sequence[Item], step: int, key: str, fetch: Callable[[str, int, int], Sequence[Item]]) -> Sequence[Item]:
+    """Those of ``step``: the ones at hand, else what ``fetch`` (of a run, after a step and until one) gets, which is kept by ``key``."""
+    if here := [item for item in items if item.step == step]:
+        return here
+    run_id = data.run.id
+    return fetch_or_cached(key, (run_id, step), lambda: fetch(run_id, step - 1, step), data.asked_at) or ()

@@ -101,7 +101,7 @@ def page(projects: Mapping[str, str]) -> None:
     with bar:
         choose_columns(runs[:PAGE])
         saved_views()
-    head = st.container(gap="small", key="run-actions")
+    head, told = st.container(gap="small", key="run-actions"), st.container(gap="small")
     selected = []
     if runs and groups:
         selected = group_table(groups.groups, known)
@@ -122,6 +122,7 @@ def page(projects: Mapping[str, str]) -> None:
         st.page_link(page_files.NEW_RUN, label="**Start a run**")
     with head:
         action_bar(selected, "deleted" in choice)
+    with told:
         confirmation_and_outcome()
     if pages > 1:
         with st.container(horizontal_alignment="center"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from contrast import between, contrast, distance, over
 
-from dashboard.charts import theme
+from dashboard.charts import learning_signal, theme
 from dashboard.charts.strategy_heatmap import SCALE, UNMEASURED
 from dashboard.charts.strategy_names import COLORS, strategy_fills
 from dashboard.charts.worker_timeline import MAX_LANES, STRIP
@@ -17,6 +17,7 @@ from dashboard.views.runs.run_table import KINDS, STATES
 from dashboard.widgets.panel import STATE_COLORS
 from engine.config import SpeculationConfig
 from engine.speculation.strategy import Strategy
+from longtail.schemas.telemetry import Series
 
 DASHBOARD = Path(__file__).parents[3] / "dashboard"
 SETTINGS = tomllib.loads((DASHBOARD / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
@@ -70,7 +71,14 @@ def test_no_two_workers_nor_states_share_a_colour() -> None:
         apart = {pair: round(distance(*pair)) for pair in combinations(colors, 2)}
         assert min(apart.values()) >= SEEN, sorted(apart.items(), key=lambda found: found[1])[:3]
     lines = [theme.worker_line(worker) for worker in range(MAX_LANES)]
-    assert len({(line["color"], line["dash"]) for line in lines}) == MAX_LANES
+    looks = {(line["color"], line["dash"]) for line in lines}
+    assert len(looks) == MAX_LANES
+    rate = Series(steps=[0, 1], values=[5.0, 6.0])
+    throughput = learning_signal.throughput(rate, {f"worker {worker}": rate for worker in range(MAX_LANES)})
+    assert throughput is not None
+    whole, *workers = [(curve.line.color, curve.line.dash) for curve in throughput.data]
+    assert workers == [(line["color"], line["dash"]) for line in lines], "as on the timeline"
+    assert whole not in looks
 
 
 def test_patterns_tell_apart_what_colours_do() -> None:
@@ -78,6 +86,13 @@ def test_patterns_tell_apart_what_colours_do() -> None:
     assert len(set(theme.PHASE_SHAPES.values())) == len(theme.PHASE_COLORS)
     usual = ["off", *(str(Strategy.of(strategy)) for strategy in SpeculationConfig().strategies)]
     assert len(set(strategy_fills(usual).values())) == len(usual)
+    told = Series(steps=[0, 1], values=[0.25, 0.5])
+    groups = learning_signal.groups({"all_right_share": told, "all_wrong_share": told})
+    lengths = learning_signal.lengths_by_outcome({"right_tokens": told, "wrong_tokens": told})
+    assert groups is not None
+    assert lengths is not None
+    assert len({area.fillpattern.shape for area in groups.data}) == len(groups.data) == 3
+    assert len({curve.line.dash for curve in lengths.data}) == len(lengths.data) == 2
 
 
 def test_what_drafts_stands_out_from_the_lane_of_a_worker_that_generates() -> None:

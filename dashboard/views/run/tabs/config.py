@@ -30,7 +30,7 @@ def show(data: RunData) -> None:
         if "clone" in run.actions and me().may_write:
             head.page_link(page_files.NEW_RUN, label="Clone with changes", query_params={"from": run.id})
         st.code(yaml.safe_dump(run.config, sort_keys=False, allow_unicode=True), language=None, wrap_lines=True)
-    attempts(run, fetch_or_cached("attempts", (run.id, run.attempt), lambda: client().attempts(run.id)) or ())
+    attempts(run, fetch_or_cached("attempts", (run.id, run.attempt), lambda: client().attempts(run.id), data.asked_at) or ())
 
 
 @st.cache_data(ttl=60, show_spinner=False)

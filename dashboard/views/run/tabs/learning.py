@@ -5,6 +5,7 @@ import re
 import streamlit as st
 
 from dashboard.analysis.series import finite
+from dashboard.analysis.unmeasured_metrics import why_unmeasured
 from dashboard.charts import learning_signal, metric_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
@@ -32,10 +33,6 @@ PREEMPTIONS = MetricChart(
     "Responses that gave up their place in a full cache, and were read anew later: raise rollout.cache_tokens, or lower max_batch.",
 )
 WORKER = re.compile(r"worker/(\d+)/tokens_per_second")
-NOT_MEASURED = {
-    "kl": "Not measured: without algorithm.kl_coefficient nobody looks up what the start policy would say.",
-    "stale_share": "All tokens are the present policy's: rollout.scheduling carries nothing over.",
-}
 SOON = "Not told by this run, or no step has finished."
 
 
@@ -56,7 +53,7 @@ def show(data: RunData) -> None:
             with column, panel(each.title, each.help):
                 series = data.series(each.key)
                 drawn = metric_curves.small(series, each.y) if finite(series) else None
-                chart(drawn, f"learning-{each.key}", NOT_MEASURED.get(each.key, SOON))
+                chart(drawn, f"learning-{each.key}", why_unmeasured(data.run.config, each.key) or SOON)
 
 
 def figures_for(preemptions: Series) -> tuple[MetricChart, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any, get_args
 
 import streamlit as st
@@ -18,6 +19,8 @@ from longtail.schemas.telemetry import Level, LogLine
 HEIGHT, PAGE = 640, 200
 LEVELS: tuple[Level, ...] = get_args(Level)
 BEFORE = "log-before-"
+LONGEST_SECONDS = 5.0
+"""Lines come in the midst of a step, too: so long are those shown that were there."""
 state = st.session_state
 
 
@@ -31,7 +34,8 @@ def show(data: RunData) -> None:
     before = pages[-1] if pages else None
     wanted: dict[str, Any] = {"before": before, "levels": levels, "contains": contains}
     api, run_id = client(), data.run.id
-    lines = fetch_or_cached("log-lines", (run_id, contains, *levels, before), lambda: api.logs(run_id, tail=PAGE, **wanted)) or []
+    asked, since = (run_id, contains, *levels, before), max(data.asked_at, monotonic() - LONGEST_SECONDS)
+    lines = fetch_or_cached("log-lines", asked, lambda: api.logs(run_id, tail=PAGE, **wanted), since) or []
     buttons.button("Older", disabled=len(lines) < PAGE, on_click=lambda: pages.append(lines[0].id), key="log-older")
     buttons.button("Newer", disabled=not pages, on_click=lambda: pages.pop(), key="log-newer")
     buttons.download_button(

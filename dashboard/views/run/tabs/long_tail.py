@@ -58,7 +58,7 @@ def _picked(data: RunData, head: DeltaGenerator) -> Sequence[Lengths]:
     )
     if choice == "a step":
         step = step_input(head, "length-step", data.lengths[-1].step)
-        return of_step(data.lengths, client().lengths, data.run.id, step)
+        return of_step(data, data.lengths, step, "lengths-of-step", client().lengths)
     return data.lengths if choice == "all steps" else data.lengths[-1:]
 
 

@@ -30,7 +30,7 @@ WINDOWS = (1, 3, 5, 9, 15, 25, 51, 101)
 
 def show(data: RunData) -> None:
     run, api = data.run, client()
-    keys = fetch_or_cached("metric-keys", (run.id, run.attempt, run.step), lambda: [series.key for series in api.metric_keys(run.id)])
+    keys = fetch_or_cached("metric-keys", run.id, lambda: [series.key for series in api.metric_keys(run.id)], data.asked_at)
     if not keys:
         empty("Each series that the run reports will appear here.")
         return
@@ -53,7 +53,7 @@ def show(data: RunData) -> None:
     page = st.pagination(pages, key="metric-page") if pages > 1 else 1
     shown = found[(min(page, pages) - 1) * CHARTS :][:CHARTS]
     asked = [*shown, *(key for key, _ in TOTALS.values())]
-    series = fetch_or_cached("metric-series", (run.id, *asked), lambda: api.metrics(run.id, asked).series) or {}
+    series = fetch_or_cached("metric-series", (run.id, *asked), lambda: api.metrics(run.id, asked).series, data.asked_at) or {}
     if over in TOTALS and not _known(series, TOTALS[over][0]):
         st.caption(f"Over steps, as the run does not report {TOTALS[over][0]}.")
     total = RunningTotal.of(series[TOTALS[over][0]], TOTALS[over][1]) if over in TOTALS and _known(series, TOTALS[over][0]) else None

@@ -1,6 +1,7 @@
 """What the model was asked, what it answered, how each answer did within its group, and what drafted the tokens of that."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import streamlit as st
@@ -8,19 +9,20 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.analysis.sample_groups import SampleGroup, sample_groups
 from dashboard.auth.api_client import client
-from dashboard.charts.theme import GREEN, VERMILION
+from dashboard.charts.theme import GREEN, GREY, VERMILION
 from dashboard.data.offline_cache import fetch_or_cached
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.text.escaping import escaped, visible
-from dashboard.text.formats import count, number, short
+from dashboard.text.formats import count, number
+from dashboard.text.run_labels import run_labels
 from dashboard.views.run import response_html
 from dashboard.views.run.tabs.tab import Tab, training_run
-from dashboard.widgets.api_errors import explained
+from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import SEARCHED_SAMPLES, Outcome, SampleItem
 
 HEIGHT, LAST_STEP, MOST, OTHERS = 900, 2**31 - 1, 60, 20
 ORDERS = ("newest first", "longest first")
-TITLE = 60
+THIS, HELP = "this run", f"This run, or one of the newest {OTHERS} that are found"
 SAMPLES_A_STEP = 4
 """At most, that are told."""
 
@@ -35,9 +37,9 @@ def show(data: RunData) -> None:
         step = st.number_input("Step", 0, LAST_STEP, None, key="sample-step", bind="query-params", placeholder="all", width=130)
         order = st.selectbox("Order", ORDERS, key="sample-order", bind="query-params", width=160)
         st.html(response_html.legend(), width="content")
-    asked = (run.id, run.attempt, run.step, contains, outcome, step, order)
+    asked = (run.id, contains, outcome, step, order)
     wanted: dict[str, Any] = {"step": step, "outcome": outcome, "contains": contains, "longest": order == ORDERS[1]}
-    found = fetch_or_cached("samples", asked, lambda: client().samples(run.id, limit=MOST, **wanted)) or ()
+    found = fetch_or_cached("samples", asked, partial(client().samples, run.id, limit=MOST, **wanted), data.asked_at) or ()
     if not found:
         st.caption(
             "No sample is like that." if contains or outcome or step is not None else "A few responses of each step will appear here."
@@ -91,8 +93,7 @@ def _rewards(group: SampleGroup) -> str:
 
 
 def _response(item: SampleItem) -> None:
-    shade = GREEN if item.is_right else VERMILION
-    st.html(response_html.outcome("right" if item.is_right else "wrong", shade))
+    st.html(response_html.outcome(*judged(item)))
     advantage = "" if item.advantage is None else f" · advantage **{item.advantage:+.2f}**"
     cut = " · cut at the limit" if item.truncated else ""
     told = escaped(response_html.drafted_shares(item.pieces))
@@ -100,14 +101,27 @@ def _response(item: SampleItem) -> None:
     st.html(response_html.response(item.response, item.pieces))
 
 
+def judged(item: SampleItem) -> tuple[str, str]:
+    """A word, and its colour."""
+    if item.reward is None:
+        return "not told", GREY
+    return ("right", GREEN) if item.is_right else ("wrong", VERMILION)
+
+
+def offered(run: Run, found: Sequence[Run]) -> dict[str, str]:
+    """By id what to call each of the runs to look in: ``run`` itself, and the others of those that were found. No two have one name, since
+    a choice is known by what it is called."""
+    return run_labels([run.model_copy(update={"name": THIS}), *(other for other in found if other.id != run.id)])
+
+
 def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
     """Side by side: the earliest and latest answers of this run, or those of another one."""
-    others: Mapping[str, str] = {run.id: run.name for run in client().runs(limit=OTHERS).items if run.id != data.run.id}
-    options = [data.run.id, *others]
-    chosen = st.selectbox("In", options, format_func=lambda each: short(others.get(each, "this run"), TITLE), key=f"other-{place}")
-    found: Sequence[SampleItem] = ()
-    with explained():
-        found = client().samples(chosen, limit=MOST, prompt=group.prompt)
+    query = st.text_input("Find a run", type="search", key=f"other-find-{place}", placeholder="name, notes or id", live=True)
+    runs = fetch_or_cached("other-runs", query, lambda: client().runs(q=query or None, limit=OTHERS).items, data.asked_at) or ()
+    names = offered(data.run, runs)
+    chosen = st.selectbox("In", list(names), format_func=names.__getitem__, key=f"other-{place}", help=HELP)
+    asked, fetch = (chosen, group.prompt), partial(client().samples, chosen, limit=MOST, prompt=group.prompt)
+    found = fetch_or_cached("other-samples", asked, fetch, data.asked_at) or ()
     there = [item for item in found if chosen != data.run.id or item.step != group.step]
     if not there:
         st.caption("It has no sample of this prompt.")
@@ -120,7 +134,7 @@ def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
         st.caption(f"this run, step {group.step}")
         _response(group.items[0])
     with other:
-        st.caption(f"{escaped(short(others.get(chosen, 'this run'), TITLE))}, step {step}")
+        st.caption(f"{escaped(names[chosen])}, step {step}")
         _response(next(item for item in there if item.step == step))
 
 

@@ -58,10 +58,13 @@ def _window(data: RunData, head: DeltaGenerator) -> ShownSteps:
     )
     last = max(span.step for span in data.spans)
     if count == A_STEP:
-        step, run, api = step_input(head, "timeline-step", last), data.run.id, client()
-        decoding = of_step(data.decoding, api.decoding, run, step)
-        speculation = of_step(data.recent, api.speculation, run, step)
-        return ShownSteps(f"step {step}", of_step(data.spans, api.spans, run, step), decoding, speculation)
+        step, api = step_input(head, "timeline-step", last), client()
+        return ShownSteps(
+            f"step {step}",
+            of_step(data, data.spans, step, "spans-of-step", api.spans),
+            of_step(data, data.decoding, step, "decoding-of-step", api.decoding),
+            of_step(data, data.recent, step, "speculation-of-step", api.speculation),
+        )
     first = last - (count or SPAN_STEPS)
     return ShownSteps(
         _last(count or SPAN_STEPS),

@@ -5,6 +5,7 @@ import re
 import streamlit as st
 
 from dashboard.analysis.series import finite
+from dashboard.analysis.unmeasured_metrics import why_unmeasured
 from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
@@ -40,7 +41,6 @@ FIGURES = (
     ),
     MetricChart("learning_rate", "Learning rate", "learning rate", "It rises over warmup_steps, then does as algorithm.schedule says."),
 )
-NOT_MEASURED = {"kl": "Not measured: without algorithm.kl_coefficient nobody looks up what the start policy would say."}
 PASS = re.compile(r"eval/pass_at_(\d+)")
 COLUMNS = 3
 
@@ -56,7 +56,7 @@ def show(data: RunData) -> None:
             with column, panel(figure.title, figure.help):
                 series = data.series(figure.key)
                 drawn = metric_curves.small(series, figure.y) if finite(series) else None
-                chart(drawn, figure.key, NOT_MEASURED.get(figure.key, "Not measured."))
+                chart(drawn, figure.key, why_unmeasured(data.run.config, figure.key) or "Not measured.")
 
 
 def evaluation(data: RunData) -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from dashboard.charts.theme import figure, filled, worker_line
+from dashboard.charts.theme import figure, filled, striped, worker_line
 from dashboard.charts.worker_timeline import MARKS as TAIL_MARKS
 from dashboard.widgets.chart_legend import DASHES, MARKS, STRIPES, legend_html
 
@@ -26,6 +26,14 @@ def test_names_are_text_whatever_they_look_like() -> None:
     assert "&lt;img src=x&gt;&lt;b&gt;" in html
     assert "<img" not in html
     assert html.count("repeating-linear-gradient") == len(STRIPES["x"]) == 2
+
+
+def test_the_swatch_of_an_area_has_its_pattern() -> None:
+    chart = figure("x", "y").update_layout(showlegend=True)
+    for name, shape in (("a", ""), ("b", "x")):
+        chart.add_scatter(x=[1, 2], y=[2, 2], name=name, stackgroup="all", **striped("#112233", shape))
+    plain, patterned = re.findall("<li.*?</li>", legend_html(chart))
+    assert (plain.count("repeating-linear-gradient"), patterned.count("repeating-linear-gradient")) == (0, len(STRIPES["x"]))
 
 
 def test_every_mark_and_dash_that_charts_use_can_be_drawn() -> None:

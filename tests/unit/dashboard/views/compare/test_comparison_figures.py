@@ -12,10 +12,10 @@ from dashboard.charts.amdahl import amdahl, end_to_end
 from dashboard.charts.comparison_curves import CurveOptions, TrainingClock, comparison_curves
 from dashboard.charts.phase_times import phases_by_run
 from dashboard.charts.theme import color, dash
+from dashboard.text.run_labels import run_labels
 from dashboard.views.compare.figures import ComparisonFigures
 from dashboard.views.compare.html_report import ReportSection, html_page
 from dashboard.views.compare.measures_csv import measures_csv
-from dashboard.views.compare.run_labels import run_labels
 from dashboard.views.compare.tables import config_rows, run_rows
 from longtail.schemas.comparison import AlignedMetric, Comparison, ConfigDifference, flat
 

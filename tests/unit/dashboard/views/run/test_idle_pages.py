@@ -1,0 +1,131 @@
+"""What an open page asks the API for while nothing happens to its run: of a real API, for tabs that ask for something by themselves."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from database_copies import DatabaseCopies
+from fastapi.testclient import TestClient
+from streamlit.testing.v1 import AppTest
+
+from backend.api import create_app
+from backend.database import Database
+from backend.demo_data import telemetry
+from backend.demo_data.insertion import fill
+from backend.demo_data.planned_runs import PlannedRun, identity
+from backend.services.identity import users
+from backend.services.identity.tokens import issue
+from backend.settings import Settings
+from dashboard import page_files
+from dashboard.auth import api_client
+from dashboard.data import offline_cache, run_data
+from dashboard.data.refresh_pace import LONGEST_SECONDS, SETTLING_LOOKS, RefreshPace
+from dashboard.data.run_data import SPAN_STEPS, RunData, refreshed
+from dashboard.views.run import question_cards
+from dashboard.views.run.tab_list import TABS
+from dashboard.views.run.tabs import logs
+from dashboard.views.run.tabs.tab import Tab
+from engine.config import RunConfig
+from longtail import Longtail
+
+STEPS, LOOKS, LOOK_SECONDS = SPAN_STEPS + 5, 3, 2.0
+
+
+class Asking(NamedTuple):
+    """Ends of the paths that a tab asks for by itself, and what is chosen there before."""
+
+    paths: set[str]
+    choice: Mapping[str, Any] = {}
+
+
+ASKING = {
+    "Timeline": Asking({"spans", "decoding", "speculation"}, {"window": 0, "timeline-step": 2}),
+    "Samples": Asking({"samples", "runs"}),
+    "Metrics": Asking({"metrics", "keys"}, {"metric-find": "^loss$"}),
+    "Logs": Asking({"logs"}),
+    "Config": Asking({"attempts"}),
+}
+
+
+class Counted(Longtail):
+    """With the paths of its requests, to an API in this process."""
+
+    def __init__(self, http: TestClient, token: str) -> None:
+        super().__init__("http://localhost", token)
+        http.headers["Authorization"] = f"Bearer {token}"
+        self._http: Any = http
+        self.asked: list[str] = []
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        self.asked.append(path)
+        return super()._request(method, path, **options)
+
+
+@dataclass
+class OpenPage:
+    """Looks every LOOK_SECONDS of a clock of its own, as ``dashboard.views.run.page.follow`` does."""
+
+    api: Counted
+    data: RunData
+    tab: Tab
+    pace: RefreshPace = field(default_factory=RefreshPace)
+    now: float = 1000.0
+
+    def look(self) -> None:
+        run = self.api.run(self.data.run.id)
+        if self.pace.is_due(run, self.tab.name, self.now):
+            self.data = refreshed(self.data, self.api, self.tab.query.merged(question_cards.QUERY), run)
+        self.tab.show(self.data)
+        self.now += LOOK_SECONDS
+
+
+def script(page: "OpenPage") -> None:
+    """Its source is read and run elsewhere, where nothing of this file is known."""
+    page.look()
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, database_copies: DatabaseCopies) -> Iterator[Counted]:
+    """Of a platform with one run, which is under way."""
+    settings = Settings(home=tmp_path_factory.mktemp("home"), least_free_bytes=0)
+    database_copies.make(settings.database)
+    database = Database(settings.database)
+    config = RunConfig.model_validate(telemetry.config(algorithm={"steps": 2 * STEPS}))
+    fill(database, [PlannedRun(identity(0, 0), config, "running", STEPS, 1.8e9)])
+    with database.write() as session:
+        token = issue(session, users.create(session, "ada", "viewer"), "token", "a test's", "viewer", None)[1]
+    database.close()
+    with TestClient(create_app(settings), base_url="http://localhost") as http:
+        yield Counted(http, token)
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_page_that_is_left_open_asks_whether_the_run_goes_on_and_hardly_more(
+    api: Counted, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    run = api.runs().items[0]
+    (tab,) = (tab for tab in TABS if tab.name == name)
+    page = OpenPage(api, RunData(run), tab)
+    for module in (run_data, offline_cache, logs):
+        monkeypatch.setattr(module, "monotonic", lambda: page.now)
+    monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
+    monkeypatch.setattr(page_files, "RUN", "http://localhost/run")  # only app.py knows the pages by their files
+    shown = AppTest.from_function(script, args=(page,), default_timeout=300)
+    for key, value in {"me": api.me(), **ASKING[name].choice}.items():
+        shown.session_state[key] = value
+    if name == "Samples":
+        latest = api.samples(run.id, limit=1)[0]
+        shown.session_state[f"elsewhere-{latest.step}-{latest.prompt_number}-{hash(latest.prompt)}"] = True
+    for _ in range(SETTLING_LOOKS):
+        assert not shown.run().exception
+    api.asked.clear()
+    for _ in range(LOOKS):
+        shown.run()
+    lines = [path for path in api.asked if path.endswith("/logs")]
+    assert [path for path in api.asked if path not in lines] == [f"/api/v1/runs/{run.id}"] * LOOKS
+    assert len(lines) == (name == "Logs"), "which come in the midst of a step, too"
+    page.now += LONGEST_SECONDS
+    shown.run()
+    assert ASKING[name].paths <= {path.rsplit("/", 1)[-1] for path in api.asked}

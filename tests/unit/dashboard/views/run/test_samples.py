@@ -1,0 +1,21 @@
+"""What the tab Samples calls responses and runs."""
+
+import pytest
+from example_runs import run
+
+from dashboard.charts.theme import GREEN, GREY, VERMILION
+from dashboard.views.run.tabs.samples import judged, offered
+from longtail.schemas.telemetry import SampleItem
+
+
+@pytest.mark.parametrize(("reward", "said"), [(1.0, ("right", GREEN)), (0.0, ("wrong", VERMILION)), (None, ("not told", GREY))])
+def test_a_response_without_a_reward_is_not_called_wrong(reward: float | None, said: tuple[str, str]) -> None:
+    assert judged(SampleItem(step=0, prompt="1 + 1", response="2", reward=reward)) == said
+
+
+def test_every_run_to_look_in_has_a_name_of_its_own() -> None:
+    own = run("00aa000000000000", {"name": "same"})
+    others = [own, *(run(f"0{number}bb000000000000", {"name": name}) for number, name in enumerate(("same", "same", "this run", "other")))]
+    names = offered(own, others)
+    assert list(names) == [each.id for each in others]
+    assert list(names.values()) == ["this run (00aa00)", "same (00bb00)", "same (01bb00)", "this run (02bb00)", "other"]
