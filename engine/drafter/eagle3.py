@@ -10,7 +10,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMS
 
 from engine.drafter.kind import DrafterKind
 from engine.drafter.layout import DrafterLayout
-from engine.drafter.model import DEFAULT, Drafter, llama_layer_config
+from engine.drafter.model import DEFAULT, Drafter, drafter_config
 from engine.drafter.vocabulary import vocabulary_of
 from engine.models.families import FAMILIES
 from engine.models.packed_attention import Mask, PassHistory, Past
@@ -27,7 +27,7 @@ class Eagle3Drafter(Drafter):
     kind: DrafterKind = "eagle3"
 
     def _build(self, target: PretrainedConfig) -> None:
-        self.config = llama_layer_config(target)
+        self.config = drafter_config(self.layout, target)
         hidden = self.config.hidden_size
         self.fc = nn.Linear(3 * hidden, hidden, bias=False)
         if self.layout.fc_norm:
