@@ -24,7 +24,8 @@ OLD_NORMS = ("aux_norm_low", "aux_norm_mid", "aux_norm_high")
 QUANTISED = ("quantization_config", "compression_config")
 IGNORED = ("rotary_emb.inv_freq", "verifier_norm.weight", "verifier_lm_head.weight")
 """Ends of the names of tensors that follow from the target or the configuration."""
-TARGETS_OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
+AS_THE_TARGET = ("num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
+"""What must be equal, but has no tensor of its own."""
 UNSAID_BASE, LARGEST_BASE = 10_000.0, 2**53
 Config = Mapping[str, Any]
 
@@ -56,9 +57,8 @@ def check_config(config: Config, kind: DrafterKind, target: PretrainedConfig) ->
     if (activation := layer.get("hidden_act", "silu")) != "silu":
         raise ModelError(f"hidden_act={activation} is not supported, only silu")
     wanted = drafter_config(DrafterLayout(kind), target).to_dict()
-    heads = wanted["num_attention_heads"]
-    wanted["head_dim"] = wanted.get("head_dim") or wanted["hidden_size"] // heads
-    for name in TARGETS_OWN:
+    wanted["head_dim"] = wanted.get("head_dim") or wanted["hidden_size"] // wanted["num_attention_heads"]
+    for name in AS_THE_TARGET:
         if (found := layer.get(name)) not in (None, wanted[name]):
             raise ModelError(f"{name} is {found}, and the target's is {wanted[name]}; use a drafter that was made for this target")
     read = _read_layers(config)
