@@ -83,7 +83,9 @@ def main(arguments: list[str] | None = None) -> int:
         "default",
     )
     parser.add_argument(
-        "--data", type=Path, help=f"for {', '.join(OF_DATA)}: GSM8K's train.jsonl, to train on; test.jsonl beside it is measured on"
+        "--data",
+        type=Path,
+        help=f"for {', '.join(OF_DATA)}, which need it: GSM8K's train.jsonl, to train on; test.jsonl beside it is measured on",
     )
     parser.add_argument(
         "--minutes",

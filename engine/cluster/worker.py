@@ -23,6 +23,7 @@ from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.spot_training.worker_side import SpotTraining
 from engine.config import RolloutConfig, RunConfig
+from engine.drafter.data_buffer import HELD_OUT_EVERY, group_of
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.model_card import DrafterCard
@@ -32,6 +33,7 @@ from engine.models.weights import base_weights
 from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
+from engine.pretraining.time_limit import TimeLimit
 from engine.rollout.factory import build_engine
 from engine.rollout.interface import Alarm, Answers, Completion, LoadedWeights, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
@@ -60,6 +62,7 @@ class Worker(LearnerRank):
         self._copies_exactly = config.rollout.engine != "sglang" and self._dtype == torch.float32
         self._lends_memory = lends_memory(config.rollout, self.device)
         self._drafter_version = 0
+        self._first_responses: Sequence[PromptAndResponse] = ()
         # SGLang keeps no features: they are taken out of the learner's passes over the responses.
         self._captures = config.rollout.engine == "sglang" and self.spot is not None and config.drafter.spot.enabled
         self._staged: dict[str, Any] = {}
@@ -174,30 +177,38 @@ class Worker(LearnerRank):
         self, number: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
     ) -> PretrainingRound:
         """Round ``number``: writes its share of responses, or reads those that are given. Then, given a ``schedule``, trains until
-        ``seconds`` after it began."""
+        ``seconds`` after it began. Without one it writes for about ``seconds``, see ``TimeLimit``."""
         began = time.monotonic()
-        written = self._write(number, requests, sampling) if requests else PretrainingRound(0, 0, 0.0)
+        written = PretrainingRound(0, 0, 0.0)
+        if requests:
+            written = self._write(number, requests, sampling, TimeLimit(seconds if schedule is None else None, self.engine.abort))
         if not requests and isinstance(self.engine, SGLangEngine):
             self._read(number, [])  # shards of the policy take part in what other workers read
         return written if schedule is None else self._require_spot().pretrain(written, schedule, began, seconds)
 
-    def _write(self, number: int, requests: Sequence[Request], sampling: Sampling) -> PretrainingRound:
+    def _write(self, number: int, requests: Sequence[Request], sampling: Sampling, limit: TimeLimit) -> PretrainingRound:
         """The responses of a round, if they are not given, with their features."""
-        began, alarms = time.monotonic(), list[Alarm]()
+        began, spot, alarms = time.monotonic(), self._require_spot(), list[Alarm]()
         responses = [(request.prompt, request.begun.tokens) for request in requests if request.begun.tokens]
         if responses:
             self._read(number, responses)
         else:
-            completions = self._generate(requests, sampling)
+            with limit:
+                completions = self._generate(requests, sampling, limit.finished)
+            completions = [completion for completion in completions if completion.finish != "abort"]
             responses = [(completion.request.prompt, completion.tokens) for completion in completions]
             if isinstance(self.engine, SGLangEngine):
                 self._read(number, responses)
             else:
-                self._require_spot().remember(number + BEFORE_STEPS, completions, self.engine.take_features())
+                spot.remember(number + BEFORE_STEPS, completions, self.engine.take_features())
                 self.engine.release()  # training has the memory of the cache, which is made anew for the next responses
             alarms = self.engine.take_statistics().alarms
-        tokens = sum(len(response) for _, response in responses)
-        return PretrainingRound(len(responses), tokens, time.monotonic() - began, alarms=tuple(alarms))
+        if not number:
+            self._first_responses = responses
+        lost, dropped = spot.take_lost()
+        alarms += [*spot.take_alarms(), *dropped]
+        tokens = sum(len(response) for _, response in responses) - lost.tokens
+        return PretrainingRound(len(responses) - lost.responses, tokens, time.monotonic() - began, alarms=tuple(alarms))
 
     def _read(self, number: int, responses: Sequence[PromptAndResponse]) -> None:
         """Remembers what another engine wrote in a round of a pretraining, which has no other pass of the policy over it."""
@@ -210,8 +221,10 @@ class Worker(LearnerRank):
         spot.write_new()
 
     def token_counts(self) -> Counter[int]:
-        """How often tokens occur in the responses that the drafter is to be trained on, prompts included."""
-        return self._require_spot().token_counts()
+        """How often tokens occur in the first responses and their prompts, also in those that the buffer had no room for; but in none that
+        are held out."""
+        taught = [pair for pair in self._first_responses if group_of(torch.tensor(pair[0])) % HELD_OUT_EVERY]
+        return Counter(token for prompt, response in taught for token in (*prompt, *response))
 
     def begin_pretraining(self, vocabulary: Tensor | None) -> tuple[int, ...] | None:
         """See ``SpotTraining``; the vocabulary that the drafter has."""

@@ -52,7 +52,8 @@ class SpotConfig(Section):
     buffer_bytes: int | None = Field(
         None,
         ge=2**20,
-        description="Host memory for captured hidden states, per worker; null: 8 of the longest responses, an eighth of the host at most",
+        description="Host memory for captured hidden states, per worker; null: 8 of the longest responses, an eighth of the host at most, "
+        "and all of that where the drafter is pretrained",
     )
     trigger: TriggerConfig = Field(default_factory=TriggerConfig)
 
@@ -72,8 +73,8 @@ class DrafterConfig(Section):
         0.0,
         ge=0,
         le=100_000,
-        description="Longest training of the drafter before the first step, but at least twice as long as the model writes its first "
-        "responses; with 'auto' only if none was found, or if there are 0 steps",
+        description="Longest training of the drafter before the first step. The model's first responses end in time for it, once 8 of each "
+        "worker are there: it is at least twice as long as these take. With 'auto' only if none was found, or if there are 0 steps",
     )
     pretrain_responses: HostPath | None = Field(
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"

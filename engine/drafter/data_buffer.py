@@ -24,6 +24,13 @@ WINDOW, LEAST_WINDOW, SPREAD = 4096, 64, 3
 beginning, middle and end, than fewer."""
 
 
+class Lost(NamedTuple):
+    """Responses, and tokens of them, that were dropped before anything could be trained on them."""
+
+    responses: int = 0
+    tokens: int = 0
+
+
 class Window(NamedTuple):
     """Which part of a prompt and response that is: its ``number`` among those kept, the position of its ``first`` token, and how many
     tokens the whole ``response`` has."""
@@ -118,6 +125,7 @@ class DataBuffer:
         self.least_tokens = least_tokens
         self.bytes = 0
         self.shortened: tuple[int, int] | None = None
+        self._lost = Lost()
         self._entries: deque[Entry] = deque()
         self._next = 0
         self._first = UNKNOWN
@@ -166,7 +174,16 @@ class DataBuffer:
         self._entries.append(entry)
         self.bytes += entry.bytes
         while self.bytes > self.limit:
-            self.bytes -= self._entries.popleft().bytes
+            oldest = self._entries.popleft()
+            self.bytes -= oldest.bytes
+            if oldest.step == entry.step:
+                whole = oldest.window is None or oldest.window.number == 0
+                self._lost = Lost(self._lost.responses + whole, self._lost.tokens + oldest.response)
+
+    def take_lost(self) -> Lost:
+        """Since the last call: what was dropped while others of its own step still came."""
+        lost, self._lost = self._lost, Lost()
+        return lost
 
     def mix(self) -> list[Entry]:
         """One-step-offset sampling: the newest step's entries, and those of the step before that are longer than all of them.
@@ -239,7 +256,7 @@ class DataBuffer:
                 known = "first_group" in counters
                 grouped = entry if known else replace(entry, group=self._group(entry.tokens[: entry.prompt]))
                 self._append(*grouped.windows(self.limit // 2, most=1))
-        self._next = counters["next"]
+        self._next, self._lost = counters["next"], Lost()
 
 
 def lengths(entries: Iterable[Entry]) -> list[int]:
@@ -255,7 +272,12 @@ def bytes_per_token(width: int) -> int:
 def enough_bytes(tokens: int, width: int, memory: int) -> int:
     """For responses of up to ``tokens`` tokens with their prompts, and features of ``width`` numbers; no more than a part of ``memory``
     bytes, which the workers of a host share."""
-    return max(LEAST_BYTES, min(LONGEST * tokens * bytes_per_token(width), memory // MEMORY_SHARE))
+    return max(LEAST_BYTES, min(LONGEST * tokens * bytes_per_token(width), most_bytes(memory)))
+
+
+def most_bytes(memory: int) -> int:
+    """The part of ``memory`` bytes that a buffer takes at most, unless that is little."""
+    return max(LEAST_BYTES, memory // MEMORY_SHARE)
 
 
 def group_of(prompt: Tensor) -> int:

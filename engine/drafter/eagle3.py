@@ -5,12 +5,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import LlamaConfig, PretrainedConfig, PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
 from engine.drafter.kind import DrafterKind
 from engine.drafter.layout import DrafterLayout
-from engine.drafter.model import DEFAULT, Drafter, llama_layer_config
+from engine.drafter.model import DEFAULT, Drafter, drafter_config
 from engine.drafter.vocabulary import vocabulary_of
 from engine.models.families import FAMILIES
 from engine.models.packed_attention import Mask, PassHistory, Past
@@ -27,18 +27,19 @@ class Eagle3Drafter(Drafter):
     kind: DrafterKind = "eagle3"
 
     def _build(self, target: PretrainedConfig) -> None:
-        self.config = llama_layer_config(target)
-        hidden = self.config.hidden_size
+        self.config = config = drafter_config(self.layout, target)
+        assert isinstance(config, LlamaConfig)
+        hidden = config.hidden_size
         self.fc = nn.Linear(3 * hidden, hidden, bias=False)
         if self.layout.fc_norm:
             self.fc_norm = nn.ModuleList([LlamaRMSNorm(hidden, self.config.rms_norm_eps) for _ in range(3)])
-        self.midlayer = LlamaDecoderLayer(self.config, 0)
+        self.midlayer = LlamaDecoderLayer(config, 0)
         for name in ("q_proj", "k_proj", "v_proj"):
             outputs = getattr(self.midlayer.self_attn, name).out_features
             setattr(self.midlayer.self_attn, name, nn.Linear(2 * hidden, outputs, bias=False))
         self.midlayer.hidden_norm = LlamaRMSNorm(hidden, self.config.rms_norm_eps)
         self.norm = LlamaRMSNorm(hidden, self.config.rms_norm_eps)
-        self.rotary = LlamaRotaryEmbedding(self.config)
+        self.rotary = LlamaRotaryEmbedding(config)
 
     def fuse(self, captured: Tensor) -> Tensor:
         captured = captured[..., : self.fc.in_features]
@@ -103,6 +104,8 @@ def first_drafter(kind: DrafterKind, target: PreTrainedModel, vocabulary: Tensor
         drafter.norm.weight.copy_(whole(weights["model.norm.weight"]) + (family is not None and family.gemma))
     else:
         layer, last = drafter.layers[0], f"model.layers.{target.config.num_hidden_layers - 1}."
-        if all(last + name in weights for name in layer.state_dict()):
-            layer.load_state_dict({name: whole(weights[last + name]) for name in layer.state_dict()})
+        theirs = {name.removeprefix(last): weight for name, weight in weights.items() if name.startswith(last)}
+        theirs.pop("input_layernorm.weight", None)
+        if theirs.keys() == layer.state_dict().keys():  # a Gemma's has more norms, and computes something else with the same names
+            layer.load_state_dict({name: whole(weight) for name, weight in theirs.items()})
     return drafter.to(target.device)

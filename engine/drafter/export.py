@@ -13,7 +13,7 @@ from transformers import PretrainedConfig
 
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import EAGLE3, OWN_EAGLE3, DrafterKind, weights_kind
-from engine.drafter.layout import BIAS, EMBEDDING, FLAGS, HEAD, DrafterLayout
+from engine.drafter.layout import BIAS, EMBEDDING, HEAD, IN_CONFIG, DrafterLayout
 from engine.drafter.model_card import README, DrafterCard, text
 from engine.drafter.published import check_config, in_our_terms
 from engine.drafter.serving_formats import ARCHITECTURES, COPIED, ServingFormat, aux_layers, plain_config, serving_config, serving_tensors
@@ -31,7 +31,7 @@ def write_drafter_folder(folder: Path, weights: Mapping[str, Tensor], target: Pr
     SGLang reads it, too, unless the drafter has a draft vocabulary and no head of its own: see ``write_serving_folder``. Its EAGLE layer
     has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros.
     """
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items() if name not in FLAGS}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items() if name not in IN_CONFIG}
     if weights_kind(weights) == "eagle" and BIAS not in weights:
         tensors[BIAS] = torch.zeros(len(weights["fc.weight"]), dtype=weights["fc.weight"].dtype)
     _write(folder, tensors, _config(DrafterLayout.of(weights), target), target, card)

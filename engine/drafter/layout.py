@@ -14,12 +14,16 @@ FC_NORMS = tuple(f"fc_norm.{place}.weight" for place in range(3))
 NORM_OUTPUT, NORM_BEFORE_RESIDUAL = "norm_output", "norm_before_residual"
 FLAGS = (NORM_OUTPUT, NORM_BEFORE_RESIDUAL)
 """In config.json these are true; among weights, which travel without one, a tensor [1] of that name is there."""
+ROPE_THETA = "rope_theta"
+IN_CONFIG = (*FLAGS, ROPE_THETA)
+"""What is a whole number among weights, and in a folder stands in config.json."""
 
 
 @dataclass(frozen=True)
 class DrafterLayout:
     """``drafted``: the tokens that it drafts from; None: all that the target has. ``head`` and ``embedding``: it has its own, in place of
-    the target's; the head is trained, the embedding is not. ``bias``: of EAGLE's ``fc``.
+    the target's; the head is trained, the embedding is not. ``bias``: of EAGLE's ``fc``. ``rope_theta``: the base of unscaled rotary
+    positions of its own; None: it has the target's.
 
     Of EAGLE-3: ``fc_norm`` norms each of the target's hidden states before they are fused, and ``norm_output`` feeds back normed features
     (both are EAGLE-3.1's); ``norm_before_residual`` has the normed feature as the layer's residual.
@@ -30,6 +34,7 @@ class DrafterLayout:
     head: bool = False
     embedding: bool = False
     bias: bool = False
+    rope_theta: int | None = None
     fc_norm: bool = False
     norm_output: bool = False
     norm_before_residual: bool = False
@@ -43,6 +48,7 @@ class DrafterLayout:
             head=HEAD in weights,
             embedding=EMBEDDING in weights,
             bias=BIAS in weights,
+            rope_theta=int(weights[ROPE_THETA]) if ROPE_THETA in weights else None,
             fc_norm=FC_NORMS[0] in weights,
             norm_output=NORM_OUTPUT in weights,
             norm_before_residual=NORM_BEFORE_RESIDUAL in weights,
@@ -52,6 +58,12 @@ class DrafterLayout:
     def flags(self) -> tuple[str, ...]:
         """Those of ``FLAGS`` that are set."""
         return tuple(flag for flag in FLAGS if getattr(self, flag))
+
+    @property
+    def in_config(self) -> dict[str, int]:
+        """Those of ``IN_CONFIG`` that it has, as weights have them."""
+        theta = {} if self.rope_theta is None else {ROPE_THETA: self.rope_theta}
+        return dict.fromkeys(self.flags, 1) | theta
 
 
 def without_copies(weights: Mapping[str, Tensor], embedding: Tensor, head: Tensor) -> dict[str, Tensor]:

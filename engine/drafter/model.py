@@ -19,7 +19,7 @@ from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2Rot
 from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3RotaryEmbedding
 
 from engine.drafter.kind import DrafterKind
-from engine.drafter.layout import DrafterLayout
+from engine.drafter.layout import ROPE_THETA, DrafterLayout
 from engine.drafter.vocabulary import D2T, check_vocabulary, offsets, token_ids
 from engine.errors import ModelError
 from engine.models.packed_attention import SEGMENTS, KeysAndValues, Mask, PassHistory, Past, keys_and_values
@@ -73,8 +73,8 @@ class Drafter(nn.Module):
             self.embed_tokens = Frozen(self.config.vocab_size, self.config.hidden_size)
         self._initialise()
         self.register_buffer(D2T, None if vocabulary is None else offsets(vocabulary))
-        for flag in self.layout.flags:
-            self.register_buffer(flag, torch.ones(1, dtype=torch.int64))
+        for name, number in self.layout.in_config.items():
+            self.register_buffer(name, torch.tensor([number]))
 
     @property
     def vocabulary(self) -> Tensor | None:
@@ -92,7 +92,7 @@ class Drafter(nn.Module):
         return super().load_state_dict(state_dict, strict, assign)
 
     def _build(self, target: PretrainedConfig) -> None:
-        self.config = drafter_config("eagle", target)
+        self.config = drafter_config(self.layout, target)
         layer, rotary = FAMILIES[self.config.model_type]
         self.fc = nn.Linear(2 * self.config.hidden_size, self.config.hidden_size, bias=self.layout.bias)
         self.layers = nn.ModuleList([layer(self.config, 0)])
@@ -161,10 +161,14 @@ class Drafter(nn.Module):
         return output
 
 
-def drafter_config(kind: DrafterKind, target: PretrainedConfig) -> PretrainedConfig:
-    """The configuration of the layer that is a drafter of ``kind``: a llama's for EAGLE-3, as other engines expect, and for a target whose
-    layer is no simple one."""
-    return layer_config(target) if kind == "eagle" and target.model_type in FAMILIES else llama_layer_config(target)
+def drafter_config(layout: DrafterLayout, target: PretrainedConfig) -> PretrainedConfig:
+    """The configuration of the layer that is a drafter of ``layout``: a llama's for EAGLE-3, as other engines expect, and for a target
+    whose layer is no simple one."""
+    own = layout.kind == "eagle" and target.model_type in FAMILIES
+    config = layer_config(target) if own else llama_layer_config(target)
+    if layout.rope_theta is not None:
+        config.rope_parameters = {"rope_type": "default", ROPE_THETA: float(layout.rope_theta)}
+    return config
 
 
 def layer_config(target: PretrainedConfig) -> PretrainedConfig:

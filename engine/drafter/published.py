@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from engine.drafter.kind import DrafterKind, captured_layers, weights_kind
-from engine.drafter.layout import BIAS, FC_NORMS, FLAGS
+from engine.drafter.layout import BIAS, FC_NORMS, FLAGS, ROPE_THETA, DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.drafter.vocabulary import D2T, check_vocabulary, token_ids
 from engine.errors import ModelError
@@ -24,6 +24,9 @@ OLD_NORMS = ("aux_norm_low", "aux_norm_mid", "aux_norm_high")
 QUANTISED = ("quantization_config", "compression_config")
 IGNORED = ("rotary_emb.inv_freq", "verifier_norm.weight", "verifier_lm_head.weight")
 """Ends of the names of tensors that follow from the target or the configuration."""
+AS_THE_TARGET = ("num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
+"""What must be equal, but has no tensor of its own."""
+UNSAID_BASE, LARGEST_BASE = 10_000.0, 2**53
 Config = Mapping[str, Any]
 
 
@@ -39,30 +42,34 @@ def in_our_terms(weights: Mapping[str, Tensor], config: Config, target: Pretrain
     if not ours.get(BIAS, torch.ones(1)).any():
         del ours[BIAS]
     _take_vocabulary(ours, target.vocab_size)
-    return ours | {flag: torch.ones(1, dtype=torch.int64) for flag in FLAGS if config.get(flag)}
+    flags = dict.fromkeys((flag for flag in FLAGS if config.get(flag)), 1)
+    in_config = flags | _own_rope(_layer(config), weights_kind(ours), target)
+    return ours | {name: torch.tensor([number]) for name, number in in_config.items()}
 
 
 def check_config(config: Config, kind: DrafterKind, target: PretrainedConfig) -> None:
     """ModelError if config.json says that the drafter is another model than its tensors can tell."""
-    layer: Config = config.get("transformer_layer_config") or config
+    layer = _layer(config)
     if (vocabulary := layer.get("vocab_size", target.vocab_size)) != target.vocab_size:
         raise ModelError(f"made for a target with {vocabulary} tokens, and this one has {target.vocab_size}; use that target")
     if config.get("norm_before_fc") or (config.get("eagle_config") or {}).get("norm_before_fc"):
         raise ModelError("norm_before_fc is not supported; use a drafter without it")
     if (activation := layer.get("hidden_act", "silu")) != "silu":
         raise ModelError(f"hidden_act={activation} is not supported, only silu")
-    wanted = drafter_config(kind, target)
-    eps = layer.get("rms_norm_eps", wanted.rms_norm_eps)
-    if eps != wanted.rms_norm_eps:
-        raise ModelError(f"rms_norm_eps is {eps}, and the target's is {wanted.rms_norm_eps}; use a drafter that was made for this target")
-    ours, theirs = _rope(wanted.to_dict()), _rope(layer)
-    if different := sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]):
-        name = different[0]
-        raise ModelError(f"{name} is {theirs[name]}, and the target's is {ours[name]}; use a drafter that was made for this target")
+    wanted = drafter_config(DrafterLayout(kind), target).to_dict()
+    wanted["head_dim"] = wanted.get("head_dim") or wanted["hidden_size"] // wanted["num_attention_heads"]
+    for name in AS_THE_TARGET:
+        if (found := layer.get(name)) not in (None, wanted[name]):
+            raise ModelError(f"{name} is {found}, and the target's is {wanted[name]}; use a drafter that was made for this target")
     read = _read_layers(config)
     if kind == "eagle3" and read is not None and tuple(read) != captured_layers("eagle3", target.num_hidden_layers):
         captured = list(captured_layers("eagle3", target.num_hidden_layers))
         raise ModelError(f"reads the inputs of the target's layers {list(read)}, and supported are {captured}")
+
+
+def _layer(config: Config) -> Config:
+    layer: Config = config.get("transformer_layer_config") or config
+    return layer
 
 
 def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -103,14 +110,30 @@ def _check_values(name: str, tensor: Tensor) -> None:
         raise ModelError(f"{name} has values that are not finite in float32; was it saved before it was trained?")
 
 
-def _rope(config: Config) -> dict[str, Any]:
-    """The rotary positions of a configuration as transformers 4 or 5 writes it; nothing if it is silent about them."""
-    scaling = config.get("rope_scaling") or {}
-    rope = {"rope_theta": config.get("rope_theta")} | scaling | (config.get("rope_parameters") or {})
-    if rope["rope_theta"] is None and len(rope) == 1:
+def _own_rope(layer: Config, kind: DrafterKind, target: PretrainedConfig) -> dict[str, int]:
+    """The base of rotary positions other than the target's; nothing if they are the same. ModelError if they are no plain ones."""
+    ours, theirs = _rope(drafter_config(DrafterLayout(kind), target).to_dict()), _rope(layer)
+    different = sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
+    if not different:
         return {}
+    if theirs["rope_type"] != "default":
+        name = different[0]
+        remedy = "use a drafter with the target's rotary positions, or with unscaled ones"
+        raise ModelError(f"{name} is {theirs[name]}, and the target's is {ours[name]}; {remedy}")
+    theta = theirs[ROPE_THETA]
+    if not isinstance(theta, int | float) or not float(theta).is_integer() or not 1 < theta < LARGEST_BASE:
+        raise ModelError(f"{ROPE_THETA} is {theta}, and it must be a whole number above 1; use a drafter that was made for this target")
+    return {ROPE_THETA: int(theta)}
+
+
+def _rope(config: Config) -> dict[str, Any]:
+    """The rotary positions of a configuration as transformers 4 or 5 writes it, with what its silence means: EAGLE's own code, transformers
+    and serving engines have base 10,000 then, whatever the target has."""
+    scaling = config.get("rope_scaling") or {}
+    rope = {ROPE_THETA: config.get(ROPE_THETA)} | scaling | (config.get("rope_parameters") or {})
     kind = rope.get("rope_type", rope.get("type", "default"))
-    return {name: value for name, value in rope.items() if name != "type" and value is not None} | {"rope_type": kind}
+    known = {name: value for name, value in rope.items() if name != "type" and value is not None}
+    return {ROPE_THETA: UNSAID_BASE} | known | {"rope_type": kind}
 
 
 def _read_layers(config: Config) -> Sequence[int] | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from engine.drafter.kind import EAGLE3, captured_layers
-from engine.drafter.layout import BIAS, FLAGS, HEAD, DrafterLayout
+from engine.drafter.layout import BIAS, HEAD, IN_CONFIG, DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.drafter.published import T2D
 from engine.drafter.vocabulary import D2T, offsets, vocabulary_of
@@ -33,7 +33,7 @@ def serving_tensors(weights: Mapping[str, Tensor], target: PretrainedConfig, hea
     """What the file holds; ``head`` [V, H] is the target's. ModelError if the format cannot say what the drafter is."""
     layout = DrafterLayout.of(weights)
     _check(layout, form)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items() if name not in FLAGS}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items() if name not in IN_CONFIG}
     dtype = tensors["fc.weight"].dtype
     if layout.kind == "eagle":
         return {BIAS: torch.zeros(len(tensors["fc.weight"]), dtype=dtype)} | tensors
@@ -64,7 +64,7 @@ def serving_config(weights: Mapping[str, Tensor], target: PretrainedConfig, base
 
 def plain_config(layout: DrafterLayout, target: PretrainedConfig) -> dict[str, Any]:
     """Of the drafter's one layer, with the rotary positions in the words of transformers 4 and 5."""
-    config = drafter_config(layout.kind, target)
+    config = drafter_config(layout, target)
     config.name_or_path = ""
     plain: dict[str, Any] = json.loads(config.to_json_string())
     rope = plain.get("rope_parameters") or {}

@@ -180,9 +180,10 @@ class DrafterPretrained(Event):
     """One round of training the drafter before the first step, on what the target wrote for that.
 
     ``seconds`` of at most ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
-    this was the last round. ``responses`` and ``response_tokens``: written so far. ``microsteps``, ``tokens`` (trained on) and ``loss`` are
-    the round's. ``held_out``, ``top1`` and ``top3``: as of ``DrafterTrained``; ``accept_length``, the target's own token included, is what
-    chains of 4 can bring by ``held_out``: at most that at temperature 1. ``vocabulary``: how many tokens the drafter drafts from.
+    this was the last round. ``responses`` and ``response_tokens``: written so far, but for what was dropped before any training on it, for
+    lack of memory. ``microsteps``, ``tokens`` (trained on) and ``loss`` are the round's. ``held_out``, ``top1`` and ``top3``: as of
+    ``DrafterTrained``; ``accept_length``, the target's own token included, is what chains of 4 can bring by ``held_out``: at most that at
+    temperature 1. ``vocabulary``: how many tokens the drafter drafts from.
     """
 
     kind: Literal["pretraining"] = "pretraining"

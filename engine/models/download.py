@@ -5,14 +5,16 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from engine.errors import ModelError
-from engine.models.folder import check_architecture, read_config
+from engine.models.folder import check_architecture, check_tokenizer, read_config, read_facts
 
-HUB_FILES = ["*.json", "*.jinja", "*.txt", "model*.safetensors", "LICENSE*", "README.md"]
+SMALL_HUB_FILES = ["*.json", "*.jinja", "*.txt", "LICENSE*", "README.md"]
+HUB_FILES = [*SMALL_HUB_FILES, "model*.safetensors"]
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ def from_hub(repository: str, folder: Path) -> None:
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, RepositoryNotFoundError
 
     try:
-        for patterns in (["config.json"], HUB_FILES):
+        for patterns, check in (["config.json"], _check_config), (SMALL_HUB_FILES, check_tokenizer), (HUB_FILES, read_facts):
             snapshot_download(repository, local_dir=folder, allow_patterns=patterns, ignore_patterns=["*/*"])
-            _checked(folder)
+            _checked(folder, check)
     except RepositoryNotFoundError:
         raise ModelError(f"the Hugging Face hub shows no model {repository}; if it is a gated one: hf auth login") from None
     except HFValidationError as error:
@@ -72,10 +74,14 @@ def from_hub(repository: str, folder: Path) -> None:
     shutil.rmtree(folder / ".cache", ignore_errors=True)
 
 
-def _checked(folder: Path) -> None:
-    """Before the weights come."""
+def _check_config(folder: Path) -> None:
+    check_architecture(folder, read_config(folder))
+
+
+def _checked(folder: Path, check: Callable[[Path], object]) -> None:
+    """What is of no use goes at once, if that can be told before the weights come."""
     try:
-        check_architecture(folder, read_config(folder))
+        check(folder)
     except ModelError:
         shutil.rmtree(folder)
         raise

@@ -70,8 +70,7 @@ def read_facts(folder: Path) -> ModelFacts:
         )
     config = read_config(folder)
     check_architecture(folder, config)
-    if not (folder / "tokenizer.json").is_file():
-        raise ModelError(f"{folder}: no tokenizer (tokenizer.json)")
+    check_tokenizer(folder)
     sizes = [size for file in weight_files(folder) for size in _sizes(file)]
     if (layers := _size(config, "num_hidden_layers")) > len(sizes):
         raise ModelError(f"{folder}: config.json says {layers} layers, and there are only {len(sizes)} tensors of weights")
@@ -83,6 +82,12 @@ def read_facts(folder: Path) -> ModelFacts:
         vocabulary=_size(config, "vocab_size"),
         context=_context(config),
     )
+
+
+def check_tokenizer(folder: Path) -> None:
+    """ModelError if there is none."""
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError(f"{folder}: no tokenizer (tokenizer.json)")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -29,11 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="built-in model, name of an installed one, or a local Hugging Face folder")
     parser.add_argument("--out", type=Path, required=True, help="folder for the drafter; the same command goes on where it was killed")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--prompts", type=Path, help="JSONL or parquet file of prompts (column question) that the model responds to")
+    source.add_argument("--prompts", type=Path, help="JSONL or parquet file of prompts (column prompt or question) to respond to")
     source.add_argument("--responses", type=Path, help="JSONL or parquet file of prompts and responses, best the model's own")
     source.add_argument("--task", help=f"{', '.join(GENERATED)}, or a JSONL or parquet file of maths questions and answers")
     parser.add_argument(
-        "--minutes", type=float, required=True, help="longest training, twice the first responses at least; it ends when nothing is gained"
+        "--minutes",
+        type=float,
+        required=True,
+        help="longest training, twice the first 8 responses at least; it ends when it gains nothing",
     )
     parser.add_argument("--recipe", choices=("eagle", "hass", "eagle3"), default="hass")
     parser.add_argument("--start", help="a drafter folder to go on from, or builtin; by default it starts from the model")

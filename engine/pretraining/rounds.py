@@ -36,6 +36,8 @@ LEAST_SECONDS = 5.0
 APART, AVERAGING = 8.0, 0.05
 """Seconds for which workers train copies of their own before these are averaged, and the share of the time that this takes at most."""
 MOST_PROMPTS = 4096
+WRITING = 0.4
+"""Share of all its time after which the first writing ends: a drafter that has less than half of it left learns little."""
 
 
 def pretrains(config: RunConfig) -> bool:
@@ -90,7 +92,7 @@ class Pretraining:
     def _begin(self) -> list[PretrainingRound]:
         """The first responses, and prompts, decide on the vocabulary."""
         began = time.monotonic()
-        written = self._workers.pretrain(0, self._requests(0), sampling(self._config), None, 0.0)
+        written = self._workers.pretrain(0, self._requests(0), sampling(self._config), None, WRITING * self._limit(0.0))
         vocabulary = self._workers.begin_pretraining(self._prompt_tokens())
         spent = time.monotonic() - began
         schedule = PretrainingSchedule(self._limit(spent), spent=spent)
@@ -98,7 +100,8 @@ class Pretraining:
         return written
 
     def _limit(self, first: float) -> float:
-        """Seconds, of which at least as many are for training as the ``first`` responses took: at the end of its time it learns nothing."""
+        """Seconds, of which at least as many are for training as the ``first`` responses took, if these could not end in time: at the end
+        of its time it learns nothing."""
         return max(60 * self._config.drafter.pretrain_minutes, 2 * first)
 
     def _begun(self) -> Log:
@@ -210,7 +213,8 @@ class Pretraining:
         state: dict[str, Any] = storage.read(found.path / STATE)
         vocabulary = tuple(state["vocabulary"]) if state["vocabulary"] else None
         limit = self._limit(state.get("first", 0.0))  # more or fewer minutes may be wanted now
-        schedule = PretrainingSchedule(**state["schedule"] | {"limit": limit})
+        judged_anew = {"best": 0.0, "flat": 0}  # by other held-out responses, if the buffer had dropped the first ones
+        schedule = PretrainingSchedule(**state["schedule"] | {"limit": limit} | judged_anew)
         self._state = PretrainingState(**state | {"schedule": schedule, "vocabulary": vocabulary})
         self._workers.load_pretraining(found.path / WORKERS, vocabulary, self._state.drafter_version)
         return True

@@ -14,7 +14,9 @@ class Example:
     place: str
     columns: Mapping[str, Any]
 
-    def text(self, column: str) -> str:
+    def text(self, *columns: str) -> str:
+        """In the first of ``columns`` that is there."""
+        column = next((name for name in columns if name in self.columns), columns[0])
         value = self._value(column)
         if not isinstance(value, str) or not value.strip():
             raise self._fault(column, "a text that is not empty", value)

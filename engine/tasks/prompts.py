@@ -5,10 +5,13 @@ from typing import Any
 from engine.config.task import PromptsConfig
 from engine.tasks.dataset_task import Question, Score, TaskKind
 from engine.tasks.example import Example
+from engine.tasks.response_rows import PROMPT
 
 
 def _read(config: PromptsConfig, row: Example) -> Question:
-    return Question(row.text(config.question), None)
+    """Where no other column is named it may have any name that prompts beside responses may have."""
+    names = PROMPT if config.question in PROMPT else ()
+    return Question(row.text(config.question, *names), None)
 
 
 def _score(config: PromptsConfig) -> Score:  # noqa: ARG001

@@ -1,6 +1,6 @@
 """Rows of prompts and responses. Needs no tokenizer, and imports nothing heavy."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from engine.tasks import dataset
@@ -12,14 +12,10 @@ PROMPT, RESPONSE = ("prompt", "question"), ("response", "answer")
 
 def pairs(rows: Iterable[Example]) -> Iterator[tuple[str, str]]:
     """(prompt, response) of every row; DataError names the first that lacks one of them."""
-    return ((_text(row, PROMPT), _text(row, RESPONSE)) for row in rows)
+    return ((row.text(*PROMPT), row.text(*RESPONSE)) for row in rows)
 
 
 def check(path: Path) -> None:
     """DataError names the first row at the beginning of the file that lacks one of them."""
     for _ in pairs(dataset.head(path)):
         pass
-
-
-def _text(row: Example, names: Sequence[str]) -> str:
-    return row.text(next((name for name in names if name in row.columns), names[0]))

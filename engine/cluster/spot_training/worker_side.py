@@ -1,7 +1,6 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -19,7 +18,7 @@ from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
 from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.config import RunConfig
-from engine.drafter.data_buffer import DataBuffer, enough_bytes
+from engine.drafter.data_buffer import DataBuffer, Lost, enough_bytes, most_bytes
 from engine.drafter.eagle3 import drafter_of, first_drafter, make_drafter
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.held_out_evaluation import UNJUDGED, Judged
@@ -64,8 +63,10 @@ class SpotTraining:
         longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
         memory = virtual_memory().total // config.cluster.workers
         enough = enough_bytes(longest, feature_width(recipe.kind, target.config.hidden_size), memory)
+        if config.drafter.pretrain_minutes:  # which goes through all that was written, again and again
+            enough = most_bytes(memory)
         self._buffer = DataBuffer(config.drafter.spot.buffer_bytes or enough, config.drafter.spot.least_tokens)
-        self._told = False
+        self._told = self._told_of_lost = False
         self._trainer = self._make_trainer(drafter)
         self._pretrainer: Pretrainer | None = None
         if self._fresh:
@@ -111,6 +112,15 @@ class SpotTraining:
         reason = f"of a prompt and response of {before:,} tokens the drafter is trained on {after:,}, for lack of memory"
         return [("response_shortened", f"worker {self._rank}: {reason}; raise drafter.spot.buffer_bytes")]
 
+    def take_lost(self) -> tuple[Lost, list[Alarm]]:
+        """What was dropped since the last call before the drafter was trained on it, and an alarm the first time that something was."""
+        lost = self._buffer.take_lost()
+        if not lost.responses or self._told_of_lost:
+            return lost, []
+        self._told_of_lost = True
+        reason = f"{lost.responses:,} responses were dropped before the drafter was trained on them, for lack of memory"
+        return lost, [("responses_dropped", f"worker {self._rank}: {reason}; raise drafter.spot.buffer_bytes, or take fewer workers")]
+
     def train(self, should_stop: Callable[[], bool], progress: SessionProgress) -> TrainedSession | None:
         """A session; the first one after a resume goes on where the killed run's newest left off. None, and the weights as before, if there
         is nothing to train on yet, or if it had to stop before anything was judged. An error undoes it; FloatingPointError if the loss is
@@ -138,10 +148,6 @@ class SpotTraining:
             self._trainer.reset(self.published)
             raise
         return None if report.after is UNJUDGED else TrainedSession(report, passed[: JUDGED_FIRST[0] + 1][-1])
-
-    def token_counts(self) -> Counter[int]:
-        """How often each token occurs in the buffer."""
-        return Counter(token for entry in self._buffer.trainable() for token in entry.tokens.tolist())
 
     def begin_pretraining(self, vocabulary: Tensor | None) -> tuple[int, ...] | None:
         """A drafter that was not loaded starts anew, drafting from ``vocabulary``, with random weights: enough training is ahead to make

@@ -58,8 +58,14 @@ class KVCache:
         self._kv = self._store.view(len(self._store), slots, layout.rows // slots, 2, a.kv_heads, a.head_dim)
         self.slots_from_0 = torch.arange(layout.slots, device=device)[:, None]
         self._tables = rotary.tables(capacity)
-        self._drafter_tables = drafter_rotary.tables(capacity) if drafter_rotary else []
+        self._drafter_tables: list[tuple[Tensor, Tensor]] = []
+        if drafter_rotary:
+            self.use_drafter_rotary(drafter_rotary)
         self._masks = DenseMasks(architecture, like)
+
+    def use_drafter_rotary(self, rotary: Rotary) -> None:
+        """Goes on with a drafter of these rotary positions."""
+        self._drafter_tables = rotary.tables(self.capacity)
 
     def whole_reach(self, reach: int) -> int:
         """How far a pass reads that is to read ``reach`` positions."""

@@ -87,7 +87,7 @@ class DraftModel:
         self.layout, self._size = layout, architecture.vocabulary
         self.vocabulary: Tensor | None = None
         drafted, numbers = layout.drafted or architecture.vocabulary, partial(torch.zeros, dtype=torch.int64, device=like.device)
-        self._constants = {flag: numbers(1) for flag in layout.flags} | ({} if layout.drafted is None else {D2T: numbers(drafted)})
+        self._constants = {name: numbers(1) for name in layout.in_config} | ({} if layout.drafted is None else {D2T: numbers(drafted)})
         self._head = Linear(architecture.hidden, drafted, like) if layout.head or layout.drafted is not None else None
         self._embedding = like.new_empty(architecture.vocabulary, architecture.hidden) if layout.embedding else None
         self._computes = activations(like).dtype

@@ -72,14 +72,15 @@ class Runner:
         RolloutConfig."""
         architecture = Architecture.of(config)
         self.target = TargetModel(architecture, like, captured_layers(kind, architecture.layers) if drafting else ())
-        layer = drafter_config(kind, config)
-        self._make_drafter = partial(DRAFTERS[kind], Architecture.of(layer), like)
-        self.drafter = self._make_drafter(DrafterLayout(kind)) if drafting else None
+        layout = DrafterLayout(kind)
+        self._make_drafter = partial(DRAFTERS[kind], Architecture.of(drafter_config(layout, config)), like)
+        self.drafter = self._make_drafter(layout) if drafting else None
         width = feature_width(kind, architecture.hidden) if drafting else 0
         computed = activations(like)
-        rotaries = (Rotary(config, computed), Rotary(layer, computed) if drafting else None)
-        self._cache_of = partial(KVCache, architecture, *rotaries, computed, width)
-        self._reads_pages, self.cache_tokens, self._computed = plan is not None or like.is_cuda, cache_tokens, computed
+        self._config, self._computed = config, computed
+        self._drafter_rotary = self._rotary_of(layout) if drafting else None
+        self._cache_of = partial(KVCache, architecture, Rotary(config, computed), like=computed, width=width)
+        self._reads_pages, self.cache_tokens = plan is not None or like.is_cuda, cache_tokens
         self._width = 2 * architecture.kv_heads * architecture.head_dim
         self._position = computed.itemsize * (self._width * (architecture.layers + drafting) + width)
         self._size, self._room_for_one = (0, 0), False
@@ -108,8 +109,12 @@ class Runner:
         drafter.load(weights)
         drafter.follow(self.target)
         if drafter is not self.drafter:
-            self.drafter = drafter
+            self.drafter, self._drafter_rotary = drafter, self._rotary_of(layout)
+            self.cache.use_drafter_rotary(self._drafter_rotary)
             self.passes.use_drafter(drafter)
+
+    def _rotary_of(self, layout: DrafterLayout) -> Rotary:
+        return Rotary(drafter_config(layout, self._config), self._computed)
 
     def plan_graphs(self, plan: GraphPlan | None) -> None:
         """Graphs of other steps from now on."""
@@ -129,8 +134,8 @@ class Runner:
         if self._reads_pages or self.cache_tokens is not None:
             limit = max(self.cache_tokens, capacity) if self.cache_tokens and self._room_for_one else self.cache_tokens
             pages = make_pages(slots, capacity, self._computed, self._position, self._width, limit)
-            return self._cache_of(pages, capacity, self._reads_pages)
-        return self._cache_of(Slots(slots, capacity, self._device), capacity)
+            return self._cache_of(self._drafter_rotary, layout=pages, capacity=capacity, reads_pages=self._reads_pages)
+        return self._cache_of(self._drafter_rotary, layout=Slots(slots, capacity, self._device), capacity=capacity)
 
     def release(self) -> None:
         """Frees the memory of the cache and the graphs."""

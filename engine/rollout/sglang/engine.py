@@ -15,7 +15,7 @@ from transformers import PretrainedConfig
 from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.export import write_drafter_folder, write_serving_folder
 from engine.drafter.kind import DrafterKind
-from engine.drafter.layout import BIAS, FLAGS
+from engine.drafter.layout import BIAS, IN_CONFIG
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.vocabulary import D2T
 from engine.errors import ModelError, SyncError, WorkerLostError
@@ -346,7 +346,7 @@ class SGLangEngine:
 
     def _send_drafter(self) -> None:
         assert self._drafter is not None
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._drafter[0].items() if name not in (*FLAGS, D2T)}
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._drafter[0].items() if name not in (*IN_CONFIG, D2T)}
         if self._kind == "eagle":
             tensors.setdefault(BIAS, torch.zeros(len(tensors["fc.weight"])))
         path = self.host.folder / "drafter.safetensors"

@@ -121,6 +121,11 @@ def test_the_date_is_a_day() -> None:
     assert len(provenance({})["date"].split("-")) == 3
 
 
+def test_how_a_figure_is_made_says_which_option_is_needed() -> None:
+    made = {section.command for section in SECTIONS if section.bench in command.OF_DATA}
+    assert made == {f"longtail bench {bench} --data train.jsonl" for bench in command.OF_DATA}
+
+
 @pytest.mark.parametrize("bench", sorted([*command.BENCHES, *command.OF_DATA, *command.OF_DRAFTER, *command.OF_RUNS]))
 def test_every_benchmark_of_the_engine_has_a_section(bench: str) -> None:
     assert bench in {section.bench for section in SECTIONS}

@@ -14,7 +14,7 @@ from engine.rollout.interface import RolloutStatistics, Sampling
 def test_it_asks_for_questions_that_the_drafter_was_not_trained_on(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text("")
     for data in (None, tmp_path / "train.jsonl"):
-        with pytest.raises(DataError, match=r"bench sglang: give GSM8K's training file, with test\.jsonl beside it"):
+        with pytest.raises(DataError, match=r"bench sglang: --data: give GSM8K's training file, with test\.jsonl beside it"):
             sglang.run(True, "smollm2-135m", data, None)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -9,15 +10,18 @@ from typing import Any, Literal
 import pytest
 import torch
 import torch.distributed as dist
+from psutil import virtual_memory
 from transformers import AutoConfig
 
 from engine.cluster.worker import Worker, lends_memory
 from engine.config import DrafterConfig, RolloutConfig, RunConfig, parse
+from engine.drafter.data_buffer import HELD_OUT_EVERY, bytes_per_token, group_of, most_bytes
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.drafter.model_card import DrafterCard
 from engine.models.load import load_model
 from engine.policy.training.training_row import TrainingRow
+from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]
@@ -113,6 +117,38 @@ def test_a_drafter_of_every_recipe_is_trained_published_saved_and_exported(rando
     assert drafter_kind(folder) == kind
     exported = load_drafter_folder(folder, AutoConfig.from_pretrained(random_model), kind)
     assert all(torch.equal(exported[name], weight) for name, weight in weights.items())
+
+
+def pretraining_worker(model: Path) -> Worker:
+    asked = config(model, tuner={"name": "fixed"}, suffix={"enabled": False})
+    return Worker(0, asked.model_copy(update={"drafter": DrafterConfig(path=None, pretrain_minutes=1)}), "")
+
+
+def test_a_pretraining_has_the_buffers_share_of_memory_and_tells_what_did_not_fit(random_model: Path) -> None:
+    worker = pretraining_worker(random_model)
+    assert worker.spot
+    assert worker.spot._buffer.limit == most_bytes(virtual_memory().total)
+    worker.spot._buffer.limit = 3 * 27 * bytes_per_token(worker._model_config.hidden_size)
+    requests = [Request(index, index, (3 + index, 5, 7)) for index in range(8)]
+    first, again = (worker.pretrain(number, requests, Sampling(max_new_tokens=24), None, 60.0) for number in (0, 1))
+    kept = worker.spot._buffer.since(0)
+    assert (again.responses, again.response_tokens) == (3, sum(entry.response for entry in kept)) == (len(kept), again.response_tokens)
+    ((code, message),) = first.alarms
+    assert (code, "5 responses were dropped" in message, again.alarms) == ("responses_dropped", True, ())
+    written = worker.answer(requests, Sampling(max_new_tokens=24)).completions
+    taught = [each for each in written if group_of(torch.tensor(each.request.prompt)) % HELD_OUT_EVERY]
+    assert worker.token_counts() == Counter(token for each in taught for token in (*each.request.prompt, *each.tokens)), "dropped or not"
+
+
+def test_the_first_responses_of_a_pretraining_end_in_time(random_model: Path) -> None:
+    """Two are written at once, and the time is over at once: hardly any others than the first 8 are begun."""
+    worker = pretraining_worker(random_model)
+    requests = [Request(index, index, (3 + index, 5, 7)) for index in range(20)]
+    written = worker.pretrain(0, requests, Sampling(max_new_tokens=6), None, 0.0)
+    assert 8 <= written.responses < 20
+    assert written.response_tokens == 6 * written.responses
+    worker.begin_pretraining(None)
+    assert worker.pretrain(1, requests, Sampling(max_new_tokens=6), PretrainingSchedule(60.0), 0.0).responses == 20
 
 
 def test_a_plain_worker_measures_and_saves_nothing_of_speculation(random_model: Path, tmp_path: Path, home: Path) -> None:

@@ -18,6 +18,8 @@ LAYOUTS = {
     "eagle3 of some tokens, with its ends": DrafterLayout("eagle3", 12, head=True, embedding=True),
     "eagle3 with its head": DrafterLayout("eagle3", head=True),
     "eagle3.1": DrafterLayout("eagle3", 12, head=True, fc_norm=True, norm_output=True),
+    "eagle of its own base": DrafterLayout(rope_theta=500_000),
+    "eagle3 of its own base": DrafterLayout("eagle3", 12, head=True, rope_theta=1000),
     "normed residual": DrafterLayout("eagle3", 12, head=True, norm_before_residual=True),
 }
 

@@ -4,7 +4,7 @@ from itertools import count, pairwise
 import pytest
 import torch
 
-from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, enough_bytes, group_of, length_distance, lengths
+from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, enough_bytes, group_of, length_distance, lengths, most_bytes
 from engine.drafter.packing import cut
 
 WIDTH, PROMPT = 4, 2
@@ -131,6 +131,16 @@ def test_a_buffer_of_its_own_size_grows_with_model_and_responses() -> None:
     assert enough_bytes(38_000, 3584, 2**40) == 8 * 38_000 * (8 + 2 * 3584), "of a model of 7B"
     assert enough_bytes(38_000, 3584, 2**33) == 2**30, "where there is less memory"
     assert enough_bytes(38_000, 3584, 2**30) == 256 * 2**20
+    assert (most_bytes(2**37), most_bytes(2**30)) == (2**34, 256 * 2**20), "that of a pretraining"
+
+
+def test_a_buffer_tells_what_it_dropped_before_anyone_could_train_on_it() -> None:
+    buffer = DataBuffer(4 * bytes_of(20))
+    add(buffer, 0, 20, 30)
+    assert buffer.take_lost() == (0, 0)
+    add(buffer, 1, 20, 20, 20, 20, 20, 20)
+    assert buffer.take_lost() == (2, 40)
+    assert buffer.take_lost() == (0, 0)
 
 
 @pytest.mark.parametrize(

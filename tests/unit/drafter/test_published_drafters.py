@@ -1,5 +1,6 @@
 """Drafters of others: read, and trained on, in each form in which they are published."""
 
+import copy
 import json
 import os
 import pickle
@@ -17,7 +18,7 @@ from transformers import PretrainedConfig, Qwen2ForCausalLM
 
 from engine.drafter.eagle3 import drafter_of, make_drafter
 from engine.drafter.export import load_drafter_folder
-from engine.drafter.kind import drafter_kind
+from engine.drafter.kind import DrafterKind, drafter_kind
 from engine.drafter.layout import DrafterLayout, without_copies
 from engine.drafter.local_sgd import merge
 from engine.drafter.offline_training import PromptAndResponse
@@ -247,7 +248,11 @@ def test_tensors_that_do_not_fit(tmp_path: Path, config: PretrainedConfig, tenso
         ({"vocab_size": 50}, "made for a target with 50 tokens, and this one has 48"),
         ({"norm_before_fc": True}, "norm_before_fc is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act=gelu is not supported"),
-        ({"rope_theta": 500_000.0}, r"rope_theta is 500000\.0, and the target's is 10000\.0"),
+        ({"rope_theta": 0.5}, r"rope_theta is 0\.5, and it must be a whole number above 1"),
+        ({"rope_theta": "a"}, "rope_theta is a, and it must be a whole number"),
+        ({"num_attention_heads": 8}, "num_attention_heads is 8, and the target's is 4; use a drafter that was made for this target"),
+        ({"num_key_value_heads": 1}, "num_key_value_heads is 1, and the target's is 2"),
+        ({"head_dim": 16}, "head_dim is 16, and the target's is 8"),
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type is linear, and the target's is default"),
         ({"rms_norm_eps": 1e-5}, "rms_norm_eps is 1e-05, and the target's is 1e-06"),
         ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}, r"inputs of the target's layers \[1, 2, 3\]"),
@@ -267,6 +272,33 @@ def test_configurations_that_do_not_fit(tmp_path: Path, config: PretrainedConfig
         load_drafter_folder(specforge(tmp_path, **changes), config, "eagle3")
 
 
+@pytest.mark.parametrize(
+    ("target_rope", "stated", "base"),
+    [
+        ({"rope_type": "default", "rope_theta": 500_000.0}, {}, 10_000),
+        ({"rope_type": "default", "rope_theta": 10_000.0}, {}, None),
+        ({"rope_type": "linear", "rope_theta": 10_000.0, "factor": 2.0}, {"rope_scaling": None}, 10_000),
+        ({"rope_type": "default", "rope_theta": 10_000.0}, {"rope_theta": 1e6}, 1_000_000),
+        ({"rope_type": "default", "rope_theta": 1e6}, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}, None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_a_drafter_has_the_rotary_base_that_its_configuration_says_or_is_silent_about(
+    tmp_path: Path, config: PretrainedConfig, kind: DrafterKind, target_rope: dict[str, Any], stated: dict[str, Any], base: int | None
+) -> None:
+    """EAGLE's own configurations are silent: its code has base 10,000 then, unscaled, whatever the target has."""
+    config = copy.deepcopy(config)
+    config.rope_parameters = target_rope
+    silent = {name: value for name, value in FLAT.items() if name not in ROPE}
+    tensors = eagle3_tensors() if kind == "eagle3" else make_drafter("eagle", config).state_dict()
+    save(tmp_path, tensors, silent | stated)
+    weights = load_drafter_folder(tmp_path, config, kind)
+    assert DrafterLayout.of(weights).rope_theta == base
+    rotary: Any = drafter_of(weights, config).rotary
+    angles = torch.tensor(float(base or target_rope["rope_theta"])) ** -(torch.arange(0, 8, 2) / 8)
+    torch.testing.assert_close(rotary.inv_freq, angles)
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_can_be_trained_on(target: Qwen2ForCausalLM, responses: list[PromptAndResponse], name: str) -> None:
     layout = LAYOUTS[name]
@@ -278,7 +310,7 @@ def test_every_layout_can_be_trained_on(target: Qwen2ForCausalLM, responses: lis
     assert report.gain > 0
     trained = trainer.weights()
     assert DrafterLayout.of(trained) == layout
-    frozen = {"embed_tokens.weight", "d2t", "norm_output", "norm_before_residual"}
+    frozen = {"embed_tokens.weight", "d2t", "norm_output", "norm_before_residual", "rope_theta"}
     assert {part for part in trained if torch.equal(trained[part], weights[part])} == frozen & weights.keys()
     assert equal(merge([(trained, 1), (trained, 2), (trained, 4)]), trained)
 

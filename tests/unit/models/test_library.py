@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -386,6 +387,32 @@ def test_a_download_goes_on_with_what_came_of_the_same_model_only(
     monkeypatch.setattr(library, "from_hub", whole)
     assert "of other" in left(get("other/model", say=lambda _: None))
     assert left(models) == ["model"]
+
+
+def test_what_is_of_no_use_is_told_before_the_weights_come_and_leaves_nothing(
+    random_model: Path, tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, came = Path(shutil.copytree(random_model, tmp_path / "hub")), list[str]()
+
+    def snapshot_download(_: str, local_dir: Path, allow_patterns: list[str], ignore_patterns: list[str]) -> None:  # noqa: ARG001
+        local_dir.mkdir(parents=True, exist_ok=True)
+        for file in hub.iterdir():
+            if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
+                came.append(file.name)
+                shutil.copy(file, local_dir)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    (hub / "model.safetensors").write_bytes(b"cut off")
+    with pytest.raises(ModelError, match="not readable as safetensors"):
+        get("owner/name", say=lambda _: None)
+    assert left(models) == []
+    came.clear()
+    (hub / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"no tokenizer \(tokenizer\.json\)"):
+        get("owner/name", say=lambda _: None)
+    assert left(models) == []
+    assert "config.json" in came
+    assert "model.safetensors" not in came
 
 
 def test_a_folder_that_cannot_be_trained_gets_no_name(random_model: Path, tmp_path: Path, models: Path) -> None:

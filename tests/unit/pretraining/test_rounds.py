@@ -29,12 +29,13 @@ class Clock:
 
 
 class Group:
-    """In place of a WorkerGroup: writes for ``writing`` seconds, then trains for as long as it is told."""
+    """In place of a WorkerGroup: writes for ``writing`` seconds, but the first responses for as long as it is told if ``least`` seconds
+    are over, then trains for as long as it is told."""
 
     vocabulary, loss = 100, 1.0
 
-    def __init__(self, clock: Clock, writing: float = 1.0, workers: int = 1) -> None:
-        self._clock, self._writing, self._workers = clock, writing, workers
+    def __init__(self, clock: Clock, writing: float = 1.0, workers: int = 1, least: float = 0.0) -> None:
+        self._clock, self._writing, self._workers, self._least = clock, writing, workers, least
         self.rates: list[float] = []
         self.averaged: list[float] = []
 
@@ -43,7 +44,9 @@ class Group:
     ) -> list[PretrainingRound]:
         assert sampling.max_new_tokens
         writing = self._writing if requests else 0.0
-        if schedule:
+        if schedule is None:
+            writing, seconds = max(self._least, min(writing, seconds)), 0.0
+        else:
             self.rates.append(schedule.rate(schedule.spent + writing + 0.01))
         self._clock.now += max(writing, seconds)
         alarms = (("engine_restarted", "SGLang died"),) if requests else ()
@@ -88,9 +91,19 @@ def rounds(minutes: float, group: Group, out: Path, resume: bool = False) -> lis
     return list(pretraining.run(out / "stop", resume))
 
 
-def test_what_writes_slowly_has_time_to_train_all_the_same(clock: Clock, tmp_path: Path) -> None:
-    """The first responses take longer than all that was given: at the end of its time the learning rate is 0."""
+def test_what_writes_slowly_ends_in_time_to_train(clock: Clock, tmp_path: Path) -> None:
+    """All responses would take longer than what was given: some of them are enough to begin with."""
     group = Group(clock, writing=90.0)
+    *_, last = rounds(1, group, tmp_path)
+    assert isinstance(last, DrafterPretrained)
+    assert (last.done, last.limit) == (True, 60.0)
+    assert clock.now <= 66.0
+    assert max(group.rates) > 0.5
+
+
+def test_what_has_no_response_in_time_can_train_all_the_same(clock: Clock, tmp_path: Path) -> None:
+    """The first responses take longer than all that was given: at the end of its time the learning rate is 0."""
+    group = Group(clock, writing=90.0, least=90.0)
     first, *_, last = rounds(1, group, tmp_path)
     assert isinstance(first, Log)
     assert (first.level, first.message) == ("warning", "SGLang died")
@@ -120,6 +133,23 @@ def test_it_goes_on_for_as_long_as_is_wanted_now(clock: Clock, tmp_path: Path) -
     events = rounds(20, Group(clock), tmp_path, resume=True)
     assert {event.limit for event in events if isinstance(event, DrafterPretrained)} == {1200.0}
     assert clock.now == pytest.approx(1200, abs=10), "what was over before counts"
+
+
+def test_what_goes_on_is_not_measured_against_responses_that_are_gone(clock: Clock, tmp_path: Path) -> None:
+    """They may have been easier: the new ones' acceptance rises from round to round, though it stays below theirs."""
+
+    class Judging(Group):
+        def publish_pretrained(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
+            version, judged = super().publish_pretrained(microsteps)
+            return version, Judged(judged.accepted / 4 + easier)
+
+    easier = 0.9
+    (tmp_path / "stop").touch()
+    with pytest.raises(StoppedError):
+        rounds(5, Judging(clock, writing=10.0), tmp_path)
+    easier = 0.0
+    last = [event for event in rounds(5, Judging(clock, writing=10.0), tmp_path, resume=True) if isinstance(event, DrafterPretrained)][-1]
+    assert (last.done, last.end) == (True, 300.0), "it gained to the end, and did not end early"
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,16 @@ def test_drafts_are_those_of_the_first_drafter_as_training_runs_it(family: str, 
     torch.testing.assert_close(served.view_as(expected), expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("family", SHAPES)
+def test_the_first_drafter_has_the_last_layer_only_of_a_target_that_computes_the_same(family: str) -> None:
+    """A Gemma's norm after attention has the name of a llama's norm before the feed-forward network, and is another one."""
+    model = make_target(family)
+    norm = first_drafter("eagle", model).get_parameter("layers.0.post_attention_layernorm.weight")
+    copied = torch.equal(norm, model.get_parameter("model.layers.1.post_attention_layernorm.weight"))
+    assert copied == (family in ("llama", "mistral", "qwen2", "qwen3"))
+    assert copied or torch.equal(norm, torch.ones_like(norm))
+
+
 @torch.inference_mode()
 def test_experts_are_the_same_all_at_once_as_on_a_gpu() -> None:
     runner = runner_of(make_target("qwen3_moe"))

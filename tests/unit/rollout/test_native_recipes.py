@@ -110,7 +110,8 @@ def test_a_training_pass_and_a_serving_step_give_the_same_features(name: str, un
 
 LAYOUTS = (
     DrafterLayout(bias=True, head=True, embedding=True),
-    DrafterLayout("eagle3", 16, fc_norm=True),
+    DrafterLayout(rope_theta=20),
+    DrafterLayout("eagle3", 16, fc_norm=True, rope_theta=20),
     DrafterLayout("eagle3", 16, head=True, norm_output=True),
     DrafterLayout("eagle3", head=True, embedding=True, fc_norm=True, norm_output=True, norm_before_residual=True),
 )

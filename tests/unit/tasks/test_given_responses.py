@@ -11,10 +11,12 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
+from engine.config.task import PromptsConfig
 from engine.errors import DataError
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer
 from engine.tasks.given_responses import GivenResponses
+from engine.tasks.registry import build_task
 
 TOKENIZER = load_tokenizer(TINY)
 
@@ -34,6 +36,18 @@ def test_rows_become_requests_that_are_answered_and_begin_anew_past_the_end(tmp_
     assert third.prompt == first.prompt
     assert source.requests(1, 3)[0].prompt == second.prompt, "the next round goes on where this one ended"
     assert len({request.id for number in range(3) for request in source.requests(number, 3)}) == 9
+
+
+def test_prompts_alone_may_have_the_columns_of_those_with_responses(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    for column in ("prompt", "question"):
+        file.write_text(json.dumps({column: "1+1="}) + "\n")
+        assert build_task(PromptsConfig(path=file), 0, TOKENIZER).prompts(0, 1)[0].text == "1+1="
+    with pytest.raises(DataError, match="no column 'text'"):
+        build_task(PromptsConfig(path=file, question="text"), 0, TOKENIZER).prompts(0, 1)
+    file.write_text('{"text": "1+1="}\n')
+    with pytest.raises(DataError, match="no column 'question'"):
+        build_task(PromptsConfig(path=file), 0, TOKENIZER).prompts(0, 1)
 
 
 def test_what_is_too_long_is_cut_or_left_out(tmp_path: Path) -> None:
