@@ -27,3 +27,10 @@ class RefreshPace:
         if due:
             self.times[what] = now
         return due
+
+    def is_old(self, what: str, now: float, seconds: float) -> bool:
+        """Whether ``what``, which moves slowly, was asked for so many seconds ago; then it is to be asked for now."""
+        old = now - self.times.get(what, -seconds) >= seconds
+        if old:
+            self.times[what] = now
+        return old

@@ -20,7 +20,7 @@ from dashboard.widgets.panel import charts_ahead
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.runs import Run
 
-REFRESH_SECONDS = 2
+REFRESH_SECONDS, COMPARISON_SECONDS = 2, 15
 
 
 def compared(run: Run, other: Run | None) -> Comparison | None:
@@ -75,7 +75,8 @@ def follow(run: Run, following: bool) -> None:
             if pace.is_due(latest, tab.name, monotonic()) or tab.name not in shown:
                 query = tab.query.merged(question_cards.query(data.run)) if engine_run(run) else tab.query
                 data = refreshed(data, client(), query, latest)
-                comparison = compared(data.run, partner(data.run))
+                if data.run.finished or pace.is_old("comparison", monotonic(), COMPARISON_SECONDS):
+                    comparison = compared(data.run, partner(data.run))
                 st.session_state[key] = {*shown, tab.name}, data, comparison
     with head_place:
         header.failure(data.run)

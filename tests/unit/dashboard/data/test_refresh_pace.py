@@ -32,3 +32,9 @@ def test_each_tab_has_a_time_of_its_own() -> None:
     looks(pace, [1, 1, 1])
     assert pace.is_due(at(1), "Timeline", 6.0)
     assert not pace.is_due(at(1), "Overview", 6.0)
+
+
+def test_what_moves_slowly_has_a_pace_of_its_own() -> None:
+    pace = RefreshPace()
+    assert [pace.is_old("comparison", 2.0 * look, 15.0) for look in range(10)] == [True, *[False] * 7, True, False]
+    assert pace.is_due(at(1), "Overview", 20.0)
