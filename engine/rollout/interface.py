@@ -13,6 +13,8 @@ from engine.speculation.counterfactual import DecodeSeconds
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from engine.models.device_to_host import HostCopy
+
 Finish = Literal["stop", "length", "abort"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 
@@ -172,14 +174,23 @@ class LoadedWeights:
     drafter: str
 
 
+KeepFeatures = Callable[[Completion, "HostCopy"], None]
+"""Takes a response with its hidden states: [T - 1, W] of prompt and response but for the last token: the layers' inputs that the kind of
+drafter reads, if any, then the hidden state after the final norm. The engine keeps nothing of them."""
+
+
 class RolloutEngine(Protocol):
     """Generates responses of exactly the target's law, whatever the drafter and the strategy."""
 
     def generate(
-        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_finish: Callable[[Completion], None] | None = None,
+        keep: "KeepFeatures | None" = None,
     ) -> list[Completion]:
-        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes, but none that is aborted. An error in it
-        ends the generation, and nothing of that goes on."""
+        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes, but none that is aborted, and just before
+        it ``keep``, if the engine has features. An error in either ends the generation, and nothing of that goes on."""
         ...
 
     def abort(self, requests: Collection[int] | None = None) -> None:
@@ -204,12 +215,6 @@ class RolloutEngine(Protocol):
 
     def loaded_weights(self) -> LoadedWeights:
         """What it decodes with, by the weights as they are now. Between generations only."""
-        ...
-
-    def take_features(self) -> "dict[int, Tensor]":
-        """The hidden states of the responses finished since the last call, by request id, if the engine was made to keep them:
-        [T - 1, W] bf16 on the host, of prompt and response but for the last token: the layers' inputs that the kind of drafter reads, if
-        any, then the hidden state after the final norm."""
         ...
 
     def watch(self, on: bool, learn: bool = True) -> None:
