@@ -151,9 +151,13 @@ def test_features_leave_the_gpu_without_a_wait_of_the_decode_loop() -> None:
     drafter, waits = drafter_of(target), list[int]()
     for keeps in (False, True):
         kept = list[HostCopy]()
+
+        def keep(_: Completion, copy: HostCopy, kept: list[HostCopy] = kept) -> None:
+            kept.append(copy)
+
         with emulated() as device:
             engine = make_engine(target, drafter, chains(4), slots=2, end_tokens=ENDS, device=CUDA)
-            engine.generate(REQUESTS, SAMPLED, keep=(lambda _, copy, kept=kept: kept.append(copy)) if keeps else None)
+            engine.generate(REQUESTS, SAMPLED, keep=keep if keeps else None)
             waits.append(device.syncs.total())
             device.forget()
             assert all(len(copy.take()) for copy in kept)

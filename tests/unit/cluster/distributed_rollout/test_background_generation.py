@@ -86,7 +86,7 @@ def begin(engine: Any, requests: Sequence[Request], awaited: Collection[int], se
 def told(generated: Generated) -> tuple[list[int], list[int], int]:
     """Which ended, the features of those of more than one token, and how many tokens there were."""
     ids = [completion.request.id for completion in generated.completions]
-    return ids, [int(entry.features.unique()) for entries in generated.entries for entry in entries], generated.statistics.tokens
+    return ids, [int(entry.features[0, 0]) for entries in generated.entries for entry in entries], generated.statistics.tokens
 
 
 def test_those_that_are_awaited_come_at_once_and_the_others_go_on(engine: Stepping) -> None:
