@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 from engine.errors import DataError
 from engine.events import ArmStatistics, Handling, Source
 from engine.rollout.decoding_timeline import Moment
+from engine.rollout.pickled_arrays import PickledArrays
 from engine.speculation.counterfactual import DecodeSeconds
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class PartialResponse:
+class PartialResponse(PickledArrays):
     """The start of a response, by earlier rollouts: ``tokens`` with their ``logprobs``; ``spans`` are (version of the target, number of
     tokens by it), in their order."""
 
@@ -65,7 +66,7 @@ def longest_prompt(requests: Sequence[Request], limit: int) -> int:
 
 
 @dataclass(frozen=True)
-class Completion:
+class Completion(PickledArrays):
     """A finished response, or with finish ``abort`` one that was ended on the way. ``tokens``, those begun with included, ends with the end
     token if it was generated; ``logprobs`` are the target's, of the law that was sampled (temperature, top-p and top-k applied; at
     temperature 0 the law at temperature 1), one per token. The versions are those of the end. ``sources`` tell what made the last
