@@ -27,11 +27,13 @@ class AsynchronousWorker(Worker):
         """Returns with this worker's share of ``step``, and goes on with ``ahead``."""
         self._begin(step, watch)
         self._awaited = {request.id for request in requests}
+        finished = self.spot.finished_beside() if self.spot and self._keeps_features else None
         with self._early_stop.rollout(step, requests):
-            generation = BackgroundGeneration(self.engine, [*requests, *ahead], self._awaited, sampling, self._early_stop.finished)
+            on_finish, all_requests = self._early_stop.finished, [*requests, *ahead]
+            generation = BackgroundGeneration(self.engine, all_requests, self._awaited, sampling, on_finish, finished)
             self._generation = generation
             generated = generation.awaited()
-        statistics = self._observed(generated.completions, generated.features, generated.statistics)
+        statistics = self._observed(generated.entries, generated.statistics)
         if self._late:
             self._late.add(statistics)
             statistics, self._late = self._late, None
@@ -57,5 +59,5 @@ class AsynchronousWorker(Worker):
         if self._generation is None:
             return
         late, self._interrupted = self._generation.end()
-        self._late = self._observed(late.completions, late.features, late.statistics)
+        self._late = self._observed(late.entries, late.statistics)
         self._generation = None

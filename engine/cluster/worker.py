@@ -23,8 +23,9 @@ from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.spot_training.worker_side import SpotTraining
 from engine.config import RolloutConfig, RunConfig
-from engine.drafter.data_buffer import HELD_OUT_EVERY, group_of
+from engine.drafter.data_buffer import HELD_OUT_EVERY, Entry, group_of
 from engine.drafter.export import write_drafter_folder
+from engine.drafter.finished_responses import FinishedResponses
 from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.model_card import DrafterCard
 from engine.drafter.offline_training import PromptAndResponse
@@ -65,6 +66,7 @@ class Worker(LearnerRank):
         self._first_responses: Sequence[PromptAndResponse] = ()
         # SGLang keeps no features: they are taken out of the learner's passes over the responses.
         self._captures = config.rollout.engine == "sglang" and self.spot is not None and config.drafter.spot.enabled
+        self._keeps_features = config.drafter.spot.enabled or config.drafter.pretrain_minutes > 0
         self._staged: dict[str, Any] = {}
         self._max_batch = config.rollout.max_batch
         self._trains_policy = config.algorithm.steps > 0
@@ -87,11 +89,11 @@ class Worker(LearnerRank):
     def rollout(self, step: int, requests: Sequence[Request], sampling: Sampling, watch: bool = True) -> RolloutShare:
         """Generates this worker's share of ``step``; without ``watch`` neither speculation nor the drafter learns of it."""
         self._begin(step, watch)
+        finished = self.spot.finished(request.id for request in requests) if self.spot and self._keeps_features else None
         with self._early_stop.rollout(step, requests):
-            completions = self._generate(requests, sampling, self._early_stop.finished)
-        return RolloutShare(
-            completions, self._observed(completions, self.engine.take_features(), self.engine.take_statistics()), time.time()
-        )
+            completions = self._generate(requests, sampling, self._early_stop.finished, finished)
+        statistics = self._observed(finished.take() if finished else (), self.engine.take_statistics())
+        return RolloutShare(completions, statistics, time.time())
 
     def _begin(self, step: int, watch: bool) -> None:
         self._step = step
@@ -103,12 +105,10 @@ class Worker(LearnerRank):
         self._forecaster = FinishForecaster(time.monotonic(), self._max_batch)
         self.engine.watch(watch)
 
-    def _observed(
-        self, completions: Sequence[Completion], features: Mapping[int, Tensor], statistics: RolloutStatistics
-    ) -> RolloutStatistics:
+    def _observed(self, finished: Sequence[Sequence[Entry]], statistics: RolloutStatistics) -> RolloutStatistics:
         """The statistics as this worker's; the drafter remembers the responses that ended."""
-        if self.spot and features:
-            self.spot.remember(self._step, [completion for completion in completions if completion.request.id in features], features)
+        if self.spot and finished:
+            self.spot.remember(self._step, finished)
         statistics.moments = {self.rank: statistics.moments[0]}
         if statistics.decode_seconds:
             statistics.decode_seconds = {self.rank: statistics.decode_seconds[0]}
@@ -137,11 +137,15 @@ class Worker(LearnerRank):
         return Answers(completions, self.engine.take_statistics().alarms)
 
     def _generate(
-        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_finish: Callable[[Completion], None] | None = None,
+        finished: FinishedResponses | None = None,
     ) -> list[Completion]:
         if self._lends_memory:
             self.engine.resume()
-        completions = self.engine.generate(requests, sampling, on_finish)
+        completions = self.engine.generate(requests, sampling, on_finish, finished.keep if finished else None)
         if self._lends_memory:
             self.engine.release()  # until the next rollout: the drafter's training and the update use it
         return completions
@@ -193,14 +197,15 @@ class Worker(LearnerRank):
         if responses:
             self._read(number, responses)
         else:
+            finished = spot.finished(request.id for request in requests)
             with limit:
-                completions = self._generate(requests, sampling, limit.finished)
+                completions = self._generate(requests, sampling, limit.finished, finished)
             completions = [completion for completion in completions if completion.finish != "abort"]
             responses = [(completion.request.prompt, completion.tokens) for completion in completions]
             if isinstance(self.engine, SGLangEngine):
                 self._read(number, responses)
             else:
-                spot.remember(number + BEFORE_STEPS, completions, self.engine.take_features())
+                spot.remember(number + BEFORE_STEPS, finished.take())
                 self.engine.release()  # training has the memory of the cache, which is made anew for the next responses
             alarms = self.engine.take_statistics().alarms
         if not number:

@@ -10,8 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.rollout.interface import Completion
-
 HELD_OUT_EVERY = 8
 UNKNOWN = -1
 LONGEST, LEAST_BYTES = 8, 256 * 2**20
@@ -88,6 +86,10 @@ class Entry:
     def bytes(self) -> int:
         return self.tokens.nbytes + self.features.nbytes
 
+    def without_memory(self) -> "Entry":
+        """The same with features of no values, which count as many bytes and take none."""
+        return replace(self, features=self.features.new_zeros(()).expand(self.features.shape))
+
     def windows(self, limit: int, most: int | None = None) -> list["Entry"]:
         """Itself if it takes at most ``limit`` bytes. Else windows that do together, but have 3 tokens at least, with ids from its own on:
         ``most`` of them, from the beginning of the response to its end, with something of it in each; a single one is the end, as it is
@@ -139,35 +141,34 @@ class DataBuffer:
         return self._entries[0].id if self._entries else self._next
 
     def add(self, step: int, tokens: Sequence[int], prompt: int, features: Tensor) -> None:
-        """Keeps one response of RL step ``step``; steps must not fall. ``features`` is [T - 1, W] for T tokens, and a copy of it is kept
-        unless it is bf16 in host memory: then it is the buffer's from now on, and should share its memory with nothing.
+        """Keeps one response of RL step ``step``; steps must not fall. ``features``: see ``entries_of``."""
+        self.remember(step, [entries_of(tokens, prompt, features, self.limit)])
 
-        A response of one token is left out: serving would never draft any of it.
-        """
-        if len(features) != len(tokens) - 1:
-            raise ValueError(f"{len(tokens)} tokens but {len(features)} features")
-        if len(tokens) - prompt < 2:
-            return
-        kept, ids = features.detach().to("cpu", torch.bfloat16), torch.tensor(tokens, dtype=torch.int64)
-        windows = Entry(self._next, self._group(ids[:prompt]), step, ids, prompt, kept).windows(self.limit // 2)
-        if windows[0].window and self.shortened is None:
-            self.shortened = len(ids), sum(len(window.tokens) for window in windows)
-        for window in windows:
-            self._append(window)
+    def remember(self, step: int, responses: Iterable[Sequence[Entry]]) -> None:
+        """Keeps ``responses`` of RL step ``step``, one after the other, of which ``entries_of`` has made entries."""
+        for entries in responses:
+            if entries and entries[0].window and self.shortened is None:
+                self.shortened = entries[-1].first + len(entries[-1].tokens), sum(len(window.tokens) for window in entries)
+            first, group = self._next, self._group(entries[0].group) if entries else UNKNOWN
+            for entry in entries:
+                self._append(replace(entry, id=first + entry.id, group=group, step=step))
 
-    def _group(self, prompt: Tensor) -> int:
-        """``group_of`` the prompt, but where nothing is held out, the next new one is: without any, no training could be judged."""
-        group = group_of(prompt)
+    def make_room(self, size: int) -> None:
+        """The oldest entries, which are dropped once ``size`` bytes more are remembered, take no memory from now on. They are there until
+        then, as it goes by all that there are what is held out: so nobody may train before."""
+        left = self.bytes + size
+        for place, entry in enumerate(self._entries):
+            if left <= self.limit:
+                break
+            left -= entry.bytes
+            self._entries[place] = entry.without_memory()
+
+    def _group(self, group: int) -> int:
+        """``group``, but where nothing is held out, the next new one is: without any, no training could be judged."""
         known = {entry.group for entry in self._entries}
         if group not in known and all(each % HELD_OUT_EVERY for each in known):
             self._first = group
         return group - group % HELD_OUT_EVERY if group == self._first else group
-
-    def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
-        """Adds responses with their ``features``, by request id."""
-        for completion in completions:
-            request = completion.request
-            self.add(step, (*request.prompt, *completion.tokens), len(request.prompt), features[request.id])
 
     def _append(self, entry: Entry) -> None:
         self._next = entry.id + 1
@@ -254,9 +255,24 @@ class DataBuffer:
             if entry.id >= counters["oldest"]:
                 # Checkpoints of earlier versions numbered the groups.
                 known = "first_group" in counters
-                grouped = entry if known else replace(entry, group=self._group(entry.tokens[: entry.prompt]))
+                grouped = entry if known else replace(entry, group=self._group(group_of(entry.tokens[: entry.prompt])))
                 self._append(*grouped.windows(self.limit // 2, most=1))
         self._next, self._lost = counters["next"], Lost()
+
+
+def entries_of(tokens: Sequence[int], prompt: int, features: Tensor, limit: int) -> list[Entry]:
+    """What a DataBuffer of ``limit`` bytes keeps of one response, for ``remember``. ``features`` is [T - 1, W] for T tokens, else it is a
+    ValueError. A copy of it is kept unless it is bf16 in host memory: then it is the buffer's from now on, and should share its memory
+    with nothing.
+
+    Nothing of a response of one token: serving would never draft any of it.
+    """
+    if len(features) != len(tokens) - 1:
+        raise ValueError(f"{len(tokens)} tokens but {len(features)} features")
+    if len(tokens) - prompt < 2:
+        return []
+    kept, ids = features.detach().to("cpu", torch.bfloat16), torch.tensor(tokens, dtype=torch.int64)
+    return Entry(0, group_of(ids[:prompt]), 0, ids, prompt, kept).windows(limit // 2)
 
 
 def lengths(entries: Iterable[Entry]) -> list[int]:

@@ -16,6 +16,7 @@ from engine.config.task import GENERATED, MathConfig, TaskConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import drafter_of
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.finished_responses import FinishedResponses
 from engine.drafter.kind import drafter_kind, weights_kind
 from engine.drafter.model_card import base_model, write_figures
 from engine.drafter.recipe import Recipe
@@ -63,11 +64,13 @@ class DrafterMeasurement:
             weights,
             weights_kind(weights),
             rollout=RolloutConfig(max_prompt_tokens=longest),
-            keep_features=buffer is not None,
         )
-        completions = engine.generate(self.requests, self.sampling)
-        if buffer is not None:
-            buffer.remember(0, completions, engine.take_features())
+        if buffer is None:
+            engine.generate(self.requests, self.sampling)
+        else:
+            finished = FinishedResponses(buffer.limit, (request.id for request in self.requests))
+            engine.generate(self.requests, self.sampling, keep=finished.keep)
+            buffer.remember(0, finished.take())
         counts = engine.take_statistics()
         pairs = zip(counts.accepted_by_position, counts.drafted_by_position, strict=True)
         rates = [round(accepted / drafted, 4) for accepted, drafted in takewhile(lambda pair: pair[1], pairs)]

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ROWS = 1024
-"""That are converted at a time: more would need as much again on the GPU."""
+from engine.models.device_to_host import HostCopy
 
 
 class FeatureCapture:
@@ -17,8 +16,7 @@ class FeatureCapture:
 
     def __init__(self, layers: Sequence[int]) -> None:
         self._layers = layers
-        self._parts: list[Tensor] = []
-        self._written: torch.cuda.Event | None = None
+        self._parts: list[HostCopy] = []
 
     @contextmanager
     def inputs(self, model: Any) -> Iterator[None]:
@@ -35,17 +33,9 @@ class FeatureCapture:
 
     def add(self, states: Tensor) -> None:
         """The next part, [B, T, H]."""
-        flat = states.detach().flatten(0, 1)
-        kept = torch.empty(flat.shape, dtype=torch.bfloat16, pin_memory=flat.is_cuda)
-        for there, here in zip(torch.split(kept, ROWS), torch.split(flat, ROWS), strict=True):
-            there.copy_(here.to(torch.bfloat16), non_blocking=True)
-        self._parts.append(kept)
-        if flat.is_cuda:
-            self._written = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._written.record()
+        self._parts.append(HostCopy(states.detach().flatten(0, 1)))
 
     def of(self, places: Tensor) -> Tensor:
         """Those of the positions ``places`` [n] of the pass, [n, W], in memory of their own."""
-        if self._written:
-            self._written.synchronize()
-        return torch.cat([part[places] for part in self._parts], -1)
+        self._parts[-1].wait()
+        return torch.cat([part.memory[places] for part in self._parts], -1)

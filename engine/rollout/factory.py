@@ -32,7 +32,6 @@ def build_engine(
     """Holds the weights of ``policy``, and ``drafter`` if there is one. ``folder`` is where the policy came from. A native one knows no
     costs before ``measure_costs``."""
     model, weights = policy.model, policy.weights()
-    keep_features = config.speculation.enabled and (config.drafter.spot.enabled or config.drafter.pretrain_minutes > 0)
 
     def decode(tokens: list[int]) -> str:
         return str(tokenizer.decode(tokens))
@@ -50,4 +49,4 @@ def build_engine(
     }
     if config.rollout.engine == "sglang":
         return SGLangEngine(folder, model.config, weights, **shared)
-    return NativeEngine(model.config, weights, keep_features=keep_features, costs=home() / "costs", costs_later=True, **shared)
+    return NativeEngine(model.config, weights, costs=home() / "costs", costs_later=True, **shared)

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 from engine.errors import DataError
 from engine.events import ArmStatistics, Handling, Source
 from engine.rollout.decoding_timeline import Moment
+from engine.rollout.pickled_arrays import PickledArrays
 from engine.speculation.counterfactual import DecodeSeconds
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from engine.models.device_to_host import HostCopy
 
 Finish = Literal["stop", "length", "abort"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -32,7 +35,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class PartialResponse:
+class PartialResponse(PickledArrays):
     """The start of a response, by earlier rollouts: ``tokens`` with their ``logprobs``; ``spans`` are (version of the target, number of
     tokens by it), in their order."""
 
@@ -63,7 +66,7 @@ def longest_prompt(requests: Sequence[Request], limit: int) -> int:
 
 
 @dataclass(frozen=True)
-class Completion:
+class Completion(PickledArrays):
     """A finished response, or with finish ``abort`` one that was ended on the way. ``tokens``, those begun with included, ends with the end
     token if it was generated; ``logprobs`` are the target's, of the law that was sampled (temperature, top-p and top-k applied; at
     temperature 0 the law at temperature 1), one per token. The versions are those of the end. ``sources`` tell what made the last
@@ -172,14 +175,23 @@ class LoadedWeights:
     drafter: str
 
 
+KeepFeatures = Callable[[Completion, "HostCopy"], None]
+"""Takes a response with its hidden states: [T - 1, W] of prompt and response but for the last token: the layers' inputs that the kind of
+drafter reads, if any, then the hidden state after the final norm. The engine keeps nothing of them."""
+
+
 class RolloutEngine(Protocol):
     """Generates responses of exactly the target's law, whatever the drafter and the strategy."""
 
     def generate(
-        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_finish: Callable[[Completion], None] | None = None,
+        keep: "KeepFeatures | None" = None,
     ) -> list[Completion]:
-        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes, but none that is aborted. An error in it
-        ends the generation, and nothing of that goes on."""
+        """All completions, in the order of ``requests``; ``on_finish`` sees each as it finishes, but none that is aborted, and just before
+        it ``keep``, if the engine has features. An error in either ends the generation, and nothing of that goes on."""
         ...
 
     def abort(self, requests: Collection[int] | None = None) -> None:
@@ -204,12 +216,6 @@ class RolloutEngine(Protocol):
 
     def loaded_weights(self) -> LoadedWeights:
         """What it decodes with, by the weights as they are now. Between generations only."""
-        ...
-
-    def take_features(self) -> "dict[int, Tensor]":
-        """The hidden states of the responses finished since the last call, by request id, if the engine was made to keep them:
-        [T - 1, W] bf16 on the host, of prompt and response but for the last token: the layers' inputs that the kind of drafter reads, if
-        any, then the hidden state after the final norm."""
         ...
 
     def watch(self, on: bool, learn: bool = True) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from engine.cluster.shares import Interrupted
+from engine.drafter.data_buffer import Entry
+from engine.drafter.finished_responses import FinishedResponses
 from engine.rollout.interface import Completion, Request, RolloutEngine, RolloutStatistics, Sampling
 
 ABORT_EVERY = 0.05
@@ -23,25 +24,30 @@ class Finished(Protocol):
 
 @dataclass(frozen=True)
 class Generated:
-    """What an engine made since it was last asked: responses that ended, features of some of them by request id, and its statistics."""
+    """What an engine made since it was last asked: responses that ended, what the drafter is to remember of them, and its statistics."""
 
     completions: list[Completion]
-    features: dict[int, Tensor]
+    entries: list[list[Entry]]
     statistics: RolloutStatistics
 
 
 class BackgroundGeneration:
-    """``requests``, those first that are ``awaited`` (ids), by ``engine``, whose statistics and features are of nothing else."""
+    """``requests``, those first that are ``awaited`` (ids), by ``engine``, whose statistics are of nothing else."""
 
     def __init__(
-        self, engine: RolloutEngine, requests: Sequence[Request], awaited: Collection[int], sampling: Sampling, on_finish: Finished
+        self,
+        engine: RolloutEngine,
+        requests: Sequence[Request],
+        awaited: Collection[int],
+        sampling: Sampling,
+        on_finish: Finished,
+        finished: FinishedResponses | None = None,
     ) -> None:
-        """``on_finish`` sees the awaited ones as they finish."""
+        """``on_finish`` sees the awaited ones as they finish; ``finished`` gets all, with their features, and nobody else may use it."""
         self._engine, self._requests, self._sampling = engine, requests, sampling
-        self._awaited, self._on_finish = frozenset(awaited), on_finish
+        self._awaited, self._on_finish, self._finished = frozenset(awaited), on_finish, finished
         self._left, self._open = set(awaited), len(requests)
         self._ended: list[Completion] = []
-        self._features: dict[int, Tensor] = {}
         self._tokens = 0
         self._answer: Future[Generated] = Future()
         self._whole: Future[list[Completion]] = Future()
@@ -72,7 +78,8 @@ class BackgroundGeneration:
         try:
             if not self._left:
                 self._answer.set_result(self._taken())
-            completions = self._engine.generate(self._requests, self._sampling, self._finish)
+            keep = self._finished.keep if self._finished else None
+            completions = self._engine.generate(self._requests, self._sampling, self._finish, keep)
         except BaseException as error:
             if not self._answer.done():
                 self._answer.set_exception(error)
@@ -93,9 +100,8 @@ class BackgroundGeneration:
             self._answer.set_result(self._taken())
 
     def _taken(self) -> Generated:
-        """Of the engine between two of its steps. It may have the features of a response that ends in the same step, but comes next."""
-        statistics, self._features = self._engine.take_statistics(), self._features | self._engine.take_features()
+        """Of the engine between two of its steps."""
+        statistics = self._engine.take_statistics()
         self._tokens += statistics.tokens
         ended, self._ended = self._ended, []
-        features = {each.request.id: self._features.pop(each.request.id) for each in ended if each.request.id in self._features}
-        return Generated(ended, features, statistics)
+        return Generated(ended, self._finished.take() if self._finished else [], statistics)

@@ -1,7 +1,7 @@
 """The drafter's side of a worker: it remembers responses with their hidden states and trains while others still generate."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from math import isfinite
@@ -18,9 +18,10 @@ from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
 from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.config import RunConfig
-from engine.drafter.data_buffer import DataBuffer, Lost, enough_bytes, most_bytes
+from engine.drafter.data_buffer import DataBuffer, Entry, Lost, enough_bytes, most_bytes
 from engine.drafter.eagle3 import drafter_of, first_drafter, make_drafter
 from engine.drafter.export import load_drafter_folder
+from engine.drafter.finished_responses import FinishedResponses
 from engine.drafter.held_out_evaluation import UNJUDGED, Judged
 from engine.drafter.kind import feature_width
 from engine.drafter.layout import without_copies
@@ -33,7 +34,7 @@ from engine.policy.training.training_row import TrainingRow
 from engine.pretraining.pretrainer import Pretrainer
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
-from engine.rollout.interface import Alarm, Completion
+from engine.rollout.interface import Alarm
 
 Weights = dict[str, Tensor]
 WORTH_A_FILE = 8 * 2**20
@@ -87,9 +88,19 @@ class SpotTraining:
         """Takes the target's embedding and head as they are now."""
         self._trainer.set_target(*ends(self._target))
 
-    def remember(self, step: int, completions: Sequence[Completion], features: Mapping[int, Tensor]) -> None:
-        """Keeps the responses of ``step`` with their ``features`` (by request id), for this step's session and later ones."""
-        self._buffer.remember(step, completions, features)
+    def finished(self, order: Iterable[int]) -> FinishedResponses:
+        """For the responses of a generation, in the ``order`` of their requests (ids), while nobody trains: as they finish, what is older
+        makes room for them."""
+        return FinishedResponses(self._buffer.limit, order, self._buffer.make_room)
+
+    def finished_beside(self) -> FinishedResponses:
+        """For those of a generation that goes on while others use the buffer, in the order in which they finish; they have as many bytes
+        as the buffer, for themselves."""
+        return FinishedResponses(self._buffer.limit)
+
+    def remember(self, step: int, responses: Sequence[Sequence[Entry]]) -> None:
+        """Keeps the finished responses of ``step``, for this step's session and later ones."""
+        self._buffer.remember(step, responses)
         self.write_new()
 
     def add(self, step: int, row: TrainingRow, features: Tensor) -> None:

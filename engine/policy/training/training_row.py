@@ -2,17 +2,21 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
+from engine.rollout.pickled_arrays import PickledArrays
+
 
 @dataclass(frozen=True)
-class TrainingRow:
+class TrainingRow(PickledArrays):
     """One response. ``tokens`` is prompt then response; ``rollout_logprobs`` has one entry per response token.
 
     A ``masked`` one is no part of the loss.
     """
 
+    _logprobs: ClassVar[str] = "rollout_logprobs"
     tokens: tuple[int, ...]
     prompt_length: int
     advantage: float

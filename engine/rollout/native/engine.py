@@ -15,7 +15,16 @@ from engine.drafter.layout import DrafterLayout
 from engine.errors import ModelError
 from engine.models.checksum import checksum
 from engine.rollout.decoding_timeline import DecodingTimeline
-from engine.rollout.interface import Completion, GenerationProgress, LoadedWeights, Request, RolloutStatistics, Sampling, longest_prompt
+from engine.rollout.interface import (
+    Completion,
+    GenerationProgress,
+    KeepFeatures,
+    LoadedWeights,
+    Request,
+    RolloutStatistics,
+    Sampling,
+    longest_prompt,
+)
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.cost_measurement import cost_table
 from engine.rollout.native.drafting import scratch
@@ -54,7 +63,6 @@ class NativeEngine:
         drafter_weights: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
-        keep_features: bool = False,
         decode: Callable[[list[int]], str] | None = None,
         costs: Path | None = None,
         costs_later: bool = False,
@@ -63,11 +71,10 @@ class NativeEngine:
         drafter_kind: DrafterKind = "eagle",
     ) -> None:
         """ModelError if the model is not supported or weights do not fit. ``seed`` is the tuner's; each generation has its own.
-        ``keep_features`` (with speculation only) is for ``take_features``. ``decode`` makes text of tokens, for stop strings; ``costs``
-        is the folder where measured step times are kept for the tuner goodput; without it the tuner starts from a guess, as it does with
-        ``costs_later`` until ``measure_costs`` is called. ``recorder``
-        records the passes' graphs; by default it is the device's own, and there is none on a CPU. ``drafter_kind`` is that of all drafter
-        weights to come."""
+        ``decode`` makes text of tokens, for stop strings; ``costs`` is the folder where measured step times are kept for the tuner goodput;
+        without it the tuner starts from a guess, as it does with ``costs_later`` until ``measure_costs`` is called. ``recorder`` records
+        the passes' graphs; by default it is the device's own, and there is none on a CPU. ``drafter_kind`` is that of all drafter weights
+        to come."""
         like = torch.empty(0, device=device, dtype=dtype)
         plan = GraphPlan.of_engine(speculation, rollout.max_batch) if recorder or like.is_cuda else None
         self._runner = Runner(config, like, speculation is not None, plan, recorder, drafter_kind, rollout.cache_tokens)
@@ -83,10 +90,8 @@ class NativeEngine:
         self._deepest = max((strategy.verify for strategy in strategies), default=0)
         self._scratch = max((scratch(strategy, device) for strategy in strategies), default=0)
         self.speculator: Speculator | None = None
-        self._keep_features = keep_features
         self._watches = self._learns = True
         self._forgetful: Speculator | None = None
-        self._features: dict[int, Tensor] = {}
         self._drafter_loaded = False
         self._drafter_version = 0
         self._measured_with: tuple[int | None] | None = None
@@ -110,9 +115,14 @@ class NativeEngine:
 
     @torch.inference_mode()
     def generate(
-        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_finish: Callable[[Completion], None] | None = None,
+        keep: KeepFeatures | None = None,
     ) -> list[Completion]:
-        """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long."""
+        """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long. ``keep`` is called with speculation
+        only."""
         began = self._clock()
         longest = longest_prompt(requests, self._rollout.max_prompt_tokens)
         ends = StopCondition(self._end_tokens, sampling.stop, self._decode_tokens)
@@ -126,9 +136,12 @@ class NativeEngine:
         while self._continues():
             self._admit()
             self._make_room()
-            for response in self._step(sampler, ends, sampling.max_new_tokens):
+            for slot, response in self._step(sampler, ends, sampling.max_new_tokens):
+                if keep and self.speculator and self._learns:
+                    keep(self._completion(response), self._runner.cache.features_of(slot, response.length - 1))
                 if on_finish:
                     on_finish(self._completion(response))
+            self._move(self._scheduler.retire())
         self._timeline.add(0, str(OFF))
         self.statistics.seconds += self._clock() - began
         return [self._completion(response) for response in responses]
@@ -188,10 +201,6 @@ class NativeEngine:
         unfinished = [response for response in (*running, *waiting) if not response.finish]
         remaining = {response.id: self.speculator.remaining(response) for response in unfinished}
         return GenerationProgress(now, {response.id: response.generated for response in running}, remaining)
-
-    def take_features(self) -> dict[int, Tensor]:
-        taken, self._features = self._features, {}
-        return taken
 
     def watch(self, on: bool, learn: bool = True) -> None:
         self._watches, self._learns = on, on and learn
@@ -265,8 +274,8 @@ class NativeEngine:
         for response in running[slots.start : slots.stop + len(copies)]:
             response.admitted = True
 
-    def _step(self, sampler: TokenSampler, ends: StopCondition, limit: int) -> list[Response]:
-        """Decodes one step of every running request; returns those that finished."""
+    def _step(self, sampler: TokenSampler, ends: StopCondition, limit: int) -> list[tuple[int, Response]]:
+        """Decodes one step of every running request; returns those that finished, which are still in their slots."""
         batch, began = list(self._scheduler.running), self._clock()
         plan = PLAIN
         if self._active:  # whose drafter may not be there yet, and has no feature to draft a first token from
@@ -278,16 +287,11 @@ class NativeEngine:
             response.made(tokens, min(new.accepted, tokens), plan.drafter(place))
         self._count(plan, drawn, kept)
         finished = [(slot, response) for slot, response in enumerate(batch) if response.finish]
-        if self._keep_features and self._learns:
-            self._features |= {
-                response.request.id: self._runner.cache.features_of(slot, response.length - 1) for slot, response in finished
-            }
-        self._move(self._scheduler.retire())
         if self._active:
             self._active.record(plan, [new.accepted for new in drawn], kept, self._clock() - began)
             for _, response in finished:
                 self._active.finish(response)
-        return [response for _, response in finished]
+        return finished
 
     def _count(self, plan: StepPlan, drawn: list[Drawn], kept: list[int]) -> None:
         counts = self.statistics

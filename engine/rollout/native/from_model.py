@@ -21,7 +21,6 @@ def engine_from_model(
     *,
     rollout: RolloutConfig | None = None,
     costs: Path | None = None,
-    keep_features: bool = False,
     dtype: torch.dtype | None = None,
 ) -> NativeEngine:
     """An engine with a copy of ``model``'s weights, in its data type unless it is ``dtype``, and on its device; see ``NativeEngine``."""
@@ -34,7 +33,6 @@ def engine_from_model(
         device=model.device,
         drafter_weights=drafter,
         dtype=dtype or model.dtype,
-        keep_features=keep_features,
         costs=costs,
         drafter_kind=kind,
     )

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.models.device_to_host import HostCopy
 from engine.rollout.native.architecture import SLIDING, Architecture, Rotary
 from engine.rollout.native.attention import LANES, part_length, whole_reach
 from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass, Reading
@@ -103,9 +104,9 @@ class KVCache:
         if self._drafting:
             self.features[new] = self.features[old]
 
-    def features_of(self, slot: int, length: int) -> Tensor:
-        """A copy of a slot's first ``length`` features, bf16 on the host."""
-        return self.features[self.layout.span(slot, length)].to("cpu", torch.bfloat16, copy=True)
+    def features_of(self, slot: int, length: int) -> HostCopy:
+        """A copy of a slot's first ``length`` features."""
+        return HostCopy(self.features, self.layout.span(slot, length))
 
     def index(self, positions: Tensor, first: int = 0) -> Tensor:
         """Rows of the flattened cache of ``positions`` [n, T] of slots ``first`` and following; [n, T]."""

@@ -22,7 +22,16 @@ from engine.errors import ModelError, SyncError, WorkerLostError
 from engine.events import ArmStatistics
 from engine.own_folders import new_folder, sweep
 from engine.rollout.decoding_timeline import DecodingTimeline, Moment
-from engine.rollout.interface import Completion, GenerationProgress, LoadedWeights, Request, RolloutStatistics, Sampling, longest_prompt
+from engine.rollout.interface import (
+    Completion,
+    GenerationProgress,
+    KeepFeatures,
+    LoadedWeights,
+    Request,
+    RolloutStatistics,
+    Sampling,
+    longest_prompt,
+)
 from engine.rollout.response import Response, StopCondition
 from engine.rollout.sglang import supported_drafters, untried_families
 from engine.rollout.sglang.arguments import draft_arguments, engine_arguments, environment
@@ -100,9 +109,14 @@ class SGLangEngine:
         return self._host
 
     def generate(
-        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_finish: Callable[[Completion], None] | None = None,
+        keep: KeepFeatures | None = None,  # noqa: ARG002
     ) -> list[Completion]:
-        """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long."""
+        """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long. ``keep`` gets nothing: SGLang gives
+        hidden states as lists of numbers only. The learner's passes show them, see ``Learner.capture``."""
         began = time.perf_counter()
         longest_prompt(requests, self._rollout.max_prompt_tokens)
         ends = StopCondition(self._end_tokens, sampling.stop, self._decode_tokens)
@@ -192,10 +206,6 @@ class SGLangEngine:
         limit = self._rollout.max_new_tokens
         remaining = {response.id: self._lengths.remaining(response.group, response.generated, limit) for response in unfinished}
         return GenerationProgress(now, {response.id: response.generated for response in unfinished if response.generated}, remaining)
-
-    def take_features(self) -> dict[int, Tensor]:
-        """None: SGLang gives hidden states as lists of numbers only. The learner's passes show them, see ``Learner.capture``."""
-        return {}
 
     def watch(self, on: bool, learn: bool = True) -> None:  # noqa: ARG002
         """See RolloutEngine. SGLang's drafts go on as the tuner says, which learns if ``learn`` says so."""

@@ -79,7 +79,7 @@ def test_the_learners_passes_show_the_drafter_what_an_engine_like_sglang_does_no
 ) -> None:
     worker = Worker(0, config(random_model, tuner={"name": "fixed"}, suffix={"enabled": False}), "")
     worker._captures = True
-    monkeypatch.setattr(worker.engine, "take_features", dict)
+    monkeypatch.setattr(worker, "_keeps_features", False)
     requests = [Request(index, index, (3 + index, 5, 7)) for index in range(4)]
     share = worker.rollout(0, requests, Sampling(max_new_tokens=24))
     assert worker.train_drafter(0) is None, "nothing is known of the responses yet"

@@ -15,7 +15,8 @@ from engine.drafter.kind import DrafterKind
 from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import DEFAULT, Drafter
 from engine.events import ArmStatistics
-from engine.rollout.interface import Request
+from engine.models.device_to_host import HostCopy
+from engine.rollout.interface import Completion, Request
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.graphs.pool import Recorder
 from engine.speculation.strategy import OFF, Context, Strategy
@@ -167,7 +168,6 @@ def make_engine(
     *,
     slots: int = 16,
     end_tokens: frozenset[int] = frozenset(),
-    keep_features: bool = False,
     device: torch.device = CPU,
     recorder: Recorder | None = None,
     dtype: torch.dtype = torch.float32,
@@ -187,12 +187,19 @@ def make_engine(
         end_tokens=end_tokens,
         device=device,
         drafter_weights=drafter,
-        keep_features=keep_features,
         recorder=recorder,
         dtype=dtype,
         decode=decode,
         drafter_kind=drafter_kind,
     )
+
+
+class Kept(dict[int, Tensor]):
+    """The features of responses that have finished, by request id."""
+
+    def keep(self, completion: Completion, features: HostCopy) -> None:
+        assert completion.request.id not in self
+        self[completion.request.id] = features.take()
 
 
 def make_requests(count: int, vocabulary: int, *, group: int = 1, longest: int = 20, seed: int = 0) -> list[Request]:

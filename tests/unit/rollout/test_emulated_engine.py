@@ -10,6 +10,7 @@ from checked_graphs import emulated
 from native_cases import (
     NGRAMS,
     TREES,
+    Kept,
     RandomTuner,
     chains,
     make_engine,
@@ -28,6 +29,7 @@ from engine.bench.emulated_cuda.memory import CUDA
 from engine.config import SpeculationConfig
 from engine.drafter.kind import DrafterKind
 from engine.drafter.vocabulary import D2T, offsets
+from engine.models.device_to_host import HostCopy
 from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
 from engine.speculation.strategy import OFF, Context, RunningRequest, Strategy
 from engine.speculation.tail_mode import TailMode
@@ -107,18 +109,19 @@ def test_weights_come_and_memory_goes_between_rollouts() -> None:
     shapes = SpeculationConfig.model_validate(strategies((3, 1, 3), (3, 2, 5), suffix=True).model_dump() | {"tuner": {"name": "goodput"}})
     weights = [{name: weight * (1 + version / 100) for name, weight in target.state_dict().items()} for version in range(3)]
     rollouts = [(make_requests(n, 48, group=2), Sampling(max_new_tokens=limit, seed=limit)) for n, limit in ((2, 8), (4, 14), (3, 9))]
-    plain, expected = make_engine(target, slots=2, end_tokens=ENDS, keep_features=True), []
+    plain, expected = make_engine(target, slots=2, end_tokens=ENDS), []
     for version, rollout in enumerate(rollouts):
         plain.load_target(weights[version], version)
         expected.append(plain.generate(*rollout))
     with emulated():
-        engine = make_engine(target, drafter, shapes, slots=2, end_tokens=ENDS, device=CUDA, keep_features=True)
+        engine = make_engine(target, drafter, shapes, slots=2, end_tokens=ENDS, device=CUDA)
         with_random_tuner(engine, RandomTuner(0, more=(Strategy("eagle", 3, 1, 3), Strategy("eagle", 3, 2, 5), *NGRAMS)))
         for version, (requests, sampling) in enumerate(rollouts):
             engine.load_target(weights[version], version)
             engine.load_drafter(drafter | (fewer if version == 1 else {}), version)
-            check(engine.generate(requests, sampling), expected[version])
-            assert {id: rows.device.type for id, rows in engine.take_features().items()} == {each.id: "cpu" for each in requests}
+            features = Kept()
+            check(engine.generate(requests, sampling, keep=features.keep), expected[version])
+            assert {id: rows.device.type for id, rows in features.items()} == {each.id: "cpu" for each in requests}
             assert engine.loaded_weights().drafter_version == version
             engine.release()
             if version == 1:
@@ -140,6 +143,28 @@ def test_a_tail_in_which_each_request_has_its_own_strategy(monkeypatch: pytest.M
         engine = make_engine(target, drafter, chains(3, suffix=True), slots=2, device=CUDA)
         check(engine.generate(REQUESTS, SAMPLED), expected)
     assert engine.statistics.accepted_by_position[1] > 0
+
+
+def test_features_leave_the_gpu_without_a_wait_of_the_decode_loop() -> None:
+    """The GPU is waited for once for each response, when somebody reads them."""
+    target = make_target(tie_word_embeddings=False)
+    drafter, waits = drafter_of(target), list[int]()
+    for keeps in (False, True):
+        kept = list[HostCopy]()
+
+        def keep(_: Completion, copy: HostCopy, kept: list[HostCopy] = kept) -> None:
+            kept.append(copy)
+
+        with emulated() as device:
+            engine = make_engine(target, drafter, chains(4), slots=2, end_tokens=ENDS, device=CUDA)
+            engine.generate(REQUESTS, SAMPLED, keep=keep if keeps else None)
+            waits.append(device.syncs.total())
+            device.forget()
+            assert all(len(copy.take()) for copy in kept)
+            assert all(each.startswith("synchronize") for each in device.syncs)
+            assert device.syncs.total() == len(kept)
+    assert len(kept) == len(REQUESTS)
+    assert waits[0] == waits[1]
 
 
 def going_on(completion: Completion) -> Request:

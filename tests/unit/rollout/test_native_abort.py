@@ -6,7 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from native_cases import NGRAMS, TREES, RandomTuner, make_engine, make_requests, make_target, random_drafter, strategies, with_random_tuner
+from native_cases import (
+    NGRAMS,
+    TREES,
+    Kept,
+    RandomTuner,
+    make_engine,
+    make_requests,
+    make_target,
+    random_drafter,
+    strategies,
+    with_random_tuner,
+)
 
 from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
@@ -19,9 +30,7 @@ REQUESTS = make_requests(20, 48, group=4)
 def speculative() -> NativeEngine:
     """Drafts of all kinds, another one at each step."""
     target = make_target()
-    engine = make_engine(
-        target, random_drafter(target), strategies((5, 2, 7), (4, 4, 12), suffix=True), slots=7, end_tokens=ENDS, keep_features=True
-    )
+    engine = make_engine(target, random_drafter(target), strategies((5, 2, 7), (4, 4, 12), suffix=True), slots=7, end_tokens=ENDS)
     with_random_tuner(engine, RandomTuner(4, more=(*TREES, *NGRAMS)))
     return engine
 
@@ -48,8 +57,7 @@ def outcome(completions: list[Completion]) -> list[tuple[tuple[int, ...], str]]:
 def test_a_response_that_goes_on_ends_as_if_it_had_never_been_ended(engine: NativeEngine) -> None:
     """All are aborted at every third finish, over and over."""
     expected = engine.generate(REQUESTS, SAMPLING)
-    engine.take_features()
-    left, done, rounds = REQUESTS, dict[int, Completion](), 0
+    left, done, rounds, features = REQUESTS, dict[int, Completion](), 0, Kept()
     while left:
         seen: list[int] = []
 
@@ -59,7 +67,7 @@ def test_a_response_that_goes_on_ends_as_if_it_had_never_been_ended(engine: Nati
                 engine.abort()
 
         engine.load_target(make_target().state_dict(), rounds)
-        found = engine.generate(left, SAMPLING, third)
+        found = engine.generate(left, SAMPLING, third, features.keep)
         finished = [completion for completion in found if completion.finish != "abort"]
         assert sorted(seen) == [completion.request.id for completion in finished]
         done |= {completion.request.id: completion for completion in finished}
@@ -75,7 +83,6 @@ def test_a_response_that_goes_on_ends_as_if_it_had_never_been_ended(engine: Nati
         assert versions[-1] == one.target_version
     assert any(len(completion.spans) > 2 for completion in completions)
     if engine.speculator:
-        features = engine.take_features()
         assert {id: len(rows) for id, rows in features.items()} == {
             each.request.id: len(each.request.prompt) + len(each.tokens) - 1 for each in completions
         }

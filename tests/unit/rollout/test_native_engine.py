@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 from native_cases import (
+    Kept,
     RandomTuner,
     chains,
     make_engine,
@@ -89,7 +90,7 @@ def test_on_finish_sees_each_completion_as_it_finishes() -> None:
 
     def see(completion: Completion) -> None:
         seen.append(completion)
-        running.append(engine._scheduler.unfinished)
+        running.append(sum(not response.finish for response in (*engine._scheduler.running, *engine._scheduler.waiting)))
 
     completions = engine.generate(make_requests(15, 48), Sampling(max_new_tokens=30), see)
     assert sorted(seen, key=lambda completion: completion.request.id) == completions
@@ -237,9 +238,14 @@ def test_features_of_finished_responses_are_the_models_hidden_states(kind: Draft
     target = make_target(layers=7)
     drafter = random_drafter(target, kind=kind)
     ends = frozenset({3, 4, 5})
-    engine = make_engine(target, drafter, chains(3), slots=4, end_tokens=ends, keep_features=True, drafter_kind=kind)
-    completions = engine.generate(make_requests(11, 48, group=2), Sampling(max_new_tokens=25))
-    features = engine.take_features()
+    engine, features, seen = make_engine(target, drafter, chains(3), slots=4, end_tokens=ends, drafter_kind=kind), Kept(), list[int]()
+
+    def finished(completion: Completion) -> None:
+        seen.append(completion.request.id)
+        assert list(features) == seen, "each is handed over as it finishes, and the engine keeps none"
+
+    completions = engine.generate(make_requests(11, 48, group=2), Sampling(max_new_tokens=25), finished, features.keep)
+    assert len(seen) == 11
     for completion in completions:
         tokens = torch.tensor([completion.request.prompt + completion.tokens])
         with torch.inference_mode():
@@ -247,28 +253,29 @@ def test_features_of_finished_responses_are_the_models_hidden_states(kind: Draft
         expected = torch.cat([hidden[layer][0, :-1] for layer in (*captured, -1)], -1)
         assert features[completion.request.id].dtype == torch.bfloat16
         torch.testing.assert_close(features[completion.request.id].float(), expected, atol=1e-3, rtol=2**-7)
-    assert engine.take_features() == {}
 
 
 def test_an_engine_that_does_not_watch_says_the_same_and_learns_nothing() -> None:
     target = make_target()
-    engine = make_engine(target, random_drafter(target), chains(3), slots=4, keep_features=True)
+    engine = make_engine(target, random_drafter(target), chains(3), slots=4)
     requests, sampling = make_requests(7, 48), Sampling(max_new_tokens=12)
-    before = [completion.tokens for completion in engine.generate(requests, sampling)]
-    watched, features = engine.take_statistics(), engine.take_features()
+    features, none, again = Kept(), Kept(), Kept()
+    before = [completion.tokens for completion in engine.generate(requests, sampling, keep=features.keep)]
+    watched = engine.take_statistics()
     engine.watch(False)
-    assert [completion.tokens for completion in engine.generate(requests, sampling)] == before
+    assert [completion.tokens for completion in engine.generate(requests, sampling, keep=none.keep)] == before
     resting = engine.take_statistics()
-    assert (resting.speculative_requests, resting.arms, engine.take_features()) == (0, [], {})
+    assert (resting.speculative_requests, resting.arms, none) == (0, [], {})
     assert engine.speculator
     learnt = {name: part for name, part in engine.speculator.state().items() if "watchdog" not in name}
     engine.watch(True, learn=False)
-    assert [completion.tokens for completion in engine.generate(requests, sampling)] == before
+    assert [completion.tokens for completion in engine.generate(requests, sampling, keep=none.keep)] == before
     drafting = engine.take_statistics()
-    assert (drafting.drafted_by_position, drafting.arms, engine.take_features()) == (watched.drafted_by_position, [], {})
+    assert (drafting.drafted_by_position, drafting.arms, none) == (watched.drafted_by_position, [], {})
     assert {name: part for name, part in engine.speculator.state().items() if "watchdog" not in name} == learnt
     engine.watch(True)
-    assert [completion.tokens for completion in engine.generate(requests, sampling)] == before
-    again = engine.take_statistics()
-    assert (again.decode_steps, again.drafted_by_position) == (watched.decode_steps, watched.drafted_by_position)
-    assert engine.take_features().keys() == features.keys()
+    assert [completion.tokens for completion in engine.generate(requests, sampling, keep=again.keep)] == before
+    watching = engine.take_statistics()
+    assert (watching.decode_steps, watching.drafted_by_position) == (watched.decode_steps, watched.drafted_by_position)
+    assert len(again) == len(requests)
+    assert again.keys() == features.keys()

@@ -10,6 +10,7 @@ from checked_graphs import emulated
 from native_cases import (
     NGRAMS,
     TREES,
+    Kept,
     RandomTuner,
     chains,
     make_engine,
@@ -67,17 +68,18 @@ def test_responses_have_the_same_bits_in_few_pages(temperature: float) -> None:
     target = make_target(tie_word_embeddings=False)
     drafter, requests = make_guessable(target), make_requests(9, 48, group=3, longest=40)
     sampling = Sampling(temperature, max_new_tokens=70, seed=3)
-    roomy = make_engine(target, drafter, strategies((2, 2, 3), suffix=True), end_tokens=ENDS, keep_features=True)
-    full = make_engine(target, drafter, strategies((2, 2, 3), suffix=True), end_tokens=ENDS, keep_features=True, cache_tokens=352)
+    roomy = make_engine(target, drafter, strategies((2, 2, 3), suffix=True), end_tokens=ENDS)
+    full = make_engine(target, drafter, strategies((2, 2, 3), suffix=True), end_tokens=ENDS, cache_tokens=352)
     for engine in (roomy, full):
         with_random_tuner(engine, RandomTuner(3, more=(TREES[0], *NGRAMS[:1])))
     seen = watched(full)
-    expected, ours = roomy.generate(requests, sampling), full.generate(requests, sampling)
+    kept, again = Kept(), Kept()
+    expected, ours = roomy.generate(requests, sampling, keep=kept.keep), full.generate(requests, sampling, keep=again.keep)
     assert outcome(ours) == outcome(expected)
     assert full.take_statistics().preemptions
     assert roomy.take_statistics().preemptions == 0
     assert all(held <= needed for held, needed in seen)
-    kept, again = roomy.take_features(), full.take_features()
+    assert len(kept) == len(requests)
     assert all(torch.equal(kept[request], again[request]) for request in kept)
     layout = full._runner.cache.layout
     assert isinstance(layout, Pages)

@@ -14,9 +14,8 @@ from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex
 
 from engine.rollout.native.layout.page_mask import MOST_ROWS, PageMask, rows_of, visible
 
-COMPILED = 512
-"""Kernels of FlexAttention that may be compiled: one for each number of requests and block of rows, and for each kind of mask. Beyond,
-torch would compute all scores there are."""
+COMPILED, SHARED = 512, 64
+"""Kernels of FlexAttention that torch may compile, beyond which it fails; and how many of them are for what is of any shape."""
 
 MOST_KEPT = 192
 """Numbers of a key in 16 bits, of which a whole page is taken at once; of larger ones there may be no room for so many."""
@@ -83,14 +82,40 @@ def flex_to_pages(query: Tensor, keys: Tensor, values: Tensor, mask: PageMask, s
     return mixed
 
 
-class _Kernels:
-    """Compiled when they are first needed. Of few rows there is one for each shape, which splits keys among processors; prompts, of any
-    length, share one."""
+def as_prompt(query: Tensor, mask: PageMask) -> tuple[Tensor, PageMask]:
+    """The same with so many rows that it is no matter of few: those behind the others are nobody's."""
+    more = MOST_ROWS - query.shape[2]
+    paths = None if mask.paths is None else F.pad(mask.paths, (0, 0, 0, more))
+    return F.pad(query, (0, 0, 0, more)), mask._replace(positions=F.pad(mask.positions, (0, more)), paths=paths)
 
-    def __init__(self) -> None:
+
+class Kernels:
+    """Compiled when they are first needed. Of few rows there is one for each shape, which splits keys among processors, up to ``most``
+    shapes. Prompts, of any length, share one, and so do the few rows of further shapes."""
+
+    def __init__(self, most: int = COMPILED - SHARED) -> None:
+        self.shapes: set[tuple[object, ...]] = set()
+        self._most = most
         self._made: dict[bool, Callable[..., Tensor]] = {}
 
-    def of(self, few_rows: bool) -> Callable[..., Tensor]:
+    def have_own(self, query: Tensor, keys: Tensor, values: Tensor, mask: PageMask) -> bool:
+        """Whether few rows of these shapes have a kernel of their own, from now on."""
+        given = (query, keys, values, *mask)
+        shape = tuple((each.shape, each.stride(), each.dtype) if isinstance(each, Tensor) else each for each in given)
+        if len(self.shapes) < self._most:
+            self.shapes.add(shape)
+        return shape in self.shapes
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: PageMask, scale: float) -> Tensor:
+        rows = query.shape[2]
+        if rows >= MOST_ROWS:
+            return self._of(False)(query, keys, values, mask, scale)
+        if self.have_own(query, keys, values, mask):
+            return self._of(True)(query, keys, values, mask, scale)
+        query, mask = as_prompt(query, mask)
+        return self._of(False)(query, keys, values, mask, scale)[:, :, :rows]
+
+    def _of(self, few_rows: bool) -> Callable[..., Tensor]:
         if few_rows not in self._made:
             dynamo: Any = torch._dynamo.config
             dynamo.recompile_limit = dynamo.accumulated_recompile_limit = COMPILED
@@ -98,13 +123,13 @@ class _Kernels:
         return self._made[few_rows]
 
 
-_KERNELS = _Kernels()
+_KERNELS = Kernels()
 
 
 @attend_to_pages.register_kernel("cuda")
 def _on_gpu(query: Tensor, keys: Tensor, values: Tensor, *rest: Any) -> Tensor:
     *mask, scale = rest
-    return _KERNELS.of(query.shape[2] < MOST_ROWS)(query, keys, values, PageMask(*mask), scale)
+    return _KERNELS.attend(query, keys, values, PageMask(*mask), scale)
 
 
 class PageReading:

@@ -9,12 +9,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from engine.rollout.native.layout.pages import Pages
 from engine.rollout.native.placement import Placement
 
 LEAST_ROWS, MOST_ROWS = 16, 128
 """Of a block of a query."""
+LEAST_NODES = 16
+"""Of a tree: there is room for a power of two, so that its levels share kernels."""
 
 
 class PageMask(NamedTuple):
@@ -55,10 +58,11 @@ def page_mask(pages: Pages, placed: Placement, group: int, window: int | None) -
         nodes, newest, paths = 0, None, None
         seen, last = ends.amin(2) + 1, ends.amax(2)
     else:
-        nodes, newest = placed.paths.shape[2], placed.root[:, 0]
-        paths = placed.paths.index_select(1, tokens)
+        newest, count = placed.root[:, 0], placed.paths.shape[2]
+        nodes = max(LEAST_NODES, 1 << (count - 1).bit_length())
+        paths = pad(placed.paths.index_select(1, tokens), (0, nodes - count))
         seen = placed.root.expand(n, blocks)
-        last = seen + (nodes - 1)
+        last = seen + (count - 1)
     span = max(nodes, min(t, block // group + 1))
     table = pages.entries[placed.first : placed.first + n]
     full_count, full = None, None

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from engine.cluster.distributed_rollout.background_generation import BackgroundGeneration, Generated
-from engine.rollout.interface import Completion, PartialResponse, Request, RolloutStatistics, Sampling
+from engine.drafter.finished_responses import FinishedResponses
+from engine.models.device_to_host import HostCopy
+from engine.rollout.interface import Completion, KeepFeatures, PartialResponse, Request, RolloutStatistics, Sampling
 
 
 class Stepping:
@@ -17,16 +18,22 @@ class Stepping:
 
     def __init__(self) -> None:
         self._steps, self._aborted = threading.Semaphore(0), False
-        self._statistics, self._features = RolloutStatistics(), dict[int, Tensor]()
+        self._statistics = RolloutStatistics()
         self.lost = 0
 
     def step(self, count: int = 1) -> None:
         self._steps.release(count)
 
     def generate(
-        self, requests: Sequence[Request], sampling: Sampling, on_finish: Callable[[Completion], None] | None = None
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        on_finish: Callable[[Completion], None] | None = None,
+        keep: KeepFeatures | None = None,
     ) -> list[Completion]:
-        assert (sampling, on_finish is None) == (Sampling(), False)
+        assert on_finish
+        assert keep
+        assert sampling == Sampling()
         tokens = {request.id: list(request.begun.tokens) for request in requests}
         left = list(requests)
         while left and not self._aborted:
@@ -38,11 +45,11 @@ class Stepping:
                     raise RuntimeError("the engine broke")
             self._statistics.tokens += len(left) + self.lost
             done = [request for request in left if len(tokens[request.id]) == request.prompt[0]]
-            self._features |= {request.id: torch.tensor(request.id) for request in done}
             left = [request for request in left if request not in done]
             for request in done:
-                assert on_finish
-                on_finish(self._completion(request, tokens[request.id], "stop"))
+                completion = self._completion(request, tokens[request.id], "stop")
+                keep(completion, HostCopy(torch.full((len(completion.tokens), 2), request.id)))
+                on_finish(completion)
         ends = ["abort" if request in left else "stop" for request in requests]
         return [self._completion(request, tokens[request.id], end) for request, end in zip(requests, ends, strict=True)]
 
@@ -56,10 +63,6 @@ class Stepping:
 
     def take_statistics(self) -> RolloutStatistics:
         taken, self._statistics = self._statistics, RolloutStatistics()
-        return taken
-
-    def take_features(self) -> dict[int, Tensor]:
-        taken, self._features = self._features, {}
         return taken
 
 
@@ -76,20 +79,21 @@ def engine() -> Iterator[Stepping]:
 
 def begin(engine: Any, requests: Sequence[Request], awaited: Collection[int], seen: list[int] | None = None) -> BackgroundGeneration:
     found: list[int] = [] if seen is None else seen
-    return BackgroundGeneration(engine, requests, awaited, Sampling(), lambda completion: found.append(completion.request.id))
+    finished = FinishedResponses(2**20)
+    return BackgroundGeneration(engine, requests, awaited, Sampling(), lambda completion: found.append(completion.request.id), finished)
 
 
 def told(generated: Generated) -> tuple[list[int], list[int], int]:
+    """Which ended, the features of those of more than one token, and how many tokens there were."""
     ids = [completion.request.id for completion in generated.completions]
-    assert all(features.item() == request for request, features in generated.features.items())
-    return ids, list(generated.features), generated.statistics.tokens
+    return ids, [int(entry.features[0, 0]) for entries in generated.entries for entry in entries], generated.statistics.tokens
 
 
 def test_those_that_are_awaited_come_at_once_and_the_others_go_on(engine: Stepping) -> None:
     seen: list[int] = []
     generation = begin(engine, [request(0, 2), request(1, 3), request(2, 1), request(3, 9, begun=4), request(4, 4)], {0, 1}, seen)
     engine.step(3)
-    assert told(generation.awaited()) == ([2, 0, 1], [2, 0, 1], 5 + 4 + 3)
+    assert told(generation.awaited()) == ([2, 0, 1], [0, 1], 5 + 4 + 3)
     assert (seen, generation.goes_on) == ([0, 1], True)
     engine.step()
     while generation._open > 1:
