@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep-activations", action="store_true", help="cluster.learner.activation_checkpointing: false")
     parser.add_argument("--cpu-offload", action="store_true", help="cluster.learner.cpu_offload: true")
     parser.add_argument("--lora", type=_positive, metavar="RANK", help="cluster.learner.lora.rank")
-    parser.add_argument("--tokens", type=_positive, default=8_192, help="algorithm.tokens_per_microbatch")
+    parser.add_argument("--tokens", type=_positive, default=8_192, help="algorithm.tokens_per_microbatch; a longer sequence stands alone")
     parser.add_argument("--requests", type=_positive, default=32, help="rollout.max_batch")
     parser.add_argument("--context", type=_positive, default=8_192, help="longest prompt and response together, in tokens")
     parser.add_argument("--no-reference", action="store_true", help="algorithm.kl_coefficient: 0")
