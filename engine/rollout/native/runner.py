@@ -14,7 +14,7 @@ from engine.drafter.kind import DrafterKind, captured_layers, feature_width
 from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.rollout.native.architecture import Architecture, Rotary
-from engine.rollout.native.attention import LANES, part_length, whole_reach
+from engine.rollout.native.attention import part_length
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
 from engine.rollout.native.drafting import Drafting, scratch
 from engine.rollout.native.eagle3_draft_model import Eagle3DraftModel
@@ -29,6 +29,7 @@ from engine.rollout.native.linear import activations
 from engine.rollout.native.model import DraftModel, TargetModel
 from engine.rollout.native.noise import Noise
 from engine.rollout.native.placement import Placement
+from engine.rollout.native.reach import LANES, whole_reach
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.native.sending import sent
 from engine.rollout.native.tree_entries import placed
