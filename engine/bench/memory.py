@@ -1,5 +1,5 @@
-"""``bench memory``: what an update of the policy, a step of the drafter and a session of its training take of memory, part by part: the bytes of
-all tensors there are, counted on a CPU, beside what the planner says of them."""
+"""``bench memory``: what an update of the policy, a step of the drafter and a session of its training take of memory, part by part: the
+bytes of all tensors there are, counted on a CPU, beside what the planner says of them."""
 
 from collections.abc import Callable
 from multiprocessing import get_context

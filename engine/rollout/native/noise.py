@@ -34,13 +34,16 @@ class Noise:
 
     def on(self, given: Mapping[str, Tensor]) -> "Noise":
         """The noise that is made of other ``inputs`` of the same shapes, in the same memory; this one if they are its own."""
-        return self if given["positions"] is self._positions else Noise(memory=self._memory, **{name: given[name] for name in self.inputs})
+        if given["positions"] is self._positions:
+            return self
+        seed, vocabulary, requests, positions = (given[name] for name in self.inputs)
+        return Noise(seed, vocabulary, requests, positions, self._memory, self._small)
 
     def first(self, levels: int) -> "Noise":
         """Of the first ``levels``, or of all if there are no more."""
         if levels >= self.levels:
             return self
-        return Noise(self._seed, self.vocabulary, self._requests, self._positions[:, :levels], self._memory)
+        return Noise(self._seed, self.vocabulary, self._requests, self._positions[:, :levels], self._memory, self._small)
 
     def take(self) -> None:
         """Takes for its own what one on other inputs of the same values has put in their memory, if there is any."""

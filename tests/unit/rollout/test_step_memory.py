@@ -82,7 +82,7 @@ def test_at_the_size_of_7b_by_hand() -> None:
 @torch.inference_mode()
 def test_what_is_drawn_does_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch, sampling: Sampling, rows_kept: int) -> None:
     logits, found = 3 * torch.randn(30, VOCABULARY, generator=torch.Generator().manual_seed(0)), []
-    for at_once in (step_memory.ON_A_GPU, 2**40):
+    for at_once in (row_chunks.ON_A_GPU, 2**40):
         monkeypatch.setattr(row_chunks, "ON_A_GPU", at_once)
         with EmulatedCuda():
             sampler = TokenSampler(sampling, VOCABULARY, CUDA)

@@ -74,7 +74,7 @@ def drawing(rows: int, widths: Widths) -> int:
 
 
 def _working(capture: Capture, widths: Widths) -> int:
-    """What a graph's memory has that other graphs use as well. The graph of a target's pass ends with logits, that of drafts draws by them."""
+    """What a graph's memory has that other graphs use as well. That of a target's pass ends with logits, that of drafts draws by them."""
     logits = capture.rows * widths.itemsize * widths.vocabulary
     if capture.part == "draft":
         logits += capture.rows * widths.logits + drawing(capture.rows, widths)
