@@ -14,10 +14,10 @@ from engine.config.learner import LearnerConfig, LoraConfig
 from engine.drafter import law_loss
 from engine.drafter.recipe import RECIPES
 from engine.planner import drafter_memory, memory
-from engine.planner.__main__ import main
+from engine.planner.__main__ import MOST, main
 from engine.planner.drafter_memory import UNROLLS
 from engine.planner.memory import GB, HALF, TOKEN, Hardware, Load
-from engine.planner.memory_plan import plan
+from engine.planner.memory_plan import decode_steps, plan
 from engine.planner.model_shape import PRESETS, Shape, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
 from engine.rollout.native.layout.page_table import PAGE
@@ -110,6 +110,13 @@ def test_more_than_fits_at_once_waits() -> None:
     assert 1 <= found.together < 128
     assert found.together == found.cache // 32_768
     assert memory.engine(PRESETS["7B"], Hardware(), load)["KV cache"] > 3 * 80 * GB, "which is what they all would take"
+
+
+def test_what_a_rollout_leaves_beside_its_cache_grows_with_its_batch() -> None:
+    """Of 7 B, as ``engine/README.md`` says."""
+    gigabytes = [decode_steps(PRESETS["7B"], Load(requests=requests)) / GB for requests in (8, 32, 128)]
+    assert gigabytes == pytest.approx([3.7, 7.1, 13.1], abs=0.05)
+    assert decode_steps(PRESETS["7B"], Load(requests=MOST - 1)) > 13 * GB, "in no time, whatever is asked for"
 
 
 def test_a_sequence_is_never_cut_into_micro_batches() -> None:
