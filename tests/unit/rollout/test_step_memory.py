@@ -51,7 +51,7 @@ def test_steps_take_no_more_than_is_left(sampling: Sampling) -> None:
         runner.prefill(range(BATCH), [response.known for response in responses])
         context, given = Context(BATCH), [(2,) * max(each.verify for each in shapes)] + [None] * (BATCH - 1)
         steps = [StepPlan(context), *(StepPlan(context, each, each) for each in shapes), StepPlan(context, shapes[0], shapes[0], given)]
-        for step in steps:
+        for step in steps if sampling.top_p == 1 else steps[-1:]:  # a cut takes many launches, which are slow to emulate
             runner.decode(responses, sampler, step)
         taken = device.peak - there
     left = runner._beside - UNUSED - DRIVER * plan.captures
