@@ -1,6 +1,6 @@
 """What can be known before a run starts. ``check_light`` needs neither torch nor transformers, so the API calls it at submit time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.config import RunConfig
@@ -10,9 +10,13 @@ from engine.errors import ConfigError, DataError, ModelError
 from engine.models.families import FAMILIES, LISTED
 from engine.models.folder import BUILT_IN, locate, read_facts
 from engine.rollout.native.layout.page_table import PAGE
+from engine.rollout.native.reach import LANES, PARTS, whole_reach, written_behind
 from engine.rollout.sglang import requirements, supported_speculation
 from engine.tasks import response_rows
 from engine.tasks.registry import check_rows
+
+KNOWN_PARTS = {"cpu": PARTS, "cuda": (LANES,), "auto": (LANES, *PARTS)}
+"""Of the devices that a run may be on, by ``cluster.device``; see ``check_cache``."""
 
 
 def check_light(config: RunConfig) -> None:
@@ -29,9 +33,12 @@ def check(config: RunConfig) -> None:
 
     from engine.models.load import load_tokenizer, resolve
     from engine.policy.algorithms import registry
+    from engine.rollout.native.attention import part_length
     from engine.tasks.registry import build_task
 
     _check_model(config)
+    if config.cluster.ray_address is None:
+        check_cache(config, (LANES if on_gpu(config, torch.cuda.is_available()) else part_length(),))
     check_drafter(config)
     _check_responses(config.drafter.pretrain_responses)
     if config.rollout.engine == "sglang":
@@ -58,7 +65,7 @@ def _check_model(config: RunConfig) -> None:
             f"rollout.max_new_tokens: max_prompt_tokens={prompt} and max_new_tokens={response} together exceed the {facts.context} tokens "
             f"that model {config.model.path} can hold; lower one of them"
         )
-    _check_cache(config)
+    check_cache(config, KNOWN_PARTS[config.cluster.device])
     engine = config.rollout.engine
     if engine == "sglang" or (engine == "auto" and facts.family not in FAMILIES):
         supported_speculation.check(config, facts)
@@ -69,26 +76,38 @@ def _check_model(config: RunConfig) -> None:
         )
 
 
-def _check_cache(config: RunConfig) -> None:
-    """ConfigError if the native engine's cache is too small for one request at its longest, with the drafts behind it."""
-    rollout, speculation = config.rollout, config.speculation
+def check_cache(config: RunConfig, parts: Sequence[int]) -> None:
+    """ConfigError if the native engine's cache is too small for one request at its longest, with the drafts behind it, on whichever of the
+    devices the run is, as far as that is known: CPUs by the length of the ``parts`` in which they add up, a GPU by ``LANES``."""
+    rollout = config.rollout
     if rollout.cache_tokens is None or rollout.engine == "sglang":
         return
-    strategies = speculation.strategies if speculation.enabled else ()
-    drafts = max((max(each.verify, (each.depth - 1) * each.top_k) for each in strategies), default=0)
-    needed = rollout.max_prompt_tokens + rollout.max_new_tokens + drafts + 1
-    if rollout.cache_tokens < needed:
+    needed = sorted(_positions(config, part) for part in parts)
+    if rollout.cache_tokens <= needed[0] - PAGE:
         raise ConfigError(
-            f"rollout.cache_tokens: one request may need {needed} tokens (max_prompt_tokens={rollout.max_prompt_tokens}, "
-            f"max_new_tokens={rollout.max_new_tokens}, drafts), got {rollout.cache_tokens}; set it to {-(-needed // PAGE) * PAGE} or more, "
+            f"rollout.cache_tokens: one request may need {needed[-1]} tokens (max_prompt_tokens={rollout.max_prompt_tokens}, "
+            f"max_new_tokens={rollout.max_new_tokens}, drafts), got {rollout.cache_tokens}; set it to {needed[-1]} or more, "
             "leave it out for all that fit, or lower rollout.max_new_tokens"
         )
 
 
+def _positions(config: RunConfig, part: int) -> int:
+    """Of the longest request, in whole pages."""
+    rollout, speculation = config.rollout, config.speculation
+    strategies = speculation.strategies if speculation.enabled else ()
+    drafts = max((written_behind(each, on_cpu=part != LANES) for each in strategies), default=0)
+    reach = whole_reach(rollout.max_prompt_tokens + rollout.max_new_tokens + drafts + 1, LANES, part)
+    return -(-reach // PAGE) * PAGE
+
+
+def on_gpu(config: RunConfig, gpu: bool) -> bool:
+    """Where the run computes, on a machine that has a ``gpu``, or none."""
+    return config.cluster.device == "cuda" or (config.cluster.device == "auto" and gpu)
+
+
 def check_overlap(config: RunConfig, gpu: bool) -> None:
     """ConfigError if the policy is to learn beside a cache that takes all of a GPU. ``gpu``: whether this machine has one."""
-    on_gpu = config.cluster.device == "cuda" or (config.cluster.device == "auto" and gpu)
-    if config.rollout.scheduling.asynchronous and on_gpu and config.rollout.cache_tokens is None:
+    if config.rollout.scheduling.asynchronous and on_gpu(config, gpu) and config.rollout.cache_tokens is None:
         raise ConfigError(
             "rollout.cache_tokens: with rollout.scheduling.asynchronous=True the cache keeps its memory while the policy learns, so null, "
             "all that fits, leaves none for that; set it to the tokens of prompts and responses that are to be in a GPU's cache at once"

@@ -1,6 +1,7 @@
-"""``bench memory``: what an update of the policy and a step of the drafter take of memory, part by part: the bytes of all tensors there
-are, counted on a CPU, beside what the planner says of them."""
+"""``bench memory``: what an update of the policy, a step of the drafter and a session of its training take of memory, part by part: the
+bytes of all tensors there are, counted on a CPU, beside what the planner says of them."""
 
+from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,8 +20,9 @@ from engine.config.learner import LearnerConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import feature_width
+from engine.drafter.packing import MicroBatch
 from engine.drafter.recipe import configured_recipe
-from engine.drafter.spot_trainer import SpotTrainer
+from engine.drafter.spot_trainer import EVALUATED_TOKENS, JUDGED_FIRST, SpotTrainer
 from engine.models.folder import TINY
 from engine.models.load import load_model, load_tokenizer
 from engine.models.weights import local
@@ -51,8 +53,12 @@ def run(quick: bool, model: str) -> dict[str, Any]:
         path = Path(folder)
         write_model(sizes, path)
         arms = {name: _compared(measured_update, path, sizes, learner(name), rows) for name in ARMS}
-        drafters = {name: _compared(measured_drafter_step, path, sizes, name, LENGTH * rows) for name in RECIPES}
-    return {"model": model, "parameters": sizes.parameters, "tokens": rows * LENGTH, "arms": arms, "drafter_step": drafters}
+        steps, sessions = (
+            {name: _compared(measure, path, sizes, name, LENGTH * rows) for name in RECIPES}
+            for measure in (measured_drafter_step, measured_drafter_session)
+        )
+    drafters = {"drafter_step": steps, "drafter_session": sessions}
+    return {"model": model, "parameters": sizes.parameters, "tokens": rows * LENGTH, "arms": arms, **drafters}
 
 
 def learner(arm: str) -> LearnerConfig:
@@ -135,26 +141,63 @@ def _counted(policy: Policy, live: LiveBytes, kept: list[int]) -> Any:
 
 def measured_drafter_step(folder: Path, sizes: Shape, name: str, tokens: int) -> tuple[Parts, Parts]:
     """Bytes, counted and computed, of a drafter's states and of one training step on a response of so many ``tokens``."""
+    make = _drafter_training(folder, sizes, name, tokens)
+    with LiveBytes() as live:
+        trainer, batch, states = _trained_once(live, make)
+        trainer.micro_step(batch)
+    step = drafter_memory.step(sizes, tokens=tokens, **_how(trainer))
+    return _drafter_parts(trainer, sizes, {"states": states, "step": live.peak - states}, step)
+
+
+def measured_drafter_session(folder: Path, sizes: Shape, name: str, tokens: int) -> tuple[Parts, Parts]:
+    """The same of a session, up to the step after its second judgement, on a held-out response of as many tokens."""
+    make, stops = _drafter_training(folder, sizes, name, tokens), iter([False] * JUDGED_FIRST[-1])
+    with LiveBytes() as live:
+        trainer, batch, states = _trained_once(live, make)
+        del batch
+        trainer.train(lambda: next(stops, True))
+    session = drafter_memory.session(sizes, tokens=tokens, judged=min(tokens, EVALUATED_TOKENS), **_how(trainer))
+    return _drafter_parts(trainer, sizes, {"states": states, "session": live.peak - states}, session)
+
+
+def _drafter_training(folder: Path, sizes: Shape, name: str, tokens: int) -> Callable[[], SpotTrainer]:
+    """Makes a trainer with two responses, one of which is held out."""
     config, recipe = Qwen2Config.from_pretrained(folder), configured_recipe(DrafterConfig(recipe=name))
-    spot = SpotConfig(tokens_per_microbatch=tokens)
     buffer, width = DataBuffer(2**40), feature_width(recipe.kind, sizes.hidden)
     for first in range(2):  # the first prompt there is may be held out
         buffer.add(0, [first, *range(1, tokens + 2)], 2, torch.randn(tokens + 1, width).bfloat16())
     ends = torch.randn(sizes.vocabulary, sizes.hidden) / sizes.hidden**0.5
-    with LiveBytes() as live:
+
+    def make() -> SpotTrainer:
+        spot = SpotConfig(tokens_per_microbatch=tokens, passes=2 * JUDGED_FIRST[-1])
         trainer = SpotTrainer(make_drafter(recipe.kind, config), buffer, spot, recipe)
         trainer.set_target(ends, ends)
-        batch = next(trainer.one_pass())
-        trainer.micro_step(batch)
-        states = live.now - sum(each.nbytes for each in vars(batch).values() if isinstance(each, torch.Tensor))
-        live.peak = states
-        trainer.micro_step(batch)
-    half = trainer._training_rows.dtype == torch.bfloat16
-    step = drafter_memory.step(sizes, recipe.kind, recipe.unroll, tokens, half=half, on_gpu=False)
-    head = drafter_memory.target_ends(sizes, LearnerConfig(parallel="ddp")) if half else 0  # the trainer's own, in bfloat16
-    computed = {"states": drafter_memory.states(sizes, recipe.kind) + head, "step": step}
-    measured = {"states": states, "step": live.peak - states}
-    return measured | {"all": live.peak}, computed | {"all": sum(computed.values())}
+        return trainer
+
+    return make
+
+
+def _trained_once(live: LiveBytes, make: Callable[[], SpotTrainer]) -> tuple[SpotTrainer, MicroBatch, int]:
+    """And the bytes of its states, from which on ``live`` counts."""
+    trainer = make()
+    batch = next(trainer.one_pass())
+    trainer.micro_step(batch)
+    states = live.now - sum(each.nbytes for each in vars(batch).values() if isinstance(each, torch.Tensor))
+    live.peak = states
+    return trainer, batch, states
+
+
+def _how(trainer: SpotTrainer) -> dict[str, Any]:
+    recipe = trainer.recipe
+    return {"kind": recipe.kind, "unroll": recipe.unroll, "half": trainer._training_rows.dtype == torch.bfloat16, "on_gpu": False}
+
+
+def _drafter_parts(trainer: SpotTrainer, sizes: Shape, measured: Parts, computed: int) -> tuple[Parts, Parts]:
+    """``computed``: the last of what was ``measured``."""
+    how = _how(trainer)
+    head = drafter_memory.target_ends(sizes, LearnerConfig(parallel="ddp")) if how["half"] else 0  # the trainer's own, in bfloat16
+    expected = dict(zip(measured, (drafter_memory.states(sizes, how["kind"]) + head, computed), strict=True))
+    return measured | {"all": sum(measured.values())}, expected | {"all": sum(expected.values())}
 
 
 def write_model(sizes: Shape, folder: Path) -> None:

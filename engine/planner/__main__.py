@@ -19,9 +19,10 @@ from engine.planner.memory import GB, Hardware, Load
 from engine.planner.memory_plan import MemoryPlan, plan
 from engine.planner.model_shape import PRESETS, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
-from engine.planner.weight_sync import Way, sync_seconds
+from engine.planner.weight_sync import Way, sync_seconds, way_of
 
 MOST = 10**9
+WAYS: dict[Way, str] = {"same GPU": "on the same GPU (CUDA IPC)", "host memory": "by way of host memory (--tensor-parallel above 1)"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,9 +55,10 @@ def _print(options: argparse.Namespace, found: MemoryPlan) -> None:
         print(f"{name:26}{size / GB:9.2f}")
     print(f"host memory of a worker   {found.host / GB:9.2f}")
     print(f"cache of a worker at most {found.cache:9,} tokens")
-    way: Way = "same GPU" if options.tensor_parallel == 1 else "host memory"
-    seconds = sync_seconds(shape(options.model), _hardware(options), way, sharded=options.parallel == "fsdp")
-    print(f"new weights into the engine, by way of the {way}: {seconds:.2f} s, on links of an H100")
+    hardware = _hardware(options)
+    way = way_of(hardware)
+    seconds = sync_seconds(shape(options.model), hardware, way, sharded=options.parallel == "fsdp")
+    print(f"new weights into SGLang, {WAYS[way]}: {seconds:.2f} s, on links of an H100")
     print(f"requests at once, of {options.context:,} tokens: {found.together} of {options.requests}; if more are so long, some wait")
     print("fits" if found.fits else "DOES NOT FIT")
 
@@ -115,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep-activations", action="store_true", help="cluster.learner.activation_checkpointing: false")
     parser.add_argument("--cpu-offload", action="store_true", help="cluster.learner.cpu_offload: true")
     parser.add_argument("--lora", type=_positive, metavar="RANK", help="cluster.learner.lora.rank")
-    parser.add_argument("--tokens", type=_positive, default=8_192, help="algorithm.tokens_per_microbatch")
+    parser.add_argument("--tokens", type=_positive, default=8_192, help="algorithm.tokens_per_microbatch; a longer sequence stands alone")
     parser.add_argument("--requests", type=_positive, default=32, help="rollout.max_batch")
     parser.add_argument("--context", type=_positive, default=8_192, help="longest prompt and response together, in tokens")
     parser.add_argument("--no-reference", action="store_true", help="algorithm.kl_coefficient: 0")

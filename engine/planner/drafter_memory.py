@@ -10,6 +10,11 @@ BLOCK, ROWS = 2**25, 128
 VALUE = 4 * FLOAT
 """Bytes of a value of a block at the worst moment: the target's probability, and of the drafter the logarithm of its own, that itself, and
 the derivative."""
+JUDGED, LOOK_AHEAD = 1024, 4
+"""Positions of held-out responses that a drafter is judged by at once, and passes over them, as engine.drafter.spot_trainer and
+held_out_evaluation have them."""
+COPIES = 3
+"""Of the drafter's weights in a session: as it began, the average, and the best one so far."""
 UNROLLS = {"eagle": 2, "hass": 3, "eagle3": 7}
 """Passes of a training step, as engine.drafter.recipe has them."""
 KEPT: dict[DrafterKind, dict[int, int]] = {"eagle": {HALF: 18, FLOAT: 28}, "eagle3": {HALF: 43, FLOAT: 46}}
@@ -28,6 +33,25 @@ def target_ends(shape: Shape, learner: LearnerConfig) -> int:
     bfloat16."""
     gathered = 2 * FLOAT if learner.parallel == "fsdp" else 0
     return (gathered + HALF) * shape.vocabulary * shape.hidden
+
+
+def session(
+    shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: bool = True, on_gpu: bool = True, judged: int = JUDGED
+) -> int:
+    """What a session takes beside the states: the drafters that it may have to go back to, and a training step (see ``step``) or a
+    judgement by ``judged`` positions, for which the drafter's own weights are put aside."""
+    copy = FLOAT * drafter_parameters(shape, kind)
+    training = step(shape, kind, unroll, tokens, half=half, on_gpu=on_gpu)
+    return COPIES * copy + max(training, copy + judgement(shape, kind, judged))
+
+
+def judgement(shape: Shape, kind: DrafterKind, positions: int) -> int:
+    """In float32, without gradients. The target's law of all ``positions`` is there twice while its blocks are joined; of every pass the
+    prediction, keys and values."""
+    cached = 2 * shape.kv_heads * shape.head_size
+    predicted = LOOK_AHEAD * (shape.hidden + cached)
+    read = 2 * shape.hidden + feature_width(kind, shape.hidden)
+    return positions * (2 * FLOAT * shape.vocabulary + FLOAT * (predicted + read) + 2 * HALF * feature_width(kind, shape.hidden))
 
 
 def step(shape: Shape, kind: DrafterKind, unroll: int, tokens: int, *, half: bool = True, on_gpu: bool = True) -> int:

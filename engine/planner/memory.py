@@ -4,8 +4,9 @@ with Adam, here 4 each for weights, gradients and either moment), what a backwar
 All figures are bytes on the fullest GPU: the learner has a rank on each, the rollout engine spreads over those of a worker.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from engine.config import SpeculationConfig
 from engine.config.learner import LearnerConfig
 from engine.drafter.kind import DrafterKind, feature_width
 from engine.planner.model_shape import Shape
@@ -38,9 +39,9 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Load:
-    """``tokens`` in a micro-batch; ``requests`` that a worker decodes at once, each of up to ``context`` tokens; ``reference``: a KL term
-    needs a second model; ``drafter``: one is used, and trained in idle time, of ``kind``, by steps of ``unroll`` passes over
-    ``drafter_tokens``; ``released``: the cache is given up between rollouts."""
+    """``tokens`` in a micro-batch, as configured; ``requests`` that a worker decodes at once, each of up to ``context`` tokens;
+    ``reference``: a KL term needs a second model; ``drafter``: one is used, as ``speculation`` says, and trained in idle time, of ``kind``,
+    by steps of ``unroll`` passes over ``drafter_tokens``; ``released``: the cache is given up between rollouts."""
 
     tokens: int = 8_192
     requests: int = 32
@@ -51,6 +52,12 @@ class Load:
     kind: DrafterKind = "eagle"
     unroll: int = 2
     drafter_tokens: int = 1024
+    speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
+
+    @property
+    def microbatch(self) -> int:
+        """The tokens of the largest micro-batch: a sequence is never cut, and one that is longer than ``tokens`` stands alone."""
+        return max(self.tokens, self.context)
 
 
 Parts = dict[str, int]

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from engine.config.learner import LearnerConfig
 from engine.planner import drafter_memory, memory
-from engine.planner.memory import OVERHEAD, Hardware, Load, Parts
+from engine.planner.memory import HALF, OVERHEAD, Hardware, Load, Parts
 from engine.planner.model_shape import Shape
-from engine.rollout.native.layout.room import LEFT
+from engine.rollout.native.graphs.plan import GraphPlan
+from engine.rollout.native.graphs.step_memory import Widths, step_memory
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class MemoryPlan:
 def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -> MemoryPlan:
     """Of a worker on ``hardware``. The engine keeps its weights between rollouts, and the drafter's trainer its states always."""
     states = memory.states(shape, learner, hardware.ranks, load.reference)
-    passes = memory.passes(shape, learner, load.tokens)
+    passes = memory.passes(shape, learner, load.microbatch)
     engine = memory.engine(shape, hardware, load)
     trainer = drafter_memory.states(shape, load.kind) + drafter_memory.target_ends(shape, learner)
     training = trainer if load.drafter else 0
@@ -35,20 +36,27 @@ def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -
     resident = 0 if learner.cpu_offload else sum(states.values()) - states["gradients"]
     gradients = 0 if learner.cpu_offload else states["gradients"]
     always = OVERHEAD + resident + sum(engine.values()) - engine["KV cache"] + training
+    steps = decode_steps(shape, load)
     others = {
-        "rollout": always + LEFT,
-        "drafter training": always + drafter_step(shape, load),
+        "rollout": always + steps,
+        "drafter training": always + drafter_session(shape, load),
         "update": always + gradients + sum(passes.values()),
     }
     spare = max(0, hardware.memory - (others["rollout"] if load.released else max(others.values()))) * hardware.tensor_parallel
     together = min(load.requests, spare // memory.request(shape, load))
     cache = engine["KV cache"] = engine["KV cache"] if together == load.requests else spare // hardware.tensor_parallel
     phases = {name: size + (0 if load.released and name != "rollout" else cache) for name, size in others.items()}
-    parts = states | passes | engine | {"graphs and steps": LEFT, "drafter training": training, "context and buffers": OVERHEAD}
+    parts = states | passes | engine | {"graphs and steps": steps, "drafter training": training, "context and buffers": OVERHEAD}
     fits = together > 0 and max(phases.values()) <= hardware.memory
     return MemoryPlan(parts, phases, host, spare // memory.position(shape, load), together, fits)
 
 
-def drafter_step(shape: Shape, load: Load) -> int:
-    """A micro-step of the drafter."""
-    return drafter_memory.step(shape, load.kind, load.unroll, load.drafter_tokens) if load.drafter else 0
+def decode_steps(shape: Shape, load: Load) -> int:
+    """What a rollout takes beside weights and cache."""
+    graphs = GraphPlan.of_engine(load.speculation if load.drafter else None, load.requests)
+    return step_memory(graphs, Widths(shape.vocabulary, shape.hidden, 3 * shape.intermediate, HALF))
+
+
+def drafter_session(shape: Shape, load: Load) -> int:
+    """A session of training the drafter, beside its states."""
+    return drafter_memory.session(shape, load.kind, load.unroll, load.drafter_tokens) if load.drafter else 0

@@ -1,4 +1,5 @@
-"""How long new weights take from the learner to the rollout engine, by arithmetic over the links that they pass."""
+"""How long new weights take from the learner to SGLang, by arithmetic over the links that they pass. Learner and engine share their GPUs,
+so nothing is sent to others."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +7,7 @@ from typing import Literal
 from engine.planner.memory import FLOAT, HALF, Hardware
 from engine.planner.model_shape import Shape
 
-Way = Literal["same GPU", "host memory", "network"]
+Way = Literal["same GPU", "host memory"]
 BUCKET_BYTES = 256 * 2**20
 """As engine.models.weights has it."""
 
@@ -27,15 +28,20 @@ class Links:
 H100 = Links()
 
 
+def way_of(hardware: Hardware) -> Way:
+    """SGLang opens what lies on a GPU of its own."""
+    return "same GPU" if hardware.tensor_parallel == 1 else "host memory"
+
+
 def sync_seconds(shape: Shape, hardware: Hardware, way: Way, links: Links = H100, *, sharded: bool = True) -> float:
     """Of one worker. ``sharded`` weights are gathered first, in bfloat16, as each rank has its part: over NVLink within a node, else over
-    the network. Then they are rounded and written into a bucket, and read from there into the engine: on the same GPU (CUDA IPC); by way
-    of host memory, down, copied once, and up again; or on other GPUs of the network (NCCL broadcast, which pipelines)."""
+    the network. Then they are rounded and written into a bucket, and read from there into the engine: on the same GPU (CUDA IPC), or by
+    way of host memory, down, copied once, and up again."""
     size = HALF * shape.parameters
     others = 1 - 1 / hardware.ranks
     link = links.nvlink if hardware.nodes == 1 else links.network
     gathering = size * others / link if sharded else 0.0
     filling = (FLOAT + HALF) / HALF * size / links.memory
     taking = 2 * size / links.memory
-    between = {"same GPU": 0.0, "host memory": 2 * size / links.pcie + size / links.host, "network": size / links.network}[way]
+    between = {"same GPU": 0.0, "host memory": 2 * size / links.pcie + size / links.host}[way]
     return gathering + filling + between + taking + -(-size // BUCKET_BYTES) * links.message

@@ -50,13 +50,25 @@ def test_a_cache_has_room_for_one_request_and_its_drafts(random_model: Path) -> 
         return config(random_model, rollout=rollout, speculation=speculation)
 
     plain: dict[str, object] = {"enabled": False}
-    check_light(limited(301, plain))
-    with pytest.raises(ConfigError, match=r"^rollout\.cache_tokens: one request may need 301 tokens .*, got 300; set it to 320 or more"):
-        check_light(limited(300, plain))
-    chain: dict[str, object] = {"strategies": [{"depth": 4, "verify": 4}], "tuner": {"name": "fixed"}}
-    with pytest.raises(ConfigError, match=r"rollout\.cache_tokens: one request may need 305 tokens"):
-        check_light(limited(304, chain, "auto"))
-    check_light(limited(305, chain))
+    check_light(limited(257, plain))
+    with pytest.raises(ConfigError, match=r"^rollout\.cache_tokens: one request may need 512 tokens .*, got 256; set it to 512 or more"):
+        check_light(limited(256, plain))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_submission_knows_no_machine_and_the_job_knows_its_own(random_model: Path) -> None:
+    """The default trees take 281 positions of a CPU's cache, and 28 of a GPU's."""
+
+    def asked(device: str) -> RunConfig:
+        return config(random_model, rollout={"engine": "native", "cache_tokens": 1320}, cluster={"device": device})
+
+    told = r"one request may need 1600 tokens \(max_prompt_tokens=256, max_new_tokens=1024, drafts\), got 1320; set it to 1600 or more"
+    for device in ("auto", "cuda"):
+        check_light(asked(device))
+    with pytest.raises(ConfigError, match=told):
+        check_light(asked("cpu"))
+    with pytest.raises(ConfigError, match=told):
+        check(asked("auto"))
 
 
 def test_faults_that_submit_can_see(random_model: Path, tmp_path: Path) -> None:

@@ -133,17 +133,27 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
         kind=RECIPE_KINDS[recipe],
         unroll=config.drafter.spot.unroll or UNROLLS[recipe],
         drafter_tokens=config.drafter.spot.tokens_per_microbatch,
+        speculation=config.speculation,
     )
     found = plan_memory(shape, hardware, config.cluster.learner, load)
-    if found.cache < LEAST_ROOM * longest:
+    if not found.fits or found.cache < LEAST_ROOM * longest:
         most = max(found.phases, key=found.phases.__getitem__)
-        learner = config.cluster.learner
-        remedy = "more GPUs" if learner.parallel == "fsdp" else "cluster.learner.parallel=fsdp, more GPUs"
-        raise ConfigError(
-            f"gpus: {machines} has {machines.gpu.memory:g} GB a GPU, and {most} takes {found.phases[most] / GIGA:.0f} GB of the fullest; "
-            f"take {remedy}, a larger rollout.sglang.tensor_parallel, cluster.learner.cpu_offload, or a lower rollout.max_new_tokens"
-        )
+        told = f"gpus: {machines} has {machines.gpu.memory:g} GB a GPU, and {most} takes {found.phases[most] / GIGA:.0f} GB of the fullest"
+        raise ConfigError(f"{told}; take {_remedies(config)}, or a lower rollout.max_new_tokens")
     return found
+
+
+def _remedies(config: RunConfig) -> str:
+    """What takes less of a GPU, as far as it is not taken yet."""
+    learner = config.cluster.learner
+    found = {
+        "cluster.learner.parallel=fsdp": learner.parallel != "fsdp",
+        "more GPUs": True,
+        "cluster.learner.activation_checkpointing": not learner.activation_checkpointing,
+        "cluster.learner.cpu_offload": not learner.cpu_offload,
+        "a larger rollout.sglang.tensor_parallel": config.rollout.engine != "native",
+    }
+    return ", ".join(remedy for remedy, there in found.items() if there)
 
 
 def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis:

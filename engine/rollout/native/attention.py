@@ -1,4 +1,4 @@
-"""Attention in which a token's result has the same bits whatever tokens and requests are beside it, and how far the cache is read.
+"""Attention in which a token's result has the same bits whatever tokens and requests are beside it.
 
 What decides the order in which torch's kernel for CPUs adds up, found by comparing bits under AVX2 and AVX-512 with one and two threads,
 on Intel and AMD: blocks of 512 positions, of which no more than 256 (with MKL's kernels for AMD 192) are added up one after the other, so
@@ -12,22 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-BLOCK = 512
-PARTS = (256, 192)
-LANES = 16
+from engine.rollout.native.reach import BLOCK, PARTS
+
 ROWS = 6
 MOST_ROWS = 30
 WIDE_HEAD = 128
-
-
-def whole_reach(reach: int, granularity: int, part: int) -> int:
-    """The number of positions to read so that at least ``reach`` are: a multiple of ``granularity`` (one of 16), and two parts of a block
-    or more that is read beyond its first ``part``, lest MKL makes two equal ones of what is read."""
-    whole = -(-reach // granularity) * granularity
-    within = whole % BLOCK
-    if part < within < 2 * part:
-        whole += 2 * part - within
-    return -(-whole // granularity) * granularity
 
 
 def part_of(position: int, part: int) -> tuple[int, int]:

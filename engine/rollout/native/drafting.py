@@ -11,8 +11,8 @@ from engine.rollout.native.graphs.plan import Capture
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.noise import Noise
 from engine.rollout.native.placement import Placement
+from engine.rollout.native.reach import written_behind
 from engine.rollout.native.sampling import TokenSampler
-from engine.rollout.native.tree_entries import entries_needed
 from engine.rollout.response import Response
 from engine.speculation.strategy import Strategy
 
@@ -21,9 +21,7 @@ TOKENS_PER_PASS = 4096
 
 def scratch(strategy: Strategy, device: torch.device) -> int:
     """Cache entries beyond the newest token that drafting and verifying with ``strategy`` may write on ``device``."""
-    placed = strategy.top_k > 1 and device.type == "cpu"
-    verified = entries_needed(strategy.verify) if placed else strategy.verify
-    return max(verified, (strategy.depth - 1) * strategy.top_k)
+    return written_behind(strategy, device.type == "cpu")
 
 
 class Guesses:

@@ -67,7 +67,8 @@ class Gated:
 
     def _inner(self, x: Tensor) -> Tensor:
         gate, up = self._gate_up(x).chunk(2, -1)
-        for chunk in row_chunks(gate, self._work * gate.shape[1]):
+        chunks = [slice(None)] if gate.is_cuda else row_chunks(gate, self._work * gate.shape[1])
+        for chunk in chunks:  # in place, so that all rows of a GPU take no more than some
             self._activate(gate[chunk])
         return gate.mul_(up)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.models.device_to_host import HostCopy
 from engine.rollout.native.architecture import SLIDING, Architecture, Rotary
-from engine.rollout.native.attention import LANES, part_length, whole_reach
+from engine.rollout.native.attention import part_length
 from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass, Reading
 from engine.rollout.native.layout.dense_reading import DenseMasks, GatheredPages, SlotViews, SplitViews
 from engine.rollout.native.layout.interface import Copies, Layout
@@ -24,6 +24,7 @@ from engine.rollout.native.layout.pages import Pages
 from engine.rollout.native.layout.runs import runs
 from engine.rollout.native.layout.slots import Slots
 from engine.rollout.native.placement import Placement
+from engine.rollout.native.reach import LANES, whole_reach
 from engine.rollout.native.sending import sent
 
 

@@ -15,13 +15,16 @@ from engine.rollout.native.row_chunks import row_chunks
 
 
 class Noise:
-    """Noise for the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]. It is made when it is first asked for, and kept: the
-    drafter and the target draw with the same."""
+    """Noise for the tokens at ``positions`` [n, levels] of ``requests`` (ids) [n]. It is made when it is first asked for, and kept, where
+    there is memory for it: the drafter and the target draw with the same."""
 
-    def __init__(self, seed: Tensor, vocabulary: Tensor, requests: Tensor, positions: Tensor, memory: Tensor | None = None) -> None:
+    def __init__(
+        self, seed: Tensor, vocabulary: Tensor, requests: Tensor, positions: Tensor, memory: Tensor | None = None, small: bool = False
+    ) -> None:
         """``seed``, a scalar, has gone through ``mix``; ``vocabulary``: see ``token_codes``. It is kept in ``memory`` [rows, vocabulary],
-        if that has room for it."""
+        if that has room for it; a GPU that has none for it makes what is asked for each time, unless it is ``small``."""
         self._seed, self._requests, self._positions, self._memory = seed, requests, positions, memory
+        self._small = small
         self.vocabulary, self.levels = vocabulary, positions.shape[1]
 
     @property
@@ -31,13 +34,16 @@ class Noise:
 
     def on(self, given: Mapping[str, Tensor]) -> "Noise":
         """The noise that is made of other ``inputs`` of the same shapes, in the same memory; this one if they are its own."""
-        return self if given["positions"] is self._positions else Noise(memory=self._memory, **{name: given[name] for name in self.inputs})
+        if given["positions"] is self._positions:
+            return self
+        seed, vocabulary, requests, positions = (given[name] for name in self.inputs)
+        return Noise(seed, vocabulary, requests, positions, self._memory, self._small)
 
     def first(self, levels: int) -> "Noise":
         """Of the first ``levels``, or of all if there are no more."""
         if levels >= self.levels:
             return self
-        return Noise(self._seed, self.vocabulary, self._requests, self._positions[:, :levels], self._memory)
+        return Noise(self._seed, self.vocabulary, self._requests, self._positions[:, :levels], self._memory, self._small)
 
     def take(self) -> None:
         """Takes for its own what one on other inputs of the same values has put in their memory, if there is any."""
@@ -60,7 +66,12 @@ class Noise:
 
     def of_tokens(self, ids: Tensor, levels: int) -> "Noise":
         """The same for the tokens ``ids`` [D] alone, which count from 0 in it, and for the first ``levels``."""
-        return Noise(self._seed, self.vocabulary[ids], self._requests, self._positions[:, :levels])
+        return Noise(self._seed, self.vocabulary[ids], self._requests, self._positions[:, :levels], small=True)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what was made once is there the next time."""
+        return self._small or not self._positions.is_cuda or self._room is not None
 
     @cached_property
     def keys(self) -> Tensor:
@@ -88,7 +99,9 @@ class NoiseRows:
         return NoiseRows(self._noise, self._rows[rows])
 
     def kept(self) -> Tensor:
-        """[R, vocabulary], of what is kept; one row without a copy, where that needs not wait for a GPU."""
+        """[R, vocabulary], of what is kept, if it is; one row without a copy, where that needs not wait for a GPU."""
+        if not self._noise.keeps:
+            return self.of()
         kept = self._noise.exponentials
         if len(self._rows) == 1 and not kept.is_cuda:
             return kept.narrow(0, int(self._rows), 1)

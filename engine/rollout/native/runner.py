@@ -14,13 +14,14 @@ from engine.drafter.kind import DrafterKind, captured_layers, feature_width
 from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.rollout.native.architecture import Architecture, Rotary
-from engine.rollout.native.attention import LANES, part_length, whole_reach
+from engine.rollout.native.attention import part_length
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
 from engine.rollout.native.drafting import Drafting, scratch
 from engine.rollout.native.eagle3_draft_model import Eagle3DraftModel
 from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.graphs.pool import Recorder
+from engine.rollout.native.graphs.step_memory import Widths, noise_rows, step_memory
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.layout.factory import make_pages
 from engine.rollout.native.layout.slots import Slots
@@ -28,6 +29,7 @@ from engine.rollout.native.linear import activations
 from engine.rollout.native.model import DraftModel, TargetModel
 from engine.rollout.native.noise import Noise
 from engine.rollout.native.placement import Placement
+from engine.rollout.native.reach import LANES, whole_reach
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.native.sending import sent
 from engine.rollout.native.tree_entries import placed
@@ -83,6 +85,8 @@ class Runner:
         self._reads_pages, self.cache_tokens = plan is not None or like.is_cuda, cache_tokens
         self._width = 2 * architecture.kv_heads * architecture.head_dim
         self._position = computed.itemsize * (self._width * (architecture.layers + drafting) + width)
+        self._widths = _widths(architecture, computed)
+        self._beside = step_memory(plan or GraphPlan.of_engine(None, 1), self._widths)
         self._size, self._room_for_one = (0, 0), False
         self._device, self.dtype = like.device, like.dtype
         self.cache = self._make_cache(0, 0)
@@ -133,7 +137,7 @@ class Runner:
         capacity = whole_reach(capacity, LANES, LANES if self._reads_pages else part_length())
         if self._reads_pages or self.cache_tokens is not None:
             limit = max(self.cache_tokens, capacity) if self.cache_tokens and self._room_for_one else self.cache_tokens
-            pages = make_pages(slots, capacity, self._computed, self._position, self._width, limit)
+            pages = make_pages(slots, capacity, self._computed, self._position, self._width, limit, self._beside)
             return self._cache_of(self._drafter_rotary, layout=pages, capacity=capacity, reads_pages=self._reads_pages)
         return self._cache_of(self._drafter_rotary, layout=Slots(slots, capacity, self._device), capacity=capacity)
 
@@ -153,7 +157,7 @@ class Runner:
     def _noise_memory(self) -> Tensor | None:
         """Where the graphs of drafts put noise, for as many requests as the cache has slots; a graph's own memory other graphs use, too."""
         if self._noise is None and (plan := self.passes.plan):
-            rows = max((each.batch * (each.levels + 1) for each in plan.draft if each.batch <= self.cache.slots), default=0)
+            rows = noise_rows(each for each in plan.draft if each.batch <= self.cache.slots)
             self._noise = torch.empty(rows, self._vocabulary, device=self._device)
         return self._noise
 
@@ -288,6 +292,13 @@ class Runner:
             return None
         present = pad(tree.tokens >= 0, (1, 0), value=True).flatten().nonzero()[:, 0]
         return present if len(present) < WORTH_LEAVING_OUT * tree.tokens.numel() else None
+
+
+def _widths(architecture: Architecture, computed: Tensor) -> Widths:
+    """A GPU computes all experts of a mixture."""
+    a, experts = architecture, architecture.experts
+    mixture = experts.number * (3 * experts.intermediate + a.hidden) if experts else 0
+    return Widths(a.vocabulary, a.hidden, max(3 * a.intermediate, mixture), computed.itemsize)
 
 
 def _repeated(each: Sequence[T] | None, size: int) -> list[T]:

@@ -7,7 +7,7 @@ drafter (Daliri, Musco, Suresh: Coupling without Communication and Drafter-Invar
 a probability of at least (1 - d) / (1 + d) at total variation distance d.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -64,21 +64,22 @@ class TokenSampler:
         whether others are left one would have to wait for a GPU."""
         size = few(self._sampling, logits.shape[-1])
         if not size:
-            return _joined(result(race) for race in self._races_of_all(logits, noise))
+            chunks = row_chunks(logits, logits.shape[-1])
+            return _joined(result(self._race_of_all(logits[chunk], noise[chunk])) for chunk in chunks)
         results, cut = self._race_of_few(logits, noise, size, result)
         if not exact:
             return results
         rows = (~cut).nonzero()[:, 0]
         if len(rows):
-            again = _joined(result(race) for race in self._races_of_many(logits[rows], noise[rows]))
+            parts = [rows[chunk] for chunk in row_chunks(rows, logits.shape[-1])]
+            again = _joined(result(self._race_of_many(logits[part], noise[part])) for part in parts)
             for each, renewed in zip(results, again, strict=True):
                 each[rows] = renewed
         return results
 
-    def _races_of_all(self, logits: Tensor, noise: NoiseRows) -> Iterator[Race]:
-        for chunk in row_chunks(logits, logits.shape[-1]):
-            weights = weights_of(logits[chunk], self._sampling.temperature)
-            yield Race(weights, weights / noise[chunk].kept())
+    def _race_of_all(self, logits: Tensor, noise: NoiseRows) -> Race:
+        weights = weights_of(logits, self._sampling.temperature)
+        return Race(weights, weights / noise.kept())
 
     def _race_of_few(self, logits: Tensor, noise: NoiseRows, size: int, result: Callable[[Race], Result]) -> tuple[Result, Tensor]:
         """Among the ``size`` likeliest; and the rows [R] where no other tokens are left."""
@@ -89,10 +90,9 @@ class TokenSampler:
             cut.append(done)
         return _joined(parts), torch.cat(cut)
 
-    def _races_of_many(self, logits: Tensor, noise: NoiseRows) -> Iterator[Race]:
-        for chunk in row_chunks(logits, logits.shape[-1]):
-            weights = cut_weights(logits[chunk], self._sampling)
-            yield Race(weights, weights / noise[chunk].of())
+    def _race_of_many(self, logits: Tensor, noise: NoiseRows) -> Race:
+        weights = cut_weights(logits, self._sampling)
+        return Race(weights, weights / noise.of())
 
 
 def _joined(results: Iterable[Result]) -> Result:

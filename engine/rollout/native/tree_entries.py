@@ -6,13 +6,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from engine.rollout.native.attention import LANES, PARTS, part_length, part_of
+from engine.rollout.native.attention import part_length, part_of
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree
-
-
-def entries_needed(nodes: int) -> int:
-    """Positions behind the newest token that a tree of so many drafts may take."""
-    return min((LANES + 1) * nodes, nodes + max(PARTS)) + 1
+from engine.rollout.native.reach import LANES
 
 
 def placed(tree: DraftTree, newest: Sequence[int]) -> tuple[DraftTree, Tensor]:

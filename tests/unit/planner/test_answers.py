@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.config import RunConfig, merged, parse
-from engine.errors import DataError
+from engine.errors import ConfigError, DataError
 from engine.events import AnyEvent, RolloutFinished, StepFinished
 from engine.planner.answers import sensitivity
 from engine.planner.answers.arms import arm, arms
@@ -53,6 +53,14 @@ def test_the_native_engine_lends_its_memory_to_training_and_sglang_if_asked() ->
 
     kept, asked = room("sglang", False), room("sglang", True)
     assert room("native", False) == asked > kept
+
+
+def test_an_update_has_room_for_the_longest_response() -> None:
+    """Micro-batches of 2,048 tokens would fit."""
+    kept = {"rollout": {"engine": "native"}, "cluster": {"learner": {"activation_checkpointing": False}}}
+    assert based(merged(TIGHT, kept | {"rollout": {"engine": "native", "max_new_tokens": 2048}}), "h100:8").memory
+    with pytest.raises(ConfigError, match=r"gpus: h100:8 has 80 GB a GPU, and update takes .*activation_checkpointing.*max_new_tokens$"):
+        based(merged(TIGHT, kept | {"rollout": {"engine": "native", "max_new_tokens": 32_768}}), "h100:8")
 
 
 def test_a_recipe_takes_the_memory_of_its_own_drafter() -> None:

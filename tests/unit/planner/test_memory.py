@@ -14,10 +14,10 @@ from engine.config.learner import LearnerConfig, LoraConfig
 from engine.drafter import law_loss
 from engine.drafter.recipe import RECIPES
 from engine.planner import drafter_memory, memory
-from engine.planner.__main__ import main
+from engine.planner.__main__ import MOST, main
 from engine.planner.drafter_memory import UNROLLS
 from engine.planner.memory import GB, HALF, TOKEN, Hardware, Load
-from engine.planner.memory_plan import plan
+from engine.planner.memory_plan import decode_steps, plan
 from engine.planner.model_shape import PRESETS, Shape, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
 from engine.rollout.native.layout.page_table import PAGE
@@ -95,12 +95,11 @@ def test_the_learner_has_a_rank_on_every_gpu_however_many_make_a_worker() -> Non
 def test_what_is_left_is_the_caches() -> None:
     """With exactly as much cache as there is room for, a GPU is full to the last token."""
     hardware = Hardware()
-    most = plan(PRESETS["7B"], hardware, FSDP, Load(drafter=False)).cache
+    most = plan(PRESETS["7B"], hardware, FSDP, Load(requests=1, drafter=False)).cache
     full = plan(PRESETS["7B"], hardware, FSDP, Load(requests=1, context=most // PAGE * PAGE, drafter=False))
-    assert full.fits
     assert (full.cache, full.together) == (most, 1)
     assert 0 <= hardware.memory - full.phases["rollout"] < PAGE * memory.position(PRESETS["7B"], Load(drafter=False))
-    assert not plan(PRESETS["7B"], hardware, FSDP, Load(requests=1, context=most + PAGE, drafter=False)).fits
+    assert plan(PRESETS["7B"], hardware, FSDP, Load(requests=1, context=most + PAGE, drafter=False)).together == 0
 
 
 def test_more_than_fits_at_once_waits() -> None:
@@ -111,6 +110,22 @@ def test_more_than_fits_at_once_waits() -> None:
     assert 1 <= found.together < 128
     assert found.together == found.cache // 32_768
     assert memory.engine(PRESETS["7B"], Hardware(), load)["KV cache"] > 3 * 80 * GB, "which is what they all would take"
+
+
+def test_what_a_rollout_leaves_beside_its_cache_grows_with_its_batch() -> None:
+    """Of 7 B, as ``engine/README.md`` says."""
+    gigabytes = [decode_steps(PRESETS["7B"], Load(requests=requests)) / GB for requests in (8, 32, 128)]
+    assert gigabytes == pytest.approx([3.7, 7.1, 13.1], abs=0.05)
+    assert decode_steps(PRESETS["7B"], Load(requests=MOST - 1)) > 13 * GB, "in no time, whatever is asked for"
+
+
+def test_a_sequence_is_never_cut_into_micro_batches() -> None:
+    """So whatever a micro-batch is to have at most, an update has room for the longest sequence."""
+    learner = OFFLOADED.model_copy(update={"activation_checkpointing": False})
+    short, long = (plan(PRESETS["7B"], Hardware(gpus=1), learner, Load(tokens=2_048, context=context)) for context in (4_096, 32_768))
+    assert short.fits
+    assert not long.fits
+    assert long.parts["activations"] == 8 * short.parts["activations"] == 16 * memory.passes(PRESETS["7B"], learner, 2_048)["activations"]
 
 
 def test_a_position_takes_what_the_engine_has_of_one(tmp_path: Path) -> None:
@@ -135,7 +150,7 @@ def test_each_way_to_save_memory_saves_it() -> None:
     assert plan(PRESETS["7B"], Hardware(nodes=4), FSDP, Load()).phases["update"] < update()
 
 
-SMALL = Shape(4, 128, 448, 4, 2, 32, 2048, True)
+SMALL, WORDY = Shape(4, 128, 448, 4, 2, 32, 2048, True), Shape(1, 64, 128, 2, 1, 32, 8192, True)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +173,17 @@ def test_an_update_takes_what_was_computed_part_by_part(small_model: Path, monke
 def test_a_drafters_step_takes_what_was_computed(small_model: Path, recipe: str) -> None:
     measured, computed = measuring.measured_drafter_step(small_model, SMALL, recipe, 256)
     assert {name: computed[name] / measured[name] for name in measured} == pytest.approx(dict.fromkeys(measured, 1.0), abs=0.1)
+
+
+@pytest.mark.parametrize(("sizes", "tokens"), [(SMALL, 256), (WORDY, 512)], ids=["steps take most", "judgements take most"])
+def test_a_session_takes_what_was_computed(tmp_path: Path, sizes: Shape, tokens: int) -> None:
+    """With the copies of the drafter that it has."""
+    measuring.write_model(sizes, tmp_path)
+    measured, computed = measuring.measured_drafter_session(tmp_path, sizes, "eagle", tokens)
+    assert {name: computed[name] / measured[name] for name in measured} == pytest.approx(dict.fromkeys(measured, 1.0), abs=0.1)
+    step = drafter_memory.step(sizes, "eagle", 2, tokens, half=False, on_gpu=False)
+    copies = 4 * drafter_memory.COPIES * memory.drafter_parameters(sizes)
+    assert (computed["session"] > copies + step) == (sizes is WORDY)
 
 
 def test_the_largest_step_of_a_drafter_has_room() -> None:

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from engine.rollout.native.graphs.plan import Capture, GraphPlan, bucket
-from engine.rollout.native.graphs.pool import DRIVER, Function, GraphPool, Recording
+from engine.rollout.native.graphs.pool import Function, GraphPool, Recording
+from engine.rollout.native.graphs.step_memory import DRIVER
 from engine.speculation.strategy import OFF
 
 CPU = torch.device("cpu")

@@ -6,7 +6,8 @@ from native_cases import with_mkl
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.rollout.native.attention import BLOCK, LANES, PARTS, attend, part_length, row_unit, whole_reach
+from engine.rollout.native.attention import attend, part_length, row_unit
+from engine.rollout.native.reach import BLOCK, LANES, PARTS, whole_reach
 
 pytestmark = with_mkl
 SEEN = (20, 108, 150, 196, 240, 300, 390, 500, 530, 660, 740, 900)

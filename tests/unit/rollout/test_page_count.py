@@ -8,17 +8,16 @@ from engine.bench.emulated_cuda.memory import CUDA
 from engine.errors import ModelError
 from engine.rollout.native.layout.factory import make_pages
 from engine.rollout.native.layout.page_table import PAGE
-from engine.rollout.native.layout.room import LEFT
 
-BYTES = 1000
-"""Of a position."""
+BYTES, BESIDE = 1000, 10**7
+"""Of a position, and what is to be left."""
 
 
 def pages(monkeypatch: pytest.MonkeyPatch, there: int, width: int = 64) -> int:
     """Of 8 requests with 100 pages, at most, where a GPU has room for the pages ``there``."""
-    monkeypatch.setattr("engine.rollout.native.layout.factory._left", lambda device: LEFT + there * PAGE * BYTES)  # noqa: ARG005
+    monkeypatch.setattr("engine.rollout.native.layout.factory._left", lambda device: BESIDE + there * PAGE * BYTES)  # noqa: ARG005
     with emulated():
-        return make_pages(8, 100 * PAGE, torch.empty(0, device=CUDA), BYTES, width, None).free
+        return make_pages(8, 100 * PAGE, torch.empty(0, device=CUDA), BYTES, width, None, BESIDE).free
 
 
 def test_a_few_bytes_more_or_less_are_the_same_pages(monkeypatch: pytest.MonkeyPatch) -> None:

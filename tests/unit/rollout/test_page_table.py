@@ -5,7 +5,12 @@ import random
 import numpy as np
 import pytest
 
+from engine.config import SpeculationConfig
 from engine.rollout.native.layout.page_table import OutOfPagesError, PageTable
+from engine.rollout.native.reach import written_behind
+
+DRAFTS = max(written_behind(each, on_cpu=False) for each in SpeculationConfig().strategies)
+"""Positions that the default strategies may write to behind a request."""
 
 
 def held(table: PageTable, slot: int) -> list[int]:
@@ -33,6 +38,26 @@ def test_a_slot_has_as_many_pages_as_its_positions_take() -> None:
     assert len(held(table, 1)) == 2
     assert table.missing([25, 33]) == 1 + 3
     check(table, 5)
+
+
+@pytest.mark.parametrize(("drafts", "least"), [(DRAFTS, 1829), (0, 1220)], ids=["default strategies", "plain"])
+def test_from_which_length_on_a_twentieth_more_is_held_than_is_written(drafts: int, least: int) -> None:
+    """In the product's pages, of which a request has one for its next token, too; as ``engine/README.md`` says."""
+    table = PageTable(1, 1, 0)
+    more = {length: table.pages(length + drafts + 1) * table.page / length for length in range(1, 40_000)}
+    assert max(ratio for length, ratio in more.items() if length >= least) <= 1.05 < more[least - 1]
+    assert max(more[length] for length in range(8_192, 8_192 + table.page)) < 1.012
+    assert max(more[length] for length in range(32_768, 32_768 + table.page)) < 1.003
+
+
+def test_what_128_requests_of_8_to_32_k_tokens_hold() -> None:
+    rng = random.Random(0)
+    written = [rng.randrange(8_192, 32_768) for _ in range(128)]
+    table = PageTable(128, 33_000, 70_000)
+    for slot, length in enumerate(written):
+        for reached in (length // 3, length + DRAFTS + 1):
+            table.grow(slot, reached)
+    assert sum(written) < table.used * table.page < 1.006 * sum(written)
 
 
 def test_siblings_share_full_pages_and_copy_the_one_they_write_to() -> None:

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from engine.rollout.native.attention import BLOCK, LANES, part_length, part_of
+from engine.rollout.native.attention import part_length, part_of
 from engine.rollout.native.draft_tree import NO_DRAFT, Candidates, DraftTree, likeliest
-from engine.rollout.native.tree_entries import entries_needed, placed
+from engine.rollout.native.reach import BLOCK, LANES, entries_needed
+from engine.rollout.native.tree_entries import placed
 
 VOCABULARY = 40
 

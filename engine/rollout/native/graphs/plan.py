@@ -77,9 +77,17 @@ def bucket(batch: int, max_batch: int) -> int:
 
 def captures_of(strategy: Strategy, batches: range, max_batch: int) -> set[Capture]:
     """The graphs of one strategy for these batch sizes, as far as they do not exceed ``max_batch``."""
-    buckets = {bucket(batch, max_batch) for batch in batches if 1 <= batch <= max_batch}
+    buckets = set(_buckets(batches, max_batch))
     drafts = {Capture.of_draft(strategy, size) for size in buckets} if strategy.drafter == "eagle" else set()
     return {Capture("target", size, strategy.verify + 1) for size in buckets} | drafts
+
+
+def _buckets(batches: range, max_batch: int) -> Iterator[int]:
+    """In as many steps as there are: the planner may be asked for any batch."""
+    batch = max(1, batches.start)
+    while batch < batches.stop and batch <= max_batch:
+        yield (size := bucket(batch, max_batch))
+        batch = size + 1
 
 
 def naive_captures(strategies: Iterable[Strategy], max_batch: int) -> list[Capture]:

@@ -7,11 +7,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from engine.rollout.native.graphs.step_memory import DRIVER, LIMIT
+
 WARM_UPS = 2
-LIMIT = 4 * 2**30
-"""Bytes of a pool's graphs, by default."""
-DRIVER = 8 * 2**20
-"""Bytes that the driver keeps of each graph; assumed, not measured."""
 
 Function = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 

@@ -6,7 +6,6 @@ from torch import Tensor
 from engine.errors import ModelError
 from engine.rollout.native.layout.page_table import PAGE
 from engine.rollout.native.layout.pages import Pages
-from engine.rollout.native.layout.room import LEFT
 
 MOST_NUMBERS = 2**31
 """Of a layer: FlexAttention's kernels find a row of the cache by 32 bits."""
@@ -15,15 +14,15 @@ DIGITS = 5
 that the cache is made."""
 
 
-def make_pages(slots: int, capacity: int, like: Tensor, position: int, width: int, limit: int | None) -> Pages:
+def make_pages(slots: int, capacity: int, like: Tensor, position: int, width: int, limit: int | None, beside: int) -> Pages:
     """Room for all that ``slots`` requests of ``capacity`` positions can need, but for no more than ``limit`` positions, nor for more
-    than a GPU has bytes left, at ``position`` bytes each, or can find, at ``width`` numbers each of a layer. ModelError if one request
-    alone would not fit."""
+    than a GPU has bytes left, ``beside`` of which are for other things, at ``position`` bytes each, or can find, at ``width`` numbers each
+    of a layer. ModelError if one request alone would not fit."""
     page = PAGE
     each = -(-capacity // page)
     most = slots * each if limit is None else min(slots * each, -(-limit // page))
     if like.is_cuda:
-        fitting = (_left(like.device) - LEFT) // (page * position) - 1
+        fitting = (_left(like.device) - beside) // (page * position) - 1
         most = min(most, max(each, rounded(fitting)) if fitting >= each else fitting, MOST_NUMBERS // (page * width) - 1)
     if slots and most < each:
         raise ModelError(

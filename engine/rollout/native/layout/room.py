@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-LEFT = 6 * 2**30
-"""Bytes of a GPU that a cache leaves free: for graphs, see GraphPool, and for what a step takes besides."""
-
 
 class Room(Protocol):
     @property
