@@ -14,7 +14,7 @@ PLUGIN = re.compile(r"has no attribute '?longtail|runs another policy|Failed to 
 INSTALL = "pip install 'longtail[sglang]'"
 CHAINS_ONLY = "0.5.17"
 """Its CUDA graphs have the top_k that SGLang was started with, and no other."""
-TESTED = (CHAINS_ONLY, "0.5.20")
+TESTED = (CHAINS_ONLY, "0.5.20", "0.5.23")
 
 
 def missing() -> ConfigError | None:
@@ -23,7 +23,7 @@ def missing() -> ConfigError | None:
         return ConfigError(f"rollout.engine: sglang is not installed; {INSTALL}, or set rollout.engine to native")
     found = _version()
     if found not in TESTED:
-        return ConfigError(f"rollout.engine: SGLang {found} is installed, and {' and '.join(TESTED)} are supported; {INSTALL}")
+        return ConfigError(f"rollout.engine: SGLang {found} is installed, and {', '.join(TESTED)} are supported; {INSTALL}")
     return None
 
 

@@ -127,7 +127,7 @@ def test_a_missing_or_untried_sglang_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert "sglang is not installed; pip install 'longtail[sglang]'" in str(start_errors.missing())
     monkeypatch.setattr(start_errors.importlib.util, "find_spec", lambda _: object())  # type: ignore[attr-defined]
     monkeypatch.setattr(start_errors, "version", lambda _: "0.4.1")
-    assert "SGLang 0.4.1 is installed, and 0.5.17 and 0.5.20 are supported" in str(start_errors.missing())
+    assert "SGLang 0.4.1 is installed, and 0.5.17, 0.5.20, 0.5.23 are supported" in str(start_errors.missing())
     monkeypatch.setattr(start_errors, "version", lambda _: "0.5.20")
     assert start_errors.missing() is None
 
