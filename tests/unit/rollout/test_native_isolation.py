@@ -139,7 +139,7 @@ def test_so_it_does_after_one_that_broke_off(survived: int) -> None:
 
     with pytest.raises(KeyError, match="mine"):
         engine.generate(requests, sampling, fail)
-    assert 0 < engine._scheduler.unfinished < 17 - survived
+    assert 0 < engine._scheduler.unfinished <= 17 - survived, "the one of which it was told is still in its slot"
     again = engine.generate(requests, sampling)
     assert_nothing_runs(engine)
     plain = make_engine(model, slots=5, end_tokens=frozenset(range(4))).generate(requests, sampling)
