@@ -72,11 +72,13 @@ def follow(run: Run, following: bool) -> None:
         with explained():
             latest = client().run(run.id)
             pace: RefreshPace = st.session_state.setdefault(f"pace-{run.id}", RefreshPace())
-            if pace.is_due(latest, tab.name, monotonic()) or tab.name not in shown:
+            began = monotonic()
+            if pace.is_due(latest, tab.name, began) or tab.name not in shown:
                 query = tab.query.merged(question_cards.query(data.run)) if engine_run(run) else tab.query
                 data = refreshed(data, client(), query, latest)
-                if data.run.finished or pace.is_old("comparison", monotonic(), COMPARISON_SECONDS):
+                if data.run.finished or pace.is_old("comparison", began, COMPARISON_SECONDS):
                     comparison = compared(data.run, partner(data.run))
+                pace.took = monotonic() - began
                 st.session_state[key] = {*shown, tab.name}, data, comparison
     with head_place:
         header.failure(data.run)

@@ -38,3 +38,21 @@ def test_what_moves_slowly_has_a_pace_of_its_own() -> None:
     pace = RefreshPace()
     assert [pace.is_old("comparison", 2.0 * look, 15.0) for look in range(10)] == [True, *[False] * 7, True, False]
     assert pace.is_due(at(1), "Overview", 20.0)
+
+
+def test_the_slower_the_answers_the_less_often_a_page_asks() -> None:
+    pace = RefreshPace()
+    due = []
+    for look in range(20):
+        due.append(pace.is_due(at(look), "Overview", 2.0 * look))
+        pace.took = 0.5
+    asked = [2.0 * look for look, is_due in enumerate(due) if is_due]
+    assert [after - before for before, after in pairwise(asked)] == [6.0] * 6
+    assert pace.is_due(at(20), "Timeline", 39.0), "a tab that nobody has looked at before does not wait"
+
+
+def test_what_changed_while_a_page_rested_is_asked_for_afterwards() -> None:
+    pace = RefreshPace(took=1.0)
+    assert pace.is_due(at(1), "Overview", 0.0)
+    assert not any(pace.is_due(at(2), "Overview", now) for now in (2.0, 4.0, 6.0, 8.0))
+    assert pace.is_due(at(2), "Overview", 10.0)
