@@ -4,9 +4,10 @@ import csv
 import io
 from collections.abc import Sequence
 
+from dashboard.analysis.run_config import seed
 from longtail.schemas.comparison import ComparedRun, Measures
 
-OWN = ("id", "name", "state", "seed")
+OWN = ("id", "name", "state")
 MEASURES = tuple(Measures.model_fields)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -15,9 +16,10 @@ def measures_csv(items: Sequence[ComparedRun]) -> str:
     """A row for each run, the baseline first; what was not measured is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*OWN, *MEASURES])
+    writer.writerow([*OWN, "seed", *MEASURES])
     for item in items:
-        writer.writerow([*(_harmless(getattr(item.run, name)) for name in OWN), *(getattr(item, name) for name in MEASURES)])
+        own = (_harmless(getattr(item.run, name)) for name in OWN)
+        writer.writerow([*own, seed(item.run), *(getattr(item, name) for name in MEASURES)])
     return text.getvalue()
 
 

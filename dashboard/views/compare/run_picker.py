@@ -24,7 +24,7 @@ def chosen_runs() -> list[Run]:
     if "chosen" not in state or state.get("compared") != address:
         state["chosen"] = wanted[:MOST_RUNS]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        query = st.text_input("Find", type="search", placeholder="name, notes or id", key="find", live=True, width=220)
+        query = st.text_input("Find", type="search", max_chars=200, placeholder="name, notes or id", key="find", live=True, width=220)
         offers = _offers(query, dict.fromkeys([*wanted[:MOST_RUNS], *state["chosen"]]))
         if not offers.keys() >= set(state["chosen"]):
             state["chosen"] = [run_id for run_id in state["chosen"] if run_id in offers]

@@ -36,7 +36,9 @@ def rows(items: Sequence[ComparedRun], names: Mapping[str, str]) -> list[dict[st
 def remark(items: Sequence[ComparedRun]) -> str:
     """Over which steps the rows are, how to read them, and what they cannot say."""
     steps = items[0].shared.steps if items[0].shared else 0
-    over = f"Over {'the one step' if steps == 1 else f'the {steps:,} steps'} that all these runs have." if steps else NO_STEP
+    none = sum(item.shared is None or item.shared.seconds_per_step is None for item in items)
+    but = f", but for {none} that {'has' if none == 1 else 'have'} none" if none else ""
+    over = f"Over {'the one step' if steps == 1 else f'the {steps:,} steps'} that all these runs have{but}." if steps else NO_STEP
     return f"{over} {_seeds_remark(items)}"
 
 

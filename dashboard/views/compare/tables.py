@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from dashboard.analysis.comparability import other_work
+from dashboard.analysis.run_config import seed
 from dashboard.text.formats import MISSING, duration, number, percent, ratio
 from dashboard.widgets.table import Rows
 from longtail.schemas.comparison import Comparison, flat
@@ -18,7 +19,7 @@ def run_rows(comparison: Comparison, names: Mapping[str, str]) -> Rows:
         {
             "Run": names[item.run.id] + (" (baseline)" if item.run.id == comparison.baseline else ""),
             "State": item.run.doing,
-            "Seed": str(item.run.seed),
+            "Seed": str(seed(item.run)),
             "Steps compared": str(item.steps),
             "Time a step": duration(item.seconds_per_step),
             "Rollout share s": percent(item.rollout_share),

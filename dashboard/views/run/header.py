@@ -6,7 +6,7 @@ from statistics import median
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.analysis.run_config import run_kind, speculates
+from dashboard.analysis.run_config import run_kind, seed, speculates
 from dashboard.analysis.series import finite
 from dashboard.analysis.start_of_run import SimilarRun, beginning, is_beginning
 from dashboard.data.similar_runs import conditions, similar_run
@@ -39,7 +39,7 @@ def heading(run: Run, partner: Run | None) -> bool:
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
     drafter = f" · begins with the drafter of artifact `{run.drafter_id}`" if run.drafter_id else ""
-    st.caption(f"`{run.id}` · seed {run.seed} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
+    st.caption(f"`{run.id}` · seed {seed(run)} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
     record(run)
     return live
 

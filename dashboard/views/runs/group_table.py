@@ -1,5 +1,6 @@
 """Runs by configuration: seeds of one are one row. Selecting a row selects its runs."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
@@ -15,7 +16,13 @@ TALLEST, PIXELS = 50, 1800
 
 
 def group_table(groups: Sequence[RunGroup], glances: Mapping[str, RunOverview]) -> list[Run]:
-    """The runs selected."""
+    """The runs selected.
+
+    Streamlit knows rows by their number: where the groups change, so does the grid's key, and the selection is carried over by runs.
+    """
+    state, ids = st.session_state, [[run.id for run in group.runs] for group in groups]
+    key = hashlib.sha256(repr(ids).encode()).hexdigest()[:12]
+    chosen = set(state.get("selected", ()))
     rows = [{name: without_shortcodes(text) for name, text in group_row(group, glances).items()} for group in groups]
     event = st.dataframe(
         rows,
@@ -23,8 +30,11 @@ def group_table(groups: Sequence[RunGroup], glances: Mapping[str, RunOverview]) 
         height="content" if len(rows) <= TALLEST else PIXELS,
         placeholder=MISSING,
         alt="Runs by configuration",
-        key="run-groups-" + "-".join(group.runs[0].id for group in groups)[:200],
+        key=f"run-groups-{key}",
         on_select="rerun",
         selection_mode="multi-row",
+        selection_default={"selection": {"rows": [number for number, members in enumerate(ids) if chosen.intersection(members)]}},
     )
-    return [run for number in event.selection.rows for run in groups[number].runs]
+    selected = [run for number in event.selection.rows for run in groups[number].runs]
+    state["selected"] = [run.id for run in selected]
+    return selected

@@ -111,12 +111,13 @@ def judged(item: SampleItem) -> tuple[str, str]:
 def offered(run: Run, found: Sequence[Run]) -> dict[str, str]:
     """By id what to call each of the runs to look in: ``run`` itself, and the others of those that were found. No two have one name, since
     a choice is known by what it is called."""
-    return run_labels([run.model_copy(update={"name": THIS}), *(other for other in found if other.id != run.id)])
+    others = run_labels([other for other in found if other.id != run.id])
+    return {run.id: THIS} | {run_id: f"{label} ({run_id[:6]})" if label == THIS else label for run_id, label in others.items()}
 
 
 def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
     """Side by side: the earliest and latest answers of this run, or those of another one."""
-    query = st.text_input("Find a run", type="search", key=f"other-find-{place}", placeholder="name, notes or id", live=True)
+    query = st.text_input("Find a run", type="search", max_chars=200, key=f"other-find-{place}", placeholder="name, notes or id", live=True)
     runs = fetch_or_cached("other-runs", query, lambda: client().runs(q=query or None, limit=OTHERS).items, data.asked_at) or ()
     names = offered(data.run, runs)
     chosen = st.selectbox("In", list(names), format_func=names.__getitem__, key=f"other-{place}", help=HELP)

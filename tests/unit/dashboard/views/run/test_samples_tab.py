@@ -18,4 +18,4 @@ def test_every_run_to_look_in_has_a_name_of_its_own() -> None:
     others = [own, *(run(f"0{number}bb000000000000", {"name": name}) for number, name in enumerate(("same", "same", "this run", "other")))]
     names = offered(own, others)
     assert list(names) == [each.id for each in others]
-    assert list(names.values()) == ["this run (00aa00)", "same (00bb00)", "same (01bb00)", "this run (02bb00)", "other"]
+    assert list(names.values()) == ["this run", "same (00bb00)", "same (01bb00)", "this run (02bb00)", "other"]
