@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from engine.drafter.kind import DrafterKind, captured_layers, weights_kind
-from engine.drafter.layout import BIAS, FC_NORMS, FLAGS, ROPE_THETA, DrafterLayout
+from engine.drafter.layout import BIAS, FC_NORMS, FLAGS, IN_CONFIG, ROPE_THETA, DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.drafter.vocabulary import D2T, check_vocabulary, token_ids
 from engine.errors import ModelError
@@ -27,6 +27,10 @@ IGNORED = ("rotary_emb.inv_freq", "verifier_norm.weight", "verifier_lm_head.weig
 AS_THE_TARGET = ("num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
 """What must be equal, but has no tensor of its own."""
 UNSAID_BASE, LARGEST_BASE = 10_000.0, 2**53
+PLAIN = (ROPE_THETA, "rope_type")
+"""All that unscaled rotary positions say."""
+UNSAID = {"partial_rotary_factor": 1.0, "beta_fast": 32, "beta_slow": 1}
+"""Of rotary positions, where a configuration is silent, as transformers take it."""
 Config = Mapping[str, Any]
 
 
@@ -36,6 +40,8 @@ def in_our_terms(weights: Mapping[str, Tensor], config: Config, target: Pretrain
         raise ModelError(f"config.json has a {kept}: quantised weights cannot be trained; use the drafter's float32 or bfloat16 weights")
     if (algorithm := config.get("speculators_model_type", "eagle3")) != "eagle3":
         raise ModelError(f"a drafter of type {algorithm}; supported are EAGLE and EAGLE-3 drafters")
+    if stray := next((name for name in weights if name in IN_CONFIG), None):
+        raise ModelError(f"tensor {stray} does not belong to a drafter: config.json says that; use the drafter's own files")
     ours = _named({name: tensor for name, tensor in weights.items() if not name.endswith(IGNORED)})
     for name, tensor in ours.items():
         _check_values(name, tensor)
@@ -113,24 +119,30 @@ def _check_values(name: str, tensor: Tensor) -> None:
 def _own_rope(layer: Config, kind: DrafterKind, target: PretrainedConfig) -> dict[str, int]:
     """The base of rotary positions other than the target's; nothing if they are the same. ModelError if they are no plain ones."""
     ours, theirs = _rope(drafter_config(DrafterLayout(kind), target).to_dict()), _rope(layer)
-    different = sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
+    different = {name for name in ours.keys() | theirs.keys() if _said(ours, name) != _said(theirs, name)}
     if not different:
         return {}
-    if theirs["rope_type"] != "default":
-        name = different[0]
+    unlike = (different & theirs.keys()).difference(PLAIN) if theirs["rope_type"] == "default" else different
+    if unlike:
+        name = "rope_type" if "rope_type" in unlike else min(unlike)
         remedy = "use a drafter with the target's rotary positions, or with unscaled ones"
-        raise ModelError(f"{name} is {theirs[name]}, and the target's is {ours[name]}; {remedy}")
+        raise ModelError(f"{name} is {_said(theirs, name)}, and the target's is {_said(ours, name)}; {remedy}")
     theta = theirs[ROPE_THETA]
-    if not isinstance(theta, int | float) or not float(theta).is_integer() or not 1 < theta < LARGEST_BASE:
-        raise ModelError(f"{ROPE_THETA} is {theta}, and it must be a whole number above 1; use a drafter that was made for this target")
+    if not isinstance(theta, int | float) or not 1 < theta < LARGEST_BASE or not float(theta).is_integer():
+        told = f"{theta}"[:30]
+        raise ModelError(f"{ROPE_THETA} is {told}, and must be a whole number above 1 and below 2^53; use a drafter made for this target")
     return {ROPE_THETA: int(theta)}
+
+
+def _said(rope: Config, name: str) -> Any:
+    return rope.get(name, UNSAID.get(name))
 
 
 def _rope(config: Config) -> dict[str, Any]:
     """The rotary positions of a configuration as transformers 4 or 5 writes it, with what its silence means: EAGLE's own code, transformers
     and serving engines have base 10,000 then, whatever the target has."""
     scaling = config.get("rope_scaling") or {}
-    rope = {ROPE_THETA: config.get(ROPE_THETA)} | scaling | (config.get("rope_parameters") or {})
+    rope = {name: config.get(name) for name in (ROPE_THETA, "partial_rotary_factor")} | scaling | (config.get("rope_parameters") or {})
     kind = rope.get("rope_type", rope.get("type", "default"))
     known = {name: value for name, value in rope.items() if name != "type" and value is not None}
     return {ROPE_THETA: UNSAID_BASE} | known | {"rope_type": kind}

@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
 def _positive(written: str) -> float:
     value = float(written)
     if not 0 < value < 10**9:
-        raise argparse.ArgumentTypeError(f"{written} is not positive")
+        raise argparse.ArgumentTypeError(f"{written} is not a number above 0 and below 1,000,000,000")
     return value
 
 

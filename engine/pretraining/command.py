@@ -68,7 +68,7 @@ def train(options: argparse.Namespace) -> None:
 
         try:
             run(config, folder, resume, on_event=_tell)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StoppedError):
             raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
         with writing(options.out):
             for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):

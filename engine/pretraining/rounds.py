@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FOLDER, STATE, WORKERS = "pretraining", "state.json", "workers"
 FIRST_ROUND = 10**6
 """Behind the steps of a run: its own prompts are others, and so is their noise."""
-RESPONSES, SIBLINGS = 64, 2
+RESPONSES, SIBLINGS, LEAST_PROMPTS = 64, 2, 8
 """That a worker writes in a round, at most, and to a prompt: siblings share its prefill."""
 LEAST_SECONDS = 5.0
 APART, AVERAGING = 8.0, 0.05
@@ -166,7 +166,8 @@ class Pretraining:
 
     def _requests(self, number: int) -> list[Request]:
         """Those of a round, for all workers."""
-        responses = min(RESPONSES, self._config.rollout.max_batch) * self._config.cluster.workers
+        most = max(min(RESPONSES, self._config.rollout.max_batch), LEAST_PROMPTS * SIBLINGS)  # of fewer none may be left to train on
+        responses = most * self._config.cluster.workers
         if isinstance(self._source, GivenResponses):
             return self._source.requests(number, responses)
         place = FIRST_ROUND + number
