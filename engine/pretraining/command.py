@@ -54,6 +54,8 @@ def train(options: argparse.Namespace) -> None:
     """Writes the drafter's folder. ConfigError, ModelError or DataError say what does not fit."""
     if options.out.exists() and not options.out.is_dir():
         raise ConfigError(f"--out: {options.out} is a file; give a folder")
+    if options.minutes <= 0:
+        raise ConfigError("--minutes: give more than 0")
     if options.start and options.draft_vocabulary is not None:
         raise ConfigError("--draft-vocabulary: the drafter that is given as --start keeps its own; leave one of them out")
     if (options.out / DONE).exists():

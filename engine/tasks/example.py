@@ -15,10 +15,11 @@ class Example:
     columns: Mapping[str, Any]
 
     def text(self, *columns: str) -> str:
-        """In the first of ``columns`` that is there."""
-        column = next((name for name in columns if name in self.columns), columns[0])
+        """In the first of ``columns`` that holds one."""
+        there = [name for name in columns if name in self.columns] or columns[:1]
+        column = next((name for name in there if _is_text(self.columns.get(name))), there[0])
         value = self._value(column)
-        if not isinstance(value, str) or not value.strip():
+        if not _is_text(value):
             raise self._fault(column, "a text that is not empty", value)
         return self._encodable(column, value)
 
@@ -51,6 +52,10 @@ class Example:
 
     def _fault(self, column: str, wanted: str, value: Any) -> DataError:
         return DataError(f"{self.place}: column {column!r} must be {wanted}, got {kind(value)}")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def kind(value: Any) -> str:

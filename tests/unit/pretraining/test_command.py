@@ -56,6 +56,7 @@ def test_a_drafter_that_was_not_all_written_is_written_again(
     ("more", "message"),
     [
         (["--workers", "0"], "cluster.workers"),
+        (["--minutes", "0"], "--minutes: give more than 0"),
         (["--minutes", "nan"], "drafter.pretrain_minutes"),
         (["--minutes", "inf"], "drafter.pretrain_minutes"),
         (["--temperature", "nan"], "rollout.temperature"),

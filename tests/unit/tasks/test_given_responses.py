@@ -40,8 +40,9 @@ def test_rows_become_requests_that_are_answered_and_begin_anew_past_the_end(tmp_
 
 def test_prompts_alone_may_have_the_columns_of_those_with_responses(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
-    for column in ("prompt", "question"):
-        file.write_text(json.dumps({column: "1+1="}) + "\n")
+    rows: list[dict[str, Any]] = [{"prompt": "1+1="}, {"question": "1+1="}]
+    for row in [*rows, *(rows[0] | {"question": nothing} for nothing in ("", None))]:
+        file.write_text(json.dumps(row) + "\n")
         assert build_task(PromptsConfig(path=file), 0, TOKENIZER).prompts(0, 1)[0].text == "1+1="
     with pytest.raises(DataError, match="no column 'text'"):
         build_task(PromptsConfig(path=file, question="text"), 0, TOKENIZER).prompts(0, 1)
