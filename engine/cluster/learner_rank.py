@@ -18,6 +18,7 @@ from engine.cluster.free_memory import give_back
 from engine.cluster.rendezvous import use_network
 from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.weight_drift import drift, sketch
+from engine.cluster.update_threads import threads, update_threads, usable_cores
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS
 from engine.models.load import load_model, resolve
@@ -46,6 +47,7 @@ class LearnerRank(ABC):
         """``place`` counts the ranks of all workers, those of a worker one after the other. ``rendezvous`` is a torch.distributed init
         method that all share."""
         torch.set_num_threads(config.cluster.threads_per_worker)
+        self._update_threads = update_threads(config, usable_cores())
         torch.set_flush_denormal(True)  # denormals are slow on CPUs; every rank must round alike
         sys.setswitchinterval(SWITCH_SECONDS)
         use_network(rendezvous)
@@ -77,7 +79,8 @@ class LearnerRank(ABC):
     def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         """Policy update with all other ranks, and new weights into the rollout engine. ``inferred``: what ``infer`` said of the rows."""
         began = time.perf_counter()
-        metrics = self.learner.update(rows, inferred, step)
+        with threads(self._update_threads):
+            metrics = self.learner.update(rows, inferred, step)
         give_back()
         updated = time.perf_counter()
         self._load_target(step + 1)

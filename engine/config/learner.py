@@ -39,6 +39,13 @@ class LearnerConfig(Section):
         False, description="Keep only each layer's input for the backward pass: less memory, about a third more computation"
     )
     cpu_offload: bool = Field(False, description="Weights and optimizer in host memory (parallel=fsdp only)")
+    threads: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="CPU threads of each worker's update; null: its share of the machine's cores, or cluster.threads_per_worker where "
+        "cluster.ray_address or rollout.scheduling.asynchronous is set",
+    )
     lora: LoraConfig | None = Field(None, description="Train low-rank adapters instead of all weights (the extra lora)")
 
     @model_validator(mode="after")

@@ -232,3 +232,20 @@ def test_a_native_engine_lends_the_memory_of_a_gpu_to_training(engine: str, devi
     if engine == "sglang":
         asked = RolloutConfig.model_validate({"engine": engine, "sglang": {"release_memory": True}})
         assert lends_memory(asked, torch.device(device))
+
+
+@pytest.mark.usefixtures("home")
+def test_an_update_has_threads_of_its_own(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(random_model).model_dump(mode="json")
+    settings["cluster"]["learner"]["threads"] = 2
+    worker, used = Worker(0, parse(settings), ""), list[int]()
+    update = worker.learner.update
+
+    def watched(*given: Any) -> Any:
+        used.append(torch.get_num_threads())
+        return update(*given)
+
+    monkeypatch.setattr(worker.learner, "update", watched)
+    rows = [TrainingRow(tuple(range(3, 19)), 10, advantage, (-1.0,) * 6) for advantage in (1.0, -1.0)]
+    worker.learn(rows, worker.infer(rows), 0)
+    assert (used, torch.get_num_threads()) == ([2], 1)
