@@ -77,6 +77,14 @@ def states(shape: Shape, learner: LearnerConfig, ranks: int, reference: bool) ->
     }
 
 
+def offloaded(shape: Shape, states: Parts, ranks: int) -> int:
+    """What ``states`` take of the host. All but the optimizer's are pinned, for which torch takes powers of two: of each matrix's shard the
+    next one (ATen/core/CachingHostAllocator.h)."""
+    shards = [FLOAT * -(-matrix // ranks) for matrix in shape.matrices]
+    taken = sum(1 << (shard - 1).bit_length() for shard in shards) / sum(shards)
+    return states["optimizer"] + int(taken * (sum(states.values()) - states["optimizer"]))
+
+
 def passes(shape: Shape, learner: LearnerConfig, tokens: int, logits: int | None = None) -> Parts:
     """What the forward and backward pass of a micro-batch take beside the states. ``logits``: bytes for them, if they are not ours."""
     layer, again = layer_activations(shape, learner), learner.activation_checkpointing

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from engine.config import RunConfig
 from engine.config.learner import LearnerConfig
+from engine.drafter.kind import RECIPE_KINDS
 from engine.planner import drafter_memory, memory
 from engine.planner.memory import HALF, OVERHEAD, Hardware, Load, Parts
 from engine.planner.model_shape import Shape
@@ -25,6 +27,23 @@ class MemoryPlan:
     fits: bool
 
 
+def load_of(config: RunConfig) -> Load:
+    """What a worker of the run has to do."""
+    rollout, algorithm, recipe = config.rollout, config.algorithm, config.drafter.recipe
+    return Load(
+        algorithm.tokens_per_microbatch,
+        rollout.max_batch,
+        rollout.max_prompt_tokens + rollout.max_new_tokens,
+        reference=algorithm.kl_coefficient > 0,
+        drafter=config.speculation.enabled,
+        released=rollout.engine == "native" or rollout.sglang.release_memory,
+        kind=RECIPE_KINDS[recipe],
+        unroll=config.drafter.spot.unroll or drafter_memory.UNROLLS[recipe],
+        drafter_tokens=config.drafter.spot.tokens_per_microbatch,
+        speculation=config.speculation,
+    )
+
+
 def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -> MemoryPlan:
     """Of a worker on ``hardware``. The engine keeps its weights between rollouts, and the drafter's trainer its states always."""
     states = memory.states(shape, learner, hardware.ranks, load.reference)
@@ -32,7 +51,7 @@ def plan(shape: Shape, hardware: Hardware, learner: LearnerConfig, load: Load) -
     engine = memory.engine(shape, hardware, load)
     trainer = drafter_memory.states(shape, load.kind) + drafter_memory.target_ends(shape, learner)
     training = trainer if load.drafter else 0
-    host = sum(states.values()) * hardware.tensor_parallel if learner.cpu_offload else 0
+    host = memory.offloaded(shape, states, hardware.ranks) * hardware.tensor_parallel if learner.cpu_offload else 0
     resident = 0 if learner.cpu_offload else sum(states.values()) - states["gradients"]
     gradients = 0 if learner.cpu_offload else states["gradients"]
     always = OVERHEAD + resident + sum(engine.values()) - engine["KV cache"] + training

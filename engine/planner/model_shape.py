@@ -50,6 +50,13 @@ class Shape:
         return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
 
     @property
+    def matrices(self) -> list[int]:
+        """Parameters of each matrix: of every layer's attention and MLP, and the ends."""
+        queries, keys = self.hidden * self.heads * self.head_size, self.hidden * self.kv_heads * self.head_size
+        layer = [queries, keys, keys, queries, *[self.hidden * self.intermediate] * 3]
+        return layer * self.layers + [self.vocabulary * self.hidden] * (1 if self.tied else 2)
+
+    @property
     def ends(self) -> int:
         """Parameters outside of the layers: embedding, head (if it is not the embedding), last norm."""
         return (1 if self.tied else 2) * self.vocabulary * self.hidden + self.hidden

@@ -3,8 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from engine.config import RunConfig
-from engine.drafter.kind import RECIPE_KINDS
+from engine.config import RunConfig, SpotConfig
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import locate, read_config
 from engine.planner.answers.cache_room import LEAST_ROOM, requests_at_once
@@ -12,10 +11,9 @@ from engine.planner.answers.recorded_costs import recorded_costs
 from engine.planner.answers.recorded_passes import corrected
 from engine.planner.answers.recorded_run import RecordedRun
 from engine.planner.calibration import Calibration, usual
-from engine.planner.drafter_memory import UNROLLS
 from engine.planner.hardware import GIGA, Machines
 from engine.planner.memory import Hardware, Load
-from engine.planner.memory_plan import MemoryPlan
+from engine.planner.memory_plan import MemoryPlan, load_of
 from engine.planner.memory_plan import plan as plan_memory
 from engine.planner.model_shape import NEEDED, PRESETS, Shape
 from engine.planner.simulation.decode_costs import Roofline
@@ -120,30 +118,32 @@ def _memory(config: RunConfig, machines: Machines, shape: Shape) -> MemoryPlan:
     """ConfigError if the run cannot go on these GPUs at all."""
     node = min(machines.count, machines.gpu.gpus_per_node)
     hardware = Hardware(machines.nodes, node, int(machines.gpu.memory * GIGA), config.rollout.gpus)
-    rollout, algorithm = config.rollout, config.algorithm
-    longest = rollout.max_prompt_tokens + rollout.max_new_tokens
-    recipe = config.drafter.recipe
-    load = Load(
-        algorithm.tokens_per_microbatch,
-        rollout.max_batch,
-        longest,
-        reference=algorithm.kl_coefficient > 0,
-        drafter=config.speculation.enabled,
-        released=rollout.engine == "native" or rollout.sglang.release_memory,
-        kind=RECIPE_KINDS[recipe],
-        unroll=config.drafter.spot.unroll or UNROLLS[recipe],
-        drafter_tokens=config.drafter.spot.tokens_per_microbatch,
-        speculation=config.speculation,
-    )
-    found = plan_memory(shape, hardware, config.cluster.learner, load)
-    if not found.fits or found.cache < LEAST_ROOM * longest:
-        most = max(found.phases, key=found.phases.__getitem__)
-        told = f"gpus: {machines} has {machines.gpu.memory:g} GB a GPU, and {most} takes {found.phases[most] / GIGA:.0f} GB of the fullest"
-        raise ConfigError(f"{told}; take {_remedies(config)}, or a lower rollout.max_new_tokens")
-    return found
+    load, learner = load_of(config), config.cluster.learner
+    found = plan_memory(shape, hardware, learner, load)
+    if _has_room(found, load):
+        return found
+    most = max(found.phases, key=found.phases.__getitem__)
+    told = f"gpus: {machines} has {machines.gpu.memory:g} GB a GPU, and {most} takes {found.phases[most] / GIGA:.0f} GB of the fullest"
+    step, smaller = _smaller_steps(load, most)
+    cause = [step] if _has_room(plan_memory(shape, hardware, learner, smaller), load) else []
+    raise ConfigError(f"{told}; take {', '.join(cause + _remedies(config))}, or a lower rollout.max_new_tokens")
 
 
-def _remedies(config: RunConfig) -> str:
+def _has_room(found: MemoryPlan, load: Load) -> bool:
+    """With it a run goes: its cache holds more than one of the longest requests."""
+    return found.fits and found.cache >= LEAST_ROOM * load.context
+
+
+def _smaller_steps(load: Load, phase: str) -> tuple[str, Load]:
+    """What sets the micro-batches of ``phase`` as low as they go, and the load with it: a row of an update is never cut; the drafter's are,
+    but no more than by default."""
+    if phase == "update":
+        return f"algorithm.tokens_per_microbatch={load.context}", replace(load, tokens=min(load.tokens, load.context))
+    usual_tokens = SpotConfig().tokens_per_microbatch
+    return f"drafter.spot.tokens_per_microbatch={usual_tokens}", replace(load, drafter_tokens=min(load.drafter_tokens, usual_tokens))
+
+
+def _remedies(config: RunConfig) -> list[str]:
     """What takes less of a GPU, as far as it is not taken yet."""
     learner = config.cluster.learner
     found = {
@@ -153,7 +153,7 @@ def _remedies(config: RunConfig) -> str:
         "cluster.learner.cpu_offload": not learner.cpu_offload,
         "a larger rollout.sglang.tensor_parallel": config.rollout.engine != "native",
     }
-    return ", ".join(remedy for remedy, there in found.items() if there)
+    return [remedy for remedy, there in found.items() if there]
 
 
 def _as_recorded(plan: Basis, recorded: RecordedRun, config: RunConfig) -> Basis:

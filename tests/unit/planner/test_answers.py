@@ -63,6 +63,20 @@ def test_an_update_has_room_for_the_longest_response() -> None:
         based(merged(TIGHT, kept | {"rollout": {"engine": "native", "max_new_tokens": 32_768}}), "h100:8")
 
 
+@pytest.mark.parametrize(
+    ("changes", "phase", "remedy"),
+    [
+        ({"algorithm": {"tokens_per_microbatch": 10**6}}, "update", "algorithm.tokens_per_microbatch=8448"),
+        ({"drafter": {"spot": {"tokens_per_microbatch": 2**15}}}, "drafter training", "drafter.spot.tokens_per_microbatch=1024"),
+    ],
+)
+def test_too_large_a_micro_batch_is_named_where_a_smaller_one_fits(changes: dict[str, Any], phase: str, remedy: str) -> None:
+    with pytest.raises(ConfigError, match=f"and {phase} takes .*; take {remedy}, more GPUs"):
+        based(merged(TIGHT, changes), "h100:8")
+    with pytest.raises(ConfigError, match=r"; take cluster\.learner\.parallel=fsdp, more GPUs"):  # all of a model of 7 B is on each GPU
+        based(merged(TIGHT, changes | {"cluster": {"learner": {"parallel": "ddp"}}}), "h100:8")
+
+
 def test_a_recipe_takes_the_memory_of_its_own_drafter() -> None:
     plans = [based(merged(TIGHT, {"drafter": {"recipe": recipe, "path": None}}), "h100:4").memory for recipe in ("eagle", "eagle3")]
     small, large = (plan.phases["drafter training"] for plan in plans if plan)

@@ -92,6 +92,15 @@ def test_the_learner_has_a_rank_on_every_gpu_however_many_make_a_worker() -> Non
     assert offloaded[1] == 4 * offloaded[0]
 
 
+def test_what_is_pinned_takes_powers_of_two_of_the_host() -> None:
+    """Weights and gradients: with widths that are such powers no more than they are, else up to twice as much."""
+    even, odd = Shape(2, 1024, 4096, 8, 2, 128, 2**15, True), Shape(2, 1024, 4100, 8, 2, 128, 2**15, True)
+    found = [plan(shape, Hardware(gpus=1), OFFLOADED, Load(reference=False)).host for shape in (even, odd)]
+    assert found[0] == pytest.approx(16 * even.parameters, rel=1e-3)
+    more = 2 * 4 * 2 * 3 * 1024 * 2**13 - 2 * 4 * 2 * 3 * 1024 * 4100
+    assert found[1] == pytest.approx(16 * odd.parameters + more, rel=1e-3)
+
+
 def test_what_is_left_is_the_caches() -> None:
     """With exactly as much cache as there is room for, a GPU is full to the last token."""
     hardware = Hardware()
