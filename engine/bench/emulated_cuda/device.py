@@ -204,6 +204,8 @@ class EmulatedCuda:
         self.bytes -= size
 
     def _on_host(self, function: Any, args: Any, kwargs: Any) -> Any:
+        if function.overloadpacket is aten.is_pinned:
+            return self._is_pinned(args[0])
         pins = function.overloadpacket in PINNING
         result = args[0].clone() if pins else function(*args, **{name: each for name, each in kwargs.items() if name != "pin_memory"})
         if pins or kwargs.get("pin_memory"):
