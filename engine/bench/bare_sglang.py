@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -78,25 +80,30 @@ def serve(model: Path, rollouts: Sequence[Rollout], **arguments: Any) -> list[Se
         "arguments": PLAIN | {"model_path": str(model), "max_running_requests": BATCH} | device | arguments,
         "rollouts": [(prompts, _sampling(sampling)) for prompts, sampling in rollouts],
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "engine.bench.bare_sglang"],
-        input=json.dumps(asked),
-        env=os.environ | environment() | ({} if on_gpu else _stand_in()),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        start_new_session=True,
-        check=False,
-    )
+    with kernels():
+        done = subprocess.run(
+            [sys.executable, "-m", "engine.bench.bare_sglang"],
+            input=json.dumps(asked),
+            env=os.environ | environment(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            start_new_session=True,
+            check=False,
+        )
     if done.returncode:
         raise ConfigError(f"SGLang ended with {done.returncode}: {done.stderr[-3000:]}")
     return [_served(each) for each in json.loads(done.stdout.strip().splitlines()[-1])]
 
 
-def _stand_in() -> dict[str, str]:
-    if not KERNELS.is_dir():
+@contextmanager
+def kernels() -> Iterator[None]:
+    """Processes that are started inside have kernels for SGLang: without a GPU the stand-in."""
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu and not KERNELS.is_dir():
         raise ConfigError("SGLang has no kernels for a CPU, and their stand-in is in a checkout of Longtail only: use a GPU or a checkout")
-    return STAND_IN
+    with patch.dict(os.environ, {} if on_gpu else STAND_IN):
+        yield
 
 
 def _sampling(sampling: Sampling) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from engine.bench.provenance import processor
 from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
@@ -22,7 +22,7 @@ from engine.drafter.model import Drafter
 from engine.models.folder import home, read_facts
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve, resolve_drafter
 from engine.rollout.data_type import native_data_type
-from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
+from engine.rollout.interface import Completion, Request, RolloutEngine, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.from_model import engine_from_model, fixed_strategy
 from engine.rollout.native.linear import activations
@@ -80,10 +80,8 @@ class Bed:
         return load_drafter_folder(self.drafter_folder, self.model.config)
 
     def requests(self, count: int, group_size: int = 1, seed: int = 0, four_numbers: float = 0.3) -> list[Request]:
-        """Countdown prompts, ``group_size`` requests each."""
-        task = CountdownTask(CountdownConfig(four_numbers=four_numbers), 10**6 + seed, self.tokenizer)
-        prompts = task.prompts(0, -(-count // group_size))
-        return [Request(index, index // group_size, prompts[index // group_size].tokens) for index in range(count)]
+        """See ``countdown_requests``."""
+        return countdown_requests(self.tokenizer, count, group_size, seed, four_numbers)
 
     def long_requests(self, count: int, tokens: int, seed: int) -> list[Request]:
         """The first ``count`` requests for hard problems to which plain decoding responds with at least ``tokens``, up to rounding;
@@ -127,6 +125,15 @@ class Bed:
         return {"model": self.model_name, "dtype": str(self.dtype).removeprefix("torch."), "parameters": parameters} | machine(self.device)
 
 
+def countdown_requests(
+    tokenizer: PreTrainedTokenizerBase, count: int, group_size: int = 1, seed: int = 0, four_numbers: float = 0.3
+) -> list[Request]:
+    """Countdown prompts, ``group_size`` requests each."""
+    task = CountdownTask(CountdownConfig(four_numbers=four_numbers), 10**6 + seed, tokenizer)
+    prompts = task.prompts(0, -(-count // group_size))
+    return [Request(index, index // group_size, prompts[index // group_size].tokens) for index in range(count)]
+
+
 def machine(device: torch.device | None = None) -> dict[str, Any]:
     """Device, by default the processor, and library, for the JSON."""
     on_gpu = device is not None and device.type == "cuda"
@@ -152,7 +159,7 @@ def untrained(config: PretrainedConfig) -> dict[str, Tensor]:
     return drafter.state_dict()
 
 
-def timed(engine: NativeEngine, requests: list[Request], sampling: Sampling) -> tuple[list[Completion], RolloutStatistics]:
+def timed(engine: RolloutEngine, requests: list[Request], sampling: Sampling) -> tuple[list[Completion], RolloutStatistics]:
     """One generation and its statistics alone."""
     engine.take_statistics()
     completions = engine.generate(requests, sampling)

@@ -49,6 +49,11 @@ def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0, 
             shutil.copy(file, target)
 
 
+def enlarged_config(source: Path, width: int, layers: int) -> dict[str, object]:
+    """What ``enlarge`` writes into config.json."""
+    return _config(read_config(source), width, read_facts(source).layers, layers)
+
+
 def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0) -> None:
     """Writes the drafter folder ``target`` for a model enlarged by ``width``, from ``source``, the drafter of the model before.
 

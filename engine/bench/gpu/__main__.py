@@ -17,8 +17,6 @@ from engine.bench.gpu.parts import MINUTES
 from engine.bench.provenance import ROOT
 
 RESULTS = ROOT / "tests" / "gpu" / "results"
-PATIENCE = 10
-"""How much longer a part may take where it is rehearsed on a processor."""
 SPARE_SECONDS = 10
 """At the end, for what is still to be written."""
 
@@ -51,21 +49,19 @@ def gpu() -> bool:
 
 
 def measure(parts: Sequence[str], out: Path, scratch: Path, seconds: float, emulated: bool) -> list[int]:
-    """The exit code of each part's process. A part gets its own minutes, or what is left of ``seconds``; without any it is left out."""
+    """The exit code of each part's process. Of the time that is left a part gets a share by its minutes and those of the parts behind it:
+    so none is left out, and what one does not need is the others'."""
     ending, states = time.monotonic() + seconds, []
-    for name in parts:
+    for place, name in enumerate(parts):
         left = ending - time.monotonic() - SPARE_SECONDS
-        if left <= 0:
+        share = left * MINUTES[name] / sum(MINUTES[each] for each in parts[place:])
+        if share <= 0:
             print(f"{name}: no time is left", flush=True)
             states.append(1)
             continue
-        options = ["--file", str(out / f"gpu_{name}.json"), "--scratch", str(scratch), *(["--emulate"] if emulated else [])]
-        states.append(
-            _run(
-                [sys.executable, "-m", "engine.bench.gpu.process", name, *options],
-                min(left, 60 * MINUTES[name] * (PATIENCE if emulated else 1)),
-            )
-        )
+        files = ["--file", str(out / f"gpu_{name}.json"), "--scratch", str(scratch)]
+        options = [*files, "--seconds", str(share), *(["--emulate"] if emulated else [])]
+        states.append(_run([sys.executable, "-m", "engine.bench.gpu.process", name, *options], share))
     return states
 
 

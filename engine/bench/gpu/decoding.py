@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from engine.bench.gpu.models import bed
-from engine.bench.gpu.parts import Part
-from engine.bench.testbed import Bed, fixed, full_batch_rate, timed
+from engine.bench.gpu.parts import Part, Scale
+from engine.bench.testbed import Bed, countdown_requests, fixed, full_batch_rate, timed
 from engine.config import SpeculationConfig
-from engine.rollout.interface import Sampling
+from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
 from engine.rollout.native.engine import NativeEngine
 
 ARMS = {"plain": None, "chain": fixed(4), "tree": fixed(8, 4, 24), "tuned": SpeculationConfig()}
 TAIL = ("plain", "tuned")
+GROUP = 8
 
 
 def run(part: Part) -> None:
@@ -59,9 +62,18 @@ def _rate(subject: Bed, engine: NativeEngine, batch: int, tokens: int) -> float:
 
 
 def _tail(subject: Bed, engine: NativeEngine, part: Part) -> dict[str, Any]:
+    return tail_figures([timed(engine, requests, sampling) for requests, sampling in tail_rollouts(part.scale, subject.tokenizer)])
+
+
+def tail_rollouts(scale: Scale, tokenizer: PreTrainedTokenizerBase) -> list[tuple[list[Request], Sampling]]:
     """Of responses of very different lengths, in groups of 8, after a smaller rollout to learn on."""
-    timed(engine, subject.requests(part.scale.tail_requests // 4, 8, seed=900), Sampling(max_new_tokens=part.scale.tail_tokens // 4))
-    requests = subject.requests(part.scale.tail_requests, 8, seed=1000)
-    completions, statistics = timed(engine, requests, Sampling(max_new_tokens=part.scale.tail_tokens, seed=0))
+    first = countdown_requests(tokenizer, scale.tail_requests // 4, GROUP, seed=900)
+    requests = countdown_requests(tokenizer, scale.tail_requests, GROUP, seed=1000)
+    return [(first, Sampling(max_new_tokens=scale.tail_tokens // 4)), (requests, Sampling(max_new_tokens=scale.tail_tokens, seed=0))]
+
+
+def tail_figures(rollouts: Sequence[tuple[Sequence[Completion], RolloutStatistics]]) -> dict[str, Any]:
+    """Of ``tail_rollouts``, the last of which counts."""
+    completions, statistics = rollouts[-1]
     longest = max(len(completion.tokens) for completion in completions)
     return {"tail_s": round(statistics.seconds, 3), "tail_tokens": statistics.tokens, "tail_longest": longest}

@@ -1,71 +1,77 @@
 """A step of RL with a whole worker, and how long each of its phases takes."""
 
+import gc
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Timer
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from engine.bench.gpu.models import folders, trainable
+from engine.bench.gpu import host_memory
+from engine.bench.gpu.models import folders
 from engine.bench.gpu.parts import Part, Scale
+from engine.bench.gpu.trained_models import GROUP, OFFLOADED, Trained, choose, configuration, planned
 from engine.cluster.worker import Worker
-from engine.config import RunConfig
 from engine.config.task import CountdownConfig
 from engine.models.load import load_tokenizer
 from engine.policy.training.training_row import TrainingRow
 from engine.rollout.interface import Completion, Request, Sampling
 from engine.tasks.countdown import CountdownTask
 
-GROUP = 8
 STEPS = 2
 """The first measures step times and captures graphs."""
 
 
 def run(part: Part) -> None:
-    """Of the largest model that fits. Rewards are made up: every other response is good."""
-    for name in trainable(part):
-        if _fits(part, name):
+    """Of the largest model that fits, offloaded to the host if need be; then of the largest one that fits without, if there is as much time
+    left as the first has taken. Rewards are made up: every other response is good."""
+    chosen, steps = choose(part.scale), dict[str, Any]()
+    part.found(left_out=dict(chosen.left_out), steps=steps)
+    took = 0.0
+    for trained in chosen.trained:
+        if not part.has(took):
+            part.found(left_out=part.result["left_out"] | {str(trained): "there was no time left"})
             return
+        began = time.monotonic()
+        if not _fits(part, trained, steps):
+            part.found(left_out=part.result["left_out"] | {str(trained): "the GPU ran out of memory"})
+        gc.collect()
         torch.cuda.empty_cache()
+        took = time.monotonic() - began
 
 
-def _fits(part: Part, name: str) -> bool:
+def _fits(part: Part, trained: Trained, steps: dict[str, Any]) -> bool:
     try:
-        _steps(part, name)
+        _steps(part, trained, steps.setdefault(str(trained), {"offloaded": trained.way == OFFLOADED}))
     except torch.OutOfMemoryError:
-        part.found(too_large=name)
         return False
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
     return True
 
 
-def _steps(part: Part, name: str) -> None:
-    model, drafter = folders(part, name)
+def _steps(part: Part, trained: Trained, found: dict[str, Any]) -> None:
+    scale = part.scale
+    if torch.cuda.is_available():
+        memory = planned(scale, trained, torch.cuda.mem_get_info()[0])
+        found["planned_bytes"] = {"gpu": max(memory.phases.values()), "host": memory.host}
+        torch.cuda.reset_peak_memory_stats()
+    free, (model, drafter) = host_memory.free(), folders(part, trained.name)
     with TemporaryDirectory(prefix="longtail-bench-") as folder:
-        worker = Worker(0, configuration(model, drafter, part.scale), f"file://{folder}/rendezvous")
-        part.found(model=name, facts=worker.facts())
+        worker = Worker(0, configuration(model, drafter, scale, trained.way), f"file://{folder}/rendezvous")
+        found["facts"] = worker.facts()
+        part.found()
         task = CountdownTask(CountdownConfig(), 0, load_tokenizer(model))
         for step in range(STEPS):
-            prompts = task.prompts(step, part.scale.prompts)
-            requests = [Request(number, number // GROUP, prompts[number // GROUP].tokens) for number in range(GROUP * part.scale.prompts)]
-            part.found(**_step(worker, step, requests, part.scale))
-
-
-def configuration(model: Path, drafter: Path, scale: Scale) -> RunConfig:
-    """Of one worker that has the GPU for itself."""
-    learner = {"packed": True, "activation_checkpointing": True, "precision": "float32" if scale.emulated else "bfloat16"}
-    return RunConfig.model_validate(
-        {
-            "model": {"path": str(model)},
-            "drafter": {"path": str(drafter)},
-            "cluster": {"workers": 1, "learner": learner},
-            "algorithm": {"prompts_per_step": scale.prompts, "group_size": GROUP, "updates_per_step": 2, "kl_coefficient": 0.0},
-            "rollout": {"engine": "native", "max_new_tokens": scale.tail_tokens, "max_batch": GROUP * scale.prompts},
-        }
-    )
+            prompts = task.prompts(step, scale.prompts)
+            requests = [Request(number, number // GROUP, prompts[number // GROUP].tokens) for number in range(GROUP * scale.prompts)]
+            found |= _step(worker, step, requests, scale) | {"host_bytes": free - host_memory.free()}
+            part.found()
 
 
 def _step(worker: Worker, step: int, requests: Sequence[Request], scale: Scale) -> dict[str, Any]:

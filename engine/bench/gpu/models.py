@@ -12,11 +12,6 @@ from engine.models.enlarge import enlarge, enlarge_drafter
 from engine.models.folder import DRAFTER, TINY
 from engine.planner.model_shape import shape
 
-UPDATE_BYTES = 18.5
-"""That an update with Adam takes of a GPU for each parameter: weights, gradients and moments in float32, the engine's copy, the drafter."""
-ROOM = 10 * 10**9
-"""For activations and caches."""
-
 
 def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -41,20 +36,6 @@ def bed(part: Part, name: str) -> Bed:
     """On the GPU, if there is one."""
     model, drafter = folders(part, name)
     return Bed(str(model), device=device(), drafter_from=drafter)
-
-
-def trainable(part: Part) -> list[str]:
-    """The models that an update may fit for, the largest first; at least one."""
-    names = list(part.scale.models)
-    if torch.cuda.is_available():
-        free = torch.cuda.mem_get_info()[0] - ROOM
-        names = [name for name in names if UPDATE_BYTES * billions(name) * 10**9 < free] or names[:1]
-    return names[::-1]
-
-
-def billions(name: str) -> float:
-    """Parameters of ``7B``."""
-    return float(name.removesuffix("B"))
 
 
 def random(scale: Scale, dtype: torch.dtype) -> PreTrainedModel:

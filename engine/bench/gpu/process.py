@@ -6,6 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ RUNNING, DONE = "cut off", "done"
 SHOWN = 2000
 
 
-def measure(name: str, file: Path, scratch: Path, emulated: bool) -> str:
+def measure(name: str, file: Path, scratch: Path, emulated: bool, seconds: float = inf) -> str:
     """Writes ``file`` whenever the part has found something, and how it has ended, which is returned: a part that lacks a package, or
-    fails, says so."""
+    fails, says so. After ``seconds`` it will be cut off."""
     began = time.monotonic()
     kept: dict[str, Any] = {}
 
@@ -28,8 +29,9 @@ def measure(name: str, file: Path, scratch: Path, emulated: bool) -> str:
         save(file, {**kept, "ended": ended, "seconds": round(time.monotonic() - began, 1)}, {"emulate": emulated})
 
     tell({})
+    part = Part(EMULATED if emulated else FULL, scratch, tell, began + seconds)
     try:
-        importlib.import_module(f"engine.bench.gpu.{name}").run(Part(EMULATED if emulated else FULL, scratch, tell))
+        importlib.import_module(f"engine.bench.gpu.{name}").run(part)
         ended = DONE
     except ModuleNotFoundError as error:
         ended = f"there is no package {(error.name or str(error)).partition('.')[0]}"
@@ -45,9 +47,10 @@ def main() -> int:
     parser.add_argument("part", choices=MINUTES)
     parser.add_argument("--file", type=Path, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=inf)
     parser.add_argument("--emulate", action="store_true")
     options = parser.parse_args()
-    ended = measure(options.part, options.file, options.scratch, options.emulate)
+    ended = measure(options.part, options.file, options.scratch, options.emulate, options.seconds)
     print(f"{options.part}: {ended}", flush=True)
     return 0 if ended == DONE else 1
 

@@ -3,8 +3,9 @@
 import time
 from math import isfinite
 
-from engine.bench.gpu.models import bed, trainable
+from engine.bench.gpu.models import bed
 from engine.bench.gpu.parts import Part
+from engine.bench.gpu.trained_models import choose
 from engine.config import SpeculationConfig, SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import drafter_of
@@ -16,7 +17,7 @@ from engine.rollout.interface import Sampling
 
 def run(part: Part) -> None:
     """Micro-steps and tokens per second, what held-out drafts gain, and how long a worker takes to stop."""
-    name = trainable(part)[0]
+    name = choose(part.scale).trained[-1].name
     subject = bed(part, name)
     engine, scale = subject.engine(SpeculationConfig()), part.scale
     responses = engine.generate(subject.requests(scale.tail_requests, 8), Sampling(max_new_tokens=scale.tail_tokens))

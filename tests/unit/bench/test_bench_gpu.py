@@ -1,7 +1,10 @@
 """``make gpu``, rehearsed without a GPU: each part runs to its end, or says what it lacks, and leaves a file."""
 
 import json
-from importlib.metadata import version
+import os
+import time
+import tomllib
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,12 @@ import pytest
 from sizes import only_with_all
 
 from engine.bench.gpu import __main__ as command
-from engine.bench.gpu import process
+from engine.bench.gpu import host_memory, learner_step, process, sglang_plugin, trained_models
 from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
+from engine.bench.provenance import ROOT
 from engine.bench.report import SECTIONS, Measured, at, page
+from engine.models.folder import DRAFTER, TINY
+from engine.planner.memory import GB
 
 
 def read(folder: Path, part: str) -> dict[str, Any]:
@@ -45,15 +51,77 @@ def test_a_part_that_fails_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest
     assert read(tmp_path, "weight_sync")["first"] == 1
 
 
+TOO_MUCH = {"7B": "offloaded it takes 166 GB of the host's 128"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "host", "trained", "left_out"),
+    [
+        (192, 64, ["7B, on the GPU"], {}),
+        (148, 64, ["7B, in shards on the GPU"], {}),
+        (80, 200, ["7B, offloaded", "1.5B, on the GPU"], {}),
+        (80, 128, ["1.5B, on the GPU"], TOO_MUCH),
+        (24, 200, ["1.5B, offloaded", "0.5B, on the GPU"], {"7B": "offloaded it takes 29 GB of the GPU's 24"}),
+    ],
+)
+def test_the_largest_model_that_fits_is_trained(gpu: int, host: int, trained: list[str], left_out: dict[str, str]) -> None:
+    """And after one that is offloaded to the host the largest one that need not be."""
+    found = trained_models.choice(FULL, gpu * GB, host * GB)
+    assert ([str(each) for each in found.trained], found.left_out) == (trained, left_out)
+    assert trained_models.configuration(TINY, DRAFTER, FULL, "offloaded").cluster.learner.cpu_offload
+
+
+@pytest.mark.parametrize(("seconds", "left_out"), [(150, {}), (100, {"tiny, on the GPU": "there was no time left"})])
+def test_a_second_model_is_trained_if_there_is_as_much_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, left_out: dict[str, str]
+) -> None:
+    tried, clock = list[str](), time.monotonic
+
+    def steps(_: Part, trained: trained_models.Trained, __: dict[str, Any]) -> None:
+        tried.append(str(trained))
+
+    monkeypatch.setattr(learner_step, "_steps", steps)
+    part = Part(EMULATED, tmp_path, lambda _: None, clock() + seconds)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 60 * len(tried))
+    learner_step.run(part)
+    assert (tried, part.result["left_out"]) == (["tiny, offloaded", "tiny, on the GPU"][: 2 - len(left_out)], left_out)
+
+
+def test_a_container_s_limit_counts(tmp_path: Path) -> None:
+    """But not what its caches of files hold."""
+    (tmp_path / "memory.max").write_text("max\n")
+    assert host_memory.free(tmp_path) > 10**7
+    for name, text in {"max": "10000000\n", "current": "9000000\n", "stat": "anon 7\ninactive_file 1000\nactive_file 234\n"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert host_memory.free(tmp_path) == 1_001_234
+
+
+def test_sglang_finds_our_plugin_without_a_package(tmp_path: Path) -> None:
+    with sglang_plugin.discoverable(tmp_path):
+        assert os.environ["PYTHONPATH"].split(os.pathsep)[:2] == [str(tmp_path), str(ROOT)]
+    found = [entry for one in distributions(path=[str(tmp_path)]) for entry in one.entry_points]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+    assert {each.group: {each.name: each.value} for each in found} == {group: declared[group] for group in ("sglang.srt.plugins",)}
+
+
 def test_time_that_is_spent_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.measure(["weight_sync"], tmp_path, tmp_path, seconds=1, emulated=True) == [1]
     assert capsys.readouterr().out == "weight_sync: no time is left\n"
 
 
 def test_a_part_that_takes_too_long_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(MINUTES, "weight_sync", 0.01 / command.PATIENCE)
-    assert command.measure(["weight_sync"], tmp_path, tmp_path, seconds=600, emulated=True) == [1]
+    monkeypatch.setattr(command, "SPARE_SECONDS", 0)
+    assert command.measure(["weight_sync"], tmp_path, tmp_path, seconds=1, emulated=True) == [1]
     assert "weight_sync: cut off after 1 s" in capfd.readouterr().out
+
+
+def test_a_part_has_a_share_of_what_those_before_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none before it can leave it without."""
+    shares = dict[str, float]()
+    monkeypatch.setattr(command, "_run", lambda arguments, seconds: shares.update({arguments[3]: seconds}) or 0)
+    command.measure(list(MINUTES), tmp_path, tmp_path, 1500 + command.SPARE_SECONDS, emulated=True)
+    assert shares["marked_tests"] == pytest.approx(60 * MINUTES["marked_tests"], rel=0.01)
+    assert shares["decode_profile"] == pytest.approx(1500, rel=0.01)
 
 
 MISTAKES = {"--out: name a folder": ["--emulate"], "give more than 0": ["--minutes", "0"], "no GPU that PyTorch sees": []}
@@ -71,19 +139,30 @@ def test_every_part_has_a_module_and_a_section_and_all_fit_into_the_time() -> No
     shown = {section.bench for section in SECTIONS}
     assert {f"gpu_{part}" for part in MINUTES} <= shown
     assert all((Path(command.__file__).parent / f"{part}.py").is_file() for part in MINUTES)
+    assert sum(MINUTES.values()) == 25
     assert list(FULL.models) == ["0.5B", "1.5B", "7B"]
     assert list(EMULATED.models) == ["tiny"]
 
 
+ONLY_A_GPU_HAS = {"steps/*/peak_bytes", "steps/*/planned_bytes", "left_out/*", "accepted_before", "accepted_after"}
+"""Or a longer session."""
+
+
 @only_with_all
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_the_whole_is_rehearsed_without_a_gpu(tmp_path: Path) -> None:
     """Every figure of a section is in the file of its part, but those that only a GPU, or a longer session, has."""
-    command.main(["--emulate", "--out", str(tmp_path), "--minutes", "60"])
+    command.main(["--emulate", "--out", str(tmp_path), "--minutes", "240"])
     for part in MINUTES:
         found = read(tmp_path, part)
         assert found["ended"] in ("done", "there is no package sglang"), found
         if found["ended"] == "done":
             section = next(section for section in SECTIONS if section.bench == f"gpu_{part}")
             missing = [figure.key for figure in section.figures if not list(at(found, figure.key.split("/")))]
-            assert set(missing) <= {"peak_bytes", "accepted_before", "accepted_after"}
+            assert set(missing) <= ONLY_A_GPU_HAS
+            if part == "learner_step":
+                assert {name: step["offloaded"] for name, step in found["steps"].items()} == {
+                    "tiny, offloaded": True,
+                    "tiny, on the GPU": False,
+                }
