@@ -1,6 +1,5 @@
 """Which models' updates fit, by the planner's arithmetic, and how: all on the GPU, or offloaded to the host."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,14 +85,13 @@ def planned(scale: Scale, trained: Trained, gpu: int) -> MemoryPlan:
 
 
 def configuration(model: Path, drafter: Path, scale: Scale, way: str) -> RunConfig:
-    """Of one worker that has the GPU for itself, and all processors, which step the optimizer where it is offloaded."""
+    """Of one worker that has the machine for itself."""
     learner = {"packed": True, "activation_checkpointing": True, "precision": "float32" if scale.emulated else "bfloat16"}
-    threads = 1 if scale.emulated else len(os.sched_getaffinity(0))
     return RunConfig.model_validate(
         {
             "model": {"path": str(model)},
             "drafter": {"path": str(drafter)},
-            "cluster": {"workers": 1, "threads_per_worker": threads, "learner": learner | WAYS[way]},
+            "cluster": {"workers": 1, "learner": learner | WAYS[way]},
             "algorithm": {
                 "prompts_per_step": scale.prompts,
                 "group_size": GROUP,
