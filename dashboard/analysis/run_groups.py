@@ -1,11 +1,12 @@
 """Runs of a list that differ in nothing but name and seed, as one row each."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from dashboard.analysis.run_config import apart_from_seed, run_kind, seed
+from dashboard.analysis.seed_means import means_by
 from dashboard.text.formats import count, duration, number, ratio
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
@@ -18,8 +19,9 @@ class RunGroup:
     runs: tuple[Run, ...]
 
     @property
-    def seeds(self) -> Sequence[int]:
-        return sorted({seed(run) for run in self.runs})
+    def seeds(self) -> Mapping[int, int]:
+        """How many runs each seed has, the least seed first."""
+        return dict(sorted(Counter(seed(run) for run in self.runs).items()))
 
 
 def run_groups(runs: Sequence[Run]) -> list[RunGroup]:
@@ -31,15 +33,16 @@ def run_groups(runs: Sequence[Run]) -> list[RunGroup]:
 
 
 def group_row(group: RunGroup, glances: Mapping[str, RunOverview]) -> dict[str, str]:
-    """Means over the seeds, with their standard deviation. A plain run has no speed-up: what is told beside it is its TLT run's."""
+    """Means over the seeds, with their standard deviation; of a seed that is repeated the mean of its runs counts. A plain run has no
+    speed-up: what is told beside it is its TLT run's."""
     states = Counter(run.doing for run in group.runs)
-    rewards = [reward for run in group.runs if (reward := run.summary.get("reward_recent")) is not None]
+    rewards = ((run, reward) for run in group.runs if (reward := run.summary.get("reward_recent")) is not None)
     known = [(run, glances[run.id]) for run in group.runs if run.id in glances]
-    speedups = [glance.speedup for run, glance in known if glance.speedup and run_kind(run) == "TLT"]
-    paces = [glance.step_seconds for _, glance in known if glance.step_seconds]
+    speedups = ((run, glance.speedup) for run, glance in known if glance.speedup and run_kind(run) == "TLT")
+    paces = ((run, glance.step_seconds) for run, glance in known if glance.step_seconds)
     return {
         "Configuration": group.runs[0].name + (f" and {count(len(group.runs) - 1, 'more run')}" if len(group.runs) > 1 else ""),
-        "Seeds": ", ".join(map(str, group.seeds)),
+        "Seeds": ", ".join(str(number) if runs == 1 else f"{number} ({runs} runs)" for number, runs in group.seeds.items()),
         "States": ", ".join(f"{number} {state}" for state, number in states.items()),
         "Reward": _spread(rewards, lambda value: number(value, 3)),
         "Speed-up": _spread(speedups, ratio),
@@ -47,7 +50,8 @@ def group_row(group: RunGroup, glances: Mapping[str, RunOverview]) -> dict[str, 
     }
 
 
-def _spread(values: Sequence[float], form: Callable[[float], str]) -> str:
+def _spread(found: Iterable[tuple[Run, float]], form: Callable[[float], str]) -> str:
+    values = [*means_by((seed(run), value) for run, value in found).values()]
     if not values:
         return ""
     return form(fmean(values)) + (f" ± {form(stdev(values))}" if len(values) > 1 else "")

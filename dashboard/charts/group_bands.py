@@ -4,22 +4,24 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
+from dashboard.analysis.seed_means import means_by
 from dashboard.charts.comparison_curves import TITLES, CurveOptions, curve_points
 from dashboard.charts.theme import add_curve, color, faded, figure, height_for_curves, label, line
 from longtail.schemas.comparison import AlignedMetric
 
 
-def group_bands(metric: AlignedMetric, groups: Mapping[str, Sequence[str]], view: CurveOptions) -> go.Figure:
-    """``groups``: run ids by the name in the legend. Over steps; a step that one of a group lacks is a mean over the others."""
+def group_bands(metric: AlignedMetric, groups: Mapping[str, Sequence[Sequence[str]]], view: CurveOptions) -> go.Figure:
+    """``groups``: by the name in the legend the run ids of each seed, whose mean is what it counts with. Over steps; a step that one seed
+    of a group lacks is a mean over the others."""
     steps_only = CurveOptions(False, view.window, view.log_x, view.log_y)
     chart = figure("steps done" if view.log_x else "step", TITLES.get(metric.key, label(metric.key)), height_for_curves(len(groups)))
-    for index, (name, run_ids) in enumerate(groups.items()):
+    for index, (name, seeds) in enumerate(groups.items()):
         values: dict[float, list[float]] = {}
-        for run_id in run_ids:
-            for x, value in curve_points(metric, run_id, steps_only, None):
+        for run_ids in seeds:
+            for x, value in means_by(point for run_id in run_ids for point in curve_points(metric, run_id, steps_only, None)).items():
                 values.setdefault(x, []).append(value)
         xs = sorted(values)
-        if len(run_ids) > 1 and xs:
+        if len(seeds) > 1 and xs:
             around = [*((x, min(values[x])) for x in xs), *((x, max(values[x])) for x in reversed(xs))]
             style = {
                 "fill": "toself",

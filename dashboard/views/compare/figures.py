@@ -39,14 +39,13 @@ class ComparisonFigures:
             return {key: group_bands(found[key], self.groups(), self.options) for key in self.keys if key in found}
         return {key: comparison_curves(found[key], self.names, self.options, clocks) for key in self.keys if key in found}
 
-    def groups(self) -> dict[str, list[str]]:
-        """Run ids by the name of their group: those that differ in their seed only are one."""
-        found = seed_groups(self.comparison.items)
-        return {self._group_name(group): [item.run.id for item in group.items] for group in found}
+    def groups(self) -> dict[str, list[list[str]]]:
+        """By the name of a group, which is of runs that differ in their seed only, the run ids of each seed."""
+        return {self._group_name(group): group.ids_by_seed() for group in seed_groups(self.comparison.items)}
 
     def _group_name(self, group: SeedGroup) -> str:
         first = self.names[group.items[0].run.id]
-        return first if group.seeds == 1 else f"{first}: {group.seeds} seeds"
+        return first if len(group.items) == 1 else f"{first}: {group.told()}"
 
     def runs_without_times(self) -> list[str]:
         """Names of the runs that have no place on an axis of time."""

@@ -64,7 +64,7 @@ def show(chosen: Sequence[Run]) -> None:
     chart_panels.speed(figures)
     chart_panels.lengths(figures)
     settings_panels(figures)
-    with panel("Over seeds", "Runs of one configuration with several seeds are one row, over the steps that all runs have that have any."):
+    with panel("Over seeds", "Runs that differ in name and seed only are one row, over the steps that all runs have that have any."):
         table(seed_table.rows(comparison.items, names))
         st.caption(seed_table.remark(comparison.items))
     with panel("Configuration") as head:

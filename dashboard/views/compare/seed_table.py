@@ -15,19 +15,24 @@ MEASURES: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "accept_length": ("Accept length, last quarter", number),
 }
 """Title and format by field of Measures."""
+REPEATED = "Runs of one seed repeat it and are no further seeds: the mean of each seed counts."
 NO_STEP = "There is no step that all of these runs have."
 
 
 def title(group: SeedGroup, names: Mapping[str, str]) -> str:
     first = names[group.items[0].run.id]
-    return first if group.seeds == 1 else f"{first} and {group.seeds - 1} more"
+    return first if len(group.items) == 1 else f"{first} and {len(group.items) - 1} more"
 
 
 def rows(items: Sequence[ComparedRun], names: Mapping[str, str]) -> list[dict[str, str]]:
     """A row for each group: its seeds, and by measure its mean, spread and verdict against the first group."""
     found = seed_groups(items)
     return [
-        {"Runs": title(group, names), "Seeds": str(group.seeds), "Speed-up, seed by seed": _speedup(found[0], group)}
+        {
+            "Runs": title(group, names),
+            "Seeds": group.told() if group.repeats else str(group.seeds),
+            "Speed-up, seed by seed": _speedup(found[0], group),
+        }
         | {heading: _cell(found[0], group, field, form) for field, (heading, form) in MEASURES.items()}
         for group in found
     ]
@@ -39,7 +44,8 @@ def remark(items: Sequence[ComparedRun]) -> str:
     none = sum(item.shared is None or item.shared.seconds_per_step is None for item in items)
     but = f", but for {none} that {'has' if none == 1 else 'have'} none" if none else ""
     over = f"Over {'the one step' if steps == 1 else f'the {steps:,} steps'} that all these runs have{but}." if steps else NO_STEP
-    return f"{over} {_seeds_remark(items)}"
+    repeated = f" {REPEATED}" if any(group.repeats for group in seed_groups(items)) else ""
+    return f"{over}{repeated} {_seeds_remark(items)}"
 
 
 def _seeds_remark(items: Sequence[ComparedRun]) -> str:

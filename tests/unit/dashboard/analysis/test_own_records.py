@@ -21,6 +21,7 @@ from engine.config import RunConfig
 from engine.planner.__main__ import _parser
 from longtail.schemas.attempts import Attempt, Environment, GitState
 from longtail.schemas.run_overviews import RunOverview
+from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import Decoding, SampleItem, Series, WorkerSpan
 
 KEYS = ["reward_mean", "kl", "system/a/cpu_percent", "eval/reward"]
@@ -74,6 +75,20 @@ def test_runs_that_differ_in_their_seed_are_one_row() -> None:
     assert (len(other.runs), len(last.runs), group_row(last, {})["Reward"]) == (1, 1, "")
     plain = group_row(other, glances)
     assert (plain["Speed-up"], plain["Time a step"]) == ("", "2.00 s"), "the speed-up that is told of a pair is its TLT run's"
+
+
+def test_runs_that_repeat_a_seed_count_as_one_by_their_mean() -> None:
+    """Else a seed would weigh the more the more often it was repeated, and its noise would pass for that of seeds."""
+
+    def of_seed(name: str, seed: int, reward: float) -> Run:
+        one = run(name, telemetry.config(True) | {"seed": seed, "name": name})
+        return one.model_copy(update={"seed": seed, "summary": {"reward_recent": reward}})
+
+    repeats = [of_seed(name, 1, reward) for name, reward in (("a", 0.3), ("b", 0.4), ("c", 0.5))]
+    row = group_row(run_groups(repeats)[0], {})
+    assert (row["Configuration"], row["Seeds"], row["Reward"]) == ("a and 2 more runs", "1 (3 runs)", "0.400")
+    row = group_row(run_groups([*repeats, of_seed("d", 0, 0.6)])[0], {})
+    assert (row["Seeds"], row["Reward"]) == ("0, 1 (3 runs)", "0.500 ± 0.141")
 
 
 def test_columns_of_ones_own_are_settings_and_metrics() -> None:

@@ -28,7 +28,23 @@ def test_runs_that_differ_in_seed_and_name_only_are_one_group() -> None:
         compared_seed("c", 2, name="second"),
         compared_seed("d", 2, name="the same seed again"),
     ]
-    assert [[each.run.id for each in group.items] for group in seed_groups(items)] == [["a", "c"], ["b"]]
+    assert [[each.run.id for each in group.items] for group in seed_groups(items)] == [["a", "c", "d"], ["b"]]
+    assert [(group.seeds, group.told(), group.ids_by_seed()) for group in seed_groups(items)] == [
+        (2, "3 runs of 2 seeds", [["a"], ["c", "d"]]),
+        (1, "1 seed", [["b"]]),
+    ]
+
+
+def test_runs_that_repeat_a_seed_are_no_further_seeds() -> None:
+    """Their mean counts, whichever of them is first."""
+    plain = [compared_seed(f"p{number}", 1, False, seconds_per_step=4.0 + number) for number in range(3)]
+    tlt = [compared_seed(name, seed, seconds_per_step=2.5) for name, seed in (("t1", 1), ("t2", 2))]
+    first, second = rows([*plain, *tlt])
+    assert (first["Runs"], first["Seeds"], first["Time a step"]) == ("p0 and 2 more", "3 runs of 1 seed", "5.00 s")
+    assert (second["Seeds"], second["Time a step"], second["Speed-up, seed by seed"]) == ("2", "2.50 s ± 0.00 s (too few seeds)", "2.00×")
+    assert seed_table.REPEATED in seed_table.remark([*plain, *tlt])
+    assert seed_table.REPEATED not in seed_table.remark(tlt)
+    assert "nobody can tell a difference from luck" in seed_table.remark(plain)
 
 
 @given(NUMBERS, NUMBERS)

@@ -36,9 +36,13 @@ def test_what_has_no_value_has_no_chart_and_smoothing_counts_steps() -> None:
 
 def test_groups_are_drawn_as_their_mean_and_range() -> None:
     metric = AlignedMetric(key="reward_mean", span=1, steps=[0, 1], values={"a": [0.0, 1.0], "b": [1.0, None], "c": [5.0, 5.0]})
-    band, mean, alone = group_bands(metric, {"seeds": ["a", "b"], "other": ["c"]}, CurveOptions()).data
+    band, mean, alone = group_bands(metric, {"seeds": [["a"], ["b"]], "other": [["c"]]}, CurveOptions()).data
     assert list(band.y) == [0.0, 1.0, 1.0, 1.0]
     assert (list(mean.y), mean.name, list(alone.y)) == ([0.5, 1.0], "seeds", [5.0, 5.0])
+    band, mean = group_bands(metric, {"the first seed has two runs": [["a", "b"], ["c"]]}, CurveOptions()).data
+    assert (list(band.y), list(mean.y)) == ([0.5, 1.0, 5.0, 5.0], [2.75, 3.0])
+    (repeated,) = group_bands(metric, {"of one seed": [["a", "b"]]}, CurveOptions()).data
+    assert list(repeated.y) == [0.5, 1.0]
 
 
 def test_a_setting_may_be_a_number_or_a_word() -> None:
