@@ -9,8 +9,8 @@ from longtail.schemas.runs import Run
 LONGEST_NAME = 60
 
 
-def run_labels(runs: Sequence[Run]) -> dict[str, str]:
-    """Run id -> name, shortened, with the beginning of the id where runs share a name."""
-    names = {run.id: short(run.name, LONGEST_NAME) for run in runs}
+def run_labels(runs: Sequence[Run], longest: int = LONGEST_NAME) -> dict[str, str]:
+    """Run id -> name, shortened to ``longest`` characters, with the beginning of the id where runs share a name."""
+    names = {run.id: short(run.name, longest) for run in runs}
     counts = Counter(names.values())
     return {run_id: name if counts[name] == 1 else f"{name} ({run_id[:6]})" for run_id, name in names.items()}

@@ -9,24 +9,25 @@ from dashboard.analysis.run_config import plain_baseline, run_kind
 from dashboard.auth.api_client import client, me
 from dashboard.data.glances import glances
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import short
+from dashboard.text.run_labels import run_labels
 from dashboard.widgets.api_errors import explained
 from longtail.schemas.runs import Run
 
 LONGEST = 40
 
 
-def plain_twins(runs: Sequence[Run]) -> None:
-    """A button for each, but for a run that is plain itself, or that no worker carries."""
+def plain_twins(runs: Sequence[Run], compared: Sequence[Run]) -> None:
+    """A button for each of the runs, but for one that is plain itself, or that no worker carries; with its id where another of those
+    that are ``compared`` has its name."""
     known = glances([run for run in runs if run_kind(run) == "TLT"])
+    names = run_labels(compared, LONGEST)
     with st.container(horizontal=True):
         for run in runs:
             if run.id in known:
-                _plain_twin(run, known[run.id].partner_id)
+                _plain_twin(run, escaped(names[run.id]), known[run.id].partner_id)
 
 
-def _plain_twin(run: Run, twin_id: str | None) -> None:
-    name = escaped(short(run.name, LONGEST))
+def _plain_twin(run: Run, name: str, twin_id: str | None) -> None:
     if twin_id is not None:
         if st.button(f"Compare {name} with its plain twin", key=f"twin-{run.id}"):
             st.switch_page(page_files.COMPARE, query_params={"runs": f"{twin_id},{run.id}"})

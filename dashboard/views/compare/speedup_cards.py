@@ -51,7 +51,8 @@ def _not_comparable(baseline: ComparedRun, other: ComparedRun, differences: Sequ
         else:
             st.markdown("**No speed-up can be told: what work a script does is not known.** Its configuration says what the script likes.")
         st.caption(TWIN)
-        plain_twins([baseline.run, other.run])
+        both = [baseline.run, other.run]
+        plain_twins(both, both)
 
 
 def unmeasured_runs(comparison: Comparison, names: Mapping[str, str]) -> None:
@@ -63,7 +64,7 @@ def unmeasured_runs(comparison: Comparison, names: Mapping[str, str]) -> None:
     with st.expander(f"No speed-up can be told of {count(len(found), 'run')}", key="unmeasured"):
         st.markdown("\n".join(f"- {escaped(names[item.run.id])}: {_reason(first, item, differences)}" for item in found))
         st.caption(f"None of the plain runs here does the same work. {TWIN}")
-        plain_twins([item.run for item in found])
+        plain_twins([item.run for item in found], [item.run for item in comparison.items])
 
 
 def _reason(baseline: ComparedRun, item: ComparedRun, differences: Sequence[ConfigDifference]) -> str:

@@ -115,6 +115,8 @@ def test_only_differences_or_every_field_with_a_mark() -> None:
 def test_runs_of_one_name_are_told_apart_by_their_ids() -> None:
     runs = [compared_run(True).run.model_copy(update={"id": run_id, "name": "same"}) for run_id in ("abcdef01", "12345678")]
     assert run_labels(runs) == {"abcdef01": "same (abcdef)", "12345678": "same (123456)"}
+    runs = [run.model_copy(update={"name": f"begins alike {end}"}) for run, end in zip(runs, "ab", strict=True)]
+    assert run_labels(runs, 10) == {"abcdef01": "begins al… (abcdef)", "12345678": "begins al… (123456)"}
 
 
 def test_the_report_needs_nothing_else_and_shows_text_as_text() -> None:

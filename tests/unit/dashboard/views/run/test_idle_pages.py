@@ -4,20 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import httpx
 import pytest
+from api_in_process import Counted, api_with_runs
 from database_copies import DatabaseCopies
-from fastapi.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
-from backend.api import create_app
-from backend.database import Database
 from backend.demo_data import telemetry
-from backend.demo_data.insertion import fill
 from backend.demo_data.planned_runs import PlannedRun, identity
-from backend.services.identity import users
-from backend.services.identity.tokens import issue
-from backend.settings import Settings
 from dashboard import page_files
 from dashboard.auth import api_client
 from dashboard.data import offline_cache, run_data
@@ -28,7 +21,6 @@ from dashboard.views.run.tab_list import TABS
 from dashboard.views.run.tabs import logs
 from dashboard.views.run.tabs.tab import Tab
 from engine.config import RunConfig
-from longtail import Longtail
 
 STEPS, LOOKS, LOOK_SECONDS = SPAN_STEPS + 5, 3, 2.0
 
@@ -47,20 +39,6 @@ ASKING = {
     "Logs": Asking({"logs"}),
     "Config": Asking({"attempts"}),
 }
-
-
-class Counted(Longtail):
-    """With the paths of its requests, to an API in this process."""
-
-    def __init__(self, http: TestClient, token: str) -> None:
-        super().__init__("http://localhost", token)
-        http.headers["Authorization"] = f"Bearer {token}"
-        self._http: Any = http
-        self.asked: list[str] = []
-
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        self.asked.append(path)
-        return super()._request(method, path, **options)
 
 
 @dataclass
@@ -89,16 +67,10 @@ def script(page: "OpenPage") -> None:
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory, database_copies: DatabaseCopies) -> Iterator[Counted]:
     """Of a platform with one run, which is under way."""
-    settings = Settings(home=tmp_path_factory.mktemp("home"), least_free_bytes=0)
-    database_copies.make(settings.database)
-    database = Database(settings.database)
     config = RunConfig.model_validate(telemetry.config(algorithm={"steps": 2 * STEPS}))
-    fill(database, [PlannedRun(identity(0, 0), config, "running", STEPS, 1.8e9)])
-    with database.write() as session:
-        token = issue(session, users.create(session, "ada", "viewer"), "token", "a test's", "viewer", None)[1]
-    database.close()
-    with TestClient(create_app(settings), base_url="http://localhost") as http:
-        yield Counted(http, token)
+    plans = [PlannedRun(identity(0, 0), config, "running", STEPS, 1.8e9)]
+    with api_with_runs(tmp_path_factory.mktemp("home"), database_copies, plans, "viewer") as api:
+        yield api
 
 
 @pytest.mark.parametrize("name", ASKING)
