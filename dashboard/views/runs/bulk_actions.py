@@ -12,6 +12,7 @@ from dashboard.text.escaping import escaped
 from dashboard.text.formats import count
 from dashboard.views.runs.grouped_runs import GROUPED
 from dashboard.views.runs.navigation import go
+from dashboard.views.runs.state_totals import totals
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import Action, Run
 
@@ -41,6 +42,7 @@ def apply_to_all(done: str, act: Callable[[Longtail, Run], object], runs: Sequen
     state["outcome"] = BulkResult(f"{done} {_count(changed)}", [*refused.values()], changed if done == "Deleted" else ())
     state.pop("to cancel", None)
     state.pop(GROUPED, None)
+    totals.clear()  # runs that the list does not show may have changed
 
 
 def action_bar(runs: Sequence[Run], deleted: bool) -> None:

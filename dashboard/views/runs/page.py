@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.auth.api_client import client, me
+from dashboard.auth.api_client import client
 from dashboard.data.glances import glances
 from dashboard.text.escaping import escaped
 from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outcome
@@ -23,10 +23,10 @@ from dashboard.views.runs.pagination import NumberedPages
 from dashboard.views.runs.run_cards import run_cards
 from dashboard.views.runs.run_table import run_table
 from dashboard.views.runs.saved_views import saved_views
+from dashboard.views.runs.state_totals import state_totals
 from dashboard.widgets.api_errors import answered, show_form_errors
-from dashboard.widgets.panel import STATE_COLORS
 from longtail import ApiError
-from longtail.schemas.runs import Run, RunState
+from longtail.schemas.runs import Run
 
 REFRESH_SECONDS = 3
 PAGE = 50
@@ -34,6 +34,7 @@ CONDITION = (
     "is no condition. Write a field of the configuration or a metric of the latest step, a sign (`= != < <= > >=`) and a value, such as "
     "`config.algorithm.steps>=50`, `config.model.path=tiny` or `summary.reward_mean>0.5`."
 )
+GROUP_HELP = "Runs that differ in name and seed only are one row, on whichever page. Runs that repeat a seed count as one, by their mean."
 MOST_PAGES, LONGEST_NUMBER = 1000, 9
 OPEN_BY_ENTER = (Path(__file__).parents[2] / "assets" / "open_by_enter.js").read_text(encoding="utf-8")
 state = st.session_state
@@ -57,19 +58,6 @@ def grouped_runs(choice: dict[str, Any]) -> GroupedRuns:
     return found
 
 
-@st.cache_data(ttl=10, max_entries=64, show_spinner=False)
-def totals(reader: str, choice: str) -> dict[RunState, int]:  # noqa: ARG001  (whose sight it is)
-    return client().run_totals(**json.loads(choice)).states
-
-
-def _totals(choice: dict[str, Any]) -> None:
-    """How many runs are in each state, whatever states the list shows."""
-    wanted = {name: value for name, value in choice.items() if name not in ("state", "sort")}
-    found = totals(me().token_id, json.dumps(wanted, sort_keys=True))
-    told = [f"{found[state]:,} {state}" for state in STATE_COLORS if state in found]
-    st.caption(f"{sum(found.values()):,} runs: {', '.join(told)}" if told else "No runs.", width="stretch")
-
-
 def wanted_page() -> int:
     asked = str(state.get("page") or st.query_params.get("page", "1"))
     return min(max(int(asked), 1), MOST_PAGES) if asked.isdecimal() and len(asked) <= LONGEST_NUMBER else 1
@@ -83,9 +71,7 @@ def page(projects: Mapping[str, str]) -> None:
     bar = st.container(horizontal=True, gap="small", vertical_alignment="center")
     with bar:
         counts = st.container()
-        grouped = st.toggle(
-            "Group seeds", key="grouped", bind="query-params", help="Runs that differ in name and seed only are one row, on whichever page"
-        )
+        grouped = st.toggle("Group seeds", key="grouped", bind="query-params", help=GROUP_HELP)
     try:
         groups = grouped_runs(choice) if grouped else None
         runs, pages = (groups.runs, 1) if groups else listed(choice, wanted_page())
@@ -97,7 +83,7 @@ def page(projects: Mapping[str, str]) -> None:
         return
     state["seen"] = runs
     with counts:
-        _totals(choice)
+        state_totals(choice, runs)
     with bar:
         choose_columns(runs[:PAGE])
         saved_views()
