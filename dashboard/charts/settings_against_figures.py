@@ -50,7 +50,8 @@ def parallel_coordinates(runs: Mapping[str, Sequence[Value]], axes: Sequence[str
     for place, scale in enumerate(scales):
         chart.add_vline(x=place, line={"width": 1, "color": "#999999"})
         for height, text in scale.ticks():
-            chart.add_annotation(x=place, y=height, text=label(text), showarrow=False, xanchor="left", xshift=4, font={"size": 11})
+            above = {"xanchor": "left", "yanchor": "bottom", "xshift": 3}
+            chart.add_annotation(x=place, y=height, text=label(text), showarrow=False, font={"size": 11}, **above)
     chart.update_xaxes(tickvals=list(range(len(axes))), ticktext=[label(axis.split(".")[-1]) for axis in axes], showgrid=False)
     return chart.update_yaxes(visible=False, rangemode="normal")
 

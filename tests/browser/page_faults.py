@@ -16,7 +16,8 @@ LAYOUT = """() => {
     if (main.scrollWidth > main.clientWidth + 1) found.push(`the page is ${main.scrollWidth} wide in a window of ${main.clientWidth}`);
     const parts = "button, a[href], [role=radio], [role=tab], [role=combobox], input[type=text], input[type=number], textarea, " +
         ".js-plotly-plot > .plot-container, [data-testid=stMetric], [data-testid=stMarkdownContainer], table, [data-testid=stDataFrame]";
-    for (const part of main.querySelectorAll(parts)) {
+    const header = document.querySelector("[data-testid=stHeader]");
+    for (const part of [header, main].flatMap(frame => frame ? [...frame.querySelectorAll(parts)] : [])) {
         if (!shown(part)) continue;
         const box = part.getBoundingClientRect();
         let inside = false;
@@ -34,6 +35,8 @@ LAYOUT = """() => {
         const thin = Math.min(box.width, box.height) < 8;
         if (thin && part.matches("button, [role=radio], [role=tab]")) found.push(`${told(part)} is a sliver`);
     }
+    for (const chosen of main.querySelectorAll("[data-testid=stMultiSelectTagsContainer]"))
+        if (chosen.scrollWidth > chosen.clientWidth + 1) found.push(`of what is chosen, a part is out of sight: ${chosen.textContent}`);
     for (const plot of main.querySelectorAll(".js-plotly-plot")) {
         const edge = plot.getBoundingClientRect();
         for (const text of plot.querySelectorAll("text")) {
