@@ -62,4 +62,5 @@ def explored_metric(key: str, series: Series, options: ExploreOptions) -> go.Fig
     curve = [(place(step), value) for step, value in smoothed(points, round(options.window / span))]
     add_curve(chart, curve, name=label(key), line={"color": BLUE, "width": 2}, hovertemplate="%{y:.4g}", showlegend=False)
     chart.update_xaxes(type="log" if options.log_x else "linear")
-    return chart.update_yaxes(type="log" if options.log_y else "linear", rangemode="normal")
+    least = min(value for _, value in points)
+    return chart.update_yaxes(type="log" if options.log_y else "linear", rangemode="nonnegative" if least >= 0 else "normal")

@@ -20,7 +20,12 @@ class Station(NamedTuple):
 
 
 STATIONS = (
-    Station(page_files.RUNS, "All runs", "Each row is a run. Select two and compare them; a click on a name opens one.", {}),
+    Station(
+        page_files.RUNS,
+        "All runs",
+        "Each row is a run, and on a phone each card. Select two in the table and compare them; a click on a name opens one.",
+        {},
+    ),
     Station(
         page_files.RUN,
         "One run",

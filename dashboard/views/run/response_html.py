@@ -29,7 +29,7 @@ STYLES: Mapping[str, SourceStyle] = {
     "eagle": SourceStyle("the learned drafter", _drafted(BLUE, "solid")),
     "ngram": SourceStyle("n-grams", _drafted(ORANGE, "dotted")),
     "target": SourceStyle("the target itself", ""),
-    "unknown": SourceStyle("not known", "opacity:0.6"),
+    "unknown": SourceStyle("not known", "opacity:0.75"),
 }
 
 

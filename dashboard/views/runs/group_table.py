@@ -23,7 +23,7 @@ def group_table(groups: Sequence[RunGroup], glances: Mapping[str, RunOverview]) 
     state, ids = st.session_state, [[run.id for run in group.runs] for group in groups]
     key = hashlib.sha256(repr(ids).encode()).hexdigest()[:12]
     chosen = set(state.get("selected", ()))
-    rows = [{name: without_shortcodes(text) for name, text in group_row(group, glances).items()} for group in groups]
+    rows = [{name: without_shortcodes(text) or None for name, text in group_row(group, glances).items()} for group in groups]
     event = st.dataframe(
         rows,
         hide_index=True,

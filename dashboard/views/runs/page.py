@@ -85,7 +85,8 @@ def page(projects: Mapping[str, str]) -> None:
     with counts:
         state_totals(choice, runs)
     with bar:
-        choose_columns(runs[:PAGE])
+        if not groups:
+            choose_columns(runs[:PAGE])
         saved_views()
     head, told = st.container(gap="small", key="run-actions"), st.container(gap="small")
     selected = []

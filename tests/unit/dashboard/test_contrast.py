@@ -13,6 +13,7 @@ from dashboard.charts import learning_signal, theme
 from dashboard.charts.strategy_heatmap import SCALE, UNMEASURED
 from dashboard.charts.strategy_names import COLORS, strategy_fills
 from dashboard.charts.worker_timeline import MAX_LANES, STRIP
+from dashboard.views.run.response_html import STYLES
 from dashboard.views.runs.run_table import KINDS, STATES
 from dashboard.widgets.panel import STATE_COLORS
 from engine.config import SpeculationConfig
@@ -46,6 +47,8 @@ def test_text_can_be_read(name: str) -> None:
     assert contrast(text, page) >= 7
     assert contrast(over(text, float(faded), page), page) >= TEXT, "captions"
     assert contrast(over(SETTINGS[name]["codeTextColor"], float(faded), page), page) >= TEXT, "the id of a run"
+    (unknown,) = re.findall(r"opacity:([\d.]+)", STYLES["unknown"].css)
+    assert contrast(over(text, float(unknown), page), page) >= TEXT, "tokens of which nobody knows what drafted them"
     primary = SETTINGS[name]["primaryColor"]
     assert contrast(primary, over(primary, 0.1, page)) >= TEXT, "what is chosen: on a tenth of its own colour"
 

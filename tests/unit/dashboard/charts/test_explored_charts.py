@@ -22,6 +22,14 @@ def test_an_axis_of_tokens_counts_what_was_generated_by_then() -> None:
     assert (list(figure.data[0].x), figure.layout.xaxis.title.text) == ([10, 10, 40], "generated tokens")
 
 
+def test_the_axis_of_what_is_never_negative_has_no_negative_part() -> None:
+    """Else a share that was always 0 would be drawn from -1 to 1."""
+    for values, mode in (([0.0, 0.0], "nonnegative"), ([0.5, -0.5], "normal")):
+        figure = explored_metric("kl", Series(steps=[0, 1], values=values), ExploreOptions())
+        assert figure is not None
+        assert figure.layout.yaxis.rangemode == mode
+
+
 def test_what_has_no_value_has_no_chart_and_smoothing_counts_steps() -> None:
     assert explored_metric("kl", Series(steps=[0], values=[None]), ExploreOptions()) is None
     wide = Series(steps=[0, 8, 16], values=[0.0, 3.0, 6.0], low=[0, 3, 6], high=[0, 3, 6], width=8)

@@ -36,6 +36,7 @@ def page(shown: list[Run], selected: list[Run]) -> AppTest:
 def test_the_selection_is_of_runs_and_not_of_rows() -> None:
     shown = [seeds(number) for number in range(CONFIGURATIONS)]
     app = page(runs_of(shown), shown[13])
+    assert app.dataframe[0].value["Reward"].isna().all(), "nobody measured it: a dash stands there"
     assert app.session_state["told"] == [one.id for one in shown[13]]
     app.session_state["runs"] = runs_of(shown[:12] + shown[13:])
     app.run()
