@@ -171,4 +171,5 @@ def _part_steps(chart: go.Figure, spans: Sequence[WorkerSpan], origin: float, sc
     chart.update_layout(shapes=[line | {"x0": x, "x1": x} for x in positions.values()])  # at once: plotly checks all at each add_vline
     if len(positions) <= MAX_LABELS:
         for step, x in positions.items():
-            chart.add_annotation(x=x, y=1, yref="paper", yanchor="bottom", xanchor="left", text=f"step {step}", showarrow=False)
+            told = f"step {step}" if step == min(positions) else f"{step}"  # on a phone there is no room for the word at each
+            chart.add_annotation(x=x, y=1, yref="paper", yanchor="bottom", xanchor="left", text=told, showarrow=False)

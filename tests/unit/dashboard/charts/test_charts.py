@@ -123,6 +123,12 @@ def test_timeline_has_a_lane_for_each_worker_and_a_colour_for_each_state(events:
     assert sum(figure.data[0].x) == pytest.approx(sum(busy))
 
 
+def test_of_the_steps_on_the_timeline_only_the_first_says_that_it_is_one() -> None:
+    """On a phone the word at each of three steps would run into the next."""
+    spans = [WorkerSpan(step=step, worker=0, state="BUSY", start=step, end=step + 1.0) for step in (27, 28, 29)]
+    assert [note.text for note in worker_timeline.worker_timeline(spans, 27.0).layout.annotations] == ["step 27", "28", "29"]
+
+
 @pytest.mark.parametrize(("seconds", "unit"), [(20, "seconds"), (1200, "minutes"), (10_000, "hours"), (400_000, "days")])
 def test_timeline_counts_in_a_readable_unit(seconds: float, unit: str) -> None:
     figure = worker_timeline.worker_timeline([WorkerSpan(step=0, worker=0, state="BUSY", start=100.0, end=100.0 + seconds)], origin=100.0)
