@@ -15,6 +15,7 @@ from dashboard.text.escaping import escaped
 from dashboard.views.run.attempts import attempts
 from dashboard.views.run.tabs.tab import Tab
 from dashboard.widgets.panel import panel
+from dashboard.widgets.table import table
 from longtail.schemas.runs import Run
 
 LEFT_OUT = ("name", "seed")
@@ -50,13 +51,7 @@ def _differences(run: Run) -> None:
         if not found[other]:
             st.caption(f"Nothing but name and seed differs from {escaped(other)}.")
             return
-        columns = {"this run": [row.mine for row in found[other]], escaped(other): [row.other for row in found[other]]}
-        st.table(
-            {"Field": [f"`{row.field}`" for row in found[other]]}
-            | {name: [escaped(one_line_yaml(value)) for value in values] for name, values in columns.items()},
-            border="horizontal",
-            hide_index=True,
-        )
+        table([{"Field": row.field, "this run": one_line_yaml(row.mine), other: one_line_yaml(row.other)} for row in found[other]])
 
 
 def _core(config: Mapping[str, Any]) -> dict[str, Any]:
