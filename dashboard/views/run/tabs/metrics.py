@@ -14,7 +14,6 @@ from dashboard.data.offline_cache import fetch_or_cached
 from dashboard.data.preferences import change, preference
 from dashboard.data.run_data import RunData
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import count
 from dashboard.views.run.tabs.tab import Tab
 from dashboard.widgets.panel import chart, empty, panel
 from longtail import Longtail
@@ -66,7 +65,7 @@ def show(data: RunData) -> None:
         on_click="ignore",
         help="Of all that are found",
     )
-    st.caption(f"{count(len(found), 'series').removesuffix('s') if len(found) == 1 else f'{len(found):,} series'} of {len(keys):,}")
+    st.caption(f"{len(found):,} series of {len(keys):,}")
     _charts(shown, series, options, pinned)
 
 

@@ -92,6 +92,8 @@ def test_a_page_that_is_left_open_asks_whether_the_run_goes_on_and_hardly_more(
         shown.session_state[f"elsewhere-{latest.step}-{latest.prompt_number}-{hash(latest.prompt)}"] = True
     for _ in range(SETTLING_LOOKS):
         assert not shown.run().exception
+    if name == "Metrics":
+        assert [caption.value for caption in shown.caption if caption.value.startswith("1 series of ")], "one is a series, too"
     api.asked.clear()
     for _ in range(LOOKS):
         shown.run()
