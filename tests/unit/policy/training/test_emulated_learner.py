@@ -38,6 +38,8 @@ HOWS = {
     "bfloat16": LearnerConfig(packed=True, precision="bfloat16"),
     "activations computed again": LearnerConfig(packed=True, precision="float32", activation_checkpointing=True),
 }
+BFLOAT16 = 2**-5
+"""A unit in the last place of logits of 4 to 8: a CPU that multiplies it adds up in an order that depends on where the numbers lie."""
 WAITS = {"policy/training/flat_gradients.py": UPDATES, "policy/training/learner.py": 1}
 """For the norm of each update's gradients, and for what an update tells."""
 
@@ -55,19 +57,22 @@ def learner(model: PreTrainedModel, device: torch.device, how: LearnerConfig = P
     return Learner(ReplicatedPolicy(model, how, 1.0, device, group, with_reference=True), ALGORITHM, 64)
 
 
-def check(ours: Learner, other: Learner, rows: Sequence[TrainingRow], device: EmulatedCuda) -> Counter[str]:
-    """That both infer and update alike; by file, how often the host waits in ``ours``' update."""
+def check(ours: Learner, other: Learner, rows: Sequence[TrainingRow], device: EmulatedCuda, rounding: float = 1e-5) -> Counter[str]:
+    """That both infer and update alike, but for ``rounding``; by file, how often the host waits in ``ours``' update."""
     inferred, expected = ours.infer(rows), other.infer(rows)
     for found, one in zip(inferred or [], expected or [], strict=True):
-        torch.testing.assert_close((found.logprobs, found.reference_logprobs), (one.logprobs, one.reference_logprobs), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            (found.logprobs, found.reference_logprobs), (one.logprobs, one.reference_logprobs), atol=rounding, rtol=rounding
+        )
     device.forget()
     metrics = ours.update(rows, inferred, 0)
     waits = waiting(device)
-    assert metrics == pytest.approx(other.update(rows, expected, 0), rel=1e-4, abs=1e-6)
+    assert metrics == pytest.approx(other.update(rows, expected, 0), rel=max(1e-4, rounding), abs=rounding / 10)
     for name, weight in other.policy.trained().items():
         gradient = ours.policy.trained()[name].grad
         assert gradient is not None
-        torch.testing.assert_close(gradient.cpu(), weight.grad, atol=1e-5, rtol=1e-3)
+        assert weight.grad is not None
+        assert (gradient.cpu() - weight.grad).norm() <= rounding * weight.grad.norm()
     assert ours.policy.checksum()
     return waits
 
@@ -84,7 +89,7 @@ def waiting(device: EmulatedCuda) -> Counter[str]:
 def test_an_update_is_the_cpu_s_and_waits_for_numbers_alone(make_policy: MakePolicy, make_rows: MakeRows, how: str) -> None:
     rows, other = make_rows(9), learner(make_policy(), CPU, HOWS[how])
     with EmulatedCuda() as device:
-        waits = check(learner(make_policy(), CUDA, HOWS[how]), other, rows, device)
+        waits = check(learner(make_policy(), CUDA, HOWS[how]), other, rows, device, BFLOAT16 if how == "bfloat16" else 1e-5)
     by_transformers = waits.pop("policy/training/network.py", 0)  # which looks whether padded rows are packed
     assert bool(by_transformers) == (how == "padded")
     assert waits == WAITS
