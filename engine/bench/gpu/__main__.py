@@ -4,14 +4,15 @@ Each part writes a file of its own whenever it has found something, so that a ru
 """
 
 import argparse
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import psutil
 
 from engine.bench.gpu.parts import MINUTES
 from engine.bench.provenance import ROOT
@@ -19,6 +20,8 @@ from engine.bench.provenance import ROOT
 RESULTS = ROOT / "tests" / "gpu" / "results"
 SPARE_SECONDS = 10
 """At the end, for what is still to be written."""
+GONE_SECONDS = 10
+"""For processes that were killed to be gone."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,7 +69,7 @@ def measure(parts: Sequence[str], out: Path, scratch: Path, seconds: float, emul
 
 
 def _run(command: Sequence[str], seconds: float) -> int:
-    """With whatever it has started, it is killed after ``seconds``."""
+    """With whatever it has started, it is killed after ``seconds``: an SGLang that stayed would have the GPU of the next part."""
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as process:
         try:
             return process.wait(seconds)
@@ -75,7 +78,11 @@ def _run(command: Sequence[str], seconds: float) -> int:
             return 1
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+                for member in family:
+                    with suppress(psutil.NoSuchProcess):
+                        member.kill()
+                psutil.wait_procs(family, GONE_SECONDS)
 
 
 if __name__ == "__main__":

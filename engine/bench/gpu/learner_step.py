@@ -38,7 +38,7 @@ def run(part: Part) -> None:
             return
         began = time.monotonic()
         if not _fits(part, trained, steps):
-            part.found(left_out=part.result["left_out"] | {str(trained): "the GPU ran out of memory"})
+            part.found(left_out=part.result["left_out"] | {str(trained): "the memory of GPU or host ran out"})
         gc.collect()
         torch.cuda.empty_cache()
         took = time.monotonic() - began
@@ -47,7 +47,9 @@ def run(part: Part) -> None:
 def _fits(part: Part, trained: Trained, steps: dict[str, Any]) -> bool:
     try:
         _steps(part, trained, steps.setdefault(str(trained), {"offloaded": trained.way == OFFLOADED}))
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:  # that of pinned memory is no torch.OutOfMemoryError
+        if "out of memory" not in str(error):
+            raise
         return False
     finally:
         if dist.is_initialized():

@@ -2,12 +2,14 @@
 
 import json
 import os
+import sys
 import time
 import tomllib
 from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from sizes import only_with_all
 
@@ -122,6 +124,16 @@ def test_a_part_has_a_share_of_what_those_before_it_left(tmp_path: Path, monkeyp
     command.measure(list(MINUTES), tmp_path, tmp_path, 1500 + command.SPARE_SECONDS, emulated=True)
     assert shares["marked_tests"] == pytest.approx(60 * MINUTES["marked_tests"], rel=0.01)
     assert shares["decode_profile"] == pytest.approx(1500, rel=0.01)
+
+
+def test_nothing_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in a session of its own either, as SGLang is started."""
+    started = "subprocess.Popen(['sleep', '60'], start_new_session=True).pid"
+    part = f"import pathlib, subprocess, time; pathlib.Path('child').write_text(str({started})); time.sleep(60)"
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    assert command._run([sys.executable, "-c", part, "part"], 3) == 1
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 MISTAKES = {"--out: name a folder": ["--emulate"], "give more than 0": ["--minutes", "0"], "no GPU that PyTorch sees": []}
