@@ -18,6 +18,8 @@ from longtail import Longtail
 from longtail.schemas.runs import Run
 
 Pair = tuple[Run, Run]
+FOUND_MS = 3000
+"""In which what was typed is searched for: what is found closes an open menu."""
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +143,7 @@ def test_what_another_run_answered_to_a_prompt_is_found_by_that_run_s_name_or_id
     open_tab(page, pair[1], "Samples")
     page.get_by_role("button", name="Elsewhere").first.click()
     page.get_by_label("Find a run").fill(pair[0].id)
+    page.wait_for_timeout(FOUND_MS)
     page.get_by_role("combobox", name="In", exact=True).click()
     page.get_by_role("option", name=pair[0].name).click()
     expect(page.get_by_text(f"{pair[0].name}, step")).to_be_visible()
