@@ -22,11 +22,13 @@ class RefreshPace:
 
     def is_due(self, run: Run, what: str, now: float) -> bool:
         """Whether to ask for ``what`` at ``now`` (seconds): if the run has changed since the last look, for some looks after that, as the
-        API may have had only a part of a step, and after half a minute in any case; but not before the page has rested."""
+        API may have had only a part of a step, and after half a minute in any case; but not before the page has rested, unless the run
+        is in another state: nobody looks again after its end."""
+        entered = self.run is not None and run.state != self.run.state
         if run != self.run:
             self.run, self.settling = run, SETTLING_LOOKS
         waited = now - self.times.get(what, -LONGEST_SECONDS)
-        due = waited >= LONGEST_SECONDS or (self.settling > 0 and waited >= REST * self.took)
+        due = entered or waited >= LONGEST_SECONDS or (self.settling > 0 and waited >= REST * self.took)
         if due:
             self.settling = max(self.settling - 1, 0)
             self.times[what] = now

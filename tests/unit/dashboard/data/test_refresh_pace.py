@@ -56,3 +56,11 @@ def test_what_changed_while_a_page_rested_is_asked_for_afterwards() -> None:
     assert pace.is_due(at(1), "Overview", 0.0)
     assert not any(pace.is_due(at(2), "Overview", now) for now in (2.0, 4.0, 6.0, 8.0))
     assert pace.is_due(at(2), "Overview", 10.0)
+
+
+def test_a_page_that_rests_is_told_that_its_run_has_ended() -> None:
+    pace = RefreshPace(took=5.0)
+    going = at(1).model_copy(update={"state": "running"})
+    assert pace.is_due(going, "Overview", 0.0)
+    assert not pace.is_due(going.model_copy(update={"step": 2}), "Overview", 2.0)
+    assert pace.is_due(going.model_copy(update={"state": "cancelled"}), "Overview", 3.0)
