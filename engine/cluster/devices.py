@@ -28,6 +28,17 @@ def join(config: RunConfig, place: int, rendezvous: str, device: torch.device) -
     return dist.group.WORLD
 
 
+def giving_ranks(config: RunConfig, place: int, device: torch.device) -> dist.ProcessGroup | None:
+    """The ranks of this one's worker, who talk on the host, if each gives SGLang the policy on its own GPU; None if the first one gives it
+    to all. Replicas are the first one's to give: whenever SGLang has died it needs them, and the others do not know."""
+    gpus = config.rollout.gpus
+    if gpus == 1 or device.type != "cuda" or config.cluster.learner.parallel != "fsdp":
+        return None
+    groups = [dist.new_group(range(first, first + gpus), backend="gloo") for first in range(0, dist.get_world_size(), gpus)]
+    group: dist.ProcessGroup = groups[place // gpus]
+    return group
+
+
 def show_gpus(ranks: int, place: int, device: torch.device) -> None:
     """Lets what this process starts from now on (SGLang) see the GPUs of all ``ranks`` of its worker: Ray shows each rank its own alone.
     For this process CUDA has looked already."""

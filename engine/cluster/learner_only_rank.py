@@ -1,5 +1,6 @@
 """What a worker's GPUs do for its learner, all but the first: they hold shards or replicas, and have no engine and no drafter."""
 
+from collections import deque
 from pathlib import Path
 
 from engine.cluster.learner_rank import LearnerRank
@@ -9,6 +10,7 @@ from engine.drafter.model_card import DrafterCard
 from engine.models.weights import ends, gathered
 from engine.rollout.interface import LoadedWeights
 from engine.rollout.sglang.supported_speculation import trains_drafter
+from engine.rollout.sglang.weight_transfer import on_device
 
 
 class LearnerOnlyRank(LearnerRank):
@@ -43,9 +45,11 @@ class LearnerOnlyRank(LearnerRank):
         return None
 
     def _load_target(self, version: int) -> None:  # noqa: ARG002
-        if self.policy.sharded:
-            for _ in gathered(self.policy.weights(), self._dtype):
-                pass
+        weights = self.policy.weights()
+        if self._giving:
+            deque(on_device(weights, self._dtype, self.device, self._giving), maxlen=0)
+        elif self.policy.sharded:
+            deque(gathered(weights, self._dtype), maxlen=0)
 
     def _follow(self) -> None:
         if self._drafts:

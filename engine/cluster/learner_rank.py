@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from engine.checkpoint import learner_state
-from engine.cluster.devices import device_of, join, show_gpus
+from engine.cluster.devices import device_of, giving_ranks, join, show_gpus
 from engine.cluster.free_memory import give_back
 from engine.cluster.rendezvous import use_network
 from engine.cluster.shares import LearnShare
@@ -53,6 +53,7 @@ class LearnerRank(ABC):
         use_network(rendezvous)
         self.device = device_of(config)
         self.policy = _policy(config, self.device, join(config, place, rendezvous, self.device))
+        self._giving = giving_ranks(config, place, self.device)
         show_gpus(config.rollout.gpus, place, self.device)
         self.learner = Learner(self.policy, config.algorithm, config.rollout.max_new_tokens)
         self._dtype = data_type(config, self.device, self.policy.model.config.hidden_size)

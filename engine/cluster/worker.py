@@ -58,7 +58,7 @@ class Worker(LearnerRank):
         self._tokenizer = load_tokenizer(folder)
         self.spot = SpotTraining(config, model, rank, self.device, checkpoints) if trains_drafter(config) else None
         published = self.spot.published if self.spot else None
-        self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published)
+        self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published, self._giving)
         # Then the engine's checksum of the target is the policy's.
         self._copies_exactly = config.rollout.engine != "sglang" and self._dtype == torch.float32
         self._lends_memory = lends_memory(config.rollout, self.device)

@@ -22,7 +22,10 @@ from engine.planner.published_figures import PublishedFigure, published_figures
 from engine.planner.weight_sync import Way, sync_seconds, way_of
 
 MOST = 10**9
-WAYS: dict[Way, str] = {"same GPU": "on the same GPU (CUDA IPC)", "host memory": "by way of host memory (--tensor-parallel above 1)"}
+WAYS: dict[Way, str] = {
+    "same GPU": "on the same GPU (CUDA IPC)",
+    "host memory": "by way of host memory (--parallel ddp with tensor parallelism)",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,8 +59,9 @@ def _print(options: argparse.Namespace, found: MemoryPlan) -> None:
     print(f"host memory of a worker   {found.host / GB:9.2f}")
     print(f"cache of a worker at most {found.cache:9,} tokens")
     hardware = _hardware(options)
-    way = way_of(hardware)
-    seconds = sync_seconds(shape(options.model), hardware, way, sharded=options.parallel == "fsdp")
+    sharded = options.parallel == "fsdp"
+    way = way_of(hardware, sharded)
+    seconds = sync_seconds(shape(options.model), hardware, way, sharded=sharded)
     print(f"new weights into SGLang, {WAYS[way]}: {seconds:.2f} s, on links of an H100")
     print(f"requests at once, of {options.context:,} tokens: {found.together} of {options.requests}; if more are so long, some wait")
     print("fits" if found.fits else "DOES NOT FIT")

@@ -28,20 +28,21 @@ class Links:
 H100 = Links()
 
 
-def way_of(hardware: Hardware) -> Way:
-    """SGLang opens what lies on a GPU of its own."""
-    return "same GPU" if hardware.tensor_parallel == 1 else "host memory"
+def way_of(hardware: Hardware, sharded: bool) -> Way:
+    """SGLang opens what lies on each GPU of its own: ranks that hold shards put all together there, of replicas only the first one's do."""
+    return "same GPU" if sharded or hardware.tensor_parallel == 1 else "host memory"
 
 
 def sync_seconds(shape: Shape, hardware: Hardware, way: Way, links: Links = H100, *, sharded: bool = True) -> float:
     """Of one worker. ``sharded`` weights are gathered first, in bfloat16, as each rank has its part: over NVLink within a node, else over
-    the network. Then they are rounded and written into a bucket, and read from there into the engine: on the same GPU (CUDA IPC), or by
-    way of host memory, down, copied once, and up again."""
+    the network. Then they are rounded and written into a bucket, and each GPU reads its share from there into the engine: on the same GPU
+    (CUDA IPC), or by way of host memory, down, copied once, and up again."""
     size = HALF * shape.parameters
     others = 1 - 1 / hardware.ranks
     link = links.nvlink if hardware.nodes == 1 else links.network
     gathering = size * others / link if sharded else 0.0
     filling = (FLOAT + HALF) / HALF * size / links.memory
-    taking = 2 * size / links.memory
+    taking = 2 * size / hardware.tensor_parallel / links.memory
     between = {"same GPU": 0.0, "host memory": 2 * size / links.pcie + size / links.host}[way]
-    return gathering + filling + between + taking + -(-size // BUCKET_BYTES) * links.message
+    messages = 2 if way == "same GPU" and hardware.tensor_parallel > 1 else 1  # the ranks tell each other, too
+    return gathering + filling + between + taking + messages * -(-size // BUCKET_BYTES) * links.message

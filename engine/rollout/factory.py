@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -28,9 +29,10 @@ def build_engine(
     tokenizer: PreTrainedTokenizerBase,
     device: torch.device,
     drafter: Mapping[str, Tensor] | None,
+    ranks: dist.ProcessGroup | None = None,
 ) -> Engine:
-    """Holds the weights of ``policy``, and ``drafter`` if there is one. ``folder`` is where the policy came from. A native one knows no
-    costs before ``measure_costs``."""
+    """Holds the weights of ``policy``, and ``drafter`` if there is one. ``folder`` is where the policy came from; ``ranks`` are those of
+    the worker, see ``SGLangEngine``. A native one knows no costs before ``measure_costs``."""
     model, weights = policy.model, policy.weights()
 
     def decode(tokens: list[int]) -> str:
@@ -48,5 +50,5 @@ def build_engine(
         "drafter_kind": RECIPE_KINDS[config.drafter.recipe],
     }
     if config.rollout.engine == "sglang":
-        return SGLangEngine(folder, model.config, weights, **shared)
+        return SGLangEngine(folder, model.config, weights, ranks=ranks, **shared)
     return NativeEngine(model.config, weights, costs=home() / "costs", costs_later=True, **shared)

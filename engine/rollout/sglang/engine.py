@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -75,9 +76,11 @@ class SGLangEngine:
         seed: int = 0,
         decode: Callable[[list[int]], str] | None = None,
         drafter_kind: DrafterKind = "eagle",
+        ranks: dist.ProcessGroup | None = None,
     ) -> None:
-        """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ConfigError or ModelError if SGLang
-        does not start."""
+        """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ``ranks``: this process and those that
+        have the target on the other GPUs of SGLang, in SGLang's order; each goes through ``on_device`` whenever the target is loaded, here
+        at once. ConfigError or ModelError if SGLang does not start."""
         self._host: HostProcess | None = None
         self._model, self._config, self._rollout = model, config, rollout
         self._drafting = drafting(speculation, rollout.sglang) if speculation else None
@@ -86,6 +89,7 @@ class SGLangEngine:
         self._speculation = supported(speculation, self._drafting) if speculation and self._drafting else None
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
+        self._ranks = ranks
         self._learns = True
         self._target: tuple[Weights, int] = (target_weights, 0)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
@@ -333,9 +337,9 @@ class SGLangEngine:
     def _send_target(self) -> None:
         weights, version = self._target
         host = self.host
-        if self._shares_gpu:
-            for bucket, last, handle in on_device(weights, self._dtype, self._device):
-                host.ask("load_target", bucket=bucket, version=version, last=last, handle=handle)
+        if self._shares_gpus:
+            for bucket, last, handles in on_device(weights, self._dtype, self._device, self._ranks):
+                host.ask("load_target", bucket=bucket, version=version, last=last, handles=handles)
         else:
             for bucket, last in through(host.bucket, weights, self._dtype):
                 host.ask("load_target", bucket=bucket, version=version, last=last)
@@ -343,9 +347,9 @@ class SGLangEngine:
             host.plugin("follow_head")
 
     @property
-    def _shares_gpu(self) -> bool:
-        """Whether SGLang computes on this process's GPU, and on no other."""
-        return self._device.type == "cuda" and self._rollout.sglang.tensor_parallel == 1
+    def _shares_gpus(self) -> bool:
+        """Whether the target is on each GPU that SGLang computes on."""
+        return self._device.type == "cuda" and (self._rollout.sglang.tensor_parallel == 1 or self._ranks is not None)
 
     def _send_untried_target(self) -> None:
         """That of a family whose weights SGLang may know by other names. ModelError if it does not use all of them."""

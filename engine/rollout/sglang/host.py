@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -104,25 +104,24 @@ class Host:
             file.unlink()
         return values
 
-    async def do_load_target(self, bucket: Bucket, version: int, last: bool, handle: TensorHandle | None = None) -> None:
-        """Tensors of the bucket into the target alone. They lie in the shared memory, or where SGLang's rank finds them by ``handle``."""
+    async def do_load_target(self, bucket: Bucket, version: int, last: bool, handles: Sequence[TensorHandle] = ()) -> None:
+        """Tensors of the bucket into the target alone. They lie in the shared memory, or where each of SGLang's ranks finds them by its
+        handle, on its own GPU."""
         from sglang.srt.managers.io_struct import UpdateWeightsFromTensorReqInput
         from sglang.srt.utils import MultiprocessingSerializer
         from sglang.srt.weight_sync.tensor_bucket import FlattenedTensorMetadata
 
-        flat: torch.Tensor | Opening
-        if handle:
-            flat = handle.opening()
-        else:
+        flats: Sequence[torch.Tensor | Opening] = [handle.opening(rank) for rank, handle in enumerate(handles)]
+        if not handles:
             flat = torch.from_file(f"/proc/self/fd/{self._bucket}", shared=True, size=bucket.bytes, dtype=torch.uint8).clone()
+            flats = [flat] * self._settings.arguments["tp_size"]
         metadata = [
             FlattenedTensorMetadata(each.name, torch.Size(each.shape), each.dtype, each.start, each.end, each.end - each.start)
             for each in bucket.tensors
         ]
-        payload = {"flattened_tensor": flat, "metadata": metadata}
-        ranks = range(self._settings.arguments["tp_size"])
+        payloads = [{"flattened_tensor": flat, "metadata": metadata} for flat in flats]
         request = UpdateWeightsFromTensorReqInput(
-            serialized_named_tensors=[MultiprocessingSerializer.serialize(payload) for _ in ranks],  # each can be opened once
+            serialized_named_tensors=[MultiprocessingSerializer.serialize(payload) for payload in payloads],  # each can be opened once
             load_format="flattened_bucket",
             flush_cache=False,  # SGLang dies if it cannot flush there
             disable_draft_model=True,

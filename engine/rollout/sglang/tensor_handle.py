@@ -6,6 +6,10 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from torch import Tensor
+from torch.multiprocessing.reductions import rebuild_cuda_tensor
+
+DEVICE = 6
+"""Where ``rebuild_cuda_tensor`` is told of the GPU."""
 
 
 class Opening:
@@ -33,9 +37,11 @@ class TensorHandle:
         assert isinstance(handle, cls)
         return handle
 
-    def opening(self) -> Opening:
-        """For the last process."""
-        arguments = (each.opening() if isinstance(each, TensorHandle) else each for each in self.arguments)
+    def opening(self, device: int = 0) -> Opening:
+        """For the last process, which counts the tensor's GPU as its ``device``: whoever sees other GPUs counts it otherwise."""
+        arguments = [each.opening(device) if isinstance(each, TensorHandle) else each for each in self.arguments]
+        if self.rebuild is rebuild_cuda_tensor:
+            arguments[DEVICE] = device
         return Opening(self.rebuild, tuple(arguments))
 
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from engine.models.weights import BUCKET_BYTES, buckets, together
@@ -38,17 +39,36 @@ def through(memory: int, weights: Mapping[str, Tensor], dtype: torch.dtype) -> I
     os.ftruncate(memory, 0)
 
 
-def on_device(weights: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device) -> Iterator[tuple[Bucket, bool, TensorHandle]]:
+def on_device(
+    weights: Mapping[str, Tensor],
+    dtype: torch.dtype,
+    device: torch.device,
+    ranks: dist.ProcessGroup | None = None,
+    size: int = BUCKET_BYTES,
+) -> Iterator[tuple[Bucket, bool, list[TensorHandle]]]:
     """Puts one bucket after the other into memory of ``device``, of which others get a handle: what is computed there never leaves it.
-    Whoever opens it must be done before the next one is asked for: SGLang only enqueues its copies, but lets go of the tensor before it
-    answers, and a process that lets go of another's memory waits for its stream first (torch/csrc/StorageSharing.cpp)."""
-    buckets = plan_buckets(weights, dtype)
+    With ``ranks``, who talk on the host, all do so at once, each on a device of its own, and get the handles of all.
+
+    Whoever opens them must be done before the one that it has them from asks for the next bucket; all others wait for that. SGLang only
+    enqueues its copies, but lets go of the tensor before it answers, and a process that lets go of another's memory waits for its stream
+    first (torch/csrc/StorageSharing.cpp)."""
+    buckets = plan_buckets(weights, dtype, size)
     flat = torch.empty(max(bucket.bytes for bucket in buckets), dtype=torch.uint8, device=device)
     for bucket in buckets:
         fill_bucket(bucket, weights, flat)
         if flat.is_cuda:
             torch.cuda.current_stream(device).synchronize()
-        yield bucket, bucket is buckets[-1], TensorHandle.of(flat[: bucket.bytes])
+        yield bucket, bucket is buckets[-1], _of_all(TensorHandle.of(flat[: bucket.bytes]), ranks)
+        if ranks:
+            dist.barrier(ranks)
+
+
+def _of_all(handle: TensorHandle, ranks: dist.ProcessGroup | None) -> list[TensorHandle]:
+    if ranks is None:
+        return [handle]
+    handles = [handle] * ranks.size()
+    dist.all_gather_object(handles, handle, group=ranks)
+    return handles
 
 
 def _spans(names: Sequence[str], weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[TensorSlice]:
