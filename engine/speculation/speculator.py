@@ -134,6 +134,10 @@ class Speculator:
         (self._drafting.add if strategy.drafter == "eagle" else self._drafting.discard)(bucket)
         return StepPlan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch))
 
+    def rests(self, batch: int) -> bool:
+        """Whether no step of so many requests drafts anything."""
+        return not self._switch.update(batch)
+
     def record(self, plan: StepPlan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
         """What the step brought each request: ``accepted`` drafts, and ``kept`` tokens (fewer, if the response ended before)."""
         drafter = "eagle" if plan.shape else "ngram" if plan.given else "none"

@@ -275,25 +275,63 @@ class NativeEngine:
             response.admitted = True
 
     def _step(self, sampler: TokenSampler, ends: StopCondition, limit: int) -> list[tuple[int, Response]]:
-        """Decodes one step of every running request; returns those that finished, which are still in their slots."""
+        """Decodes every running request, by one step or until some finish; returns these, which are still in their slots."""
         batch, began = list(self._scheduler.running), self._clock()
-        plan = PLAIN
-        if self._active:  # whose drafter may not be there yet, and has no feature to draft a first token from
-            plan = self._active.plan(batch, self._drafter_loaded and all(response.length > 1 for response in batch))
+        plan = self._plan(batch)
         self._timeline.add(len(batch), str(plan.strategy or MIXED))
+        if self._device.type == "cuda" and not (self._active and not self._active.rests(len(batch))):
+            return self._steps_ahead(batch, plan, sampler, ends, limit)
         drawn = self._runner.decode(batch, sampler, plan)
-        kept = [response.extend(new.tokens, new.logprobs, ends, limit) for response, new in zip(batch, drawn, strict=True)]
-        for place, (response, new, tokens) in enumerate(zip(batch, drawn, kept, strict=True)):
-            response.made(tokens, min(new.accepted, tokens), plan.drafter(place))
+        return self._take(batch, drawn, plan, ends, limit, began)
+
+    def _steps_ahead(
+        self, batch: list[Response], plan: StepPlan, sampler: TokenSampler, ends: StopCondition, limit: int
+    ) -> list[tuple[int, Response]]:
+        """Steps without drafts. While the host looks at what one has brought, the GPU is at the next one already; what that brings a
+        response that has ended meanwhile is thrown away."""
+        finished: list[tuple[int, Response]] = []
+        began, step = self._clock(), self._runner.begin(batch, sampler)
+        while True:
+            following = self._runner.begin(batch, sampler, 1) if not finished and self._goes_on(batch, limit) else None
+            drawn = step.read()
+            finished += self._take(batch, drawn, plan, ends, limit, began)
+            if following is None:
+                return finished
+            began, step, plan = self._clock(), following, self._plan(batch)
+
+    def _goes_on(self, batch: Sequence[Response], limit: int) -> bool:
+        """Whether, as far as is known, the step behind the one that runs is of the same batch, and there is room for it."""
+        if self._control.asked or any(response.generated + 1 >= limit for response in batch):
+            return False
+        room, beyond = self._runner.cache.layout, 1 + self._scratch + 1
+        return room.missing([response.length + beyond for response in batch]) <= room.free
+
+    def _plan(self, batch: Sequence[Response]) -> StepPlan:
+        """The drafter may not be there yet, and has no feature to draft a first token from."""
+        if not self._active:
+            return PLAIN
+        return self._active.plan(batch, self._drafter_loaded and all(response.length > 1 for response in batch))
+
+    def _take(
+        self, batch: Sequence[Response], drawn: Sequence[Drawn], plan: StepPlan, ends: StopCondition, limit: int, began: float
+    ) -> list[tuple[int, Response]]:
+        """What a step has brought all that had not finished before; returns those that finish by it, with their slots."""
+        running = [(slot, response) for slot, response in enumerate(batch) if not response.finish]
+        if not running:
+            return []
+        drawn = [drawn[slot] for slot, _ in running]
+        kept = [response.extend(new.tokens, new.logprobs, ends, limit) for (_, response), new in zip(running, drawn, strict=True)]
+        for (slot, response), new, tokens in zip(running, drawn, kept, strict=True):
+            response.made(tokens, min(new.accepted, tokens), plan.drafter(slot))
         self._count(plan, drawn, kept)
-        finished = [(slot, response) for slot, response in enumerate(batch) if response.finish]
+        finished = [(slot, response) for slot, response in running if response.finish]
         if self._active:
             self._active.record(plan, [new.accepted for new in drawn], kept, self._clock() - began)
             for _, response in finished:
                 self._active.finish(response)
         return finished
 
-    def _count(self, plan: StepPlan, drawn: list[Drawn], kept: list[int]) -> None:
+    def _count(self, plan: StepPlan, drawn: Sequence[Drawn], kept: Sequence[int]) -> None:
         counts = self.statistics
         counts.decode_steps += 1
         counts.tokens += sum(kept)

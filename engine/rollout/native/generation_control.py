@@ -28,6 +28,12 @@ class GenerationControl:
     def proceed(self) -> None:
         self._going.set()
 
+    @property
+    def asked(self) -> bool:
+        """Whether ``take`` would end or wait for something."""
+        with self._lock:
+            return not self._going.is_set() or self._unwanted is None or bool(self._unwanted)
+
     def take(self) -> frozenset[int] | None:
         """Waits while paused. The requests to end now, since the last call; None for all."""
         self._going.wait()

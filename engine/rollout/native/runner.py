@@ -31,7 +31,7 @@ from engine.rollout.native.noise import Noise
 from engine.rollout.native.placement import Placement
 from engine.rollout.native.reach import LANES, whole_reach
 from engine.rollout.native.sampling import TokenSampler
-from engine.rollout.native.sending import sent
+from engine.rollout.native.sending import Received, sent
 from engine.rollout.native.tree_entries import placed
 from engine.rollout.response import Response
 from engine.speculation.speculator import StepPlan
@@ -54,6 +54,18 @@ class Drawn(NamedTuple):
     accepted: int
     tokens: list[int]
     logprobs: list[float]
+
+
+class PlainStep:
+    """One that may still run on the GPU."""
+
+    def __init__(self, drawn: Tensor, logprobs: Tensor) -> None:
+        """[n] each."""
+        self._received = Received(torch.stack((drawn, logprobs), 1))
+
+    def read(self) -> list[Drawn]:
+        """What it brought each request, once it is there."""
+        return [Drawn(0, 0, [int(token)], [logprob]) for token, logprob in self._received.take()]
 
 
 class Runner:
@@ -196,6 +208,22 @@ class Runner:
         padded = replace(plan, given=_repeated(plan.given, size), limits=_repeated(plan.limits, size))
         return self._decode(_repeated(batch, size), sampler, padded)[: len(batch)]
 
+    def begin(self, batch: Sequence[Response], sampler: TokenSampler, ahead: int = 0) -> PlainStep:
+        """A step as ``decode`` does it without drafts, of which the host waits for nothing. ``ahead``: so many steps of the batch have
+        begun and are not in its responses yet; their tokens are known to the device."""
+        size = self.passes.batch(len(batch))
+        self.cache.make_room([response.length + ahead + self.passes.tokens(size, 1) for response in batch])
+        padded = _repeated(batch, size)
+        lengths, requests = self._sent(padded, ahead)
+        newest = lengths[:, None] - 1
+        noise = sampler.noise(requests, lengths[:, None])
+        return self._plain([response.length + ahead for response in padded], newest, sampler, noise)
+
+    def _sent(self, batch: Sequence[Response], ahead: int = 0) -> tuple[Tensor, Tensor]:
+        """Lengths and ids, on the device."""
+        lengths, requests = sent([[response.length + ahead for response in batch], [response.id for response in batch]], self._device)
+        return lengths, requests
+
     def _beyond(self, plan: StepPlan, size: int) -> int:
         """Positions behind the known tokens that a step writes to, at most."""
         given = max((len(drafts) for drafts in plan.given or () if drafts), default=0)
@@ -203,7 +231,7 @@ class Runner:
 
     def _decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
         shape, given = plan.shape, plan.given
-        lengths, requests = sent([[response.length for response in batch], [response.request.id for response in batch]], self._device)
+        lengths, requests = self._sent(batch)
         newest = lengths[:, None] - 1
         levels = max([shape.depth if shape else 0, *(len(drafts) for drafts in given or () if drafts)])
         memory = self._noise_memory() if shape and sampler.keeps_noise else None
@@ -213,17 +241,16 @@ class Runner:
             learned = cut_chains(learned, plan.limits)
         tree = with_given_drafts(learned, given, self._device) if given else learned
         if tree is None or not tree.tokens.shape[1]:
-            return self._plain(batch, newest, sampler, noise)
+            return self._plain([response.length for response in batch], newest, sampler, noise).read()
         tree = widened(tree, self.passes.tokens(len(batch), tree.tokens.shape[1] + 1) - 1)
         return self._verify(batch, newest, tree, sampler, noise)
 
-    def _plain(self, batch: Sequence[Response], newest: Tensor, sampler: TokenSampler, noise: Noise) -> list[Drawn]:
-        reaches = [response.length for response in batch]
+    def _plain(self, reaches: Sequence[int], newest: Tensor, sampler: TokenSampler, noise: Noise) -> PlainStep:
         known, new = self.cache.index(newest + self.cache.positions[:2]).unbind(1)
         logits = self.passes.verify(self.cache.tokens[known], Placement(newest, max(reaches), reaches=reaches))
         drawn, logprobs = sampler.sample(logits, noise.level(0))
         self.cache.tokens[new] = drawn
-        return [Drawn(0, 0, [int(token)], [logprob]) for token, logprob in torch.stack((drawn, logprobs), 1).tolist()]
+        return PlainStep(drawn, logprobs)
 
     def _verify(self, batch: Sequence[Response], newest: Tensor, tree: DraftTree, sampler: TokenSampler, noise: Noise) -> list[Drawn]:
         """Runs the newest tokens and their drafts through the target, and keeps the path that it draws."""

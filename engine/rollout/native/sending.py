@@ -1,4 +1,4 @@
-"""From the host to the device."""
+"""From the host to the device, and back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,3 +19,23 @@ def send_to(target: Tensor, values: NDArray[Any]) -> None:
     """As ``sent``, into a tensor that is there."""
     made = torch.from_numpy(values)
     target.copy_(made.pin_memory() if target.is_cuda else made, non_blocking=True)
+
+
+class Received:
+    """``values`` on their way to the host. A GPU writes them into pinned memory when their turn comes, and is waited for by ``take``."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+        self._written: torch.cuda.Event | None = None
+        if values.is_cuda:
+            self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            self._values.copy_(values, non_blocking=True)
+            self._written = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._written.record()
+
+    def take(self) -> list[Any]:
+        """As ``tolist``."""
+        if self._written:
+            self._written.synchronize()
+        taken: list[Any] = self._values.tolist()
+        return taken
