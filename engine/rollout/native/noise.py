@@ -2,7 +2,7 @@
 whatever batch, draws with the same ones.
 
 Few numbers go through 64 bits: seed, request and position make the key of a row. The many, one for each token, are made with 32-bit
-products, which processors have vector instructions for.
+products, which processors have vector instructions for, and in one kernel of a GPU.
 """
 
 from collections.abc import Mapping
@@ -84,6 +84,9 @@ class Noise:
         noise = self._room
         if noise is None:
             noise = torch.empty(len(self.keys), len(self.vocabulary), device=self.keys.device)
+        if noise.is_cuda:
+            exponentials_into(noise, self.keys, self.vocabulary)
+            return noise
         for chunk in row_chunks(noise, noise.shape[1]):
             noise[chunk] = exponentials(self.keys[chunk], self.vocabulary)
         return noise
@@ -119,6 +122,10 @@ def exponentials(keys: Tensor, codes: Tensor) -> Tensor:
     The smaller one is, the more precise, for small ones decide the race: 31 bits of the row and the token are the digits of a uniform
     number, below which there is a fraction, the row's. It is never 0.
     """
+    if keys.is_cuda:
+        noise = torch.empty(len(keys), codes.shape[-1], device=keys.device)
+        exponentials_into(noise, keys, codes)
+        return noise
     words = keys[:, None].view(torch.int32)
     digits = codes ^ words[:, :1]
     _mix_bits(digits.mul_(_signed(0x21F0AAAD, 32)), 15)
@@ -127,6 +134,19 @@ def exponentials(keys: Tensor, codes: Tensor) -> Tensor:
     fraction = ((keys * _signed(0x9E3779B97F4A7C15, 64) >> 41).bitwise_and_(2**23 - 1).float().add_(0.5)).mul_(2.0**-23)
     negative = digits.float().add_(fraction[:, None]).abs_().mul_(-(2.0**-31)).clamp_(min=2.0**-24 - 1)
     return negative.log1p_().neg_()
+
+
+@torch.library.custom_op("longtail::exponentials_into", mutates_args=("noise",), device_types="cpu")
+def exponentials_into(noise: Tensor, keys: Tensor, codes: Tensor) -> None:
+    """``exponentials`` into ``noise`` [R, K], of a GPU."""
+    noise.copy_(exponentials(keys, codes))  # on the emulated one
+
+
+@exponentials_into.register_kernel("cuda")
+def _(noise: Tensor, keys: Tensor, codes: Tensor) -> None:
+    from engine.rollout.native.noise_kernel import fill  # Triton comes with torch for GPUs only
+
+    fill(noise, keys, codes)
 
 
 def token_codes(vocabulary: int, device: torch.device) -> Tensor:
