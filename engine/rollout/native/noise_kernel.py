@@ -34,5 +34,5 @@ def fill(noise: Tensor, keys: Tensor, codes: Tensor) -> None:
     """See ``noise.exponentials_into``."""
     rows, width = noise.shape
     if noise.numel():
-        with torch.cuda.device_of(noise):
+        with torch.cuda.device_of(noise):  # type: ignore[no-untyped-call]
             kernel[rows, triton.cdiv(width, BLOCK)](noise, keys, codes, width, codes.stride(0) if codes.dim() == 2 else 0, BLOCK)

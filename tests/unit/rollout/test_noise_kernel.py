@@ -56,3 +56,12 @@ def test_the_kernel_compiles_for_gpus_that_are_not_here(capability: int, tmp_pat
     compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32))
     assert compiled.asm["cubin"]
     assert "log1p" in compiled.asm["llir"], "the logarithm is CUDA's own"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_makes_the_noise_that_a_cpu_makes() -> None:
+    cuda = torch.device("cuda")
+    keys, codes = mix(torch.arange(64) * 7919 - 2), token_codes(151_936, torch.device("cpu"))
+    for some in (codes, codes[torch.randint(len(codes), (64, 128))]):
+        torch.testing.assert_close(exponentials(keys.to(cuda), some.to(cuda)).cpu(), exponentials(keys, some), rtol=1e-6, atol=0)
