@@ -155,6 +155,11 @@ class RolloutState:
         waiting = any(worker.phase is Phase.IDLE for worker in self.workers.values())
         return self.busy if waiting and self.enough_idle and not self.complete else ()
 
+    @property
+    def undecided(self) -> bool:
+        """Whether forecasts are still missing that decide whether those that wait shall train."""
+        return any(self.workers[number].ends == -inf for number in self.doubtful)
+
     def worth_it(self, now: float) -> bool:
         """Whether the rest of the tail, as far as it is predicted, is worth the set-up."""
         ends = max((self.workers[number].ends for number in self.busy), default=-inf)

@@ -14,6 +14,7 @@ from typing import Any
 from engine.cluster.distributed_rollout import coordinator
 from engine.cluster.distributed_rollout.coordinator import ActivitySpan, Command, RolloutState, StartTraining
 from engine.cluster.distributed_rollout.early_stop import EarlyStop
+from engine.cluster.distributed_rollout.tail_inference import TailInference
 from engine.cluster.ray_session import lost
 from engine.cluster.spot_training.drafter_versions import after
 from engine.cluster.spot_training.trained_session import TrainedSession
@@ -72,8 +73,8 @@ def joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
 class RolloutDriver:
     """Runs the rollout of RL step ``step``; workers train under the conditions of ``state``. It is cut short once ``quota`` groups are
     complete. ``watch``: see ``Worker.rollout``; ``told``: questions that a worker was said to fail at, which alarms need not repeat;
-    ``on_responses`` hears now and then how many responses are there. ``infer`` begins the inference of the responses of a worker that is
-    done while others are not, and returns the call's reference: the worker trains after it."""
+    ``on_responses`` hears now and then how many responses are there. ``infer`` begins the inference of groups on a worker that is done
+    while others are not, see ``TailInference``; it trains after its own ones."""
 
     def __init__(
         self,
@@ -97,8 +98,7 @@ class RolloutDriver:
         self._told = 0.0
         self._stop = None if quota is None else EarlyStop(step, actors, quota, _control)
         self._on_responses = on_responses
-        self._infer = infer
-        self._inferring: dict[Any, int] = {}
+        self._inference = TailInference(step, actors, infer, _control)
         self._counting: dict[Any, int] = {}
         self._counted: dict[int, int] = {}
         self._count_at = 0.0
@@ -146,17 +146,22 @@ class RolloutDriver:
 
         self._remind()
         counted = self._stop.asked if self._stop else {}
+        inference = self._inference
         self._count()
         quiet = ASK_EVERY if self._asking else REMIND_EVERY if self._state.complete else COUNT_EVERY if self._on_responses else None
-        waited = [*self._generating, *self._inferring, *self._training, *self._asked, *counted, *self._counting]
+        beside = [*self._asked, *counted, *self._counting, *inference.asked]
+        waited = [*self._generating, *inference.inferring, *self._training, *beside]
         ready, _ = ray.wait(waited, num_returns=1, timeout=quiet)
         for reference in ready:
             if reference in self._generating:
                 return self._finished(self._generating.pop(reference), reference)
-            if reference in self._inferring:
-                self._inferred(self._inferring.pop(reference))
+            if reference in inference.inferring:
+                self._inferred(inference.inferred(reference))
             elif reference in self._training:
                 self._trained(self._training.pop(reference), reference)
+            elif reference in inference.asked:
+                group = self._answer("complete group", inference.asked[reference][0], reference)
+                inference.answered(reference, group or (), self._idle)
             elif reference in self._counting:
                 self._responses(self._counting.pop(reference), reference)
             elif self._stop and reference in counted:
@@ -187,8 +192,7 @@ class RolloutDriver:
             self._on_responses(sum(self._counted.values()))
         if self._stop:
             self._stop.done(worker, share.completions)
-        if self._infer and self._generating:
-            self._inferring[self._infer(worker, share.completions)] = worker
+        self._inference.done(worker, share.completions, last=not self._generating)
         self._post((coordinator.WorkerAhead if share.goes_on else coordinator.WorkerDone)(self._step, worker))
         self._ended = time.time()
         self._statistics.add(share.statistics)
@@ -237,10 +241,18 @@ class RolloutDriver:
 
     @property
     def _asking(self) -> bool:
-        return bool(self._state.doubtful or (self._stop and self._generating))
+        return bool(self._state.doubtful or (self._stop and self._generating) or self._inference.waiting(self._idle))
+
+    @property
+    def _idle(self) -> set[int]:
+        """Workers that are done and not to train, while others generate."""
+        if not self._generating or self._state.undecided:
+            return set()
+        return set(range(len(self._actors))).difference(self._generating.values(), self._training.values())
 
     def _remind(self) -> None:
         """Asks for forecasts that training waits for and for what is complete, and repeats halts, each after a while."""
+        self._inference.remind(self._idle, self._generating.values())
         now = time.monotonic()
         if self._asking and now >= self._told + ASK_EVERY:
             if self._stop:
@@ -262,7 +274,7 @@ class RolloutDriver:
         actor = self._actors[command.worker]
         if isinstance(command, StartTraining):
             self._training[actor.train_drafter.remote(command.epoch)] = command.worker
-            if command.worker not in self._inferring.values():
+            if command.worker not in self._inference.inferring.values():
                 self._post(coordinator.TrainingStarted(command.epoch, command.worker))
         else:
             _control(actor.halt).remote(command.epoch)

@@ -1,8 +1,8 @@
-"""A worker's rollout as another thread sees it: how many groups are complete, and ending it early."""
+"""A worker's rollout as another thread sees it: which groups are complete, and ending it early."""
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from engine.rollout.interface import Completion, Request
@@ -16,25 +16,35 @@ class WorkerEarlyStop:
         self._lock = threading.Lock()
         self._step: int | None = None
         self._asked, self._left = 0, Counter[int]()
+        self._completions: dict[int, list[Completion]] = {}
 
     @contextmanager
     def rollout(self, step: int, requests: Sequence[Request]) -> Iterator[None]:
         """Inside the block ``requests`` are generated for ``step``."""
         with self._lock:
             self._step, self._asked, self._left = step, len(requests), Counter(request.group for request in requests)
+            self._completions = {group: [] for group in self._left}
         try:
             yield
         finally:
             with self._lock:
                 self._step = None
+                self._completions = {}
 
     def finished(self, completion: Completion) -> None:
+        self._completions[completion.request.group].append(completion)
         self._left[completion.request.group] -= 1
 
     def complete(self, step: int) -> int:
         """How many groups are complete."""
         with self._lock:
             return sum(not left for left in self._left.values()) if step == self._step else 0
+
+    def complete_group(self, step: int, taken: Collection[int]) -> list[Completion]:
+        """The responses of a complete group that is not among ``taken``; none if there is no such group."""
+        with self._lock:
+            complete = (group for group, left in self._left.items() if step == self._step and not left and group not in taken)
+            return next((list(self._completions[group]) for group in complete), [])
 
     def responses(self, step: int) -> int:
         """How many responses are there."""

@@ -59,3 +59,14 @@ def test_a_run_is_as_long_as_its_steps_without_evaluations_and_as_good_as_its_la
         "idle_seconds": 1.0,
         "unused_tokens": 3.0,
     }
+
+
+def test_the_table_begins_with_the_fastest() -> None:
+    arms = {
+        "plain": {"step_s": 4.0, "speedup": 1.0, "reward": 0.5, "kl_to_plain": 0.0},
+        "tlt_over_sampling": {"step_s": 2.0, "speedup": 1.96, "reward": 0.25, "kl_to_plain": 0.0004},
+    }
+    assert tail.table(arms).splitlines()[2:] == [
+        "| TLT over sampling | 2.00 | 1.96x | 0.25 | 0.00040 |",
+        "| plain | 4.00 | 1.00x | 0.50 | 0.00000 |",
+    ]

@@ -22,7 +22,7 @@ from engine.drafter.model_card import DrafterCard
 from engine.models.load import load_model
 from engine.policy.training.training_row import TrainingRow
 from engine.pretraining.schedule import PretrainingSchedule
-from engine.rollout.interface import Request, Sampling
+from engine.rollout.interface import Completion, Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]
 
@@ -72,6 +72,21 @@ def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_p
     own = {"evaluation_watchdog": None, "texts": None}
     assert evaluated | own == learnt["speculation"] | own, "an evaluation teaches nothing"
     assert (list((home / "costs").iterdir()), table.stat().st_mtime_ns) == ([table], measured), "measured once"
+
+
+def test_a_group_can_be_had_as_soon_as_it_is_complete(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(0, config(random_model), "")
+    finished, groups = worker._early_stop.finished, list[list[Completion]]()
+
+    def told(completion: Completion) -> None:
+        finished(completion)
+        groups.append(worker.complete_group(0, ()))
+
+    monkeypatch.setattr(worker._early_stop, "finished", told)
+    share = worker.rollout(0, REQUESTS, Sampling(max_new_tokens=24))
+    assert groups[0] == []
+    assert sorted(groups[-1], key=lambda completion: completion.request.id) == share.completions[:2]
+    assert worker.complete_group(0, ()) == [], "its share is told as a whole"
 
 
 def test_the_learners_passes_show_the_drafter_what_an_engine_like_sglang_does_not(

@@ -85,7 +85,9 @@ def test_training_waits_for_a_tail_that_is_worth_its_set_up() -> None:
     assert state.doubtful == ()
     state, commands = play(state, (11.0, WorkerDone(EPOCH, 0)), (11.1, Forecast(EPOCH, 1, 3.9)))
     assert state.doubtful == (1, 2)
+    assert state.undecided, "nothing is known of worker 2"
     assert commands == [[], []]
+    assert not advance(state, Forecast(EPOCH, 2, 3.9), 11.1)[0].undecided
     state, commands = play(state, (11.2, Forecast(EPOCH, 2, 4.0)), (12.0, WorkerDone(EPOCH, 1)))
     assert commands == [[StartTraining(0, EPOCH)], []], "worker 2 is 3.2 seconds from its end by now"
     assert state.doubtful == (2,)

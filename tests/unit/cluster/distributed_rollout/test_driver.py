@@ -1,6 +1,6 @@
 """The rollout of two workers whose replies come one after the other, as told."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +12,12 @@ from engine.cluster.ray_session import _isolate
 from engine.cluster.shares import RolloutShare
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
 
+METHODS = ("rollout", "infer", "train_drafter", "halt", "forecast", "complete_group")
+
+
+def completion(number: int) -> Completion:
+    return Completion(Request(number, number, (1,)), (2,), (-1.0,), "stop", 0, 0)
+
 
 class Replies:
     """In place of Ray: references are names, which come back in this order."""
@@ -19,12 +25,13 @@ class Replies:
     def __init__(self, *order: str) -> None:
         self._order = list(order)
         self.asked: list[str] = []
+        self.more: dict[int, list[Completion]] = {}
 
     def actor(self, number: int) -> Any:
         def method(name: str) -> Any:
             return SimpleNamespace(remote=lambda *_: self._ask(f"{name} {number}"), options=lambda **_: method(name))
 
-        return SimpleNamespace(**{name: method(name) for name in ("rollout", "infer", "train_drafter", "halt", "forecast")})
+        return SimpleNamespace(**{name: method(name) for name in METHODS})
 
     def _ask(self, reference: str) -> str:
         self.asked.append(reference)
@@ -37,18 +44,29 @@ class Replies:
 
     def get(self, reference: str) -> Any:
         number = int(reference[-1])
-        completion = Completion(Request(number, number, (1,)), (2,), (-1.0,), "stop", 0, 0)
-        return RolloutShare([completion], RolloutStatistics(), 0.0) if reference.startswith("rollout") else None
+        if reference.startswith("rollout"):
+            return RolloutShare([completion(number), *self.more.get(number, [])], RolloutStatistics(), 0.0)
+        return [completion(5)] if reference.startswith("complete_group") else None
 
 
-def test_who_is_done_infers_first_and_trains_then(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def ray_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[Replies], None]:
+    """Puts replies in Ray's place."""
+
+    def put(replies: Replies) -> None:
+        _isolate()  # ray reads it when it is first imported
+        import ray
+
+        monkeypatch.setattr(ray, "wait", replies.wait)
+        monkeypatch.setattr(ray, "get", replies.get)
+
+    return put
+
+
+def test_who_is_done_infers_first_and_trains_then(ray_is: Callable[[Replies], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' last one does not: all share what is left then."""
     replies = Replies("rollout 0", "infer 0", "rollout 1", "train_drafter 0")
-    _isolate()  # ray reads it when it is first imported
-    import ray
-
-    monkeypatch.setattr(ray, "wait", replies.wait)
-    monkeypatch.setattr(ray, "get", replies.get)
+    ray_is(replies)
     actors = [replies.actor(number) for number in range(2)]
     driver = RolloutDriver(0, actors, RolloutState(), infer=lambda worker, _: actors[worker].infer.remote())
     activities: list[str] = []
@@ -65,3 +83,20 @@ def test_who_is_done_infers_first_and_trains_then(monkeypatch: pytest.MonkeyPatc
     assert activities == ["RolloutStarted", "WorkerDone", "TrainingStarted", "WorkerDone", "TrainingStopped"]
     assert [completion.request.id for completion in rollout.completions] == [0, 1]
     assert {span.activity for span in rollout.spans if span.worker == 0} == {"BUSY", "IDLE", "TRAINING"}
+
+
+def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callable[[Replies], None]) -> None:
+    replies = Replies("rollout 0", "infer 0", "complete_group 1", "infer 0", "rollout 1")
+    replies.more = {1: [completion(5)]}
+    ray_is(replies)
+    actors = [replies.actor(number) for number in range(2)]
+    begun: list[tuple[int, list[int]]] = []
+
+    def infer(worker: int, completions: Sequence[Completion]) -> Any:
+        begun.append((worker, [each.request.group for each in completions]))
+        return actors[worker].infer.remote()
+
+    rollout = RolloutDriver(0, actors, RolloutState(min_idle_workers=3), infer=infer).run([[], []], Sampling(), lambda _: None)
+    assert begun == [(0, [0]), (0, [5])]
+    assert [each.request.id for each in rollout.completions] == [0, 1, 5]
+    assert not rollout.statistics.alarms

@@ -1,0 +1,66 @@
+"""Inference in the tail of a rollout: whoever is done infers its own groups, and then those that are complete where others still generate.
+
+All would wait for it afterwards, so that what it saves is certain. Training that was decided on goes before the groups of others.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from itertools import cycle
+from typing import Any
+
+from engine.rollout.interface import Completion
+
+ASK_EVERY = 0.1
+"""Seconds between two questions for a complete group, if there was none."""
+
+
+class TailInference:
+    """Of the rollout of ``step``. ``begin`` begins the inference of whole groups on a worker and returns the call's reference; None: there
+    is nothing to infer. ``control`` makes a method of an actor one that is called beside what the actor does."""
+
+    def __init__(self, step: int, actors: Sequence[Any], begin: Callable[[int, Sequence[Completion]], Any] | None, control: Any) -> None:
+        self._step, self._actors, self._begin, self._control = step, actors, begin, control
+        self._taken: set[int] = set()
+        self._turns = cycle(range(len(actors)))
+        self._ask_at = 0.0
+        self.inferring: dict[Any, int] = {}
+        """Who infers, by the references of the calls."""
+        self.asked: dict[Any, tuple[int, int]] = {}
+        """Questions without an answer yet, by their references: who was asked, and for whom."""
+
+    def waiting(self, idle: Collection[int]) -> set[int]:
+        """Those of ``idle`` that nobody was asked for."""
+        return set(idle).difference(self.inferring.values(), (helper for _, helper in self.asked.values())) if self._begin else set()
+
+    def done(self, worker: int, completions: Sequence[Completion], last: bool) -> None:
+        """The worker has generated its share, of which it infers what nobody has taken; but what the ``last`` one has is left to all."""
+        if not last:
+            self._take(worker, completions)
+        self._taken.update(completion.request.group for completion in completions)
+
+    def inferred(self, reference: Any) -> int:
+        """Who has."""
+        self._ask_at = 0.0
+        return self.inferring.pop(reference)
+
+    def remind(self, idle: Collection[int], generating: Collection[int]) -> None:
+        """Asks those who generate, in turns, for groups for those who are ``idle``. To be called now and then."""
+        if not generating or time.monotonic() < self._ask_at:
+            return
+        for helper in self.waiting(idle):
+            worker = next(turn for turn in self._turns if turn in generating)
+            question = self._control(self._actors[worker].complete_group)
+            self.asked[question.remote(self._step, frozenset(self._taken))] = worker, helper
+            self._ask_at = time.monotonic() + ASK_EVERY
+
+    def answered(self, reference: Any, completions: Sequence[Completion], idle: Collection[int]) -> None:
+        """A group, or nothing if there was none. Who is not ``idle`` any more takes none."""
+        _, helper = self.asked.pop(reference)
+        if helper in idle:
+            self._take(helper, completions)
+
+    def _take(self, worker: int, completions: Sequence[Completion]) -> None:
+        new = [completion for completion in completions if completion.request.group not in self._taken]
+        self._taken.update(completion.request.group for completion in new)
+        if self._begin and new:
+            self.inferring[self._begin(worker, new)] = worker
