@@ -22,6 +22,7 @@ from engine.drafter.training_report import TrainingReport
 from engine.drafter.training_time_unroll import unrolled
 from engine.drafter.window_past import past_of
 from engine.models.host_to_device import to_device
+from engine.models.onednn_linear import use_onednn
 from engine.models.weights import host_copy
 from engine.rollout.data_type import native_data_type
 
@@ -59,6 +60,7 @@ class SpotTrainer:
         self.recipe = recipe or Recipe()
         if self.recipe.kind != drafter.kind:
             raise ValueError(f"a recipe for {self.recipe.kind} drafters cannot train one of kind {drafter.kind}")
+        use_onednn(drafter)
         self._optimizers = optimizers or [torch.optim.AdamW(drafter.parameters(), betas=(0.9, 0.95), fused=True)]
         self.learning_rate = config.learning_rate
         self._random = Random(seed)

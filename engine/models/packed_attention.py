@@ -6,15 +6,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from engine.models.blocked_attention import FEWEST, attend_blocked
+from engine.models.onednn_linear import pays
 from engine.models.past_attention import attend_past
 from engine.models.varlen_attention import Parts, attend_varlen, takes
 
 SEGMENTS = "longtail_segments"
+FEWER = 8
+"""Where a prefix has so many times fewer positions than its continuation, it costs less to give it queries, of which nobody looks at the
+result, than a mask, with which a kernel computes what it hides."""
 Segments = tuple[int | tuple[int, ...], ...]
 """Lengths of what stands end to end and does not see each other. In place of one length, those of a prefix and its continuations: each of
 them sees the prefix and itself."""
@@ -50,6 +55,8 @@ def attend(
         assert not isinstance(attention_mask, Tensor)
         drafts = [length for length in attention_mask or (query.shape[2],) if isinstance(length, int)]
         return _draft(query, passes, drafts, options["scaling"], past or [None] * len(drafts)).transpose(1, 2).contiguous(), None
+    if attention_mask is None and options.get("sliding_window") is None and _long(query):
+        return attend_blocked(query, key, value, options["scaling"]).transpose(1, 2).contiguous(), None
     if not isinstance(attention_mask, tuple):
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
@@ -84,12 +91,20 @@ def _joined(parts: list[Tensor]) -> Tensor:
 def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None) -> Tensor:
     """The queries are of the last positions of ``key``. Each sees itself and all before it, or the last ``window`` of them."""
     new, length = query.shape[2], key.shape[2]
-    if new == length and (window is None or length <= window):
-        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+    if window is None or length <= window:
+        if _long(query):
+            return attend_blocked(query, key, value, scaling)
+        if new >= FEWER * (length - new):
+            query = pad(query, (0, 0, length - new, 0))
+            return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)[:, :, -new:]
     near = torch.ones(new, length, dtype=torch.bool, device=query.device).tril(length - new)
     if window is not None:
         near = near.triu(length - new + 1 - window)
     return scaled_dot_product_attention(query, key, value, near, scale=scaling, enable_gqa=True)
+
+
+def _long(query: Tensor) -> bool:
+    return query.shape[2] >= FEWEST and pays(query)
 
 
 def _draft(query: Tensor, history: PassHistory, lengths: list[int], scaling: float, past: Past) -> Tensor:

@@ -15,6 +15,7 @@ from engine.config.learner import LearnerConfig
 from engine.drafter.feature_capture import FeatureCapture
 from engine.models.checksum import checksum
 from engine.models.families import FAMILIES
+from engine.models.onednn_linear import use_onednn
 from engine.models.weights import base_weights, whole
 from engine.policy.training import lora
 from engine.policy.training.microbatches import Microbatch, Packed
@@ -119,6 +120,7 @@ def prepare(model: PreTrainedModel, config: LearnerConfig) -> None:
     """Makes ``model`` compute as configured; without adapters."""
     if packing(config, model, model.device):
         model.set_attn_implementation(PACKED)
+    use_onednn(model)
 
 
 def checkpoint_activations(model: PreTrainedModel, config: LearnerConfig) -> None:

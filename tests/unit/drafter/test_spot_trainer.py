@@ -4,7 +4,7 @@ from itertools import islice, pairwise
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import embedding, smooth_l1_loss
 from transformers import Qwen2ForCausalLM
 
@@ -18,6 +18,7 @@ from engine.drafter.offline_training import PromptAndResponse, hidden_states
 from engine.drafter.packing import MicroBatch, Segment, pack
 from engine.drafter.recipe import RECIPES, HeldOutTruth, Recipe, acceptance
 from engine.drafter.spot_trainer import JUDGED_EVERY, JUDGED_FIRST, SpotTrainer
+from engine.models.onednn_linear import OneDNNLinear
 
 
 def after(microsteps: int) -> Callable[[], bool]:
@@ -50,6 +51,12 @@ def test_loss_is_the_mean_over_pairs_built_one_by_one(trainer: SpotTrainer, targ
     trainer.config = trainer.config.model_copy(update={"unroll": unroll})
     loss = trainer.micro_step(pack([Segment(entry, 0, entry.positions)]))
     assert loss == pytest.approx(torch.stack(losses).mean().item(), rel=2e-3)  # the buffer rounds features to bfloat16
+
+
+def test_the_drafters_layers_multiply_by_the_library_that_is_fast(trainer: SpotTrainer) -> None:
+    layers = [module for module in trainer.drafter.modules() if isinstance(module, nn.Linear)]
+    assert len(layers) == 8
+    assert all(isinstance(layer, OneDNNLinear) for layer in layers)
 
 
 def test_target_is_frozen(trainer: SpotTrainer, target: Qwen2ForCausalLM) -> None:

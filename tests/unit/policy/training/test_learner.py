@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.checkpoint import learner_state
@@ -16,6 +16,7 @@ from engine.config.learner import LearnerConfig
 from engine.drafter.kind import DrafterKind
 from engine.drafter.offline_training import hidden_states
 from engine.errors import CheckpointError
+from engine.models.onednn_linear import OneDNNLinear
 from engine.policy.algorithms.advantages import group_normalised
 from engine.policy.training.learner import Learner
 from engine.policy.training.replicated_policy import ReplicatedPolicy
@@ -64,6 +65,14 @@ def test_a_group_is_inferred_to_the_bit_whichever_others_there_are(make_policy: 
         for index, found in zip(members, alone, strict=True):
             for name in ("logprobs", "reference_logprobs"):
                 assert torch.equal(getattr(found, name), getattr(everyone[index], name))
+
+
+def test_all_products_are_those_of_the_library_that_is_fast(make_policy: MakePolicy) -> None:
+    model = make_policy()
+    learner(model, how=LearnerConfig(packed=True))
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    assert layers
+    assert all(isinstance(layer, OneDNNLinear) for layer in layers)
 
 
 def test_inference_only_on_demand(make_policy: MakePolicy, make_rows: MakeRows) -> None:

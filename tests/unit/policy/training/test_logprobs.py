@@ -36,3 +36,16 @@ def test_chunks_change_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPa
     assert len(entropies) == 23
     torch.testing.assert_close(chunked, whole)
     torch.testing.assert_close(found, expected)
+
+
+def test_inference_computes_a_block_at_a_time_and_no_entropies(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, head, labels = inputs()
+    expected, _ = label_logprobs(hidden, head, labels, 1.3)
+    monkeypatch.setattr(logprobs, "LOGITS_IN_CACHE", 7 * 40)
+    rows = []
+    head.register_forward_hook(lambda _module, _inputs, output: rows.append(len(output)))
+    with torch.no_grad():
+        found, entropies = label_logprobs(hidden, head, labels, 1.3)
+    assert rows == [7, 7, 7, 2]
+    torch.testing.assert_close(found, expected)
+    assert not entropies.any()
