@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine
 
 import migrations
 from backend.database import Database
+from backend.services.runs.pairing import renew_likeness
 from backend.settings import Settings
 from backend.start_faults import told
 from backend.storage.private_home import tighten_home
@@ -25,6 +26,8 @@ def _config(engine: Engine | None = None) -> Config:
 
 def upgrade(database: Database, revision: str = "head") -> None:
     command.upgrade(_config(database.writer), revision)
+    if revision == "head":
+        renew_likeness(database)
 
 
 def downgrade(database: Database, revision: str = "base") -> None:

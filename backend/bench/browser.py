@@ -12,10 +12,13 @@ from longtail import Longtail
 from longtail.identity import entrance
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Position
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 REST_MS, PATIENCE_MS = 300, 120_000
+LOOK_MS = 5_000
+FIRST_NAME: "Position" = {"x": 70, "y": 53}
+"""Where the name in the first row of the list is, in pixels from the grid's corner."""
 AT_REST = """() => {
     const app = document.querySelector("[data-testid=stApp]"), main = document.querySelector("[data-testid=stMain]");
     const charts = [...document.querySelectorAll("[data-testid=stPlotlyChart]")];
@@ -68,9 +71,28 @@ def load(context: "BrowserContext", path: str) -> float:
     return seconds
 
 
+def opened_by_click(context: "BrowserContext", run_id: str) -> float:
+    """Seconds from a click on the run in the list until its page was at rest, as for those who have looked at the list for a while."""
+    page = context.new_page()
+    opened(page, f"/?q={run_id}")
+    page.wait_for_timeout(LOOK_MS)
+    began: float = page.evaluate("performance.now()")
+    grid = page.get_by_test_id("stDataFrame").get_by_test_id("data-grid-canvas")
+    grid.click(position=FIRST_NAME, force=True)  # something transparent that scrolls lies above the canvas
+    page.wait_for_selector("[data-testid=stMain] .stTabs")
+    seconds = at_rest(page) - began / 1000
+    page.close()
+    return seconds
+
+
 def opened(page: "Page", path: str) -> float:
     """Seconds from the navigation until the page was at rest, which it stays."""
     page.goto(path)
+    return at_rest(page)
+
+
+def at_rest(page: "Page") -> float:
+    """Waits until the page is at rest, and stays so; seconds since the navigation began."""
     while True:
         milliseconds: float = page.wait_for_function(AT_REST, polling="raf").json_value()
         page.wait_for_timeout(REST_MS)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from backend.bench.browser import chromium, load, missing_browser, opened, visitor
+from backend.bench.browser import chromium, load, missing_browser, opened, opened_by_click, visitor
 from backend.bench.cold_pages import cold_run
 from backend.bench.crowd import QUICK_SECONDS, SECONDS, crowd
 from backend.bench.server import machine
@@ -55,6 +55,7 @@ def run(quick: bool) -> dict[str, Any]:
                     with visitor(browser, stack) as context:
                         for name, path in pages.items():
                             result |= {f"{name}_{what}": value for what, value in measured(stack, context, path, loads).items()}
+                        result["list_click_s"] = click_seconds(context, pages["run"].partition("=")[2], loads)
                         result |= {
                             f"idle_{name}_requests_s": requests_of_an_open_page(stack, context, pages[name]) for name in ("list", "live")
                         }
@@ -95,6 +96,12 @@ def measured(stack: Stack, context: "BrowserContext", path: str, loads: int) -> 
     seconds = [load(context, path) for _ in range(loads)]
     spent = {name: round((now - then) / loads, 3) for (name, now), then in zip(api_seconds(stack).items(), before.values(), strict=True)}
     return {"s": round(median(seconds), 2), "max_s": round(max(seconds), 2)} | spent
+
+
+def click_seconds(context: "BrowserContext", run_id: str, clicks: int) -> float:
+    """From the list to a run's page: the median. The first one warms up."""
+    opened_by_click(context, run_id)
+    return round(median(opened_by_click(context, run_id) for _ in range(clicks)), 2)
 
 
 def requests_of_an_open_page(stack: Stack, context: "BrowserContext", path: str, seconds: float = IDLE_SECONDS) -> float:

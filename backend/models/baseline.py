@@ -3,8 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
+from pydantic import ValidationError
+
+from engine.config import RunConfig
+
+FORM_DIGITS, DIGITS = 4, 16
 SECTION, SWITCH = "speculation", "enabled"
 DRAFTER, ALGORITHM, STEPS = "drafter", "algorithm", "steps"
 PRETRAINING = ("pretrain_minutes", "pretrain_responses", "pretrain_learning_rate", "draft_vocabulary")
@@ -22,15 +28,35 @@ def is_plain(config: Mapping[str, Any]) -> bool:
     return not _section(config, SECTION).get(SWITCH, True)
 
 
+def with_defaults(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``config`` with today's default of each setting that it does not name: a run lacks those that came after it. Unchanged where it is
+    no configuration of ours, such as a script's."""
+    try:
+        return RunConfig.model_validate(config).model_dump(mode="json")
+    except ValidationError:
+        return config
+
+
 def likeness(config: Mapping[str, Any]) -> str:
     """The same text for configurations that differ in their name, in their number of steps, in speculation being on or off and in how the
-    drafter is pretrained, which a plain run cannot do, and in nothing else."""
+    drafter is pretrained, which a plain run cannot do, and in nothing else. It begins with ``likeness_form``."""
+    config = with_defaults(config)
     speculation = {key: value for key, value in _section(config, SECTION).items() if key != SWITCH}
     rest = {key: value for key, value in config.items() if key not in ("name", SECTION)}
     for name, left_out in ((DRAFTER, PRETRAINING), (ALGORITHM, (STEPS,))):
         if isinstance(section := rest.get(name), Mapping):
             rest[name] = {key: value for key, value in section.items() if key not in left_out}
-    return hashlib.sha256(json.dumps([rest, speculation], sort_keys=True).encode()).hexdigest()[:16]
+    return (likeness_form() + _digest([rest, speculation]))[:DIGITS]
+
+
+@cache
+def likeness_form() -> str:
+    """Another one for each version that knows other settings or has other defaults: what an earlier one has worked out is to be renewed."""
+    return _digest(RunConfig.model_json_schema())[:FORM_DIGITS]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def confounders(fields: Iterable[str]) -> list[str]:

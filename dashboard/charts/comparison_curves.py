@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import Points, smoothed
-from dashboard.charts.theme import add_curve, figure, height_for_curves, label, line
+from dashboard.charts.theme import add_curve, figure, height_for_curves, label, line, range_mode
 from dashboard.charts.time_axis import time_unit
 from longtail.schemas.comparison import AlignedMetric
 
@@ -74,7 +74,8 @@ def comparison_curves(
     for index, (run_id, points) in enumerate(lines.items()):
         scaled = [(x / scale if view.over_time else x, value) for x, value in points]
         add_curve(chart, scaled, name=label(names[run_id]), line=line(index), hovertemplate="%{y:.4g}")
-    chart.update_layout(showlegend=True).update_yaxes(rangemode="tozero" if metric.key in FROM_ZERO or is_phase else "normal")
+    as_drawn = range_mode(value for points in lines.values() for _, value in points)
+    chart.update_layout(showlegend=True).update_yaxes(rangemode="tozero" if metric.key in FROM_ZERO or is_phase else as_drawn)
     chart.update_xaxes(type="log" if view.log_x else "linear")
     return chart.update_yaxes(type="log" if view.log_y else "linear")
 

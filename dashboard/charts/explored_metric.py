@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import band, finite, smoothed, thinned
-from dashboard.charts.theme import BLUE, add_curve, faded, figure, label
+from dashboard.charts.theme import BLUE, add_curve, faded, figure, label, range_mode
 from longtail.schemas.telemetry import Series
 
 SMALL = 230
@@ -62,5 +62,4 @@ def explored_metric(key: str, series: Series, options: ExploreOptions) -> go.Fig
     curve = [(place(step), value) for step, value in smoothed(points, round(options.window / span))]
     add_curve(chart, curve, name=label(key), line={"color": BLUE, "width": 2}, hovertemplate="%{y:.4g}", showlegend=False)
     chart.update_xaxes(type="log" if options.log_x else "linear")
-    least = min(value for _, value in points)
-    return chart.update_yaxes(type="log" if options.log_y else "linear", rangemode="nonnegative" if least >= 0 else "normal")
+    return chart.update_yaxes(type="log" if options.log_y else "linear", rangemode=range_mode(value for _, value in points))

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from dashboard.analysis.seed_means import means_by
 from dashboard.charts.comparison_curves import TITLES, CurveOptions, curve_points
-from dashboard.charts.theme import add_curve, color, faded, figure, height_for_curves, label, line
+from dashboard.charts.theme import add_curve, color, faded, figure, height_for_curves, label, line, range_mode
 from longtail.schemas.comparison import AlignedMetric
 
 
@@ -15,6 +15,7 @@ def group_bands(metric: AlignedMetric, groups: Mapping[str, Sequence[Sequence[st
     of a group lacks is a mean over the others."""
     steps_only = CurveOptions(False, view.window, view.log_x, view.log_y)
     chart = figure("steps done" if view.log_x else "step", TITLES.get(metric.key, label(metric.key)), height_for_curves(len(groups)))
+    drawn: list[float] = []
     for index, (name, seeds) in enumerate(groups.items()):
         values: dict[float, list[float]] = {}
         for run_ids in seeds:
@@ -31,7 +32,8 @@ def group_bands(metric: AlignedMetric, groups: Mapping[str, Sequence[Sequence[st
                 "showlegend": False,
             }
             chart.add_scatter(x=[x for x, _ in around], y=[y for _, y in around], **style)
+        drawn += [value for found in values.values() for value in found]
         mean = [(x, sum(values[x]) / len(values[x])) for x in xs]
         add_curve(chart, mean, name=label(name), line=line(index), hovertemplate="%{y:.4g}")
     chart.update_layout(showlegend=True).update_xaxes(type="log" if view.log_x else "linear")
-    return chart.update_yaxes(type="log" if view.log_y else "linear", rangemode="normal")
+    return chart.update_yaxes(type="log" if view.log_y else "linear", rangemode=range_mode(drawn))

@@ -2,7 +2,7 @@
 pattern or a dash, for those who see no colours."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -94,6 +94,11 @@ def add_curve(chart: go.Figure, points: Sequence[tuple[float, float]], **style: 
     """A line, or a mark where there is but one point."""
     x, y = [x for x, _ in points], [y for _, y in points]
     chart.add_scatter(x=x, y=y, mode="lines" if len(points) > 1 else "markers", **style)
+
+
+def range_mode(values: Iterable[float]) -> str:
+    """Of an axis: it goes no further down than 0 if no value does. Plotly itself draws what is always 0 in the middle from -1 to 1."""
+    return "nonnegative" if min(values, default=0) >= 0 else "normal"
 
 
 def faded(color: str, opacity: float) -> str:

@@ -5,6 +5,7 @@ import re
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$<>&:=^\"'])")
 _JOINED = re.compile(r"(?<=:)(?=[\w+/-])|(?<=www)(?=\.)|(?<=@)|(?<=[-<>~])(?=[-=>]+(?:\s|$))")
 _WORD_JOINER = "\u2060"
+_SPACES = re.compile(r"[^\S\N{NO-BREAK SPACE}]+")
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
 _CONTROLS |= dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
@@ -16,7 +17,7 @@ def escaped(text: str) -> str:
     Shortcodes (``:name:``), bare addresses and arrows (``->``, ``--``) are found after Markdown's own escapes are gone, so an invisible
     word joiner parts them.
     """
-    return _MARKDOWN.sub(r"\\\1", without_shortcodes(" ".join(text.split())))
+    return _MARKDOWN.sub(r"\\\1", without_shortcodes(_SPACES.sub(" ", text).strip()))
 
 
 def without_shortcodes(text: str) -> str:

@@ -3,6 +3,8 @@
 from datetime import datetime
 
 MISSING = "–"
+SPACE = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit: a line that is too narrow for both breaks before the number."""
 
 
 def words(key: str) -> str:
@@ -19,7 +21,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def percent(value: float | None, digits: int = 0) -> str:
-    return MISSING if value is None else f"{100 * value:.{digits}f} %"
+    return MISSING if value is None else f"{100 * value:.{digits}f}{SPACE}%"
 
 
 def count(number: int, thing: str) -> str:
@@ -47,12 +49,14 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return MISSING
     if seconds < 60:
-        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s" if seconds < 59.95 else "1 min 0 s"
+        if seconds >= 59.95:
+            return duration(60)
+        return f"{seconds:.2f}{SPACE}s" if seconds < 9.995 else f"{seconds:.1f}{SPACE}s"
     whole = round(seconds)
     for unit, size, minor, minor_size in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):
         if whole >= size:
-            return f"{whole // size} {unit} {whole % size // minor_size} {minor}"
-    return f"{whole // 60} min {whole % 60} s"
+            return f"{whole // size}{SPACE}{unit} {whole % size // minor_size}{SPACE}{minor}"
+    return f"{whole // 60}{SPACE}min {whole % 60}{SPACE}s"
 
 
 def ago(moment: datetime, now: datetime) -> str:
@@ -60,7 +64,7 @@ def ago(moment: datetime, now: datetime) -> str:
     seconds = (now - moment).total_seconds()
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
+            return f"{int(seconds // size)}{SPACE}{unit} ago"
     return "just now"
 
 
@@ -69,6 +73,6 @@ def size(count: int) -> str:
     value = float(count)
     for unit in ("B", "kB", "MB"):
         if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+            return f"{value:.0f}{SPACE}B" if unit == "B" else f"{value:.1f}{SPACE}{unit}"
         value /= 1000
-    return f"{value:.1f} GB"
+    return f"{value:.1f}{SPACE}GB"

@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts.description import description, table
 from dashboard.text.formats import MISSING
 from dashboard.widgets.chart_legend import legend_html
+from dashboard.widgets.popover import popover
 from longtail.schemas.runs import RunState
 
 Color = Literal["gray", "blue", "green", "red", "orange", "violet", "yellow"]
@@ -66,10 +67,12 @@ def chart(figure: go.Figure | None, key: str, otherwise: str = "") -> None:
 
 
 def _table(figure: go.Figure, key: str) -> None:
-    """Behind a button, and made once that is pressed."""
-    with st.popover("Table", type="tertiary", key=f"table-{key}", on_change="rerun") as place:
-        if place.open:
-            st.dataframe(table(figure), hide_index=True, placeholder=MISSING, alt=description(figure))
+    """Behind a button."""
+
+    def show() -> None:
+        st.dataframe(table(figure), hide_index=True, placeholder=MISSING, alt=description(figure))
+
+    popover("Table", f"table-{key}", show, type="tertiary")
 
 
 def empty(message: str) -> None:

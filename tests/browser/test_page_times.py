@@ -5,7 +5,7 @@ from sizes import only_with_all
 
 from backend.bench.browser import load, visitor
 from backend.bench.cold_pages import visit
-from backend.bench.pages import measured, requests_of_an_open_page
+from backend.bench.pages import click_seconds, measured, requests_of_an_open_page
 from backend.stack.local_stack import Stack
 from longtail import Longtail
 from longtail.identity import entrance
@@ -22,6 +22,11 @@ def test_a_page_is_timed(browser: Browser, stack: Stack, api: Longtail) -> None:
     assert 0.1 < found["s"] <= found["max_s"] < 600
     assert found["api_requests"] >= 1
     assert 0 < found["api_s"] < found["s"]
+
+
+def test_a_click_on_a_run_in_the_list_is_timed(browser: Browser, stack: Stack, pair: tuple[Run, Run]) -> None:
+    with visitor(browser, stack) as context:
+        assert 0 < click_seconds(context, pair[1].id, clicks=1) < 600
 
 
 def test_a_first_visit_brings_little_and_an_open_page_asks_little(browser: Browser, stack: Stack, pair: tuple[Run, Run]) -> None:

@@ -37,6 +37,12 @@ def test_the_list_shows_how_runs_do_and_opens_one(page: Page, grid: Grid, api: L
 
 
 @only_with_all
+def test_what_draws_charts_is_read_before_a_run_is_opened(page: Page, grid: Grid, pair: Pair) -> None:
+    with page.expect_response(re.compile("/static/js/PlotlyChart")):
+        page.goto("/")
+        grid.row(pair[0].name)
+
+
 def test_the_choice_is_in_the_address_and_lives_through_a_reload(page: Page, grid: Grid, pair: Pair) -> None:
     page.goto("/")
     page.get_by_placeholder("Search").fill("countdown")

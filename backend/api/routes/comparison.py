@@ -9,7 +9,7 @@ from backend.api.error_responses import documented
 from backend.errors import InvalidError
 from backend.services.projects import membership_check
 from backend.services.runs import lookup
-from backend.services.runs.comparison import compared, config_diff
+from backend.services.runs.comparison import compared, config_diff, whole_config
 from backend.services.telemetry.metric_means import aligned_metrics
 from longtail.schemas.base import FieldError
 from longtail.schemas.comparison import Comparison
@@ -44,6 +44,6 @@ def compare(
     return Comparison(
         baseline=baseline,
         items=compared(session, chosen, points),
-        config_diff=config_diff({one.id: one.config for one in chosen}),
+        config_diff=config_diff({one.id: whole_config(one) for one in chosen}),
         metrics=aligned_metrics(session, ids, wanted, points) if wanted else [],
     )

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend import models
 from backend.models import Attempt
-from backend.models.baseline import confounders
+from backend.models.baseline import confounders, with_defaults
 from backend.services.telemetry.event_rows import ratio
 from backend.services.telemetry.metric_means import SeriesSum, series_sums, step_ranges
 from backend.services.telemetry.metric_series import envelopes
@@ -41,7 +41,7 @@ def compared(session: Session, runs: Sequence[Run], points: int) -> list[Compare
     machine = machines(session, ids)
 
     def against_baseline(run: Run) -> ComparedRun:
-        apart = confounders(each.field for each in config_diff({"baseline": runs[0].config, "run": run.config}))
+        apart = confounders(each.field for each in config_diff({"baseline": whole_config(runs[0]), "run": whole_config(run)}))
         unlike = apart or "tracked" in (run.kind, runs[0].kind)
         own, shared = (
             measures[span][run.id].model_copy(update=dict.fromkeys(SPEEDUPS) if unlike else {}) for span in (both[run.id], everybody)
@@ -50,6 +50,11 @@ def compared(session: Session, runs: Sequence[Run], points: int) -> list[Compare
         return ComparedRun(run=run, reward=reward, confounders=apart, shared=shared, machine=machine.get(run.id), **dict(own))
 
     return [against_baseline(run) for run in runs]
+
+
+def whole_config(run: Run) -> Mapping[str, Any]:
+    """Also with the settings that came after the run, at their defaults."""
+    return run.config if run.kind == "tracked" else with_defaults(run.config)
 
 
 def machines(session: Session, run_ids: Collection[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dashboard.auth.api_client import client
 from dashboard.charts.planned_costs import costs_by_gpus, influences, phases_by_arm
 from dashboard.charts.worker_timeline import worker_timeline
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import duration, number, percent, ratio
+from dashboard.text.formats import SPACE, duration, number, percent, ratio
 from dashboard.widgets.panel import chart, panel
 from longtail.schemas.plans import Plan
 from longtail.schemas.runs import Run
@@ -47,7 +47,7 @@ def _head(plan: Plan) -> None:
         st.metric("Costs with TLT", f"{tlt.dollars:,.2f} $", f"plain {plain.dollars:,.2f} $", delta_color="off", delta_arrow="off")
         st.metric("A step", duration(tlt.step_seconds), f"plain {duration(plain.step_seconds)}", delta_color="off", delta_arrow="off")
         if plan.memory:
-            st.metric("Fullest GPU", f"{max(plan.memory.values()):.0f} GB")
+            st.metric("Fullest GPU", f"{max(plan.memory.values()):.0f}{SPACE}GB")
     told = [f"{plan.workers} workers on {plan.machines}", f"lengths {plan.lengths}", *plan.notes]
     if plan.correction != 1:
         told.append(f"decoding takes {plan.correction:.2g} times what was computed, by the recorded run")

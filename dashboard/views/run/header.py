@@ -57,7 +57,8 @@ def failure(run: Run) -> None:
     if run.state == "failed":
         place = "while its drafter was being trained" if run.pretrains else f"at step {_step(run)}"
         st.error(f"**This run failed** ({escaped(run.error_code or 'error')}) {place}.", icon="⚠️")
-        st.code(run.error or "no reason was recorded", language=None, wrap_lines=True)
+        with st.container(border=True):
+            st.text(run.error or "no reason was recorded")  # as code, the browser would first read what colours 300 languages
 
 
 def progress(run: Run, seconds: Series, speedup: float | None) -> None:

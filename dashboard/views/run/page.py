@@ -17,6 +17,7 @@ from dashboard.views.run.tab_list import tabs_of
 from dashboard.views.run.tabs.tab import engine_run
 from dashboard.widgets.api_errors import answered, explained
 from dashboard.widgets.panel import charts_ahead
+from dashboard.widgets.popover import popover
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.runs import Run
 
@@ -50,15 +51,17 @@ def chosen() -> Run:
     return runs[0]
 
 
+@st.fragment
 def how_to_read(tab: str, run: Run) -> None:
     guide = GUIDES[tab]
-    with (
-        st.container(horizontal=True, horizontal_alignment="right"),
-        st.popover("How to read this", type="tertiary", key=f"read-{tab}"),
-    ):
+
+    def show() -> None:
         st.markdown(f"**{guide.question}**  \n{guide.read}")
         st.code(f"{guide.rest.format(run=run.id)}\n{guide.command.format(run=run.id)}", language="bash", wrap_lines=True, width=520)
         st.page_link(page_files.HELP, label="All words and tabs")
+
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        popover("How to read this", f"read-{tab}", show, type="tertiary")
 
 
 def follow(run: Run, following: bool) -> None:
@@ -70,7 +73,7 @@ def follow(run: Run, following: bool) -> None:
     shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
     if following or tab.name not in shown or run.finished:
         with explained():
-            latest = client().run(run.id)
+            latest = client().run(run.id) if shown else run
             pace: RefreshPace = st.session_state.setdefault(f"pace-{run.id}", RefreshPace())
             began = monotonic()
             if pace.is_due(latest, tab.name, began) or tab.name not in shown:

@@ -13,6 +13,7 @@ from dashboard.data.offline_cache import fetch_or_cached
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING
 from dashboard.widgets.api_errors import explained
+from dashboard.widgets.popover import popover
 from longtail import Longtail
 from longtail.schemas.projects import Project
 from longtail.schemas.runs import Run
@@ -22,27 +23,28 @@ PROJECTS = 200
 
 
 def record(run: Run) -> None:
-    """A row below the name: facts on the left, what can be done with them on the right."""
+    """A row below the name: facts on the left, what can be done with them on the right; and the notes."""
+    _row(run)
+    if run.notes:
+        with st.expander("Notes", expanded=len(run.notes) < 400):
+            st.text(run.notes)
+
+
+@st.fragment
+def _row(run: Run) -> None:
     projects = {project.id: project.name for project in _projects()}
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="record"):
         st.caption(f"{escaped(projects.get(run.project_id, 'another project'))} · {escaped(run.owner or 'nobody')}", width="content")
         if me().may_write:
-            with st.popover("Edit", key=f"edit-{run.id}", help="Name, notes, tags, project and owner"):
-                _form(run, projects)
+            popover("Edit", f"edit-{run.id}", partial(_form, run, projects), help="Name, notes, tags, project and owner")
         if run.kind == "engine":
-            with st.popover("Reproduce", key=f"reproduce-{run.id}"):
-                _reproduce(run)
-            with st.popover("Memory plan", key=f"memory-{run.id}"):
-                st.caption("What takes the memory of each GPU in a run like this one, by arithmetic. In a shell:")
-                st.code(memory_command(run.config), language="bash", wrap_lines=True, width=520)
+            popover("Reproduce", f"reproduce-{run.id}", partial(_reproduce, run))
+            popover("Memory plan", f"memory-{run.id}", partial(_memory_plan, run))
             if run.step:
                 name = f"{run.id}-trace.json"
                 help = f"The timeline of at most the last {TRACED_STEPS} steps, for ui.perfetto.dev"
                 make = partial(trace, client(), run)
                 st.download_button("Perfetto trace", make, name, "application/json", on_click="ignore", help=help, key=f"trace-{run.id}")
-    if run.notes:
-        with st.expander("Notes", expanded=len(run.notes) < 400):
-            st.text(run.notes)
 
 
 def trace(api: Longtail, run: Run) -> str:
@@ -74,6 +76,11 @@ def _form(run: Run, projects: dict[str, str]) -> None:
             if changes:
                 client().change_run(run.id, run.revision, **changes)
             st.rerun()
+
+
+def _memory_plan(run: Run) -> None:
+    st.caption("What takes the memory of each GPU in a run like this one, by arithmetic. In a shell:")
+    st.code(memory_command(run.config), language="bash", wrap_lines=True, width=520)
 
 
 def _reproduce(run: Run) -> None:

@@ -1,12 +1,14 @@
 """Columns of one's own in the list: any setting, and any metric of the latest step."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from dashboard.analysis.config_differences import one_line_yaml
 from dashboard.data.preferences import keep, preference
+from dashboard.widgets.popover import popover
 from longtail.schemas.comparison import flat
 from longtail.schemas.runs import Run
 
@@ -38,10 +40,13 @@ def cell(run: Run, name: str) -> float | str | None:
 
 
 def choose_columns(runs: Sequence[Run]) -> None:
+    popover("Columns", "columns", partial(_choose, runs), help="Settings and metrics to show beside the others")
+
+
+def _choose(runs: Sequence[Run]) -> None:
     mine = own_columns()
     options = list(dict.fromkeys([*mine, *offered(runs)]))
-    with st.popover("Columns", key="columns", help="Settings and metrics to show beside the others"):
-        chosen = st.multiselect("Columns of your own", options, mine, key="own-columns", max_selections=MOST, width=420)
-        if chosen != mine:
-            keep(COLUMNS, chosen)
-            st.rerun(scope="fragment")
+    chosen = st.multiselect("Columns of your own", options, mine, key="own-columns", max_selections=MOST, width=420)
+    if chosen != mine:
+        keep(COLUMNS, chosen)
+        st.rerun(scope="fragment")

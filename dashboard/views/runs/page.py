@@ -3,7 +3,9 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from string import Template
 from time import monotonic
 from typing import Any
 
@@ -12,6 +14,7 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.auth.api_client import client
 from dashboard.data.glances import glances
+from dashboard.serving.preloaded_files import CHARTS, modules
 from dashboard.text.escaping import escaped
 from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outcome
 from dashboard.views.runs.filters import run_filters
@@ -36,7 +39,7 @@ CONDITION = (
 )
 GROUP_HELP = "Runs that differ in name and seed only are one row, on whichever page. Runs that repeat a seed count as one, by their mean."
 MOST_PAGES, LONGEST_NUMBER = 1000, 9
-OPEN_BY_ENTER = (Path(__file__).parents[2] / "assets" / "open_by_enter.js").read_text(encoding="utf-8")
+ASSETS = Path(__file__).parents[2] / "assets"
 state = st.session_state
 
 
@@ -61,6 +64,15 @@ def grouped_runs(choice: dict[str, Any]) -> GroupedRuns:
 def wanted_page() -> int:
     asked = str(state.get("page") or st.query_params.get("page", "1"))
     return min(max(int(asked), 1), MOST_PAGES) if asked.isdecimal() and len(asked) <= LONGEST_NUMBER else 1
+
+
+@cache
+def script() -> str:
+    """What the browser does on this page by itself."""
+    parts = [(ASSETS / "open_by_enter.js").read_text(encoding="utf-8")]
+    for module in modules(CHARTS)[:1]:
+        parts.append(Template((ASSETS / "read_charts_ahead.js").read_text(encoding="utf-8")).substitute(module=module))
+    return "".join(parts)
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
@@ -101,7 +113,7 @@ def page(projects: Mapping[str, str]) -> None:
             selected = run_table(*drawn, own_columns())
         with st.container(key="run-cards"):
             st.html(run_cards(*drawn))
-        st.html(f"<script>{OPEN_BY_ENTER}</script>", unsafe_allow_javascript=True)
+        st.html(f"<script>{script()}</script>", unsafe_allow_javascript=True)
     elif len(choice) > 1:
         st.info("No run matches. Clear the search or choose otherwise.")
     else:

@@ -9,6 +9,7 @@ import streamlit as st
 from dashboard.data.preferences import change, preference
 from dashboard.text.escaping import escaped
 from dashboard.views.runs.filters import NEWEST
+from dashboard.widgets.popover import popover
 
 VIEWS = "run-views"
 MOST, LONGEST = 30, 60
@@ -29,17 +30,20 @@ View = dict[str, Any]
 
 
 def saved_views() -> None:
+    popover("Views", "views", _views, help="Search, filters and order under a name")
+
+
+def _views() -> None:
     known = _known(preference(VIEWS))
-    with st.popover("Views", key="views", help="Search, filters and order under a name"):
-        for view in known:
-            without = partial(_without, view["name"])
-            with st.container(horizontal=True, vertical_alignment="center"):
-                st.button(escaped(view["name"]), key=f"view-{view['name']}", on_click=_show, args=(view["choice"],), width="stretch")
-                st.button("Forget", key=f"forget-{view['name']}", type="tertiary", on_click=change, args=(VIEWS, without))
-        if not known:
-            st.caption("None yet: choose what the list shows, and keep it.")
-        name = st.text_input("Keep what is shown now as", key="view-name", max_chars=LONGEST).strip()
-        st.button("Keep", disabled=not name or len(known) >= MOST, on_click=_keep, args=(name,))
+    for view in known:
+        without = partial(_without, view["name"])
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button(escaped(view["name"]), key=f"view-{view['name']}", on_click=_show, args=(view["choice"],), width="stretch")
+            st.button("Forget", key=f"forget-{view['name']}", type="tertiary", on_click=change, args=(VIEWS, without))
+    if not known:
+        st.caption("None yet: choose what the list shows, and keep it.")
+    name = st.text_input("Keep what is shown now as", key="view-name", max_chars=LONGEST).strip()
+    st.button("Keep", disabled=not name or len(known) >= MOST, on_click=_keep, args=(name,))
 
 
 def _show(choice: Mapping[str, Any]) -> None:

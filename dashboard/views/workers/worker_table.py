@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard import page_files
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import MISSING, ago, duration, percent
+from dashboard.text.formats import MISSING, SPACE, ago, duration, percent
 from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import STATE_COLORS, panel
 from longtail.schemas.queue import Lease, Worker
@@ -48,7 +48,7 @@ def _row(worker: Worker, now: datetime) -> None:
             st.badge(escaped(label), color="gray")
     runs.text(f"{len(worker.leases) + worker.hidden} of {worker.slots}")
     gpus.text(f"{worker.gpus_taken} of {len(worker.gpus)}" if worker.gpus else "none")
-    seen.text(f"{max(0, (now - worker.seen_at).total_seconds()):.0f} s ago" if worker.alive else ago(worker.seen_at, now))
+    seen.text(f"{max(0, (now - worker.seen_at).total_seconds()):.0f}{SPACE}s ago" if worker.alive else ago(worker.seen_at, now))
     started.text(ago(worker.started_at, now))
     said = "gone" if not worker.alive else "demo data" if worker.generated else "alive"
     state.badge(said, color="green" if said == "alive" else "gray")

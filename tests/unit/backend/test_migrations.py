@@ -8,8 +8,11 @@ from backend.database import Database
 from backend.migrate import at_head, check, downgrade, upgrade
 from backend.models import Artifact, Base, Delivery, IdempotencyKey, Membership, MetricBlock, Project, Run, RunValue, Sample, Webhook
 from backend.models.baseline import likeness
+from backend.services.runs.overviews import partners
+from backend.services.runs.pairing import BATCH
 from backend.services.telemetry.metric_series import metric_keys
 from backend.settings import Settings
+from engine.config import RunConfig, SpeculationConfig
 from longtail.schemas.projects import DEFAULT_PROJECT
 
 INSERT_RUN = """
@@ -152,6 +155,22 @@ def test_a_kl_that_was_not_measured_becomes_null_and_the_latest_rewards_are_summ
         assert session.scalar(text("SELECT value FROM metrics WHERE key = 'kl'")) is None
     downgrade(bare_database, "0018")
     upgrade(bare_database)
+
+
+def test_a_run_from_before_a_setting_finds_its_twin_from_after_it(bare_database: Database) -> None:
+    upgrade(bare_database)
+    twins = [RunConfig(speculation=SpeculationConfig(enabled=enabled)).model_dump(mode="json") for enabled in (True, False)]
+    del twins[0]["rollout"]["scheduling"]
+    with bare_database.write() as session:
+        runs = [Run(id=letter * 16, name="twin", config=config, seed=0, steps=1) for letter, config in zip("ab", twins, strict=True)]
+        session.add_all([*runs, *(Run(id=f"{n:016d}", name="other", config=twins[1], seed=0, steps=1) for n in range(BATCH))])
+        session.flush()
+        session.execute(text("UPDATE runs SET step = 1, likeness = 'of earlier times' WHERE name = 'twin'"))
+        session.execute(text("UPDATE runs SET likeness = 'of other times' WHERE name = 'other'"))
+    upgrade(bare_database)
+    with bare_database.read() as session:
+        assert partners(session, ["a" * 16]) == {"a" * 16: "b" * 16}
+        assert {run.likeness for run in session.scalars(select(Run))} == {likeness(twins[1])}
 
 
 def test_runs_that_wait_take_the_gpus_that_their_configuration_says(bare_database: Database) -> None:

@@ -1,6 +1,9 @@
+import copy
+from typing import Any
+
 import pytest
 
-from backend.models.baseline import confounders, is_plain, likeness
+from backend.models.baseline import confounders, is_plain, likeness, likeness_form
 from engine.config import RunConfig
 
 TLT = RunConfig(name="tlt").model_dump(mode="json")
@@ -14,10 +17,37 @@ def test_name_switch_and_number_of_steps_do_not_tell_runs_apart() -> None:
         {"seed": 1},
         {"algorithm": TLT["algorithm"] | {"group_size": 2}},
         {"speculation": TLT["speculation"] | {"threshold": 3}},
-        {"speculation": {}},
+        {"speculation": "mine"},
     ]
     for other in others:
         assert likeness(TLT | other) != likeness(TLT)
+
+
+def without(config: dict[str, Any], path: str) -> dict[str, Any]:
+    """As a version has recorded it that did not know this setting."""
+    *sections, field = path.split(".")
+    earlier = copy.deepcopy(config)
+    section = earlier
+    for name in sections:
+        section = section[name]
+    del section[field]
+    return earlier
+
+
+@pytest.mark.parametrize("later", ["rollout.scheduling.partial", "speculation.threshold", "algorithm.kl_coefficient", "evaluation"])
+def test_a_run_from_before_a_setting_is_like_one_with_its_default(later: str) -> None:
+    assert likeness(without(TLT, later)) == likeness(PLAIN)
+    changed = RunConfig.model_validate({"algorithm": {"kl_coefficient": 0.5}}).model_dump(mode="json")
+    assert likeness(without(TLT, later)) != likeness(changed)
+
+
+def test_likeness_tells_by_which_settings_it_was_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = likeness_form()
+    assert likeness(TLT).startswith(before)
+    likeness_form.cache_clear()
+    monkeypatch.setattr(RunConfig, "model_json_schema", lambda: {"properties": {"name": {"default": "another"}}})
+    assert likeness_form() != before
+    likeness_form.cache_clear()
 
 
 def test_what_is_trained_is_not_how_it_is_trained() -> None:

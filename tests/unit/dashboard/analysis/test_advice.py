@@ -34,21 +34,21 @@ def test_nothing_is_advised_of_a_sound_run_nor_of_one_that_has_not_begun() -> No
     [
         (
             {"phases": PHASES | {"rollout": 0.3, "update": 0.6}},
-            "Rollout is 30 % of a step",
-            "more than 1.43× as fast: look at update, 60 %",
+            "Rollout is 30\xa0% of a step",
+            "more than 1.43× as fast: look at update, 60\xa0%",
         ),
-        ({"idle": 0.4}, "Workers wait for 40 % of the rollout", "algorithm.prompts_per_step"),
-        ({"idle": 0.4, "speculates": False}, "Workers wait for 40 % of the rollout", "speculation.enabled"),
-        ({"harvest": 0.08}, "Only 8 % of the waiting trains the drafter", "too short for a session"),
-        ({"harvest": 0.0, "untrained": "no worker was idle"}, "Only 0 % of the waiting", "Most often no worker was idle."),
-        ({"truncated": 0.25}, "25 % of the responses are cut", "rollout.max_new_tokens"),
+        ({"idle": 0.4}, "Workers wait for 40\xa0% of the rollout", "algorithm.prompts_per_step"),
+        ({"idle": 0.4, "speculates": False}, "Workers wait for 40\xa0% of the rollout", "speculation.enabled"),
+        ({"harvest": 0.08}, "Only 8\xa0% of the waiting trains the drafter", "too short for a session"),
+        ({"harvest": 0.0, "untrained": "no worker was idle"}, "Only 0\xa0% of the waiting", "Most often no worker was idle."),
+        ({"truncated": 0.25}, "25\xa0% of the responses are cut", "rollout.max_new_tokens"),
         ({"reward": 0.0}, "The mean reward is 0.00", "easier prompts"),
         ({"reward": 0.99}, "The mean reward is 0.99", "harder prompts"),
         ({"accept_length": 1.1}, "A pass of the target yields 1.10 tokens", "Drafter tab"),
         ({"logprob_gap": 0.08}, "Engine and trainer differ by 0.08", "algorithm.rollout_correction"),
-        ({"clip_share": 0.31}, "The update of 31 % of the tokens is clipped", "algorithm.learning_rate"),
-        ({"entropy": 0.1}, "Entropy has fallen to 10 %", "algorithm.kl_coefficient"),
-        ({"fullest": ("node-1", 95.0)}, "The memory of node-1 is 95 % full", "rollout.max_batch"),
+        ({"clip_share": 0.31}, "The update of 31\xa0% of the tokens is clipped", "algorithm.learning_rate"),
+        ({"entropy": 0.1}, "Entropy has fallen to 10\xa0%", "algorithm.kl_coefficient"),
+        ({"fullest": ("node-1", 95.0)}, "The memory of node-1 is 95\xa0% full", "rollout.max_batch"),
     ],
 )
 def test_what_stands_out_is_named_with_what_to_do(changes: dict[str, object], seen: str, do: str) -> None:
@@ -110,7 +110,7 @@ def test_a_phase_that_few_steps_have_is_a_share_of_all_of_them() -> None:
     seen = recent_steps(True, 2, metrics, [], [])
     assert seen.phases is not None
     assert (seen.phases["rollout"], seen.phases["evaluation"]) == (0.2, 0.3)
-    assert "look at evaluation, 30 % of it, first" in advice(seen)[0].do
+    assert "look at evaluation, 30\xa0% of it, first" in advice(seen)[0].do
 
 
 def test_nothing_is_known_of_a_run_that_has_told_nothing() -> None:

@@ -71,7 +71,7 @@ def test_the_table_over_seeds_is_over_the_steps_that_all_have() -> None:
     items = [item("p1", 1, False, 8.0, 4.0), item("p2", 2, False, 8.0, 4.0), item("t1", 1, True, 2.0, 2.0), item("t2", 2, True, 4.0, 2.0)]
     assert seed_speedups(*seed_groups(items)) == [2.0, 2.0]
     plain, tlt = seed_table.rows(items, {each.run.id: each.run.id for each in items})
-    assert (plain["Time a step"], tlt["Speed-up, seed by seed"]) == ("4.00 s ± 0.00 s", "2.00× (2.00× to 2.00×, 2 seeds)")
+    assert (plain["Time a step"], tlt["Speed-up, seed by seed"]) == ("4.00\xa0s ± 0.00\xa0s", "2.00× (2.00× to 2.00×, 2 seeds)")
     assert seed_table.remark(items).startswith("Over the 50 steps that all these runs have. ")
     none = [each.model_copy(update={"shared": Measures(steps=0)}) for each in items]
     assert seed_table.remark(none).startswith("There is no step that all of these runs have. ")

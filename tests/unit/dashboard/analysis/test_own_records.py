@@ -71,10 +71,10 @@ def test_runs_that_differ_in_their_seed_are_one_row() -> None:
     glances = {each: RunOverview(run_id=each, reward=[], step_seconds=2.0, partner_id=None, speedup=1.5) for each in "abd"}
     row = group_row(pair, glances)
     assert (row["Configuration"], row["Seeds"], row["States"]) == ("a and 1 more run", "1, 2", "2 running")
-    assert (row["Reward"], row["Speed-up"], row["Time a step"]) == ("0.500 ± 0.141", "1.50× ± 0.00×", "2.00 s ± 0.00 s")
+    assert (row["Reward"], row["Speed-up"], row["Time a step"]) == ("0.500 ± 0.141", "1.50× ± 0.00×", "2.00\xa0s ± 0.00\xa0s")
     assert (len(other.runs), len(last.runs), group_row(last, {})["Reward"]) == (1, 1, "")
     plain = group_row(other, glances)
-    assert (plain["Speed-up"], plain["Time a step"]) == ("", "2.00 s"), "the speed-up that is told of a pair is its TLT run's"
+    assert (plain["Speed-up"], plain["Time a step"]) == ("", "2.00\xa0s"), "the speed-up that is told of a pair is its TLT run's"
 
 
 def test_runs_that_repeat_a_seed_count_as_one_by_their_mean() -> None:

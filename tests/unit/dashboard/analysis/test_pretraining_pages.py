@@ -32,15 +32,15 @@ def at(round: int | None, steps: int = 0, **changes: Any) -> Run:
 
 def test_what_the_page_answers() -> None:
     assert how_far(at(None)).headline == "Not yet"
-    assert how_far(at(10)).headline == "About 7 min 30 s left"
-    assert how_far(at(10, state="cancelled")).headline == "Broke off at 25 %"
+    assert how_far(at(10)).headline == "About 7\xa0min 30\xa0s left"
+    assert how_far(at(10, state="cancelled")).headline == "Broke off at 25\xa0%"
     ended = how_far(at(len(ROUNDS), state="succeeded"))
     assert (ended.headline, "nothing more was gained" in ended.detail) == ("Trained", True)
     assert how_good(ROUNDS[:10], ROUNDS[9]).headline == f"{ROUNDS[9].accept_length:.2f} tokens a pass"
     assert from_what(at(10)).headline == "1,280 responses"
 
 
-@pytest.mark.parametrize(("steps", "time", "kind"), [(0, "7 min 30 s left", "drafter"), (30, "7 min 30 s first", "TLT")])
+@pytest.mark.parametrize(("steps", "time", "kind"), [(0, "7\xa0min 30\xa0s left", "drafter"), (30, "7\xa0min 30\xa0s first", "TLT")])
 def test_a_list_says_drafter_in_place_of_steps(steps: int, time: str, kind: str) -> None:
     cells = row(at(10, steps), None, NOW, {})
     assert (cells["Step"], cells["Progress"], cells["Time"], cells["Kind"]) == ("drafter", 25.0, time, [kind])
@@ -69,7 +69,7 @@ def test_the_curves_are_over_minutes() -> None:
 def test_where_a_pretrained_drafter_comes_from() -> None:
     trained = at(10, 30, drafter_id="0123456789abcdef")
     assert origin(trained) == "the drafter of artifact 0123456789abcdef"
-    assert pretrained(trained).startswith("Version 10: trained from version 0 before the first step (2 min 30 s, 1,280 responses")
+    assert pretrained(trained).startswith("Version 10: trained from version 0 before the first step (2\xa0min 30\xa0s, 1,280 responses")
     assert (first_version(trained), ancestors([], None, first_version(trained))) == (10, [])
 
 

@@ -49,7 +49,7 @@ def test_faster_shows_share_and_speedup_together() -> None:
     seen = statistics(steps=20, step_seconds=2.0)
     answer = is_it_faster(tlt.run, seen, plain, tlt)
     assert answer.headline == "1.50× end to end"
-    assert all(text in answer.detail for text in ("2.00 s", "3.00 s", "80 %", "1.90×", "20 steps"))
+    assert all(text in answer.detail for text in ("2.00\xa0s", "3.00\xa0s", "80\xa0%", "1.90×", "20 steps"))
     assert "machine" not in answer.detail
     assert is_it_faster(plain.run, seen, plain, tlt).headline == "Plain baseline"
     elsewhere = tlt.model_copy(update={"machine": "node-2"})
@@ -58,7 +58,7 @@ def test_faster_shows_share_and_speedup_together() -> None:
 
 def test_faster_without_a_partner_says_so() -> None:
     answer = is_it_faster(run("x", telemetry.config(True)), statistics(steps=2, step_seconds=3.0), None, None)
-    assert answer.headline == "3.00 s a step"
+    assert answer.headline == "3.00\xa0s a step"
     assert "no plain run" in answer.detail
 
 
@@ -68,7 +68,7 @@ def test_why_names_accept_length_tail_and_harvest() -> None:
     )
     answer = why(run("x", telemetry.config(True)), seen)
     assert answer.headline == "2.50 tokens a pass"
-    assert all(text in answer.detail for text in ("10.0× the median in the last 500 steps", "75 %", "2,767 new versions"))
+    assert all(text in answer.detail for text in ("10.0× the median in the last 500 steps", "75\xa0%", "2,767 new versions"))
 
 
 SAVED = SavedSeconds(steps=20, decoding=100.0, drafts=60.0, learned_drafter=-4.0, training=0.9)
@@ -78,8 +78,12 @@ SAVED = SavedSeconds(steps=20, decoding=100.0, drafts=60.0, learned_drafter=-4.0
     ("saved", "told"),
     [
         (None, "what that shortened the run by was not measured"),
-        (SAVED, "estimated for decoding: drafts saved 1 min 0 s, the learned drafter cost 4.00 s, training during the run brought nothing"),
-        (SAVED.model_copy(update={"steps": 12, "training": 12.0}), "in 12 steps: drafts saved 1 min"),
+        (
+            SAVED,
+            "estimated for decoding: drafts saved 1\xa0min 0\xa0s, the learned drafter cost 4.00\xa0s, "
+            "training during the run brought nothing",
+        ),
+        (SAVED.model_copy(update={"steps": 12, "training": 12.0}), "in 12 steps: drafts saved 1\xa0min"),
         (SAVED.model_copy(update={"training": 12.0}), "training during the run saved 12"),
         (
             SavedSeconds(steps=20, decoding=0, drafts=0, learned_drafter=0, training=0),
@@ -93,4 +97,4 @@ def test_why_says_by_how_much_each_part_shortened_the_run(saved: SavedSeconds | 
 
 
 def test_why_of_a_plain_run_is_the_waiting() -> None:
-    assert why(run("x", telemetry.config(False)), statistics(idle_seconds=4.0)).headline == "4.00 s idle"
+    assert why(run("x", telemetry.config(False)), statistics(idle_seconds=4.0)).headline == "4.00\xa0s idle"

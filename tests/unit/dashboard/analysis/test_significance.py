@@ -40,8 +40,12 @@ def test_runs_that_repeat_a_seed_are_no_further_seeds() -> None:
     plain = [compared_seed(f"p{number}", 1, False, seconds_per_step=4.0 + number) for number in range(3)]
     tlt = [compared_seed(name, seed, seconds_per_step=2.5) for name, seed in (("t1", 1), ("t2", 2))]
     first, second = rows([*plain, *tlt])
-    assert (first["Runs"], first["Seeds"], first["Time a step"]) == ("p0 and 2 more", "3 runs of 1 seed", "5.00 s")
-    assert (second["Seeds"], second["Time a step"], second["Speed-up, seed by seed"]) == ("2", "2.50 s ± 0.00 s (too few seeds)", "2.00×")
+    assert (first["Runs"], first["Seeds"], first["Time a step"]) == ("p0 and 2 more", "3 runs of 1 seed", "5.00\xa0s")
+    assert (second["Seeds"], second["Time a step"], second["Speed-up, seed by seed"]) == (
+        "2",
+        "2.50\xa0s ± 0.00\xa0s (too few seeds)",
+        "2.00×",
+    )
     assert seed_table.REPEATED in seed_table.remark([*plain, *tlt])
     assert seed_table.REPEATED not in seed_table.remark(tlt)
     assert "nobody can tell a difference from luck" in seed_table.remark(plain)
@@ -70,8 +74,8 @@ def test_a_difference_over_enough_seeds_is_called_one() -> None:
     plain = [compared_seed(f"p{seed}", seed, False, seconds_per_step=4.0 + seed / 50, reward_last=0.5) for seed in range(4)]
     tlt = [compared_seed(f"t{seed}", seed, seconds_per_step=2.0 + seed / 50, reward_last=0.5 + seed / 100) for seed in range(4)]
     first, second = rows([*plain, *tlt])
-    assert (first["Runs"], first["Seeds"], first["Time a step"]) == ("p0 and 3 more", "4", "4.03 s ± 0.03 s")
-    assert second["Time a step"] == "2.03 s ± 0.03 s (differs, p = 0.029)"
+    assert (first["Runs"], first["Seeds"], first["Time a step"]) == ("p0 and 3 more", "4", "4.03\xa0s ± 0.03\xa0s")
+    assert second["Time a step"] == "2.03\xa0s ± 0.03\xa0s (differs, p = 0.029)"
     assert "no clear difference" in second["Reward, last quarter"]
     assert second["Accept length, last quarter"] == "–"
     assert "p is 0.029 at least" in seed_table.remark([*plain, *tlt])
@@ -83,6 +87,6 @@ def test_too_few_seeds_are_called_that() -> None:
         compared_seed("b", 1, seconds_per_step=1.0),
         compared_seed("c", 2, seconds_per_step=1.1),
     ]
-    assert rows(items)[1]["Time a step"] == "1.05 s ± 0.07 s (too few seeds)"
+    assert rows(items)[1]["Time a step"] == "1.05\xa0s ± 0.07\xa0s (too few seeds)"
     assert "nobody can tell a difference from luck" in seed_table.remark(items[:2])
     assert "at least" not in seed_table.remark(items)

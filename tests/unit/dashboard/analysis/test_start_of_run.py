@@ -21,23 +21,23 @@ def at(phase: Any, done: int = 0, total: int = 0) -> StartingUp:
 @pytest.mark.parametrize(
     ("starting_up", "told"),
     [
-        (at("starting_workers"), "starting workers, for 4.00 s"),
-        (at("measuring_costs"), "measuring costs, for 4.00 s"),
-        (at("first_rollout", 12, 32), "first rollout, 12 of 32 responses, for 4.00 s"),
-        (at("first_rollout", 32, 32), "first update of the policy, for 4.00 s"),
+        (at("starting_workers"), "starting workers, for 4.00\xa0s"),
+        (at("measuring_costs"), "measuring costs, for 4.00\xa0s"),
+        (at("first_rollout", 12, 32), "first rollout, 12 of 32 responses, for 4.00\xa0s"),
+        (at("first_rollout", 32, 32), "first update of the policy, for 4.00\xa0s"),
     ],
 )
 def test_a_start_says_what_is_under_way_and_how_long_it_takes_with_all_steps(starting_up: StartingUp, told: str) -> None:
     """20 s to begin and 30 steps of 2 s, of which 10 s are over."""
     begun = BEGUN.model_copy(update={"starting_up": starting_up})
-    assert beginning(begun, SIMILAR, NOW) == f"{told}, about 1 min 10 s left, as countdown TLT took"
+    assert beginning(begun, SIMILAR, NOW) == f"{told}, about 1\xa0min 10\xa0s left, as countdown TLT took"
     assert beginning(begun, None, NOW) == f"{told}, and no finished run is like it to tell how long it takes"
 
 
 def test_where_the_start_of_the_other_was_not_measured_only_steps_are_foretold() -> None:
     begun = BEGUN.model_copy(update={"starting_up": at("measuring_costs")})
     told = beginning(begun, SIMILAR._replace(startup_seconds=None), NOW)
-    assert told == "measuring costs, for 4.00 s, about 1 min 0 s for all steps, as countdown TLT took"
+    assert told == "measuring costs, for 4.00\xa0s, about 1\xa0min 0\xa0s for all steps, as countdown TLT took"
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_where_the_start_of_the_other_was_not_measured_only_steps_are_foretold()
         ({"state": "paused"}, "paused"),
         ({"state": "queued"}, "waiting for a worker"),
         ({"state": "starting"}, "the engine is being started"),
-        ({"starting_up": at("starting_workers")}, "starting workers, for 4.00 s, about 40.0 s for 20 more steps"),
+        ({"starting_up": at("starting_workers")}, "starting workers, for 4.00\xa0s, about 40.0\xa0s for 20 more steps"),
         (
             {"starting_up": at("first_rollout", 3, 32)},
-            "first rollout of this attempt, 3 of 32 responses, for 4.00 s, about 40.0 s for 20 more steps",
+            "first rollout of this attempt, 3 of 32 responses, for 4.00\xa0s, about 40.0\xa0s for 20 more steps",
         ),
-        ({}, "2.00 s a step · about 40.0 s left"),
+        ({}, "2.00\xa0s a step · about 40.0\xa0s left"),
     ],
 )
 def test_a_run_that_has_done_steps_has_a_pace_only_while_it_does_more(changes: dict[str, Any], told: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from dashboard.charts import learning_signal
-from dashboard.charts.comparison_curves import CurveOptions
+from dashboard.charts.comparison_curves import CurveOptions, comparison_curves
 from dashboard.charts.explored_metric import ExploreOptions, RunningTotal, explored_metric
 from dashboard.charts.group_bands import group_bands
 from dashboard.charts.metric_curves import rewards
@@ -28,6 +28,14 @@ def test_the_axis_of_what_is_never_negative_has_no_negative_part() -> None:
         figure = explored_metric("kl", Series(steps=[0, 1], values=values), ExploreOptions())
         assert figure is not None
         assert figure.layout.yaxis.rangemode == mode
+
+
+def test_a_comparison_of_what_is_never_negative_has_no_negative_part() -> None:
+    for value, mode in ((0.0, "nonnegative"), (-0.5, "normal")):
+        metric = AlignedMetric(key="kl", span=1, steps=[0, 1], values={"a": [0.0, 0.0], "b": [0.0, value]})
+        by_run = comparison_curves(metric, {"a": "a", "b": "b"}, CurveOptions(), {})
+        by_group = group_bands(metric, {"seeds": [["a"], ["b"]]}, CurveOptions())
+        assert [figure.layout.yaxis.rangemode for figure in (by_run, by_group)] == [mode, mode]
 
 
 def test_what_has_no_value_has_no_chart_and_smoothing_counts_steps() -> None:

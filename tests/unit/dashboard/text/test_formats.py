@@ -10,15 +10,15 @@ from dashboard.text.formats import ago, count, duration, last_steps, number, per
     ("seconds", "text"),
     [
         (None, "–"),
-        (0.417, "0.42 s"),
-        (9.994, "9.99 s"),
-        (9.996, "10.0 s"),
-        (59.94, "59.9 s"),
-        (59.96, "1 min 0 s"),
-        (245, "4 min 5 s"),
-        (3599.6, "1 h 0 min"),
-        (7980, "2 h 13 min"),
-        (273_600, "3 d 4 h"),
+        (0.417, "0.42\xa0s"),
+        (9.994, "9.99\xa0s"),
+        (9.996, "10.0\xa0s"),
+        (59.94, "59.9\xa0s"),
+        (59.96, "1\xa0min 0\xa0s"),
+        (245, "4\xa0min 5\xa0s"),
+        (3599.6, "1\xa0h 0\xa0min"),
+        (7980, "2\xa0h 13\xa0min"),
+        (273_600, "3\xa0d 4\xa0h"),
     ],
 )
 def test_duration_has_two_units_at_most(seconds: float | None, text: str) -> None:
@@ -30,11 +30,11 @@ def test_missing_numbers_are_dashes() -> None:
 
 
 def test_numbers_carry_their_units() -> None:
-    assert (number(12345.678, 1), percent(0.834), ratio(1.8249)) == ("12,345.7", "83 %", "1.82×")
-    assert [size(n) for n in (999, 50_000, 12_300_000, 5_000_000_000)] == ["999 B", "50.0 kB", "12.3 MB", "5.0 GB"]
+    assert (number(12345.678, 1), percent(0.834), ratio(1.8249)) == ("12,345.7", "83\xa0%", "1.82×")
+    assert [size(n) for n in (999, 50_000, 12_300_000, 5_000_000_000)] == ["999\xa0B", "50.0\xa0kB", "12.3\xa0MB", "5.0\xa0GB"]
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(3, "just now"), (61, "1 min ago"), (7300, "2 h ago"), (200_000, "2 d ago")])
+@pytest.mark.parametrize(("seconds", "text"), [(3, "just now"), (61, "1\xa0min ago"), (7300, "2\xa0h ago"), (200_000, "2\xa0d ago")])
 def test_ago(seconds: int, text: str) -> None:
     now = datetime(2030, 1, 1, tzinfo=UTC)
     assert ago(now - timedelta(seconds=seconds), now) == text
@@ -70,3 +70,7 @@ def test_plain_parts_what_markdown_would_find_behind_escapes(text: str, dangerou
     shown = escaped(text).replace("\\", "")
     assert dangerous not in shown
     assert shown.replace("\u2060", "") == text
+
+
+def test_a_number_stays_with_its_unit_in_what_markdown_shows() -> None:
+    assert escaped(f"took\n{duration(1.2)}  a step") == "took 1\\.20\N{NO-BREAK SPACE}s a step"

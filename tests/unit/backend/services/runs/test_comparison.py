@@ -100,6 +100,18 @@ def test_amdahl_holds(database: Database) -> None:
     assert measures.e2e_speedup == pytest.approx(1 / ((1 - share) + share / measures.rollout_speedup))
 
 
+def test_a_run_from_before_a_setting_does_the_work_of_its_default(database: Database) -> None:
+    """The twin that knows the setting is its yardstick; with another value it is none."""
+    tlt, plain, other = (told(database, TLT), told(database, BASELINE), told(database, BASELINE, evaluation={"every": 3}))
+    with database.write() as session:
+        row = session.get_one(RunRow, tlt)
+        row.config = {name: section for name, section in row.config.items() if name != "evaluation"}
+    measures = compare(database, tlt, plain)
+    assert (measures.confounders, measures.e2e_speedup) == ([], 40 / 20)
+    measures = compare(database, tlt, other)
+    assert (measures.confounders, measures.e2e_speedup) == (["evaluation.every"], None)
+
+
 @pytest.mark.parametrize("other", [{}, {"step_seconds": [1.0]}])
 def test_nothing_in_common_is_not_measured(database: Database, other: Lines) -> None:
     measures = compare(database, told(database, other, first=90), told(database, BASELINE))

@@ -29,9 +29,10 @@ def test_texts_that_are_too_long_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("startup", "whole", "began"), [(20.0, "1 min 20 s", ", and 20.0 s to begin"), (None, "1 min 0 s", ", without its start, which was")]
+    ("startup", "whole", "began"),
+    [(20.0, "1\xa0min 20\xa0s", ", and 20.0\xa0s to begin"), (None, "1\xa0min 0\xa0s", ", without its start, which was")],
 )
 def test_a_start_that_was_not_measured_is_not_counted(startup: float | None, whole: str, began: str) -> None:
     first, second = duration_lines(SimilarRun(run("y", {"name": "like it"}), 2.0, startup), 30)
     assert first == f"about **{whole}** for 30 steps,"
-    assert second.startswith(f"since like it took 2.00 s a step{began}")
+    assert second.startswith(f"since like it took 2.00\xa0s a step{began}")

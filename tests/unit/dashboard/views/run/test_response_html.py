@@ -61,9 +61,9 @@ def test_drafters_differ_without_their_colours() -> None:
 
 def test_how_much_was_drafted_is_told() -> None:
     made = [Piece("eagle", 5, 9), Piece("target", 3, 1), Piece("ngram", 2, 4)]
-    assert drafted_shares(made) == "10 tokens, 70 % of them drafted: 50 % by the learned drafter, 20 % by n-grams"
+    assert drafted_shares(made) == "10 tokens, 70\xa0% of them drafted: 50\xa0% by the learned drafter, 20\xa0% by n-grams"
     assert drafted_shares([Piece("target", 3, 1)]) == "3 tokens, none of them drafted"
-    assert drafted_shares([Piece("target", 1, 1), Piece("eagle", 3, 3)]) == "4 tokens, 75 % of them drafted by the learned drafter"
+    assert drafted_shares([Piece("target", 1, 1), Piece("eagle", 3, 3)]) == "4 tokens, 75\xa0% of them drafted by the learned drafter"
     assert drafted_shares(None) == "what drafted its tokens is not known"
 
 

@@ -10,7 +10,7 @@ HOSTILE = '"><img src=x onerror=alert(1)>'
 def test_a_card_links_to_its_run_and_tells_how_it_does() -> None:
     html = run_cards([run("0123456789abcdef", {"name": "first"})], {}, {}, NOW)
     assert '<a href="/run?id=0123456789abcdef" target="_self">first</a>' in html
-    assert "running · TLT · 17 %" in html
+    assert "running · TLT · 17\xa0%" in html
 
 
 def test_a_card_tells_the_reward_with_its_spread() -> None:
