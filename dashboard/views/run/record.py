@@ -12,7 +12,7 @@ from dashboard.auth.api_client import client, me
 from dashboard.data.offline_cache import fetch_or_cached
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING
-from dashboard.widgets.api_errors import explained
+from dashboard.views.run.record_form import record_form
 from longtail import Longtail
 from longtail.schemas.projects import Project
 from longtail.schemas.runs import Run
@@ -28,7 +28,7 @@ def record(run: Run) -> None:
         st.caption(f"{escaped(projects.get(run.project_id, 'another project'))} · {escaped(run.owner or 'nobody')}", width="content")
         if me().may_write:
             with st.popover("Edit", key=f"edit-{run.id}", help="Name, notes, tags, project and owner"):
-                _form(run, projects)
+                record_form(run, projects)
         if run.kind == "engine":
             with st.popover("Reproduce", key=f"reproduce-{run.id}"):
                 _reproduce(run)
@@ -53,27 +53,6 @@ def trace(api: Longtail, run: Run) -> str:
 
 def _projects() -> Sequence[Project]:
     return fetch_or_cached("projects", None, lambda: client().projects(limit=PROJECTS).items) or ()
-
-
-def _form(run: Run, projects: dict[str, str]) -> None:
-    """What somebody else has changed meanwhile is not overwritten: the API refuses it."""
-    with st.form(f"record-{run.id}-{run.revision}", border=False):
-        name = st.text_input("Name", run.name, max_chars=200)
-        tags = st.multiselect("Tags", run.tags, run.tags, accept_new_options=True, max_selections=32)
-        ids = list(projects) if run.project_id in projects else [run.project_id, *projects]
-        project = st.selectbox("Project", ids, ids.index(run.project_id), format_func=lambda each: projects.get(each, MISSING))
-        is_admin = me().role == "admin"
-        owner = st.text_input("Owner", run.owner or "", disabled=not is_admin, help="Only admins give a run to another owner.")
-        notes = st.text_area("Notes", run.notes, max_chars=20_000, height=160, width=460)
-        saved = st.form_submit_button("Save", type="primary")
-    if saved:
-        wanted = {"name": name.strip(), "tags": tags, "project_id": project, "owner": owner.strip(), "notes": notes}
-        before = {"name": run.name, "tags": run.tags, "project_id": run.project_id, "owner": run.owner or "", "notes": run.notes}
-        changes = {field: value for field, value in wanted.items() if value != before[field]}
-        with explained():
-            if changes:
-                client().change_run(run.id, run.revision, **changes)
-            st.rerun()
 
 
 def _reproduce(run: Run) -> None:
