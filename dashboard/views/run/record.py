@@ -12,7 +12,7 @@ from dashboard.auth.api_client import client, me
 from dashboard.data.offline_cache import fetch_or_cached
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING
-from dashboard.widgets.api_errors import explained
+from dashboard.views.run.record_form import record_form
 from dashboard.widgets.popover import popover
 from longtail import Longtail
 from longtail.schemas.projects import Project
@@ -36,7 +36,8 @@ def _row(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="record"):
         st.caption(f"{escaped(projects.get(run.project_id, 'another project'))} · {escaped(run.owner or 'nobody')}", width="content")
         if me().may_write:
-            popover("Edit", f"edit-{run.id}", partial(_form, run, projects), help="Name, notes, tags, project and owner")
+            with st.popover("Edit", key=f"edit-{run.id}", help="Name, notes, tags, project and owner"):
+                record_form(run, projects)
         if run.kind == "engine":
             popover("Reproduce", f"reproduce-{run.id}", partial(_reproduce, run))
             popover("Memory plan", f"memory-{run.id}", partial(_memory_plan, run))
@@ -55,27 +56,6 @@ def trace(api: Longtail, run: Run) -> str:
 
 def _projects() -> Sequence[Project]:
     return fetch_or_cached("projects", None, lambda: client().projects(limit=PROJECTS).items) or ()
-
-
-def _form(run: Run, projects: dict[str, str]) -> None:
-    """What somebody else has changed meanwhile is not overwritten: the API refuses it."""
-    with st.form(f"record-{run.id}-{run.revision}", border=False):
-        name = st.text_input("Name", run.name, max_chars=200)
-        tags = st.multiselect("Tags", run.tags, run.tags, accept_new_options=True, max_selections=32)
-        ids = list(projects) if run.project_id in projects else [run.project_id, *projects]
-        project = st.selectbox("Project", ids, ids.index(run.project_id), format_func=lambda each: projects.get(each, MISSING))
-        is_admin = me().role == "admin"
-        owner = st.text_input("Owner", run.owner or "", disabled=not is_admin, help="Only admins give a run to another owner.")
-        notes = st.text_area("Notes", run.notes, max_chars=20_000, height=160, width=460)
-        saved = st.form_submit_button("Save", type="primary")
-    if saved:
-        wanted = {"name": name.strip(), "tags": tags, "project_id": project, "owner": owner.strip(), "notes": notes}
-        before = {"name": run.name, "tags": run.tags, "project_id": run.project_id, "owner": run.owner or "", "notes": run.notes}
-        changes = {field: value for field, value in wanted.items() if value != before[field]}
-        with explained():
-            if changes:
-                client().change_run(run.id, run.revision, **changes)
-            st.rerun()
 
 
 def _memory_plan(run: Run) -> None:
