@@ -39,7 +39,9 @@ def record_form(run: Run, projects: dict[str, str]) -> None:
         help, is_admin = "Only admins give a run to another owner.", me().role == "admin"
         st.text_input("Owner", shown["owner"], disabled=not is_admin, help=help, key=f"{key}-owner")
         st.text_area("Notes", shown["notes"], max_chars=20_000, height=160, width=460, key=f"{key}-notes")
-        st.form_submit_button("Save", type="primary", on_click=_save, args=(run, key))
+        saved = st.form_submit_button("Save", type="primary", on_click=_save, args=(run, key))
+    if saved:
+        st.rerun()  # the whole page, which shows the name, too
 
 
 def _save(run: Run, key: str) -> None:
