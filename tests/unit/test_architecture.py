@@ -30,6 +30,7 @@ ENGINE_FOR_BACKEND = {
 CLIENT = ROOT / "backend" / "client"
 MODULES_AT_A_ROOT = 6
 LOOKED_FOR = {"pgserver", "playwright"}  # benchmarks leave out what these are for where they are not installed
+OF_TORCH = {"triton"}  # comes with a torch for GPUs, and nothing else imports what needs it
 HEAVY = {"torch", "transformers", "ray", "pandas", "streamlit", "pyarrow"}
 REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.org|download\.pytorch\.org|npmjs\.(org|com)|anaconda\.(org|com)|crates\.io")
 MACHINE_PATHS = re.compile(r"(?<![\w.}*])/(work|root|home)/[\w.]")
@@ -152,7 +153,7 @@ def test_what_is_imported_is_a_dependency_or_that_of_an_extra() -> None:
     """Not of the extra of the tests alone, nor of what SGLang imports."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     optional = {Requirement(each).name for name, group in extras.items() if name not in {"test", "sglang-imports"} for each in group}
-    asked = {*installed(named_without_extras()), *optional, *LOOKED_FOR}
+    asked = {*installed(named_without_extras()), *optional, *LOOKED_FOR, *OF_TORCH}
     packages = packages_distributions()
     roots = {module.split(".")[0] for folder in OURS for _, module in imports(folder)} - sys.stdlib_module_names - OURS - {"longtail"}
     assert len(roots) > 30

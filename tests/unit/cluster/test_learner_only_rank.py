@@ -7,13 +7,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 
+from engine.cluster import learner_only_rank
+from engine.cluster.devices import giving_ranks
 from engine.cluster.learner_only_rank import LearnerOnlyRank
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import parse
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.rollout.interface import Request, Sampling
+from engine.rollout.sglang import weight_transfer
 
 
 class Remote:
@@ -52,3 +56,32 @@ def test_it_takes_part_in_a_pretraining(rank: LearnerOnlyRank) -> None:
     group._versions = SimpleNamespace(resumed=lambda *_: None)  # type: ignore[assignment]
     group.load_pretraining(Path(), None, 1)
     assert other.asked == {"pretrain": 1, "load_pretraining": 1}
+
+
+CUDA, SEVERAL = torch.device("cuda"), {"engine": "sglang", "sglang": {"tensor_parallel": 2}}
+
+
+@pytest.mark.parametrize(
+    ("rollout", "parallel", "device"),
+    [({"engine": "sglang"}, "fsdp", CUDA), (SEVERAL, "ddp", CUDA), (SEVERAL, "fsdp", torch.device("cpu"))],
+    ids=["one GPU", "replicas", "no GPU"],
+)
+def test_the_first_rank_alone_gives_weights_where_it_can_or_must(rollout: Any, parallel: str, device: torch.device) -> None:
+    config = parse({"rollout": rollout, "cluster": {"workers": 1, "learner": {"parallel": parallel}}})
+    assert giving_ranks(config, 0, device) is None
+
+
+def test_a_rank_that_gives_weights_fills_all_buckets(rank: LearnerOnlyRank, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled: list[str] = []
+
+    def on_device(*arguments: Any) -> Iterator[Any]:
+        for bucket, last, handles in weight_transfer.on_device(*arguments):
+            filled.extend(span.name for span in bucket.tensors)
+            yield bucket, last, handles
+
+    monkeypatch.setattr(learner_only_rank, "on_device", on_device)
+    rank._load_target(1)
+    assert not filled
+    rank._giving = dist.group.WORLD
+    rank._load_target(2)
+    assert filled == list(rank.policy.weights())
