@@ -17,6 +17,7 @@ from engine.cluster.worker_group import WorkerGroup
 from engine.config import parse
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.rollout.interface import Request, Sampling
+from engine.rollout.sglang import weight_transfer
 
 
 class Remote:
@@ -74,11 +75,10 @@ def test_a_rank_that_gives_weights_fills_all_buckets(rank: LearnerOnlyRank, monk
     filled: list[str] = []
 
     def on_device(*arguments: Any) -> Iterator[Any]:
-        for bucket, last, handles in fill(*arguments):
+        for bucket, last, handles in weight_transfer.on_device(*arguments):
             filled.extend(span.name for span in bucket.tensors)
             yield bucket, last, handles
 
-    fill = learner_only_rank.on_device
     monkeypatch.setattr(learner_only_rank, "on_device", on_device)
     rank._load_target(1)
     assert not filled
