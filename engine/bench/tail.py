@@ -28,7 +28,7 @@ PLAIN = {way or "plain": (way, False) for way in WAYS}
 ARMS = PLAIN | {f"tlt_{way}" if way else "tlt": (way, True) for way in WAYS}
 """What is done about the tail, and whether it is TLT."""
 OWN = ("accept_length", "idle_seconds", "stopped_responses", "unused_tokens", "stale_share", "staleness_max", "discarded_tokens")
-RESPONSES, LONGEST = 64, 256
+RESPONSES, LONGEST = 32, 256
 """By which policies are compared."""
 
 Events = Mapping[str, Sequence[AnyEvent]]
@@ -44,7 +44,7 @@ def run(quick: bool, model: str, folder: Path) -> dict[str, Any]:
     - ``kl_to_plain``: see PolicyDistance, from the plain run of the same seed to this one, after the last update, the mean over seeds.
       ``kl_of_seeds`` is that between plain runs of different seeds, for comparison; None of a single seed.
     """
-    seeds, count = ((1,), 3) if quick else ((1, 2, 3), 8)
+    seeds, count = ((1,), 3) if quick else ((1, 2, 3), 6)
     runs: list[Events] = []
     for turn, seed in enumerate(seeds):
         order = [*ARMS][turn % len(ARMS) :] + [*ARMS][: turn % len(ARMS)]
@@ -84,6 +84,11 @@ def _of(folder: Path, arm: str, seed: int) -> Path:
     return folder / f"tail-{arm}-{seed}"
 
 
+def _policy(folder: Path, arm: str, seed: int) -> Path:
+    """That at the end of a run."""
+    return _of(folder, arm, seed) / "artifacts" / "policy"
+
+
 def _distances(model: str, folder: Path, seeds: Sequence[int]) -> tuple[dict[str, list[float]], float | None]:
     """From the plain policy of each seed to that of each arm, and the mean of those to the plain ones of the other seeds."""
     task = build_task(parse(configuration(model, "plain", 0, 1)).task, 0, load_tokenizer(resolve(model)))
@@ -91,11 +96,12 @@ def _distances(model: str, folder: Path, seeds: Sequence[int]) -> tuple[dict[str
     found: dict[str, list[float]] = {arm: [] for arm in ARMS}
     between: list[float] = []
     for seed in seeds:
-        policies = {arm: _of(folder, arm, seed) / "artifacts" / "policy" for arm in ARMS}
-        distance = PolicyDistance(policies["plain"], prompts, Sampling(max_new_tokens=LONGEST, seed=seed))
-        for arm, policy in policies.items():
-            found[arm].append(distance.to(policy))
-        between += [distance.to(_of(folder, "plain", other) / "artifacts" / "policy") for other in seeds if other != seed]
+        distance = PolicyDistance(_policy(folder, "plain", seed), prompts, Sampling(max_new_tokens=LONGEST, seed=seed))
+        others = [_policy(folder, "plain", other) for other in seeds if other != seed]
+        distances = distance.to([*(_policy(folder, arm, seed) for arm in ARMS), *others])
+        for arm, kl in zip(ARMS, distances, strict=False):
+            found[arm].append(kl)
+        between += distances[len(ARMS) :]
     return found, round(fmean(between), 6) if between else None
 
 
