@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import torch
+
 from engine.bench.policy_distance import PolicyDistance
 from engine.bench.runs import harvest, run_engine, steps
 from engine.bench.testbed import machine
@@ -28,7 +30,7 @@ PLAIN = {way or "plain": (way, False) for way in WAYS}
 ARMS = PLAIN | {f"tlt_{way}" if way else "tlt": (way, True) for way in WAYS}
 """What is done about the tail, and whether it is TLT."""
 OWN = ("accept_length", "idle_seconds", "stopped_responses", "unused_tokens", "stale_share", "staleness_max", "discarded_tokens")
-RESPONSES, LONGEST = 32, 256
+RESPONSES, LONGEST = 64, 256
 """By which policies are compared."""
 
 Events = Mapping[str, Sequence[AnyEvent]]
@@ -91,6 +93,7 @@ def _policy(folder: Path, arm: str, seed: int) -> Path:
 
 def _distances(model: str, folder: Path, seeds: Sequence[int]) -> tuple[dict[str, list[float]], float | None]:
     """From the plain policy of each seed to that of each arm, and the mean of those to the plain ones of the other seeds."""
+    torch.set_num_threads(1)  # passes as small as these gain nothing by more, and on a busy machine they wait for each other
     task = build_task(parse(configuration(model, "plain", 0, 1)).task, 0, load_tokenizer(resolve(model)))
     prompts = [prompt.tokens for prompt in task.validation(RESPONSES)]
     found: dict[str, list[float]] = {arm: [] for arm in ARMS}
