@@ -24,18 +24,17 @@ class PolicyDistance:
         engine = engine_from_model(self._origin, ends, None, None, rollout=limits)
         self._responses = engine.generate([Request(index, index, prompt) for index, prompt in enumerate(prompts)], sampling)
 
-    def to(self, policy: Path) -> float:
-        """KL(origin || ``policy``) in nats, the mean over all tokens of the responses."""
-        model = load_model(policy, torch.float32)
-        total = sum(_kl(self._origin, model, response) for response in self._responses)
-        return total / sum(len(response.tokens) for response in self._responses)
-
-
-@torch.inference_mode()
-def _kl(origin: PreTrainedModel, model: PreTrainedModel, response: Completion) -> float:
-    """The sum over the response's tokens."""
-    first, second = (_log_laws(each, response) for each in (origin, model))
-    return float(kl_div(second, first, reduction="sum", log_target=True))
+    @torch.inference_mode()
+    def to(self, policies: Sequence[Path]) -> list[float]:
+        """KL(origin || policy) of each in nats, the mean over all tokens of the responses. All are in memory at once."""
+        models = [load_model(policy, torch.float32) for policy in policies]
+        totals = [0.0] * len(models)
+        for response in self._responses:
+            laws = _log_laws(self._origin, response)
+            for place, model in enumerate(models):
+                totals[place] += float(kl_div(_log_laws(model, response), laws, reduction="sum", log_target=True))
+        tokens = sum(len(response.tokens) for response in self._responses)
+        return [total / tokens for total in totals]
 
 
 def _log_laws(model: PreTrainedModel, response: Completion) -> Tensor:

@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import torch
+
 from engine.bench.policy_distance import PolicyDistance
 from engine.bench.runs import harvest, run_engine, steps
 from engine.bench.testbed import machine
@@ -44,7 +46,7 @@ def run(quick: bool, model: str, folder: Path) -> dict[str, Any]:
     - ``kl_to_plain``: see PolicyDistance, from the plain run of the same seed to this one, after the last update, the mean over seeds.
       ``kl_of_seeds`` is that between plain runs of different seeds, for comparison; None of a single seed.
     """
-    seeds, count = ((1,), 3) if quick else ((1, 2, 3), 8)
+    seeds, count = ((1,), 3) if quick else ((1, 2, 3), 6)
     runs: list[Events] = []
     for turn, seed in enumerate(seeds):
         order = [*ARMS][turn % len(ARMS) :] + [*ARMS][: turn % len(ARMS)]
@@ -84,18 +86,25 @@ def _of(folder: Path, arm: str, seed: int) -> Path:
     return folder / f"tail-{arm}-{seed}"
 
 
+def _policy(folder: Path, arm: str, seed: int) -> Path:
+    """That at the end of a run."""
+    return _of(folder, arm, seed) / "artifacts" / "policy"
+
+
 def _distances(model: str, folder: Path, seeds: Sequence[int]) -> tuple[dict[str, list[float]], float | None]:
     """From the plain policy of each seed to that of each arm, and the mean of those to the plain ones of the other seeds."""
+    torch.set_num_threads(1)  # passes as small as these gain nothing by more, and on a busy machine they wait for each other
     task = build_task(parse(configuration(model, "plain", 0, 1)).task, 0, load_tokenizer(resolve(model)))
     prompts = [prompt.tokens for prompt in task.validation(RESPONSES)]
     found: dict[str, list[float]] = {arm: [] for arm in ARMS}
     between: list[float] = []
     for seed in seeds:
-        policies = {arm: _of(folder, arm, seed) / "artifacts" / "policy" for arm in ARMS}
-        distance = PolicyDistance(policies["plain"], prompts, Sampling(max_new_tokens=LONGEST, seed=seed))
-        for arm, policy in policies.items():
-            found[arm].append(distance.to(policy))
-        between += [distance.to(_of(folder, "plain", other) / "artifacts" / "policy") for other in seeds if other != seed]
+        distance = PolicyDistance(_policy(folder, "plain", seed), prompts, Sampling(max_new_tokens=LONGEST, seed=seed))
+        others = [_policy(folder, "plain", other) for other in seeds if other != seed]
+        distances = distance.to([*(_policy(folder, arm, seed) for arm in ARMS), *others])
+        for arm, kl in zip(ARMS, distances, strict=False):
+            found[arm].append(kl)
+        between += distances[len(ARMS) :]
     return found, round(fmean(between), 6) if between else None
 
 

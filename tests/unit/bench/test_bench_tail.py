@@ -31,8 +31,9 @@ def test_a_policy_that_knows_nothing_is_as_far_as_the_entropy_of_the_other_falls
     for response in distance._responses:
         logits = model(torch.tensor([[*response.request.prompt, *response.tokens]])).logits[0, len(response.request.prompt) - 1 : -1]
         entropies += torch.distributions.Categorical(logits=logits.double()).entropy().tolist()  # type: ignore[no-untyped-call]
-    assert distance.to(random_model) == 0
-    assert distance.to(even) == pytest.approx(log(logits.shape[-1]) - sum(entropies) / len(entropies), rel=1e-4)
+    none, far = distance.to([random_model, even])
+    assert none == 0
+    assert far == pytest.approx(log(logits.shape[-1]) - sum(entropies) / len(entropies), rel=1e-4)
     assert [response.request for response in distance._responses] == [Request(index, index, prompt) for index, prompt in enumerate(PROMPTS)]
 
 
