@@ -76,7 +76,7 @@ def test_the_overview_tells_alarms_and_what_to_do(page: Page, api: Longtail, sub
     until(lambda: api.run(run.id), lambda run: run.finished)
     page.goto(f"/run?id={run.id}")
     expect(page.get_by_text(re.compile(r"truncated, 4 times, last at step 3: \d+ of 64 responses stopped"))).to_be_visible()
-    expect(page.get_by_text(re.compile(r"\d\d % of the responses are cut at the limit\. Raise rollout\.max_new_tokens"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"\d\d\s% of the responses are cut at the limit\. Raise rollout\.max_new_tokens"))).to_be_visible()
 
 
 @only_with_all

@@ -65,7 +65,7 @@ def test_the_heat_map_shows_speed_or_use_and_the_cost_of_a_step(page: Page, pair
 def test_the_drafter_is_measured_and_taken_away(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
     (artifact,) = api.artifacts(pair[1].id)
     open_tab(page, pair[1], "Drafter")
-    expect(page.get_by_text(re.compile(r"(No update|\d+ of \d+ updates) took more than 5 % of the level before"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"(No update|\d+ of \d+ updates) took more than 5\s% of the level before"))).to_be_visible()
     page.get_by_role("radio", name="top-3").click()
     expect(page.get_by_text("top-3 (%)")).to_be_visible()
     expect(page.get_by_test_id("stDataFrame")).to_be_visible()
@@ -85,7 +85,7 @@ def test_samples_show_what_drafted_them_by_colour_and_line(page: Page, api: Long
     assert len(set(seen.values())) == 3
     assert len({look[1:] for look in seen.values()}) == 3, "without their colours, too"
     expect(
-        page.get_by_text(re.compile(r"\d+ tokens, \d+ % of them drafted: \d+ % by the learned drafter, \d+ % by n-grams")).first
+        page.get_by_text(re.compile(r"\d+ tokens, \d+\s% of them drafted: \d+\s% by the learned drafter, \d+\s% by n-grams")).first
     ).to_be_visible()
 
 
