@@ -29,9 +29,7 @@ st.set_page_config(page_title="Longtail", page_icon=str(ASSETS / "icon.svg"), la
 st.html(ASSETS / "contrast.css")
 st.html(ASSETS / "narrow.css")
 st.logo(str(ASSETS / "logo.svg"), size="large")
-with answered():
-    st.session_state["me"] = client().me()
-page = st.navigation(
+page = st.navigation(  # before the API is asked: while that is away, who opens the address of a page stays there
     [
         st.Page(page_files.RUNS, title="Runs", url_path="runs", default=True),
         st.Page(page_files.NEW_RUN, title="New run", url_path="new"),
@@ -46,6 +44,7 @@ page = st.navigation(
     position="top",
 )
 with answered():
+    st.session_state["me"] = client().me()
     if page.url_path in FILES:
         tour.show(FILES[page.url_path])
 page.run()

@@ -33,10 +33,10 @@ def apart_from_seed(run: Run) -> str:
     return json.dumps([run.kind, rest if rest else run.id], sort_keys=True)
 
 
-def seed(run: Run) -> int:
-    """Of a script's run what its configuration calls so."""
+def seed(run: Run) -> int | None:
+    """Of a script's run what its configuration calls so; None if it calls nothing so."""
     told = run.config.get("seed")
-    return told if isinstance(told, int) else run.seed
+    return told if isinstance(told, int) else None if run.kind == "tracked" else run.seed
 
 
 def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:

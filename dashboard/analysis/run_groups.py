@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 from dashboard.analysis.run_config import apart_from_seed, run_kind, seed
 from dashboard.analysis.seed_means import means_by
-from dashboard.text.formats import count, duration, number, ratio
+from dashboard.text.formats import MISSING, count, duration, number, ratio
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
@@ -19,9 +19,10 @@ class RunGroup:
     runs: tuple[Run, ...]
 
     @property
-    def seeds(self) -> Mapping[int, int]:
-        """How many runs each seed has, the least seed first."""
-        return dict(sorted(Counter(seed(run) for run in self.runs).items()))
+    def seeds(self) -> Mapping[int | None, int]:
+        """How many runs each seed has, the least seed first, and last those of which none is known."""
+        found = Counter(seed(run) for run in self.runs)
+        return {number: found[number] for number in sorted(found, key=lambda each: (each is None, each))}
 
 
 def run_groups(runs: Sequence[Run]) -> list[RunGroup]:
@@ -42,12 +43,16 @@ def group_row(group: RunGroup, glances: Mapping[str, RunOverview]) -> dict[str, 
     paces = ((run, glance.step_seconds) for run, glance in known if glance.step_seconds)
     return {
         "Configuration": group.runs[0].name + (f" and {count(len(group.runs) - 1, 'more run')}" if len(group.runs) > 1 else ""),
-        "Seeds": ", ".join(str(number) if runs == 1 else f"{number} ({runs} runs)" for number, runs in group.seeds.items()),
+        "Seeds": ", ".join(_seed(number) if runs == 1 else f"{_seed(number)} ({runs} runs)" for number, runs in group.seeds.items()),
         "States": ", ".join(f"{number} {state}" for state, number in states.items()),
         "Reward": _spread(rewards, lambda value: number(value, 3)),
         "Speed-up": _spread(speedups, ratio),
         "Time a step": _spread(paces, duration),
     }
+
+
+def _seed(known: int | None) -> str:
+    return MISSING if known is None else str(known)
 
 
 def _spread(found: Iterable[tuple[Run, float]], form: Callable[[float], str]) -> str:

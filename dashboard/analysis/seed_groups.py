@@ -32,12 +32,12 @@ class SeedGroup:
 
     def ids_by_seed(self) -> list[list[str]]:
         """Of the runs of each seed."""
-        found: dict[int, list[str]] = {}
+        found: dict[int | None, list[str]] = {}
         for item in self.items:
             found.setdefault(seed(item.run), []).append(item.run.id)
         return [*found.values()]
 
-    def by_seed(self, field: str) -> dict[int, float]:
+    def by_seed(self, field: str) -> dict[int | None, float]:
         """Of a field of Measures, over the steps that all the compared runs have; without the runs that lack it."""
         known = ((seed(item.run), getattr(item.shared, field)) for item in self.items if item.shared)
         return means_by((number, value) for number, value in known if value is not None)

@@ -1,10 +1,10 @@
 """What runs of one seed are worth: together one observation, however often it is repeated."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from statistics import fmean
 from typing import TypeVar
 
-Key = TypeVar("Key", int, float)
+Key = TypeVar("Key", bound=Hashable)
 
 
 def means_by(found: Iterable[tuple[Key, float]]) -> dict[Key, float]:

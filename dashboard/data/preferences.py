@@ -6,6 +6,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard.auth.api_client import client
+from dashboard.text.escaping import escaped
+from longtail import ApiError
 
 KEPT = "preferences"
 
@@ -19,12 +21,22 @@ def preference(name: str) -> list[Any]:
 
 
 def change(name: str, edit: Callable[[list[Any]], Sequence[Any]]) -> None:
-    """``edit`` gets what is kept by now: another window may have added to it."""
-    st.session_state.pop(KEPT, None)
-    keep(name, edit(preference(name)))
+    """``edit`` gets what is kept by now: another window may have added to it. Nothing changes where the API does not answer."""
+    if _answered(lambda: st.session_state.update({KEPT: client().preferences()})):
+        keep(name, edit(preference(name)))
 
 
 def keep(name: str, value: Sequence[Any]) -> None:
-    """From now on, in every session of the user."""
-    client().set_preference(name, value)
+    """From now on, in every session of the user; in this one only, where the API does not take it."""
+    _answered(lambda: client().set_preference(name, value))
     st.session_state.setdefault(KEPT, {})[name] = list(value)
+
+
+def _answered(ask: Callable[[], object]) -> bool:
+    """Often asked by a click, which acts before the page is drawn: then nothing but a toast can tell that it was in vain."""
+    try:
+        ask()
+    except ApiError as error:
+        st.toast(f"**Not kept**: {escaped(str(error))}", icon="⚠️", duration="long")
+        return False
+    return True

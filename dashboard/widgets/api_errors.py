@@ -22,13 +22,14 @@ def answered() -> Iterator[None]:
         explain(error)
         if not error.status:
             st.button("Try again")
-            st.fragment(_wait_for_api, run_every=RETRY_SECONDS)()
+            _come_back()
         st.stop()
 
 
 @contextmanager
 def explained(expected: Mapping[str, str] | None = None) -> Iterator[None]:
-    """What the API refuses is explained in its place, and the rest of the block left out. ``expected``: see show_form_errors."""
+    """What the API refuses is explained in its place, and the rest of the block left out. ``expected``: see show_form_errors. If it is
+    away, the page comes back by itself."""
     try:
         yield
     except ApiError as error:
@@ -36,6 +37,8 @@ def explained(expected: Mapping[str, str] | None = None) -> Iterator[None]:
             explain(error)
         else:
             show_form_errors(error, expected)
+        if not error.status:
+            _come_back()
 
 
 def explain(error: ApiError) -> None:
@@ -45,6 +48,11 @@ def explain(error: ApiError) -> None:
         st.error(f"**{escaped(error.title)}**: {escaped(str(error))}", icon="⚠️")
     else:
         st.warning(f"**The Longtail API does not answer** at {escaped(client().base_url)}. This page goes on as soon as it does.")
+
+
+def _come_back() -> None:
+    """As soon as the API answers."""
+    st.fragment(_wait_for_api, run_every=RETRY_SECONDS)()
 
 
 def _wait_for_api() -> None:

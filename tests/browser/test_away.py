@@ -1,8 +1,10 @@
 """The dashboard without an API: it says so, and goes on by itself when the API is there, for who was logged in before."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ from playwright.sync_api import Browser, Page, expect
 from sizes import first
 
 from backend.database import Database
+from backend.demo_data import telemetry
+from backend.demo_data.insertion import fill
+from backend.demo_data.planned_runs import PlannedRun, identity
 from backend.migrate import upgrade
 from backend.models import Token
 from backend.services.identity.first_admin import ensure_admin
@@ -18,8 +23,10 @@ from backend.services.identity.tokens import identify, open_session
 from backend.settings import Settings
 from backend.stack.child_process import ChildProcess, answers
 from backend.stack.ports import Port
+from engine.config import RunConfig
 
 HOST = "127.0.0.1"
+AWAY = "The Longtail API does not answer"
 
 
 @pytest.fixture
@@ -63,17 +70,37 @@ def page(browser: Browser, environment: dict[str, str], login: str, tmp_path: Pa
         dashboard.stop()
 
 
-@pytest.mark.parametrize("address", first(1, ["/", "/run", "/new", "/compare"]))
+@pytest.mark.parametrize("address", first(1, ["/compare", "/", "/run", "/new"]))
 def test_a_page_waits_for_the_api_and_comes_back_by_itself(
     page: Page, address: str, settings: Settings, environment: dict[str, str], tmp_path: Path
 ) -> None:
     page.goto(address)
-    expect(page.get_by_text("The Longtail API does not answer")).to_be_visible()
-    api = ChildProcess(
-        "api", (sys.executable, "-m", "backend.api"), environment, tmp_path / "api.log", answers(f"http://{HOST}:{settings.port}/healthz")
-    )
+    expect(page.get_by_text(AWAY)).to_be_visible()
+    with answering_api(settings, environment, tmp_path):
+        expect(page.get_by_text(AWAY)).to_have_count(0, timeout=PATIENCE_MS)
+        expect(page).to_have_url(re.compile(f"{re.escape(address)}(\\?.*)?$"))
+
+
+def test_so_does_a_page_whose_runs_are_finished(page: Page, settings: Settings, environment: dict[str, str], tmp_path: Path) -> None:
+    config = RunConfig.model_validate(telemetry.config(algorithm={"steps": 2}))
+    database = Database(settings.database)
+    first_run, second_run = fill(database, [PlannedRun(identity(0, number), config, "succeeded", 2, 1.8e9) for number in range(2)])
+    database.close()
+    with answering_api(settings, environment, tmp_path):
+        page.goto(f"/compare?runs={first_run},{second_run}")
+        expect(page.get_by_text("Side by side")).to_be_visible()
+    page.get_by_role("radio", name="time").click()
+    expect(page.get_by_text(AWAY)).to_be_visible()
+    with answering_api(settings, environment, tmp_path):
+        expect(page.get_by_text("Side by side")).to_be_visible(timeout=PATIENCE_MS)
+
+
+@contextmanager
+def answering_api(settings: Settings, environment: dict[str, str], folder: Path) -> Iterator[None]:
+    healthy = answers(f"http://{HOST}:{settings.port}/healthz")
+    api = ChildProcess("api", (sys.executable, "-m", "backend.api"), environment, folder / "api.log", healthy)
     api.start()
     try:
-        expect(page.get_by_text("The Longtail API does not answer")).to_have_count(0, timeout=PATIENCE_MS)
+        yield
     finally:
         api.stop()

@@ -43,7 +43,11 @@ def remark(items: Sequence[ComparedRun]) -> str:
     steps = items[0].shared.steps if items[0].shared else 0
     none = sum(item.shared is None or item.shared.seconds_per_step is None for item in items)
     but = f", but for {none} that {'has' if none == 1 else 'have'} none" if none else ""
-    over = f"Over {'the one step' if steps == 1 else f'the {steps:,} steps'} that all these runs have{but}." if steps else NO_STEP
+    over = (
+        f"Over {'the one step' if steps == 1 else f'the {steps:,} steps'} that all these runs have{but}."
+        if steps and none < len(items)
+        else NO_STEP
+    )
     repeated = f" {REPEATED}" if any(group.repeats for group in seed_groups(items)) else ""
     return f"{over}{repeated} {_seeds_remark(items)}"
 

@@ -19,7 +19,7 @@ def run_rows(comparison: Comparison, names: Mapping[str, str]) -> Rows:
         {
             "Run": names[item.run.id] + (" (baseline)" if item.run.id == comparison.baseline else ""),
             "State": item.run.doing,
-            "Seed": str(seed(item.run)),
+            "Seed": MISSING if (known := seed(item.run)) is None else str(known),
             "Steps compared": str(item.steps),
             "Time a step": duration(item.seconds_per_step),
             "Rollout share s": percent(item.rollout_share),

@@ -39,7 +39,8 @@ def heading(run: Run, partner: Run | None) -> bool:
     started = f" · started {ago(run.started_at, datetime.now(UTC))}" if run.started_at else ""
     attempts = f" · attempt {run.attempt}" if run.attempt > 1 else ""
     drafter = f" · begins with the drafter of artifact `{run.drafter_id}`" if run.drafter_id else ""
-    st.caption(f"`{run.id}` · seed {seed(run)} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
+    seeded = f" · seed {known}" if (known := seed(run)) is not None else ""
+    st.caption(f"`{run.id}`{seeded} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
     record(run)
     return live
 

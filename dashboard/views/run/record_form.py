@@ -6,8 +6,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard.auth.api_client import client, me
+from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING
-from dashboard.widgets.api_errors import explain
 from longtail import ApiError
 from longtail.schemas.runs import Run
 
@@ -62,7 +62,7 @@ def _explain(error: ApiError) -> None:
     if error.status == CHANGED_MEANWHILE:
         st.warning("**Not saved**: somebody has changed this run meanwhile. Save writes your changes, which are below, over theirs.")
     else:
-        explain(error)
+        st.error(f"**Not saved**: {escaped(str(error))}", icon="⚠️")
 
 
 def _fields(run: Run) -> dict[str, Any]:

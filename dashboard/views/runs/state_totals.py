@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.auth.api_client import client, me
+from dashboard.text.formats import count
 from dashboard.widgets.panel import STATE_COLORS
 from longtail.schemas.runs import Run, RunState
 
@@ -18,7 +19,7 @@ def state_totals(choice: Mapping[str, Any], shown: Sequence[Run]) -> None:
     wanted = {name: value for name, value in choice.items() if name not in ("state", "sort")}
     found = totals(me().token_id, json.dumps(wanted, sort_keys=True), " ".join(f"{run.id} {run.state}" for run in shown))
     told = [f"{found[state]:,} {state}" for state in STATE_COLORS if state in found]
-    st.caption(f"{sum(found.values()):,} runs: {', '.join(told)}" if told else "No runs.", width="stretch")
+    st.caption(f"{count(sum(found.values()), 'run')}: {', '.join(told)}" if told else "No runs.", width="stretch")
 
 
 @st.cache_data(ttl=KEPT_SECONDS, max_entries=64, show_spinner=False)

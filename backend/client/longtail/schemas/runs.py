@@ -173,10 +173,11 @@ class Run(Schema):
 
     @property
     def share_done(self) -> float:
-        """Of the time that pretraining takes, while it does that, and else of its steps; 0 while nobody knows how many there will be."""
+        """Of the time that pretraining takes, while it does that, and else of its steps; where nobody knows how many there are to be, 0
+        until it has succeeded."""
         if self.pretrains:
             return self.pretraining.share_done if self.pretraining else float(self.state == "succeeded")
-        return min(1.0, self.step / self.steps) if self.steps else float(self.finished)
+        return min(1.0, self.step / self.steps) if self.steps else float(self.state == "succeeded")
 
     @property
     def doing(self) -> str:

@@ -75,6 +75,8 @@ def test_the_table_over_seeds_is_over_the_steps_that_all_have() -> None:
     assert seed_table.remark(items).startswith("Over the 50 steps that all these runs have. ")
     none = [each.model_copy(update={"shared": Measures(steps=0)}) for each in items]
     assert seed_table.remark(none).startswith("There is no step that all of these runs have. ")
+    untimed = [each.model_copy(update={"shared": Measures(steps=5)}) for each in items]
+    assert seed_table.remark(untimed).startswith("There is no step that all of these runs have. "), "of which anything is known"
 
 
 def test_runs_without_a_yardstick_among_the_compared() -> None:

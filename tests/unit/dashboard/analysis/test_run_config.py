@@ -2,7 +2,7 @@ from example_runs import run
 
 from backend.demo_data import telemetry
 from backend.models.baseline import likeness
-from dashboard.analysis.run_config import MAX_NAME, length_limit, plain_baseline, run_kind, speculates
+from dashboard.analysis.run_config import MAX_NAME, length_limit, plain_baseline, run_kind, seed, speculates
 
 
 def test_plain_twin_differs_in_name_and_switch_only() -> None:
@@ -25,3 +25,16 @@ def test_whatever_a_script_puts_into_its_configuration() -> None:
     tlt = run("tlt", telemetry.config(True))
     assert (run_kind(odd), run_kind(tlt), length_limit(odd.config)) == ("tracked", "TLT", 1024)
     assert (odd.share_done, odd.model_copy(update={"steps": 0}).share_done) == (5 / 30, 0.0)
+
+
+def test_a_script_that_never_said_how_many_steps_there_are_is_done_only_if_it_succeeded() -> None:
+    ended = [
+        run("odd", {"name": "odd"}).model_copy(update={"kind": "tracked", "steps": 0, "state": state})
+        for state in ("failed", "cancelled", "succeeded")
+    ]
+    assert [each.share_done for each in ended] == [0.0, 0.0, 1.0]
+
+
+def test_a_script_that_tells_no_seed_has_none() -> None:
+    tracked = run("odd", {"name": "odd", "seed": 3}).model_copy(update={"kind": "tracked"})
+    assert (seed(tracked), seed(tracked.model_copy(update={"config": {}, "seed": 0}))) == (3, None)

@@ -62,7 +62,7 @@ def test_what_could_not_be_saved_stays_in_the_form(api: Counted, page: AppTest, 
     with monkeypatch.context() as away:
         away.setattr(api, "change_run", _no_answer)
         save(page)
-    assert "does not answer" in page.warning[0].value
+    assert "Not saved" in page.error[0].value
     save(page)
     assert api.run(RUN).notes == page.text_area[0].value == "an hour's thoughts"
 
