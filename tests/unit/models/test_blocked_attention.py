@@ -40,8 +40,10 @@ def compare(segments: Mask, near: Tensor, rows: int = 1, window: int | None = No
     torch.manual_seed(0)
     drawn = [torch.randn(rows, heads, len(near), SIZE) for heads in (HEADS, KEY_HEADS, KEY_HEADS)]
     found, expected = ([each.clone().requires_grad_() for each in drawn] for _ in range(2))
-    attended, _ = attend(nn.Module(), *found, segments, scaling=0.3, sliding_window=window)
-    truth = by_definition(*expected, near)
+    query, key, value = found
+    attended, _ = attend(nn.Module(), query, key, value, segments, scaling=0.3, sliding_window=window)
+    query, key, value = expected
+    truth = by_definition(query, key, value, near)
     torch.testing.assert_close(attended, truth)
     slope = torch.randn_like(truth)
     torch.autograd.backward([attended, truth], [slope, slope])
