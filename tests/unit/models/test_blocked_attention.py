@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from engine.models import blocked_attention, packed_attention
 from engine.models.packed_attention import Mask, attend
@@ -66,7 +67,7 @@ def family(prefix: int, *continuations: int) -> Tensor:
 
 
 def test_long_segments_are_computed_block_by_block(blocked: list[int]) -> None:
-    compare((4, 23), torch.block_diag(causal(4), causal(23)).bool())
+    compare((4, 23), torch.block_diag(causal(4), causal(23)).bool())  # type: ignore[no-untyped-call]
     assert blocked == [23]
 
 
@@ -92,11 +93,12 @@ def test_prefixes_of_any_length(prefix: int, continuation: int) -> None:
 
 def test_a_long_continuation_of_a_short_prefix_has_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = []
-    real = packed_attention.scaled_dot_product_attention
+    real: Any = scaled_dot_product_attention
 
     def seen(query: Tensor, key: Tensor, value: Tensor, *mask: Tensor, **options: Any) -> Tensor:
         masks.append(len(mask))
-        return real(query, key, value, *mask, **options)
+        mixed: Tensor = real(query, key, value, *mask, **options)
+        return mixed
 
     monkeypatch.setattr(packed_attention, "scaled_dot_product_attention", seen)
     compare(((2, 16, 15),), family(2, 16, 15))
