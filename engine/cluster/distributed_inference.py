@@ -36,7 +36,9 @@ class DistributedInference:
         self._calls: dict[Any, InferenceCall] = {}
 
     def begin(self, worker: int, completions: Sequence[Completion]) -> Any:
-        """Asks ``worker`` for groups that it has generated; the call's reference."""
+        """Asks ``worker`` for whole groups; the call's reference. Their responses go in the order of ``finish``, whichever ended first: on
+        it depends which of them are computed together."""
+        completions = sorted(completions, key=lambda completion: completion.request.id)
         rows = training_rows(self._config, completions)
         requests = [completion.request for completion in completions]
         return self._ask(worker * self._config.rollout.gpus, rows, requests, looked_up(self._config.algorithm, rows))

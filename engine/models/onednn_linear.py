@@ -1,5 +1,6 @@
 """Linear layers in training that multiply float32 by oneDNN, on processors on which MKL, torch's own choice, is slow."""
 
+import os
 import platform
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 CPUINFO = Path("/proc/cpuinfo")
+CACHES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+"""Of products that torch, and below it oneDNN, keep prepared by their shapes; both are read at the first product of a process."""
+PREPARED = 128
+"""Products in each. By default they are 1,024, which take half a MB and more each, and micro-batches have ever other numbers of rows."""
 
 
 @cache
@@ -34,7 +39,9 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def use_onednn(model: nn.Module) -> None:
-    """Wherever it pays, in all linear layers; their names and weights stay."""
+    """Wherever it pays, in all linear layers; their names and weights stay. From then on oneDNN keeps less, if it has kept nothing yet."""
+    for name in CACHES:
+        os.environ.setdefault(name, str(PREPARED))
     for module in model.modules():
         if type(module) is nn.Linear:
             module.__class__ = OneDNNLinear

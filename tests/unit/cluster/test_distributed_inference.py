@@ -72,6 +72,13 @@ def test_what_was_begun_in_the_tail_is_not_done_again() -> None:
     assert cluster.asked()[0][1:] != [([], [])]
 
 
+def test_a_group_is_computed_in_one_order_whichever_response_was_there_first() -> None:
+    cluster = Cluster()
+    cluster.inference.begin(1, [RESPONSES[index] for index in (5, 3, 4, 2)])
+    assert cluster.finish(RESPONSES) == FOUND
+    assert cluster.asked()[1][0] == ([102, 103, 104, 105], [1, 1, 2, 2])
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_who_is_still_at_it_gets_less_of_the_rest(late: bool) -> None:
     cluster = Cluster(late)

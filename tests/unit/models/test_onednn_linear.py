@@ -1,4 +1,6 @@
 import copy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,23 @@ def test_float64_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onednn_linear, "mkl_is_slow", lambda: True)
     assert pays(torch.zeros(1))
     assert not pays(torch.zeros(1, dtype=torch.float64))
+
+
+GROWTH = """
+import psutil, torch
+from torch import nn
+from engine.models.onednn_linear import multiply, use_onednn
+torch.set_num_threads(1)
+use_onednn(nn.Linear(1, 1))
+x, weight = torch.randn(1000, 256), torch.randn(256, 256)
+before = psutil.Process().memory_info().rss
+for rows in range(100, 900):
+    multiply(x[:rows], weight)
+print(psutil.Process().memory_info().rss - before)
+"""
+
+
+def test_memory_does_not_grow_with_the_numbers_of_rows_that_there_were() -> None:
+    """In a process of its own, which has multiplied nothing yet."""
+    done = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 350 * 2**20
