@@ -70,7 +70,7 @@ def test_an_open_form_does_not_begin_anew_with_what_somebody_else_saves(api: Cou
     assert (api.run(RUN).notes, api.run(RUN).tags) == ("an hour's thoughts", ["theirs"])
 
 
-def test_what_could_not_be_saved_is_shown_though_its_project_is_gone(api: Counted, page: AppTest) -> None:
+def test_what_could_not_be_saved_is_shown_though_its_project_is_gone(page: AppTest) -> None:
     page.session_state[f"refused-edit-{RUN}"] = RefusedEdit({"project_id": "gone"}, ApiError(404, "Not found", "no such project"))
     assert not page.run().exception
     assert "no such project" in page.error[0].value
