@@ -7,6 +7,12 @@ SPACE = "\N{NO-BREAK SPACE}"
 """Between a number and its unit: a line that is too narrow for both breaks before the number."""
 
 
+def typeable(text: str) -> str:
+    """With the space that keyboards have between a number and its unit: for a grid, which breaks no line, and whose cells are searched,
+    copied and downloaded."""
+    return text.replace(SPACE, " ")
+
+
 def words(key: str) -> str:
     """``drafter_version`` as people write it."""
     return key.replace("_", " ")

@@ -12,10 +12,13 @@ BATCH = 500
 def renew_likeness(database: Database) -> None:
     """Of all runs whose likeness an earlier version has worked out, a batch in each transaction."""
     query = select(Run.id, Run.config).where(Run.likeness.not_like(f"{likeness_form()}%")).order_by(Run.id).limit(BATCH)
+    last = ""
     while True:
         with database.write() as session:
-            renewed = [{"id": run_id, "likeness": likeness(config)} for run_id, config in session.execute(query)]
+            found = session.execute(query.where(Run.id > last))
+            renewed = [{"id": run_id, "likeness": likeness(config)} for run_id, config in found]
             if renewed:
                 session.execute(update(Run), renewed)
         if len(renewed) < BATCH:
             return
+        last = renewed[-1]["id"]

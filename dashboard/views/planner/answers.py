@@ -9,7 +9,7 @@ from dashboard.auth.api_client import client
 from dashboard.charts.planned_costs import costs_by_gpus, influences, phases_by_arm
 from dashboard.charts.worker_timeline import worker_timeline
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import SPACE, duration, number, percent, ratio
+from dashboard.text.formats import SPACE, duration, number, percent, ratio, typeable
 from dashboard.widgets.panel import chart, panel
 from longtail.schemas.plans import Plan
 from longtail.schemas.runs import Run
@@ -69,7 +69,7 @@ def _arms(plan: Plan) -> None:
         }
         for arm in plan.arms
     ]
-    st.dataframe(rows, hide_index=True, key="plan-arms")
+    st.dataframe([{name: typeable(text) for name, text in row.items()} for row in rows], hide_index=True, key="plan-arms")
 
 
 def _advice(plan: Plan) -> Iterator[str]:

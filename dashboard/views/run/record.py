@@ -36,8 +36,9 @@ def _row(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="record"):
         st.caption(f"{escaped(projects.get(run.project_id, 'another project'))} · {escaped(run.owner or 'nobody')}", width="content")
         if me().may_write:
-            with st.popover("Edit", key=f"edit-{run.id}", help="Name, notes, tags, project and owner"):
-                record_form(run, projects)
+            help = "Name, notes, tags, project and owner"
+            with st.popover("Edit", key=f"edit-{run.id}", help=help, on_change="rerun") as place:
+                record_form(run, projects, bool(place.open))
         if run.kind == "engine":
             popover("Reproduce", f"reproduce-{run.id}", partial(_reproduce, run))
             popover("Memory plan", f"memory-{run.id}", partial(_memory_plan, run))

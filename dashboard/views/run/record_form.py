@@ -21,8 +21,9 @@ class RefusedEdit:
     error: ApiError
 
 
-def record_form(run: Run, projects: dict[str, str]) -> None:
+def record_form(run: Run, projects: dict[str, str], is_open: bool) -> None:
     """``projects``: names by id. A click on Save acts before the page is drawn, as that may be with the form of a newer revision."""
+    run = _as_opened(run, is_open)
     shown = _fields(run)
     refused: RefusedEdit | None = st.session_state.get(_refused(run.id))
     if refused is not None:
@@ -33,7 +34,7 @@ def record_form(run: Run, projects: dict[str, str]) -> None:
         st.text_input("Name", shown["name"], max_chars=200, key=f"{key}-name")
         tags = list(dict.fromkeys([*run.tags, *shown["tags"]]))
         st.multiselect("Tags", tags, shown["tags"], accept_new_options=True, max_selections=32, key=f"{key}-tags")
-        ids = list(projects) if run.project_id in projects else [run.project_id, *projects]
+        ids = list(dict.fromkeys([*projects, run.project_id, shown["project_id"]]))
         at = ids.index(shown["project_id"])
         st.selectbox("Project", ids, at, format_func=lambda each: projects.get(each, MISSING), key=f"{key}-project_id")
         help, is_admin = "Only admins give a run to another owner.", me().role == "admin"
@@ -41,7 +42,18 @@ def record_form(run: Run, projects: dict[str, str]) -> None:
         st.text_area("Notes", shown["notes"], max_chars=20_000, height=160, width=460, key=f"{key}-notes")
         saved = st.form_submit_button("Save", type="primary", on_click=_save, args=(run, key))
     if saved:
+        st.session_state.pop(_opened(run.id), None)
         st.rerun()  # the whole page, which shows the name, too
+
+
+def _as_opened(run: Run, is_open: bool) -> Run:
+    """While it is open, the form is that of one revision: with a newer one, which somebody else has saved, it would begin anew, and what
+    was typed into it be lost."""
+    if not is_open:
+        st.session_state.pop(_opened(run.id), None)
+        return run
+    opened: Run = st.session_state.setdefault(_opened(run.id), run)
+    return opened
 
 
 def _save(run: Run, key: str) -> None:
@@ -67,6 +79,10 @@ def _explain(error: ApiError) -> None:
 
 def _fields(run: Run) -> dict[str, Any]:
     return {field: getattr(run, field) or "" for field in FIELDS} | {"tags": run.tags}
+
+
+def _opened(run_id: str) -> str:
+    return f"opened-record-{run_id}"
 
 
 def _refused(run_id: str) -> str:

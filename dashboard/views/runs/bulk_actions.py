@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import streamlit as st
 
@@ -14,7 +13,6 @@ from dashboard.text.formats import count
 from dashboard.views.runs.grouped_runs import GROUPED
 from dashboard.views.runs.navigation import go
 from dashboard.views.runs.state_totals import totals
-from dashboard.widgets.popover import popover
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import Action, Run
 
@@ -76,7 +74,8 @@ def _change(runs: Sequence[Run]) -> None:
     _button("Resume", "Resumed", lambda api, run: api.resume(run.id), _able(runs, "resume"))
     able = _able(runs, "cancel")
     st.button(_label("Cancel", able), disabled=not able, on_click=state.update, args=({"to cancel": able},))
-    popover("Tag", "tagging", partial(_tag, runs), disabled=not runs)
+    with st.popover("Tag", key="tagging", disabled=not runs):
+        _tag(runs)
     _button("Delete", "Deleted", lambda api, run: api.delete(run.id), _able(runs, "delete"))
 
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.analysis.run_groups import RunGroup, group_row
 from dashboard.text.escaping import without_shortcodes
-from dashboard.text.formats import MISSING
+from dashboard.text.formats import MISSING, typeable
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
@@ -23,7 +23,7 @@ def group_table(groups: Sequence[RunGroup], glances: Mapping[str, RunOverview]) 
     state, ids = st.session_state, [[run.id for run in group.runs] for group in groups]
     key = hashlib.sha256(repr(ids).encode()).hexdigest()[:12]
     chosen = set(state.get("selected", ()))
-    rows = [{name: without_shortcodes(text) or None for name, text in group_row(group, glances).items()} for group in groups]
+    rows = [{name: without_shortcodes(typeable(text)) or None for name, text in group_row(group, glances).items()} for group in groups]
     event = st.dataframe(
         rows,
         hide_index=True,

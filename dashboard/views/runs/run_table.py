@@ -12,7 +12,7 @@ from dashboard import page_files
 from dashboard.analysis.run_config import run_kind
 from dashboard.charts.theme import BLUE
 from dashboard.text.escaping import without_shortcodes
-from dashboard.text.formats import MISSING, ago, duration, number
+from dashboard.text.formats import MISSING, ago, duration, number, typeable
 from dashboard.views.runs.filters import sort_by, sorted_head
 from dashboard.views.runs.navigation import go
 from dashboard.views.runs.own_columns import cell
@@ -54,13 +54,13 @@ def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[s
         "State": [run.doing],
         "Progress": 100 * run.share_done,
         "Step": "drafter" if run.pretrains else f"{run.step} / {run.steps}" if run.steps else str(run.step),
-        "Time": _time(run, pace),
+        "Time": typeable(_time(run, pace)),
         "Rewards": [value for value in glance.reward if value is not None] if glance else [],
         "Reward": reward(run.summary),
         "Speed-up": glance.speedup if glance and run_kind(run) == "TLT" else None,
         "Accept length": run.summary.get("accept_length"),
-        "Time a step": duration(pace),
-        "Created": ago(run.created_at, now),
+        "Time a step": typeable(duration(pace)),
+        "Created": typeable(ago(run.created_at, now)),
         "User": run.owner,
         "Project": projects.get(run.project_id),
         "Tags": run.tags,

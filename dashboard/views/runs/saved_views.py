@@ -9,7 +9,6 @@ import streamlit as st
 from dashboard.data.preferences import change, preference
 from dashboard.text.escaping import escaped
 from dashboard.views.runs.filters import NEWEST
-from dashboard.widgets.popover import popover
 
 VIEWS = "run-views"
 MOST, LONGEST = 30, 60
@@ -30,7 +29,8 @@ View = dict[str, Any]
 
 
 def saved_views() -> None:
-    popover("Views", "views", _views, help="Search, filters and order under a name")
+    with st.popover("Views", key="views", help="Search, filters and order under a name"):
+        _views()
 
 
 def _views() -> None:

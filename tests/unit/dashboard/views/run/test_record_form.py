@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from backend.demo_data import telemetry
 from backend.demo_data.planned_runs import PlannedRun, identity
 from dashboard.auth import api_client
+from dashboard.views.run.record_form import RefusedEdit
 from engine.config import RunConfig
 from longtail import ApiError
 
@@ -21,7 +22,7 @@ def script(run_id: str) -> None:
     from dashboard.auth.api_client import client
     from dashboard.views.run.record_form import record_form
 
-    record_form(client().run(run_id), {})
+    record_form(client().run(run_id), {}, True)
 
 
 @pytest.fixture
@@ -55,6 +56,24 @@ def test_what_was_saved_elsewhere_meanwhile_is_seen_before_it_is_overwritten(api
     save(page)
     assert (api.run(RUN).notes, api.run(RUN).tags) == ("an hour's thoughts", ["theirs"])
     assert not page.warning
+
+
+def test_an_open_form_does_not_begin_anew_with_what_somebody_else_saves(api: Counted, page: AppTest) -> None:
+    before = [field.id for field in page.text_area], page.multiselect[0].value
+    api.change_run(RUN, tags=["theirs"])
+    page.run()
+    assert ([field.id for field in page.text_area], page.multiselect[0].value) == before
+    page.text_area[0].set_value("an hour's thoughts")
+    save(page)
+    assert "somebody has changed this run meanwhile" in page.warning[0].value
+    save(page)
+    assert (api.run(RUN).notes, api.run(RUN).tags) == ("an hour's thoughts", ["theirs"])
+
+
+def test_what_could_not_be_saved_is_shown_though_its_project_is_gone(page: AppTest) -> None:
+    page.session_state[f"refused-edit-{RUN}"] = RefusedEdit({"project_id": "gone"}, ApiError(404, "Not found", "no such project"))
+    assert not page.run().exception
+    assert "no such project" in page.error[0].value
 
 
 def test_what_could_not_be_saved_stays_in_the_form(api: Counted, page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:

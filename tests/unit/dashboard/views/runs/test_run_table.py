@@ -17,13 +17,8 @@ def test_a_row_says_how_far_and_how_fast_a_run_is() -> None:
     cells = row(TLT, GLANCE, NOW + timedelta(hours=3), {})
     assert cells["Name"] == ["countdown TLT"]
     assert (cells["Kind"], cells["State"]) == (["TLT"], ["running"])
-    assert (cells["Step"], cells["Progress"], cells["Time"], cells["Time a step"]) == (
-        "5 / 30",
-        100 * (5 / 30),
-        "50.0\xa0s left",
-        "2.00\xa0s",
-    )
-    assert (cells["Rewards"], cells["Speed-up"], cells["Created"]) == ([0.1, 0.3], 1.5, "3\xa0h ago")
+    assert (cells["Step"], cells["Progress"], cells["Time"], cells["Time a step"]) == ("5 / 30", 100 * (5 / 30), "50.0 s left", "2.00 s")
+    assert (cells["Rewards"], cells["Speed-up"], cells["Created"]) == ([0.1, 0.3], 1.5, "3 h ago")
 
 
 def test_the_reward_is_smoothed_and_sorted_by_what_is_shown() -> None:
@@ -44,7 +39,7 @@ def test_a_plain_run_has_no_speed_up_of_its_own() -> None:
         ({"state": "queued"}, "–"),
         ({"state": "paused"}, "–"),
         ({"step": 30}, "–"),
-        ({"state": "succeeded", "started_at": NOW, "finished_at": NOW + timedelta(minutes=2)}, "2\xa0min 0\xa0s"),
+        ({"state": "succeeded", "started_at": NOW, "finished_at": NOW + timedelta(minutes=2)}, "2 min 0 s"),
         ({"state": "cancelled", "finished_at": NOW}, "–"),
     ],
 )
