@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dashboard.text.natural_order import natural_order
+
 
 class PatternError(Exception):
     """What is wrong with a regular expression."""
@@ -20,4 +22,4 @@ def matching(keys: Sequence[str], pattern: str, pinned: Sequence[str]) -> list[s
     except pa.ArrowInvalid as error:
         raise PatternError(str(error).removeprefix("Invalid regular expression: ")) from None
     found = [key for key, matches in zip(keys, is_found.to_pylist(), strict=True) if matches]
-    return sorted(found, key=lambda key: key not in pinned)
+    return sorted(found, key=lambda key: (key not in pinned, natural_order(key)))

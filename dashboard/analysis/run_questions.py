@@ -26,7 +26,7 @@ def is_it_training(found: RunStatistics, steps: int) -> Answer:
     if trend is None:
         return Answer(question, f"Reward {found.reward:.2f}", f"{found.rewarded_steps:,} of {steps:,} steps: too early to tell")
     change = trend.last - trend.first
-    called = "no clear change yet" if abs(change) < 2 * trend.error else "rising" if change > 0 else "falling"
+    called = "no clear change yet" if abs(change) <= 2 * trend.error else "rising" if change > 0 else "falling"
     over = f"mean reward, first against last {trend.steps:,} of {found.rewarded_steps:,} steps"
     detail = f"{over}: {called} ({change:+.3f} ± {2 * trend.error:.3f})"
     return Answer(question, f"Reward {trend.first:.2f} → {trend.last:.2f}", detail)

@@ -51,12 +51,14 @@ def ratio(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Two units at most: ``0.42 s``, ``12.3 s``, ``4 min 5 s``, ``2 h 13 min``, ``3 d 4 h``."""
+    """Two units at most: ``4.2 ms``, ``0.42 s``, ``12.3 s``, ``4 min 5 s``, ``2 h 13 min``, ``3 d 4 h``."""
     if seconds is None:
         return MISSING
     if seconds < 60:
         if seconds >= 59.95:
             return duration(60)
+        if 0 < seconds < 0.01:
+            return f"{1000 * seconds:.2g}{SPACE}ms"
         return f"{seconds:.2f}{SPACE}s" if seconds < 9.995 else f"{seconds:.1f}{SPACE}s"
     whole = round(seconds)
     for unit, size, minor, minor_size in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):

@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 from page_cases import drawn, until
+from page_faults import faults_for_screen_readers
 from playwright.sync_api import Browser, Download, Page, expect
 from sizes import only_with_all
 from test_run_pages import Pair, chart
+
+from longtail import Longtail
 
 CHOICE = "metric=tokens_per_second&metric=accept_length&over=time&smoothing=1&logy=true&differences=false&lengths=by+length"
 
@@ -82,3 +85,17 @@ def test_differences_come_first_and_a_report_opens_without_a_network(page: Page,
     assert report.locator(".js-plotly-plot").count() >= 6
     assert ([url for url in asked if not url.startswith(("file:", "data:", "blob:"))], faults) == ([], [])
     context.close()
+
+
+@only_with_all
+def test_words_without_a_space_are_broken_in_tables(page: Page, api: Longtail) -> None:
+    runs = []
+    for sign in "xy":
+        with api.track(200 * sign, {200 * sign: 200 * sign}, steps=1) as tracked:
+            tracked.log(0, {"loss": 1.0})
+        runs.append(tracked.run.id)
+    page.goto(f"/compare?runs={','.join(runs)}&differences=false")
+    expect(page.get_by_role("cell", name=200 * "y", exact=True)).to_be_visible()
+    for width in (800, 1440):
+        page.set_viewport_size({"width": width, "height": 1000})
+        assert faults_for_screen_readers(page) == []

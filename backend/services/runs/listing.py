@@ -35,6 +35,8 @@ COLUMNS: dict[str, ColumnElement[Any]] = {
     "duration": (Run.finished_at - Run.started_at),
 }
 TEXTS = frozenset({"name", "state", "owner"})
+NULL = "null"
+"""The text of a value that is not known: neither more nor less than anything."""
 COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -139,7 +141,9 @@ def _meets(condition: str) -> ColumnElement[bool]:
     number = _number(text)
     if sign in COMPARISONS:
         compare = COMPARISONS[sign]
-        return _has(field, compare(RunValue.text, text) if number is None else compare(RunValue.number, number))
+        if number is not None:
+            return _has(field, compare(RunValue.number, number))
+        return _has(field, RunValue.number.is_(None), RunValue.text != NULL, compare(RunValue.text, text))
     same = RunValue.text == text if number is None else or_(RunValue.text == text, RunValue.number == number)
     return _has(field, same) if sign == "=" else ~_has(field, same)
 

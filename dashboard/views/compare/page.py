@@ -8,6 +8,7 @@ from dashboard.analysis.comparability import machines
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped, visible
 from dashboard.text.formats import short
+from dashboard.text.natural_order import natural_order
 from dashboard.text.run_labels import run_labels
 from dashboard.views.compare import chart_panels, seed_table
 from dashboard.views.compare.export_menu import export_menu
@@ -43,7 +44,7 @@ def lengths(reader: str, run_id: str, attempt: int, step: int) -> list[int]:  # 
 
 @explained()
 def show(chosen: Sequence[Run]) -> None:
-    keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)})
+    keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)}, key=natural_order)
     metrics, how, by_group, place = chosen_metrics(keys)
     ids = [run.id for run in chosen]
     comparison = client().compare(ids[0], ids[1:], [*metrics, *ALWAYS], POINTS)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from dashboard.analysis.config_differences import one_line_yaml
 from dashboard.charts.settings_against_figures import Value, parallel_coordinates, scatter
+from dashboard.text.natural_order import natural_order
 from dashboard.views.compare.figures import ComparisonFigures
 from dashboard.widgets.panel import chart, empty, panel
 from longtail.schemas.comparison import ComparedRun, flat
@@ -23,7 +24,7 @@ PARALLEL = "A line for each run, through its settings and what came of them. Eac
 def settings_panels(figures: ComparisonFigures) -> None:
     items, names = figures.comparison.items, figures.names
     settings = [difference.field for difference in figures.comparison.config_diff]
-    measures = [*MEASURES, *sorted({key for item in items for key in item.run.summary})]
+    measures = [*MEASURES, *sorted({key for item in items for key in item.run.summary}, key=natural_order)]
     with panel("Any figure against any setting", SCATTER) as head:
         if not settings:
             empty("The runs have the same configuration.")

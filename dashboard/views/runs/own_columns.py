@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard.analysis.config_differences import one_line_yaml
 from dashboard.data.preferences import keep, preference
+from dashboard.text.natural_order import natural_order
 from dashboard.widgets.popover import popover
 from longtail.schemas.comparison import flat
 from longtail.schemas.runs import Run
@@ -26,7 +27,7 @@ def offered(runs: Sequence[Run]) -> list[str]:
     """What the runs have: first the settings, then the metrics."""
     settings = {CONFIG + field for run in runs for field, _ in flat(run.config)}
     metrics = {SUMMARY + key for run in runs for key in run.summary}
-    return [*sorted(settings), *sorted(metrics)]
+    return [*sorted(settings, key=natural_order), *sorted(metrics, key=natural_order)]
 
 
 def cell(run: Run, name: str) -> float | str | None:

@@ -28,8 +28,10 @@ KEYS = ["reward_mean", "kl", "system/a/cpu_percent", "eval/reward"]
 
 
 def test_series_are_found_by_a_regular_expression_and_the_pinned_come_first() -> None:
-    assert matching(KEYS, "REWARD|kl", ["eval/reward"]) == ["eval/reward", "reward_mean", "kl"]
-    assert matching(KEYS, "", []) == KEYS
+    assert matching(KEYS, "REWARD|kl", ["eval/reward"]) == ["eval/reward", "kl", "reward_mean"]
+    assert matching(KEYS, "", ["kl"]) == ["kl", "eval/reward", "reward_mean", "system/a/cpu_percent"]
+    layers = ["layer 10", "layer 9", "layer ²", "loss", "layer 09/2", "7"]
+    assert matching(layers, "", []) == ["7", "layer 9", "layer 09/2", "layer 10", "layer ²", "loss"]
     with pytest.raises(PatternError, match="missing ]"):
         matching(KEYS, "[a", [])
 

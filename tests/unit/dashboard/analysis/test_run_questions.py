@@ -30,6 +30,8 @@ def trend(first: float, last: float, error: float) -> RunStatistics:
         (trend(0.3, 0.5, 0.01), "rising (+0.200 ± 0.020)"),
         (trend(0.5, 0.3, 0.01), "falling"),
         (trend(0.4, 0.42, 0.05), "no clear change yet"),
+        (trend(0.0, 0.0, 0.0), "no clear change yet"),
+        (trend(-0.5, -0.3, 0.01), "rising (+0.200 ± 0.020)"),
     ],
 )
 def test_training_calls_a_change_only_if_it_is_clear(found: RunStatistics, called: str) -> None:

@@ -10,6 +10,11 @@ from dashboard.text.formats import ago, count, duration, last_steps, number, per
     ("seconds", "text"),
     [
         (None, "–"),
+        (0, "0.00\xa0s"),
+        (0.00042, "0.42\xa0ms"),
+        (0.0042, "4.2\xa0ms"),
+        (0.00999, "10\xa0ms"),
+        (0.0101, "0.01\xa0s"),
         (0.417, "0.42\xa0s"),
         (9.994, "9.99\xa0s"),
         (9.996, "10.0\xa0s"),

@@ -186,7 +186,8 @@ def test_a_deleted_run_is_out_of_sight_until_restored(api: TestClient, database:
     download = f"/api/v1/artifacts/{'a' * 16}/download"
     assert api.get(download).status_code == 200
     assert api.delete(f"/api/v1/runs/{run_id}").status_code == 204
-    assert api.get(f"/api/v1/runs/{run_id}").status_code == 404
+    gone = api.get(f"/api/v1/runs/{run_id}")
+    assert (gone.status_code, f"longtail undelete {run_id}" in gone.text) == (404, True)
     assert api.get(download).status_code == 404
     assert api.get("/api/v1/runs").json()["items"] == []
     assert api.post(f"/api/v1/runs/{run_id}/restore").json()["state"] == "succeeded"
