@@ -38,6 +38,7 @@ from engine.bench import (
 from engine.bench.planner import benchmark as planner
 from engine.bench.provenance import save
 from engine.bench.report import README, write
+from engine.bench.tuner_simulation import ablation
 from engine.errors import LongtailError
 
 BENCHES = {
@@ -102,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--scenario", choices=sorted(e2e.SCENARIOS), help="for e2e: a policy that moves away from its drafter, or no drafter"
     )
+    parser.add_argument("--ablate", action="store_true", help="for tuner: what each of its parts brings, in simulated rollouts")
     parser.add_argument("--seeds", type=int, help="for e2e: seeds of each scale or scenario, in place of its own number")
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
@@ -139,11 +141,13 @@ def main(arguments: list[str] | None = None) -> int:
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     """What a result says of how it was made: what it was measured with, but not where."""
     drafter = options.drafter and options.drafter.absolute().name
-    told = {name: getattr(options, name) for name in ("quick", "model", "minutes", "scenario", "seeds")}
+    told = {name: getattr(options, name) for name in ("quick", "model", "minutes", "scenario", "seeds", "ablate")}
     return told | {"drafter": drafter}
 
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
+    if options.name == "tuner" and options.ablate:
+        return ablation.run(options.quick)
     if options.name in BENCHES:
         run, usual = BENCHES[options.name]
         return run(options.quick, options.model or usual)

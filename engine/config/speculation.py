@@ -1,6 +1,7 @@
 """What can be set of speculative decoding: who drafts, how much, and what decides that."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -53,7 +54,7 @@ class GoodputConfig(Section):
     name: Literal["goodput"] = "goodput"
     memory: int = Field(4096, ge=16, description="Drafts after which an observation of acceptance counts 1/e")
     widen: float = Field(0.25, ge=0, le=1, description="What a weight update leaves of the certainty about acceptance")
-    interval: int = Field(8, ge=1, description="Decode steps between decisions at one batch size; twice as many once one was confirmed")
+    interval: int = Field(16, ge=1, description="Decode steps between decisions at one batch size; 3 after a new choice")
 
 
 class FixedConfig(Section):
@@ -88,7 +89,13 @@ class SpeculationConfig(Section):
     )
     suffix: SuffixConfig = Field(default_factory=SuffixConfig)
     rest: int = Field(8, ge=0, description="RL steps without speculation after two rollouts for which it did nothing; 0: it never rests")
-    tail_requests: int = Field(4, ge=0, description="With at most this many requests left, finish the longest first; 0 is off")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_tail_requests(cls, data: Any) -> Any:
+        """Configurations of earlier versions name it. It stood for a strategy of its own for each of the last requests, which gained
+        nothing, and is ignored."""
+        return {name: value for name, value in data.items() if name != "tail_requests"} if isinstance(data, Mapping) else data
 
     @field_validator("strategies")
     @classmethod

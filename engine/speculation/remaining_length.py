@@ -1,12 +1,10 @@
 """How many tokens a running response still needs, judged by responses that are finished."""
 
-import math
 from bisect import bisect_right
 from collections import deque
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 STRANGERS = 4.0  # history, however long, counts like less than this many siblings: they answer other prompts
 
@@ -45,25 +43,6 @@ class RemainingLengthPredictor:
         mean = (sum(siblings) + weight * self._sums[first]) / evidence
         return max(1.0, min(mean, limit) - length)
 
-    def outlook(self, length: float, limit: int) -> float:
-        """Tokens that responses of ``length`` tokens still need on average, by history alone; at least 1.
-
-        Who has outlived all that is known may do so for long: at least a quarter of ``length``, if the limit leaves so much."""
-        first = bisect_right(self._sorted, length)
-        strangers = len(self._sorted) - first
-        predicted = min(self._sums[first] / strangers, limit) - length if strangers else limit - length
-        return max(1.0, predicted, min(length / 4, limit - length))
-
-    def spread(self, length: float, limit: int) -> float:
-        """Standard deviation of the lengths that are still possible after ``length`` tokens, by history alone; without any, that of
-        anything up to ``limit``."""
-        first = bisect_right(self._sorted, length)
-        strangers = len(self._sorted) - first
-        if not strangers:
-            return (limit - length) / math.sqrt(12)
-        mean = self._sums[first] / strangers
-        return math.sqrt(max(self._squares[first] / strangers - mean**2, 0.0))
-
     def state(self) -> dict[str, Any]:
         """For a checkpoint; plain JSON values."""
         return {"history": list(self._history), "siblings": [[group, list(lengths)] for group, lengths in self._siblings.items()]}
@@ -74,13 +53,7 @@ class RemainingLengthPredictor:
         self._index()
 
     def _index(self) -> None:
-        """``_sums[i]`` is the sum of ``_sorted[i:]``, ``_squares[i]`` that of their squares."""
+        """``_sums[i]`` is the sum of ``_sorted[i:]``, with 0 behind the last."""
         lengths = np.sort(np.array(self._history, np.int64))
         self._sorted: list[int] = lengths.tolist()
-        self._sums: list[int] = _from_here(lengths)
-        self._squares: list[int] = _from_here(lengths**2)
-
-
-def _from_here(values: NDArray[np.int64]) -> list[int]:
-    """For each index the sum of ``values`` from there on, and 0 behind the last."""
-    return [*values[::-1].cumsum()[::-1].tolist(), 0]
+        self._sums: list[int] = [*lengths[::-1].cumsum()[::-1].tolist(), 0]

@@ -2,7 +2,6 @@
 
 from collections.abc import Set
 from dataclasses import dataclass
-from math import inf
 from typing import Protocol
 
 from engine.config import DrafterName, StrategyConfig
@@ -46,22 +45,17 @@ OFF = Strategy("none", 0, 0, 0)
 @dataclass(frozen=True)
 class Context:
     """A decode step to come: ``batch`` running requests of ``length`` known tokens on average, the versions of the weights, and the
-    drafters that can be asked now (always with "none"). ``horizon``: tokens that each request is predicted to need still, and
-    ``spread``, how much they differ in that (standard deviation); ``behind``: tokens that the learned drafter has not seen yet, of the
-    request that has most of them."""
+    drafters that can be asked now (always with "none")."""
 
     batch: int
     length: float = 0.0
     target_version: int = 0
     drafter_version: int = 0
     drafters: Set[DrafterName] = ALL_DRAFTERS
-    horizon: float = inf
-    spread: float = inf
-    behind: int = 0
 
 
 class RunningRequest(Protocol):
-    """A running request: its id and group, the tokens known (prompt included), generated, and seen by the learned drafter."""
+    """A running request: its id and group, and the tokens known (prompt included) and generated."""
 
     @property
     def id(self) -> int: ...
@@ -71,5 +65,3 @@ class RunningRequest(Protocol):
     def length(self) -> int: ...
     @property
     def generated(self) -> int: ...
-    @property
-    def drafted(self) -> int: ...

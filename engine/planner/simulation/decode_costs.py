@@ -12,7 +12,8 @@ from engine.planner.calibration import Efficiency
 from engine.planner.hardware import GIGA, TERA, Gpu
 from engine.planner.memory import HALF, drafter_parameters
 from engine.planner.model_shape import Shape
-from engine.speculation.tuner.cost_table import CostTable, Grid
+from engine.speculation.strategy import Context
+from engine.speculation.tuner.cost_table import CATCH_UP, KEYS, CostTable, Grid
 
 Array = NDArray[np.float64]
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -68,3 +69,10 @@ class Roofline:
     def prefill(self, tokens: float) -> float:
         """Seconds to read ``tokens`` of prompts."""
         return 2.0 * self.shape.parameters * tokens / self.tensor_parallel / (self.gpu.flops * TERA * self.efficiency.prefill)
+
+
+def catch_up(costs: CostTable, context: Context, behind: float) -> float:
+    """Seconds in which the drafter takes in ``behind`` tokens of each request that it has not seen yet, beyond what a step has it take in
+    anyway."""
+    batch, length = context.batch, context.length
+    return max(0.0, costs.draft(batch, 1 + KEYS * behind, length) - costs.draft(batch, CATCH_UP, length))

@@ -14,9 +14,9 @@ from engine.config import DrafterName, SpeculationConfig
 from engine.events import ArmStatistics
 from engine.planner.calibration import Acceptance
 from engine.planner.simulation.acceptance import accepted_tokens, rates
+from engine.planner.simulation.decode_costs import catch_up
 from engine.planner.simulation.decoding import Pace
 from engine.speculation.elastic_switch import ElasticSwitch
-from engine.speculation.remaining_length import RemainingLengthPredictor
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable
 from engine.speculation.tuner.factory import build_tuner
@@ -25,8 +25,6 @@ LIVE = 32
 """Decode steps at each batch size that the tuner decides one by one."""
 NOISE = 0.05
 """Standard deviation of the log of a step's time."""
-REMEMBERED = 512
-"""Lengths of a step that the predictor of remaining lengths is told of, at most."""
 FAR = 32_768
 NEAR = 1024
 """Known tokens at which a step's costs are looked up, of long responses: between and beyond they are on a line. Of shorter ones they are
@@ -51,7 +49,6 @@ class StrategyChoice:
     def __init__(self, config: SpeculationConfig, costs: CostTable, acceptance: Acceptance, slots: int, limit: int, seed: int) -> None:
         self._config, self._costs, self._acceptance, self._limit = config, costs, acceptance, limit
         self._tuner = build_tuner(config, seed, costs)
-        self._lengths = RemainingLengthPredictor()
         self._rng = np.random.default_rng((seed, 1))
         self._far = min(FAR, max(limit, 2 * SHORTEST))
         self._near = max(SHORTEST, self._far * NEAR // FAR)
@@ -78,9 +75,6 @@ class StrategyChoice:
             share = max(0, len(ordered) - 1 - batch * len(ordered) // most)
             context = self._context(batch, float(ordered[share]), known, learned, versions)
             chosen[batch] = self._live(context, first)
-        self._lengths.new_step()
-        for length in ordered[:: max(1, len(ordered) // REMEMBERED)].tolist():
-            self._lengths.finished(0, length)
         near = np.array(sorted(chosen) or [1])
         plain = Choice({OFF: 1.0})
         return [plain] + [
@@ -102,7 +96,7 @@ class StrategyChoice:
                 slope[batch] += share * rise / tokens
             drafts = any(strategy.drafter == "eagle" for strategy in shares)
             if drafts and not drafting:
-                switching[batch] = self._costs.catch_up(Context(batch, NEAR, behind=NEAR))
+                switching[batch] = catch_up(self._costs, Context(batch, NEAR), NEAR)
             drafting = drafts
         return Pace(fixed, slope, prefill, switching)
 
@@ -116,9 +110,7 @@ class StrategyChoice:
             drafters.add("eagle")
         if self._config.suffix.enabled:
             drafters.add("ngram")
-        horizon = self._lengths.outlook(generated, self._limit)
-        spread = self._lengths.spread(generated, self._limit)
-        return Context(batch, known + generated, *versions, frozenset(drafters), horizon, spread)
+        return Context(batch, known + generated, *versions, frozenset(drafters))
 
     def _live(self, context: Context, first: float) -> Choice:
         used: Counter[Strategy] = Counter()

@@ -52,11 +52,23 @@ def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, voca
     for length in lengths(limit):
         if length > table.target.lengths[-1]:
             few = [batch for batch in batches if batch * length <= MOST_POSITIONS] or batches[:1]
-            table = table.longer(measure(runner, few, vocabulary, [length]))
+            more = measure(runner, few, vocabulary, [length])
+            table = CostTable(longer(table.target, more.target), longer(table.draft, more.draft))
     if table is not kept:
         folder.mkdir(parents=True, exist_ok=True)
         table.save(path)
     return table
+
+
+def longer(grid: Grid, other: Grid) -> Grid:
+    """With the one length of ``other``, which is longer. For batches that are not measured there, what its largest one has more than at
+    the last length of ``grid``, by the number of requests: attention reads so much more."""
+    last, known = np.asarray(grid.seconds)[:, :, -1], len(other.batches)
+    more = np.maximum(np.asarray(other.seconds)[:, :, 0] - last[:known], 0.0)
+    shares = np.asarray(grid.batches[known:]) / other.batches[-1]
+    column = last + np.concatenate([more, shares[:, None] * more[-1]])
+    seconds = np.concatenate([np.asarray(grid.seconds), column[:, :, None]], 2)
+    return Grid(grid.batches, grid.widths, [*grid.lengths, *other.lengths], seconds.tolist())
 
 
 def lengths(limit: int) -> list[int]:

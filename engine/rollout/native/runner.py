@@ -15,7 +15,7 @@ from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.rollout.native.architecture import Architecture, Rotary
 from engine.rollout.native.attention import part_length
-from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
+from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, widened, with_given_drafts
 from engine.rollout.native.drafting import Drafting, scratch
 from engine.rollout.native.eagle3_draft_model import Eagle3DraftModel
 from engine.rollout.native.forward_passes import ForwardPasses
@@ -205,7 +205,7 @@ class Runner:
         self.cache.make_room([response.length + beyond for response in batch])
         if size == len(batch):
             return self._decode(batch, sampler, plan)
-        padded = replace(plan, given=_repeated(plan.given, size), limits=_repeated(plan.limits, size))
+        padded = replace(plan, given=_repeated(plan.given, size))
         return self._decode(_repeated(batch, size), sampler, padded)[: len(batch)]
 
     def begin(self, batch: Sequence[Response], sampler: TokenSampler, ahead: int = 0) -> PlainStep:
@@ -237,8 +237,6 @@ class Runner:
         memory = self._noise_memory() if shape and sampler.keeps_noise else None
         noise = sampler.noise(requests, newest + 1 + self.cache.positions[: levels + 1], memory)
         learned = Drafting(self.passes, self.cache, batch, newest).drafts(shape, sampler, noise) if shape else None
-        if learned and plan.limits:
-            learned = cut_chains(learned, plan.limits)
         tree = with_given_drafts(learned, given, self._device) if given else learned
         if tree is None or not tree.tokens.shape[1]:
             return self._plain([response.length for response in batch], newest, sampler, noise).read()

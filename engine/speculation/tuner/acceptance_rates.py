@@ -1,4 +1,4 @@
-"""How many drafted tokens the target accepts: rates by draft position, pooled over batch sizes."""
+"""How many drafted tokens the target accepts: rates by draft position, whatever the batch size."""
 
 import math
 from collections.abc import Sequence
@@ -16,129 +16,76 @@ Array = NDArray[np.float64]
 FIRST_GUESS = 0.5
 PRIOR = 2.0
 """Drafts that a guess from elsewhere counts as."""
-RECENT = 32
-"""Drafts after which an observation counts 1/e in the short memory, which notices a change."""
-STALE, SLIGHT = 300, 32
-"""Decode steps after which a rate that is not observed any more counts 1/e; up to so many change too little to be worth a thought."""
-KEPT = 32.0
+KEPT = 4.0
 """Drafts that the evidence counts as at most, once the weights have changed."""
-CHANGED = 8.0
-"""Log likelihood ratio of recent to long-term rates at which the long memory is dropped."""
 
 
 class AcceptanceRates:
-    """Conditional acceptance of a drafted position given that the one before was accepted, as discounted Beta counts.
+    """How often a drafted position is accepted, given that the one before was: counts of accepted and rejected drafts, in which old ones
+    fade.
 
-    The rates belong to a shape: the drafter, and for a tree its top_k and verify. Chains of different depth share them, since a
-    position of a chain does not depend on what follows. Guesses for a position that was not observed: the drafter's other shapes,
-    then the position before it. An n-gram draft that ends early counts as rejected there.
+    Chains of all depths share them, since a position does not depend on what follows; a tree of each ``top_k`` and ``verify`` has its own.
+    Of a position that was not observed the guess is what the drafter's other shapes show there, and what the position before shows.
     """
 
     def __init__(self, strategies: Sequence[Strategy], config: GoodputConfig) -> None:
-        shapes = list(dict.fromkeys(_shape(strategy) for strategy in strategies))
-        self._arms = {strategy: (shapes.index(_shape(strategy)), draft_levels(strategy)) for strategy in strategies}
-        self._names = [" ".join(map(str, shape)) for shape in shapes]
-        self._siblings = np.array([[float(a != b and a[0] == b[0]) for b in shapes] for a in shapes])
-        self._shape_of = np.array([shape for shape, _ in self._arms.values()])
-        self._positions = max((levels for _, levels in self._arms.values()), default=0)
-        self._drafted = np.array([[position < levels for position in range(self._positions)] for _, levels in self._arms.values()])
-        self._memories = (config.memory, min(RECENT, config.memory))
-        self._widen = config.widen
-        self._belief: tuple[Array, Array, Array] | None = None
-        self._age = 0
-        # [shape, long or short memory, accepted or rejected, position]
-        self._counts: Array = np.zeros((len(shapes), 2, 2, self._positions))
+        self._shapes = list(dict.fromkeys(map(_shape, strategies)))
+        self._arms = {strategy: (self._shapes.index(_shape(strategy)), draft_levels(strategy)) for strategy in strategies}
+        self._shape_of, levels = np.array(list(self._arms.values())).T
+        self._drafted = np.arange(max(levels)) < levels[:, None]
+        self._siblings = np.array([[float(a != b and a.split()[0] == b.split()[0]) for b in self._shapes] for a in self._shapes])
+        self._memory, self._widen = config.memory, config.widen
+        self._counts: Array = np.zeros((len(self._shapes), 2, max(levels)))  # accepted or rejected
 
-    def record(self, strategy: Strategy, accepted: Sequence[int], steps: int) -> None:
-        """``accepted`` of each draft, all from ``steps`` decode steps of ``strategy``; what it does not draft only ages."""
+    def record(self, strategy: Strategy, accepted: Sequence[int]) -> None:
+        """``accepted`` tokens of each draft."""
         shape, levels = self._arms[strategy]
-        self._age += steps
-        if not levels or not accepted:
-            if self._age > SLIGHT:
-                self._grow_old()
+        if not levels:
             return
-        self._grow_old()
         ends = np.bincount(accepted, minlength=levels + 1)
         reached = ends[::-1].cumsum()[::-1]
-        seen = np.array([reached[1 : levels + 1], ends[:levels]])
-        for memory, counts in zip(self._memories, self._counts[shape, :, :, :levels], strict=True):
-            kept = math.exp(-len(accepted) / memory)
-            counts *= kept * math.exp(steps / STALE)  # these steps were no absence
-            counts += memory * (1 - kept) / len(accepted) * seen
-        self._notice_change(shape)
+        kept = math.exp(-len(accepted) / self._memory)
+        counts = self._counts[shape, :, :levels]
+        counts *= kept
+        counts += self._memory * (1 - kept) / len(accepted) * np.array([reached[1 : levels + 1], ends[:levels]])
 
     def widen(self) -> None:
-        """New weights: the rates are less certain, but the best guess. The short memory starts anew."""
-        total = self._counts[:, :1].sum(2, keepdims=True)
-        self._counts[:, :1] *= np.minimum(self._widen, KEPT / np.maximum(total, KEPT))
-        self._counts[:, 1] = 0
-        self._belief = None
+        """New weights: the rates are less certain, but the best guess."""
+        total = self._counts.sum(1, keepdims=True)
+        self._counts *= np.minimum(self._widen, KEPT / np.maximum(total, KEPT))
 
-    def expected(self, strategy: Strategy) -> float:
-        """Mean accepted tokens of a draft; 0 for plain decoding."""
-        return float(self.belief()[0][list(self._arms).index(strategy)])
+    def expected(self) -> Array:
+        """Mean accepted tokens of a draft [A]."""
+        return self._accepted(self._means())
 
-    def belief(self) -> tuple[Array, Array, Array]:
-        """Of all strategies: mean accepted tokens [A] and their variance [A] from draft to draft; and how certain the means are: the
-        covariance [A, A] of the logs of accepted + 1 (delta method)."""
-        if self._belief is None:
-            self._belief = self._moments()
-        return self._belief
+    def drawn(self, rng: np.random.Generator) -> Array:
+        """The same [A], by rates as they may be: Beta distributed."""
+        means, certainty = self._means(), self._counts.sum(1) + PRIOR
+        return self._accepted(rng.beta(means * certainty, (1 - means) * certainty))
 
     def state(self) -> dict[str, Any]:
-        self._grow_old()
-        return {name: counts.tolist() for name, counts in zip(self._names, self._counts, strict=True)}
+        return dict(zip(self._shapes, self._counts.tolist(), strict=True))
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Takes over the shapes and positions that both have."""
-        self._belief = None
-        for name, counts in zip(self._names, self._counts, strict=True):
-            if name in state:
-                saved = np.asarray(state[name])[:, :, : self._positions]
-                counts[:, :, : saved.shape[-1]] = saved
+        for shape, counts in zip(self._shapes, self._counts, strict=True):
+            saved = np.asarray(state.get(shape, np.zeros((2, 0))))[..., : counts.shape[1]]
+            counts[:, : saved.shape[-1]] = saved if saved.ndim == 2 else saved[0]  # earlier versions had a second, shorter memory
 
-    def _grow_old(self) -> None:
-        """By the steps since the last time."""
-        self._counts *= math.exp(-self._age / STALE)
-        self._age, self._belief = 0, None
+    def _accepted(self, rates: Array) -> Array:
+        expected: Array = np.where(self._drafted, rates[self._shape_of], 0.0).cumprod(1).sum(1)
+        return expected
 
-    def _moments(self) -> tuple[Array, Array, Array]:
-        mean, variance = self._rates()
-        rates = np.where(self._drafted, mean[self._shape_of], 0.0)
-        reached = rates.cumprod(1)
-        beyond = reached[:, ::-1].cumsum(1)[:, ::-1]
-        expected = reached.sum(1)
-        scatter = reached @ (2 * np.arange(self._positions) + 1) - expected**2
-        slopes = np.where(self._drafted, beyond / mean[self._shape_of], 0.0) / (1 + expected)[:, None]
-        same = self._shape_of[:, None] == self._shape_of
-        return expected, scatter, np.where(same, (slopes * variance[self._shape_of]) @ slopes.T, 0.0)
-
-    def _rates(self) -> tuple[Array, Array]:
-        """Mean and variance of each rate, both [S, P]; the mean is never 0 or 1."""
-        accepted, total = self._counts[:, 0, 0], self._counts[:, 0].sum(1)
-        counts = np.stack([accepted, total, self._siblings @ accepted, self._siblings @ total], axis=2)
-        mean = np.array([_posterior(shape) for shape in counts.tolist()])
-        return mean, mean * (1 - mean) / (total + PRIOR + 1)
-
-    def _notice_change(self, shape: int) -> None:
-        """Drops the long memory where it makes the recent drafts too unlikely. The short one is half old itself."""
-        long_and_short = self._counts[shape] + 0.5
-        rates = long_and_short / long_and_short.sum(1, keepdims=True)
-        long, short = (self._counts[shape, 1] * np.log(rates)).sum((1, 2))
-        if short - long > CHANGED:
-            self._counts[shape, 0] = self._counts[shape, 1] * self._widen
-            self._counts[shape, 1] = 0
+    def _means(self) -> Array:
+        """Of each rate [shape, position]; never 0 or 1."""
+        accepted, total = self._counts[:, 0], self._counts.sum(1)
+        others, of_others = self._siblings @ accepted, self._siblings @ total
+        rates, before = np.empty_like(accepted), np.full(len(accepted), FIRST_GUESS)
+        for position in range(accepted.shape[1]):
+            guess = (others[:, position] + before) / (of_others[:, position] + 1)
+            before = rates[:, position] = (accepted[:, position] + PRIOR * guess) / (total[:, position] + PRIOR)
+        return rates
 
 
-def _posterior(positions: list[list[float]]) -> list[float]:
-    """Mean rates of a shape's positions; each is [accepted, drafted, and both of the drafter's other shapes]."""
-    means, before = [], FIRST_GUESS
-    for accepted, drafted, elsewhere, drafted_elsewhere in positions:
-        guess = (elsewhere + before) / (drafted_elsewhere + 1)
-        before = (accepted + PRIOR * guess) / (drafted + PRIOR)
-        means.append(before)
-    return means
-
-
-def _shape(strategy: Strategy) -> tuple[str, int, int]:
-    return (strategy.drafter, strategy.top_k, strategy.verify if strategy.top_k > 1 else 0)
+def _shape(strategy: Strategy) -> str:
+    return f"{strategy.drafter} {strategy.top_k} {strategy.verify if strategy.top_k > 1 else 0}"

@@ -45,16 +45,6 @@ class Grid:
     def least(self) -> float:
         return float(np.min(self.seconds))
 
-    def longer(self, other: "Grid") -> "Grid":
-        """With the one length of ``other``, which is longer. For batches that are not measured there, what its largest one has more than at
-        the last length here, by the number of requests: attention reads so much more."""
-        last, known = np.asarray(self.seconds)[:, :, -1], len(other.batches)
-        more = np.maximum(np.asarray(other.seconds)[:, :, 0] - last[:known], 0.0)
-        shares = np.asarray(self.batches[known:]) / other.batches[-1]
-        column = last + np.concatenate([more, shares[:, None] * more[-1]])
-        seconds = np.concatenate([np.asarray(self.seconds), column[:, :, None]], 2)
-        return Grid(self.batches, self.widths, [*self.lengths, *other.lengths], seconds.tolist())
-
     def __call__(self, batch: float, width: float, length: float) -> float:
         b, b_weight = _span(self.batches, batch)
         w, w_weight = _span(self.widths, width)
@@ -80,10 +70,6 @@ class CostTable:
     target: Grid
     draft: Grid
 
-    def longer(self, other: "CostTable") -> "CostTable":
-        """With another length, see ``Grid``."""
-        return CostTable(self.target.longer(other.target), self.draft.longer(other.draft))
-
     def seconds(self, strategy: Strategy, context: Context) -> float:
         """A decode step: draft passes, which an n-gram draft has none of, and one target pass over the drafts and a last token."""
         batch, length = context.batch, context.length
@@ -93,11 +79,6 @@ class CostTable:
         more = draft_levels(strategy) - 1
         levels = more * self.draft(batch, strategy.top_k, length) if more else 0.0
         return verified + self.draft(batch, CATCH_UP, length) + levels
-
-    def catch_up(self, context: Context) -> float:
-        """Seconds in which the drafter takes in what it has not seen yet, beyond what a step has it take in anyway."""
-        batch, length = context.batch, context.length
-        return max(0.0, self.draft(batch, 1 + KEYS * context.behind, length) - self.draft(batch, CATCH_UP, length))
 
     def save(self, path: Path) -> None:
         """Writes aside and then renames, under a name of its own: workers may save at the same time."""
@@ -125,11 +106,6 @@ def assumed_seconds(strategy: Strategy, context: Context) -> float:
     verified tokens cost a tenth, both by the order of published tables (facts of TLT, section 5)."""
     levels = draft_levels(strategy) if strategy.drafter == "eagle" else 0
     return 1 + context.batch / 256 + 0.1 * levels + 0.1 * context.batch * strategy.verify / 64
-
-
-def assumed_catch_up(context: Context) -> float:
-    """``CostTable.catch_up`` of that guess."""
-    return 0.1 * context.batch * KEYS * context.behind / 64
 
 
 def _span(axis: Sequence[float], value: float) -> tuple[int, float]:

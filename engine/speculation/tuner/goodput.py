@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from statistics import median_low
+from statistics import fmean, median_low
 from typing import Any
 
 import numpy as np
@@ -13,126 +13,111 @@ import numpy as np
 from engine.config import GoodputConfig
 from engine.events import ArmStatistics
 from engine.speculation.strategy import OFF, Context, Strategy
-from engine.speculation.tuner.acceptance_rates import AcceptanceRates
+from engine.speculation.tuner.acceptance_rates import AcceptanceRates, Array
 from engine.speculation.tuner.arm_counts import ArmCounts
-from engine.speculation.tuner.cost_table import CostTable, assumed_catch_up, assumed_seconds, draft_levels
-from engine.speculation.tuner.exploration import TRIAL, ArmChoice, Exploration
-from engine.speculation.tuner.step_time_correction import Array, StepTimeCorrection
-from engine.speculation.tuner.straggler_delay import straggler_delay
+from engine.speculation.tuner.cost_table import CostTable, assumed_seconds
+from engine.speculation.tuner.step_times import StepTimes
 
-MEASURED, ASSUMED = 0.15, 0.3
-"""Standard deviation of the log error of a cost table, and of the guess without one."""
-LEAST_GAIN = math.log(1.05)
-"""What drafting must promise over plain decoding, for what is believed of it is never exact."""
-LAST = 1.0
-"""Steps of drafting that bring a request nothing: the last one goes beyond its end, and not all requests of a batch end at once."""
-WORTH_TRYING, WORTH_LOSING = 0.45, 0.05
-"""Shares of what is still to be generated that a trial may take, and that it may be expected to lose: what it teaches is for the rest."""
-PATIENT = 2
-"""Intervals that a decision holds for once it was confirmed after the first."""
-LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
-"""Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
-so many of them are remembered."""
+TRIAL, TRUST = 3, 4.0
+"""Decode steps of a trial, and of a new choice; and how many measurements of an arm's step time a cost table is worth."""
+SHARE, SAVED = 0.02, 4.0
+"""Of each request's tokens, what trials may lose; and how many tokens of that can be saved up."""
+FIRST_FOUND, FORGETTING = 0.5, 1 / 32
+"""How often n-grams are taken to find a draft, and what a step changes of that."""
+LENGTHS, LOOKED_UP = 128, 1024
+"""Costs are looked up for mean lengths in steps of so many tokens, and so many of them are remembered."""
 
 
 @dataclass
 class ArmRun:
-    """Steps of one arm at one batch bucket that nothing was learnt from yet."""
+    """Steps in a row of one arm at one batch bucket that nothing was learnt from yet. The one in which it came into use is not timed."""
 
-    arm: int
-    bucket: int
-    context: Context
+    arm: int = -1
+    bucket: int = 0
     accepted: list[int] = field(default_factory=list)
-    timed: list[tuple[Context, float]] = field(default_factory=list)
+    log_ratios: list[float] = field(default_factory=list)
+    seconds: float = 0.0
     steps: int = 0
-    catch_up: float = 0.0
 
 
 class GoodputTuner:
-    """Chooses argmax of batch * (1 + expected accepted) / seconds; plain decoding is one more arm.
+    """Chooses argmax of (1 + expected accepted) / seconds; plain decoding is one more arm.
 
-    AcceptanceRates is pooled over batch sizes. Seconds are those of the cost table, or a guess, times a correction learnt live. A decision
-    holds for ``interval`` steps at one power-of-two bucket of batch sizes, and for longer once it was confirmed. Now and then an arm
-    that is not the best is tried: with the probability that it is better, never if that is implausible, and only while trials have
-    not lost more than their allowance.
-    A drafter that was given up is tried again at new weights, and rarely in between.
+    Acceptance is pooled over batch sizes. Seconds are those of the cost table, or a guess, times a correction learnt live. A decision
+    holds for ``interval`` steps at one power-of-two bucket of batch sizes. What is believed of both is uncertain: a decision draws
+    them as they may be, and tries the arm that is best then (Thompson sampling), unless such trials would lose more than a share of
+    all tokens, as far as can be foreseen. Plain decoding comes first: it says how fast the machine is.
 
     ``predicted(strategy, context)`` gives the seconds of a step before correction, of any strategy.
     """
 
-    _decisions: dict[int, ArmChoice]
-    _run: ArmRun
-
     def __init__(self, strategies: Sequence[Strategy], config: GoodputConfig, rng: random.Random, costs: CostTable | None) -> None:
         self._arms = list(dict.fromkeys((OFF, *strategies)))
         self._index = {arm: index for index, arm in enumerate(self._arms)}
-        self._interval = config.interval
-        self._learned = np.array([arm.drafter == "eagle" for arm in self._arms])
-        self._drafting = np.array([arm != OFF for arm in self._arms])
+        self._ngram = np.array([arm.drafter == "ngram" for arm in self._arms])
+        self._interval, self._rng = config.interval, rng
         self._acceptance = AcceptanceRates(self._arms, config)
-        self._most = np.log1p([draft_levels(arm) for arm in self._arms])
-        self._exploration = Exploration(self._arms, rng)
         self._counts = ArmCounts()
+        self._credit, self._found = SAVED, FIRST_FOUND
         self._versions: tuple[int, int] | None = None
         self._predict(costs)
-        self._restart()
 
     def take_costs(self, costs: CostTable) -> None:
         """Those of a drafter of another size: how far the old ones were off is forgotten."""
         self._learn()
         self._predict(costs)
-        self._restart()
 
     def _predict(self, costs: CostTable | None) -> None:
         self.predicted: Callable[[Strategy, Context], float] = costs.seconds if costs else assumed_seconds
-        self._catch_up: Callable[[Context], float] = costs.catch_up if costs else assumed_catch_up
-        self._correction = StepTimeCorrection([str(arm) for arm in self._arms], MEASURED if costs else ASSUMED)
+        self._times = StepTimes(list(map(str, self._arms)), TRUST if costs else 0.0)
         self._look_up = lru_cache(LOOKED_UP)(self._log_costs)
+        self._restart()
+
+    def _restart(self) -> None:
+        self._chosen: dict[int, tuple[int, int]] = {}  # of each bucket the arm, and for how many steps more
+        self._run = ArmRun()
 
     def select(self, context: Context) -> Strategy:
-        bucket = context.batch.bit_length()
-        decision = self._decisions.get(bucket)
-        if decision is None or decision.left <= 0 or not self._holds(decision, context):
+        bucket, versions = context.batch.bit_length(), (context.target_version, context.drafter_version)
+        if versions != self._versions:
             self._learn()
-            self._notice_versions(context)
-            decision = self._decisions[bucket] = self._decide(context, decision)
-        decision.left -= 1
-        return self._arms[decision.arm]
+            if self._versions is not None:
+                self._acceptance.widen()
+            self._versions, self._chosen = versions, {}
+        arm, left = self._chosen.get(bucket, (-1, 0))
+        if left <= 0:
+            self._learn()
+            arm, left = self._decide(context, arm)
+        self._chosen[bucket] = arm, left - 1
+        return self._arms[arm] if self._arms[arm].drafter in context.drafters else self.best(context)
 
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
         """Only notes the step: it is learnt from together with the next ones. ``strategy`` may be another than was selected, if there
         was nothing to draft."""
-        bucket, arm = context.batch.bit_length(), self._index[strategy]
-        decision, run = self._decisions.get(bucket), self._run
-        if decision and decision.arm != arm:
-            self._exploration.asked(decision.arm)
-        caught_up = run.arm == arm
-        if not caught_up or run.bucket != bucket or run.steps >= PATIENT * self._interval:
+        bucket, arm, run = context.batch.bit_length(), self._index[strategy], self._run
+        if "ngram" in context.drafters and self._ngram[self._chosen.get(bucket, (0, 0))[0]]:
+            self._found += FORGETTING * (float(self._ngram[arm]) - self._found)
+        stays = run.arm == arm
+        if not stays or run.bucket != bucket or run.steps >= self._interval:
             self._learn()
-            run = self._run = ArmRun(arm, bucket, context)
-        run.context = context
+            run = self._run = ArmRun(arm, bucket)
         run.accepted.extend(accepted)
+        run.seconds += elapsed
         run.steps += 1
-        if caught_up:
-            run.timed.append((context, elapsed))
-        else:
-            run.catch_up = elapsed
+        if stays:
+            run.log_ratios.append(math.log(max(elapsed, 1e-9)) - self._log_predicted(context)[arm])
 
     def expected(self, strategy: Strategy) -> float:
         """Mean accepted tokens of a draft, by what was learnt so far."""
-        return self._acceptance.expected(strategy)
+        return float(self._acceptance.expected()[self._index[strategy]])
 
     def seconds(self, strategy: Strategy, context: Context) -> float:
-        """A decode step's time, corrected by what was learnt so far."""
-        arm = self._index[strategy]
-        correction, _ = self._correction.belief(context.batch.bit_length())
-        return math.exp(self._log_predicted(context)[arm] + correction[arm])
+        """A decode step's time, by what was learnt so far."""
+        return float(self._seconds(context)[self._index[strategy]])
 
     def best(self, context: Context) -> Strategy:
-        """The arm of highest mean value; explores nothing, changes nothing."""
-        tokens, seconds, scatter, _ = self._belief(context)
-        score = self._score(context, tokens, seconds, self._late(context, seconds), scatter)
-        return self._arms[max(self._eligible(context), key=score.__getitem__)]
+        """The arm of highest mean rate; explores nothing, changes nothing."""
+        return self._arms[int(self._rates(context, self._acceptance.expected(), self._seconds(context)).argmax())]
 
     def take_arms(self) -> list[ArmStatistics]:
         self._learn()
@@ -142,107 +127,69 @@ class GoodputTuner:
         """Ends the running decisions."""
         self._learn()
         self._restart()
+        version, numbers, gauss = self._rng.getstate()
         return {
             "versions": self._versions and list(self._versions),
-            "exploration": self._exploration.state(),
+            "exploration": {"rng": [version, list(numbers), gauss], "credit": self._credit, "found": self._found},
             "acceptance": self._acceptance.state(),
-            "correction": self._correction.state(),
+            "times": self._times.state(),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """What was saved of other strategies than these is left out."""
-        self._versions = state["versions"] and tuple(state["versions"])
-        self._exploration.load_state(state["exploration"])
+        self._versions, exploration = state["versions"] and tuple(state["versions"]), state["exploration"]
+        version, numbers, gauss = exploration["rng"]
+        self._rng.setstate((version, tuple(numbers), gauss))
+        self._credit, self._found = exploration["credit"], exploration.get("found", FIRST_FOUND)
         self._acceptance.load_state(state["acceptance"])
-        self._correction.load_state(state["correction"])
+        if "times" in state:  # states of earlier versions have another correction, which is learnt anew
+            self._times.load_state(state["times"])
         self._restart()
 
-    def _holds(self, decision: ArmChoice, context: Context) -> bool:
-        return decision.suits(context) and self._arms[decision.arm].drafter in context.drafters
+    def _decide(self, context: Context, last: int) -> tuple[int, int]:
+        """The arm, and for how many steps."""
+        if self._times.last is None:
+            return self._index[OFF], TRIAL
+        accepted, seconds = self._acceptance.expected(), self._seconds(context)
+        best = int(self._rates(context, accepted, seconds).argmax())
+        rng = np.random.default_rng(self._rng.getrandbits(32))
+        doubt = self._times.doubts(context.batch.bit_length()) * rng.standard_normal(len(seconds))
+        drawn = int(self._rates(context, self._acceptance.drawn(rng), seconds * np.exp(doubt)).argmax())
+        tokens, seconds = self._steps(accepted, seconds)
+        loss = TRIAL * float(tokens[best] * seconds[drawn] / seconds[best] - tokens[drawn])
+        if drawn != best and loss <= self._credit:
+            self._credit -= loss
+            return drawn, TRIAL
+        return best, self._interval if last == best else TRIAL
 
-    def _restart(self) -> None:
-        self._decisions = {}
-        self._run = ArmRun(-1, 0, Context(1))
+    def _rates(self, context: Context, accepted: Array, seconds: Array) -> Array:
+        """Tokens a second [A] of each request; 0 for drafters that cannot be asked."""
+        tokens, seconds = self._steps(accepted, seconds)
+        return np.where([arm.drafter in context.drafters for arm in self._arms], tokens / seconds, 0.0)
 
-    def _decide(self, context: Context, last: ArmChoice | None) -> ArmChoice:
-        tokens, seconds, scatter, covariance = self._belief(context)
-        late, eligible = self._late(context, seconds), self._eligible(context)
-        score = self._score(context, tokens, seconds, late, scatter)
-        potential = self._score(context, self._most, seconds, late, np.zeros(len(self._arms)))
-        best = max(eligible, key=score.__getitem__)
-        delays = straggler_delay(context, np.full(len(self._arms), TRIAL), scatter)
-        losses = TRIAL * (np.exp(score[best] + seconds) - np.exp(tokens)) + late * np.exp(score[best]) + delays
-        pays = (TRIAL * np.exp(tokens) <= WORTH_TRYING * context.horizon) & (losses <= WORTH_LOSING * context.horizon)
-        eligible = [arm for arm in eligible if pays[arm] or arm in (best, self._index[OFF])]
-        chosen = self._exploration.choose(eligible, score, losses, potential, covariance)
-        if chosen != best:
-            self._exploration.charge(float(delays[chosen]))
-            return ArmChoice(chosen, TRIAL, context, math.exp(tokens[best] - seconds[best]))
-        return ArmChoice(best, self._held(best, context, last), context)
+    def _steps(self, accepted: Array, seconds: Array) -> tuple[Array, Array]:
+        """Tokens of each request, and seconds, of a step of each arm [A]: where n-grams find no draft, the step is a plain one."""
+        found = np.where(self._ngram, self._found, 1.0)
+        return 1 + found * accepted, found * seconds + (1 - found) * seconds[self._index[OFF]]
 
-    def _held(self, best: int, context: Context, last: ArmChoice | None) -> int:
-        """Steps that the choice of ``best`` holds for: few at first."""
-        if last is None or last.arm != best or not last.suits(context):
-            return TRIAL
-        return PATIENT * self._interval if last.steps >= self._interval else self._interval
+    def _seconds(self, context: Context) -> Array:
+        return np.exp(self._log_predicted(context) + self._times.corrections(context.batch.bit_length()))
 
-    def _belief(self, context: Context) -> tuple[Array, Array, Array, Array]:
-        """Of all arms: log tokens [A] that a step brings each request, its log seconds [A], the variance [A] of its tokens from draft to
-        draft, and the covariance [A, A] of the difference of the logs."""
-        expected, scatter, of_tokens = self._acceptance.belief()
-        correction, of_seconds = self._correction.belief(context.batch.bit_length())
-        return np.log1p(expected), self._log_predicted(context) + correction, scatter, of_tokens + of_seconds
+    def _log_predicted(self, context: Context) -> Array:
+        """Log seconds of each arm [A] before correction."""
+        return self._look_up(context.batch, int(context.length) // LENGTHS)
 
-    def _late(self, context: Context, seconds: Array) -> Array:
-        """Seconds [A] in which the drafter catches up, before it can draft."""
-        if not context.behind:
-            return np.zeros(len(self._arms))
-        slower = np.exp(seconds - self._log_predicted(context))
-        late: Array = np.where(self._learned, slower * self._catch_up(context), 0.0)
-        return late
-
-    def _score(self, context: Context, tokens: Array, seconds: Array, late: Array, scatter: Array) -> Array:
-        """Log tokens a second [A] up to the horizon: steps that bring ``tokens`` (log), and what drafting costs once."""
-        gain = np.exp(tokens)
-        once = (np.where(self._drafting, LAST, 0.0) + late * np.exp(-seconds)) * gain
-        score: Array = tokens - seconds - np.log1p((once + straggler_delay(context, context.horizon / gain, scatter)) / context.horizon)
-        score[self._index[OFF]] += LEAST_GAIN
-        return score
-
-    def _eligible(self, context: Context) -> list[int]:
-        return [index for index, arm in enumerate(self._arms) if arm.drafter in context.drafters]
-
-    def _log_predicted(self, context: Context) -> list[float]:
-        """Log seconds of each arm before correction."""
-        batch = context.batch if context.batch < EXACT else context.batch // EXACT * EXACT
-        return self._look_up(batch, int(context.length) // LENGTHS)
-
-    def _log_costs(self, batch: int, lengths: int) -> list[float]:
+    def _log_costs(self, batch: int, lengths: int) -> Array:
         context = Context(batch, (lengths + 0.5) * LENGTHS)
-        return [math.log(max(self.predicted(arm, context), 1e-9)) for arm in self._arms]
-
-    def _notice_versions(self, context: Context) -> None:
-        versions = (context.target_version, context.drafter_version)
-        if self._versions not in (None, versions):
-            self._acceptance.widen()
-            self._exploration.renew()
-        self._versions = versions
+        return np.log([max(self.predicted(arm, context), 1e-9) for arm in self._arms])
 
     def _learn(self) -> None:
         run = self._run
-        self._run = ArmRun(run.arm, run.bucket, run.context)
+        self._run = ArmRun(run.arm, run.bucket)
         if not run.steps:
             return
-        strategy, seconds = self._arms[run.arm], [elapsed for _, elapsed in run.timed]
-        self._counts.add(1 << (run.bucket - 1), strategy, run.accepted, run.catch_up + sum(seconds), run.steps)
-        self._acceptance.record(strategy, run.accepted, run.steps)
-        if seconds:
-            predicted = [self._log_predicted(context)[run.arm] for context, _ in run.timed]
-            log_ratios = [math.log(max(elapsed, 1e-9)) - guess for elapsed, guess in zip(seconds, predicted, strict=True)]
-            self._correction.update(run.arm, run.bucket, median_low(log_ratios), len(log_ratios))
-        tokens = run.steps * (1 + sum(run.accepted) / max(len(run.accepted), 1))
-        self._exploration.note(run.arm, run.steps, tokens)
-        decision = self._decisions.get(run.bucket)
-        if decision and decision.price and decision.arm == run.arm:
-            step = self.seconds(strategy, run.context)
-            self._exploration.charge((min(run.catch_up, 3 * step) + len(run.timed) * step) * decision.price - tokens)
+        self._counts.add(1 << (run.bucket - 1), self._arms[run.arm], run.accepted, run.seconds, run.steps)
+        self._acceptance.record(self._arms[run.arm], run.accepted)
+        if run.log_ratios:
+            self._times.update(run.arm, run.bucket, median_low(run.log_ratios))
+        self._credit = min(self._credit + SHARE * run.steps * (1 + fmean(run.accepted)), SAVED)

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from native_cases import make_target, random_drafter
 
 from engine.errors import ModelError
 from engine.rollout.native import cost_measurement
-from engine.rollout.native.cost_measurement import cost_table, lengths
+from engine.rollout.native.cost_measurement import cost_table, lengths, longer
 from engine.rollout.native.runner import Runner
 from engine.speculation.tuner.cost_table import CostTable, Grid
 
@@ -53,13 +54,13 @@ def test_a_run_measures_what_is_longer_than_before(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(cost_measurement, "measure", counted)
     monkeypatch.setattr(cost_measurement, "MOST_POSITIONS", 3000)
     first = cost_table(tmp_path, runner, "model", 1, 48, 300)
-    longer = cost_table(tmp_path, runner, "model", 1, 48, 1500)
+    lengthened = cost_table(tmp_path, runner, "model", 1, 48, 1500)
     assert measured == [(1, 64), (1, 640), (1, 1500)]
-    assert [first.target.lengths, longer.target.lengths] == [[64.0, 640.0], [64.0, 640.0, 1500.0]]
-    assert cost_table(tmp_path, runner, "model", 1, 48, 700).target == longer.target
+    assert [first.target.lengths, lengthened.target.lengths] == [[64.0, 640.0], [64.0, 640.0, 1500.0]]
+    assert cost_table(tmp_path, runner, "model", 1, 48, 700).target == lengthened.target
     assert len(measured) == 3
-    assert longer.target(1, 1, 1500) >= longer.target(1, 1, 640)
-    assert isinstance(longer.draft, Grid)
+    assert lengthened.target(1, 1, 1500) >= lengthened.target(1, 1, 640)
+    assert isinstance(lengthened.draft, Grid)
 
 
 def test_a_small_cache_is_measured_with_one_request(tmp_path: Path) -> None:
@@ -78,3 +79,15 @@ def test_a_long_length_is_measured_with_few_requests(tmp_path: Path, monkeypatch
     table = cost_table(tmp_path, runner, "model", 2, 48, 1500)
     assert runner.cache.slots == 0, "its memory is free again"
     assert table.target(4, 1, 1500) - table.target(4, 1, 640) == pytest.approx(4 * (table.target(1, 1, 1500) - table.target(1, 1, 640)))
+
+
+def test_a_longer_length_of_few_requests_tells_of_more() -> None:
+    """At 400 tokens one and four requests were measured: so sixteen take four times as much longer as four do."""
+    values = np.random.default_rng(0).uniform(1, 2, (3, 3, 2)).cumsum(0).cumsum(1).cumsum(2)
+    grid = Grid((1, 4, 16), (1, 2, 8), (0, 100), values.tolist())
+    there = values[:2, :, 1:] + np.array([[[0.5]], [[3.0]]])
+    more = longer(grid, Grid((1, 4), (1, 2, 8), (400,), there.tolist()))
+    assert [more(batch, 2, 400) - grid(batch, 2, 100) for batch in (1, 4, 16)] == pytest.approx([0.5, 3.0, 12.0])
+    assert more(16, 2, 250) == pytest.approx(grid(16, 2, 100) + 6.0)
+    least = longer(grid, Grid((1, 4), (1, 2, 8), (400,), (0 * there).tolist()))
+    assert least(16, 8, 400) == grid(16, 8, 100), "it never costs less"

@@ -85,19 +85,6 @@ def test_it_is_the_weighted_mean_over_all_longer_ones(siblings: list[int], histo
     assert predictor.remaining(0, length, limit) == pytest.approx(max(1, min(mean, room)))
 
 
-def test_the_outlook_is_what_longer_strangers_had_left_or_a_quarter_of_what_there_is() -> None:
-    lengths = RemainingLengthPredictor()
-    assert lengths.outlook(10, 100) == 90, "nothing is known but the limit"
-    for length in (16, 40, 48):
-        lengths.finished(0, length)
-    lengths.new_step()
-    assert lengths.outlook(8, 100) == (16 + 40 + 48) / 3 - 8
-    assert lengths.outlook(16, 100) == (40 + 48) / 2 - 16
-    assert lengths.outlook(47, 100) == 47 / 4, "who has outlived nearly all may go on"
-    assert lengths.outlook(60, 100) == 40
-    assert lengths.outlook(98.5, 100) == 1.5
-
-
 def test_it_ranks_an_unfinished_group_of_long_responses_first() -> None:
     rng = random.Random(0)
     predictor = RemainingLengthPredictor()

@@ -48,15 +48,6 @@ def test_more_never_costs_less_where_no_measurement_says_so(batch: float, width:
     assert GRID(*more) >= GRID(*point) * (1 - 1e-9)
 
 
-def test_a_longer_length_of_few_requests_tells_of_more() -> None:
-    """At 400 tokens one and four requests were measured: so sixteen take four times as much longer as four do."""
-    there = VALUES[:2, :, 1:] + np.array([[[0.5]], [[3.0]]])
-    grid = GRID.longer(Grid(BATCHES[:2], WIDTHS, (400,), there))
-    assert [grid(batch, 2, 400) - GRID(batch, 2, 100) for batch in BATCHES] == pytest.approx([0.5, 3.0, 12.0])
-    assert grid(16, 2, 250) == pytest.approx(GRID(16, 2, 100) + 6.0)
-    assert GRID.longer(Grid(BATCHES[:2], WIDTHS, (400,), 0 * there))(16, 8, 400) == GRID(16, 8, 100), "it never costs less"
-
-
 def test_it_goes_on_with_the_last_slope() -> None:
     grid = Grid((1, 2, 4), (1,), (0,), [[[1.0]], [[2.0]], [[3.0]]])
     assert [grid(batch, 9, 9) for batch in (0.5, 1, 3, 4, 6, 10)] == [1.0, 1.0, 2.5, 3.0, 4.0, 6.0]

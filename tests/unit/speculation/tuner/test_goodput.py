@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import mean
 from time import process_time
 
@@ -15,7 +16,6 @@ from engine.config import GoodputConfig
 from engine.events import ArmStatistics
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable, Grid
-from engine.speculation.tuner.exploration import Exploration
 from engine.speculation.tuner.goodput import GoodputTuner
 
 # facts of TLT, section 5: milliseconds by batch size and drafted tokens, and the share of drafts accepted at least so far
@@ -114,12 +114,12 @@ def test_a_machine_of_changing_speed_misleads_it_little(batch: int, period: str)
 
 
 def test_a_table_of_another_machine_is_corrected() -> None:
-    """Drafting costs a third more than the table says, so that K1 is best at batch 1 as well."""
+    """Drafting costs a third more than the table says, so that K1 is best at batch 1 as well. The table is worth some measurements."""
     tuner, machine = make(1), Machine(1, noise=0.02, hiccups=0.0)
     factors = {OFF: 1.0, K1: 1.0, K3: 1.3, K5: 1.35}
     machine.costs = lambda arm, context: TABLE.seconds(arm, context) * factors[arm]
     assert machine.best(Context(1)) == K1
-    efficiency(tuner, machine, [Context(1)] * 300)
+    efficiency(tuner, machine, [Context(1)] * 600)
     assert tuner.best(Context(1)) == K1
     ratios = [tuner.seconds(arm, Context(1)) / TABLE.seconds(arm, Context(1)) for arm in (K1, K3)]
     assert ratios[1] / ratios[0] == pytest.approx(1.3, rel=0.1)
@@ -151,19 +151,6 @@ def test_it_follows_a_drafter_that_turns_bad_and_good_again(batch: int) -> None:
     assert mean(later) >= 0.95
 
 
-@pytest.mark.parametrize("batch", [1, 64])
-def test_it_also_finds_out_without_being_told_of_new_weights(batch: int) -> None:
-    tuner, machine, context = make(2), Machine(2), Context(batch)
-    efficiency(tuner, machine, [context] * 300)
-    machine.accepted = np.array(BAD)
-    efficiency(tuner, machine, [context] * 200)
-    assert tuner.best(context) == OFF
-    assert efficiency(tuner, machine, [context] * 600) >= 0.98, "it seldom asks the drafter"
-    machine.accepted = np.array(GOOD)
-    efficiency(tuner, machine, [context] * 600)
-    assert tuner.best(context) == BEST[batch]
-
-
 @pytest.mark.parametrize("accepted", [BAD, (0.1, 0.01, 0.0, 0.0, 0.0)], ids=["none", "few"])
 def test_an_untrained_drafter_costs_at_most_two_percent(accepted: Sequence[float]) -> None:
     ratios = []
@@ -192,19 +179,10 @@ def test_a_trial_that_would_cost_more_than_it_may_is_not_begun(times: float, tri
     assert (K5 in {machine.step(tuner, Context(1)) for _ in range(200)}) is tried
 
 
-def test_ngram_drafts_are_tried_whatever_they_seem_to_cost() -> None:
-    """They end themselves where they do not pay."""
-    suffix = Strategy("ngram", 5, 1, 5)
-    table = CostTable(Grid((1,), (1, 6), (0,), [[[0.01], [0.05]]]), Grid((1,), (1,), (0,), [[[0.0]]]))
-    tuner, machine = make(costs=table, arms=[suffix]), Machine(0, accepted=(0.0,) * 5)
-    machine.costs = table.seconds
-    assert suffix in {machine.step(tuner, Context(1)) for _ in range(200)}
-
-
 def test_a_drafter_that_has_nothing_to_offer_is_not_asked_at_every_decision() -> None:
     """A step that was to draft and did not is recorded as a plain one, and taught nothing of the drafts."""
     suffix = Strategy("ngram", 5, 1, 5)
-    tuner, asked = make(arms=[suffix]), []
+    tuner, asked = make(1, arms=[suffix]), []
     for step in range(200):
         if tuner.select(Context(64)) == suffix:
             asked.append(step)
@@ -230,32 +208,33 @@ def test_only_drafters_that_can_be_asked_are_chosen_and_a_decision_ends_with_the
         assert tuner.best(context).drafter in drafters
 
 
-class Unmoved(random.Random):
-    """Never explores; counts how often it was asked."""
+class Counted(random.Random):
+    """Counts decisions."""
 
     asked = 0
 
-    def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:  # noqa: ARG002
+    def getrandbits(self, k: int) -> int:
         self.asked += 1
-        return 0.0
+        return super().getrandbits(k)
 
 
 def test_a_decision_holds_for_the_interval_at_one_bucket_of_batch_sizes() -> None:
-    """A new choice is checked after three steps, then after five, and from then on every ten; steps of other batch sizes in between change
-    nothing."""
-    rng = Unmoved()
+    """Plain decoding comes first. A new choice is checked after three steps, and from then on every five; steps of other batch sizes in
+    between change nothing."""
+    rng = Counted(1)
     tuner = GoodputTuner(ARMS, GoodputConfig(interval=5), rng, TABLE)
-    decided, chosen = [], set()
+    decided, chosen = [], []
     for step in range(40):
         for context in (Context(4 + step % 4), Context(64)):
             before = rng.asked
             strategy = tuner.select(context)
-            tuner.record(strategy, context, [2] * context.batch, TABLE.seconds(strategy, context))
+            tuner.record(strategy, context, [strategy.depth] * context.batch, TABLE.seconds(strategy, context))
             if context.batch < 64:
-                chosen.add(strategy)
+                chosen.append(strategy)
                 decided += [step] * (rng.asked > before)
-    assert chosen == {K3}
-    assert decided == [3, 8, 18, 28, 38]
+    assert chosen[:3] == [OFF] * 3
+    assert set(chosen[10:]) == {K5}
+    assert set(np.diff(decided[-5:])) == {5}
 
 
 def test_asking_what_is_best_changes_nothing() -> None:
@@ -322,45 +301,40 @@ def test_a_step_costs_little_of_the_processor() -> None:
     assert sorted(seconds)[len(seconds) // 2] < 300e-6
 
 
-@pytest.mark.parametrize(("gain", "drafts"), [(1.03, False), (1.1, True)])
-def test_drafting_must_promise_a_little_more_than_plain_decoding(gain: float, drafts: bool) -> None:
-    """With one draft that is always accepted, a step brings two tokens, and takes 2 / gain plain ones."""
-    chain = Strategy("eagle", 1, 1, 1)
-    tuner = make(costs=None, arms=(chain,))
-    tuner.predicted = lambda strategy, _: 1.0 if strategy == OFF else 2 / gain
-    context = Context(4, drafters=frozenset({"none", "eagle"}))
-    for strategy in (OFF, chain) * 200:
-        tuner.record(strategy, context, [int(strategy == chain)] * 4, tuner.predicted(strategy, context))
-    assert tuner.best(context) == (chain if drafts else OFF)
+@pytest.mark.parametrize("batch", [1, 4, 16, 64])
+def test_a_drafter_that_turned_good_with_new_weights_is_noticed_soon(batch: int) -> None:
+    """It was bad under three versions of the weights before."""
+    ratios = []
+    for seed in range(4):
+        tuner, machine = make(seed), Machine(seed, BAD)
+        for version in range(3):
+            efficiency(tuner, machine, [Context(batch, drafter_version=version)] * 200)
+        machine.accepted = np.array(GOOD)
+        ratios.append(efficiency(tuner, machine, [Context(batch, drafter_version=3)] * 300))
+    assert mean(ratios) >= 0.95
 
 
-def test_what_drafting_costs_once_must_pay_until_the_end() -> None:
-    """The last step goes beyond a response's end, and a drafter that is behind catches up first: 0.1 ms for 4 tokens of each request."""
-    costs = replace(TABLE, draft=Grid((1,), (1, 2), (0,), [[[0.0001], [0.0002]]]))
-    tuner, machine = GoodputTuner(ARMS, GoodputConfig(), random.Random(0), costs), Machine(0)
-    machine.costs = costs.seconds
-    for _ in range(100):
-        machine.step(tuner, Context(8))
-    assert tuner.best(Context(8, behind=3)) == K3
-    assert tuner.best(Context(8, behind=3, horizon=2.0)) == OFF
-    assert tuner.best(Context(8, behind=800, horizon=8.0)) == OFF, "it would take 20 ms, three plain steps"
-    assert tuner.best(Context(8, behind=800, horizon=2000.0)) == K3
+def test_arms_that_are_as_good_do_not_take_turns_for_ever() -> None:
+    """Two chains, of which one is a little faster: once it is known, it is kept, and trials are few."""
+    tuner, machine = make(2), Machine(2, hiccups=0.0)
+    machine.costs = lambda arm, context: TABLE.seconds(arm, context) * {K3: 1.0, K1: 0.93}.get(arm, 1.0)
+    efficiency(tuner, machine, [Context(16)] * 600)
+    chosen = [machine.step(tuner, Context(16)) for _ in range(800)]
+    changes = sum(one != other for one, other in pairwise(chosen))
+    assert changes < 40
+    assert efficiency(tuner, machine, [Context(16)] * 400) > 0.98
 
 
-@pytest.mark.parametrize(("horizon", "tried"), [(16.0, False), (200.0, True)])
-def test_a_trial_must_not_lose_much_of_what_is_left(horizon: float, tried: bool) -> None:
-    """To take in 800 tokens of each request is worth about three plain steps."""
-    costs = replace(TABLE, draft=Grid((1,), (1, 2), (0,), [[[0.0001], [0.0002]]]))
-    context = Context(64, behind=800, horizon=horizon)
-    chosen = {make(seed, costs).select(context) for seed in range(20)}
-    assert (chosen != {OFF}) == tried
-
-
-def test_new_weights_allow_trials_in_proportion_to_what_rollouts_bring() -> None:
-    exploration = Exploration((OFF, *ARMS), random.Random(0))
-    for brought, credit in ((1000.0, 2.0), (16.0, 0.32)):
-        exploration.renew()
-        exploration.note(0, 10, brought)
-        exploration.charge(1000.0)
-        exploration.renew()
-        assert exploration.state()["credit"] == pytest.approx(credit)
+def test_a_state_of_an_earlier_version_is_read() -> None:
+    """It has another correction of step times, two memories of acceptance, and says when each drafter was asked last."""
+    tuner = make(1)
+    state = tuner.state()
+    old = {
+        "versions": [3, 2],
+        "exploration": {"rng": state["exploration"]["rng"], "credit": -1.5, "allowance": 2.0, "tokens": 90.0, "idle": {"eagle": 7}},
+        "acceptance": {"eagle 1 0": [[[9.0] * 5, [1.0] * 5], [[1.0] * 5, [0.0] * 5]]},
+        "correction": {"arms": ["off"], "buckets": [], "mean": [0.0, 0.0], "covariance": [[16.0, 0.0], [0.0, 0.02]]},
+    }
+    tuner.load_state(json.loads(json.dumps(old)))
+    assert tuner.expected(K5) > 3
+    assert tuner.select(Context(1, target_version=3, drafter_version=2)) == OFF

@@ -32,7 +32,7 @@ def test_the_tuner_is_a_choice_whose_default_is_the_schema_s() -> None:
     tuner = field(SCHEMA, "speculation.tuner.name", {})
     assert (tuner.kind, set(tuner.options), tuner.default) == ("choice", {"beg", "goodput", "fixed"}, "goodput")
     assert tuner.help.startswith("What chooses the strategy")
-    assert field(SCHEMA, "speculation.tuner.interval", {}).default == 8
+    assert field(SCHEMA, "speculation.tuner.interval", {}).default == 16
     assert field(SCHEMA, "speculation.tuner.epsilon", {"speculation": {"tuner": {"name": "beg"}}}).default == 0.1
     before: dict[str, Any] = {"speculation": {"threshold": 8, "tuner": {"name": "goodput", "interval": 4}}}
     assert with_value(before, tuner, "beg") == {"speculation": {"threshold": 8, "tuner": {"name": "beg"}}}
