@@ -11,8 +11,6 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from engine.models.blocked_attention import FEWEST, attend_blocked
-from engine.models.onednn_linear import pays
 from engine.models.past_attention import attend_past
 from engine.models.varlen_attention import Parts, attend_varlen, takes
 
@@ -55,8 +53,6 @@ def attend(
         assert not isinstance(attention_mask, Tensor)
         drafts = [length for length in attention_mask or (query.shape[2],) if isinstance(length, int)]
         return _draft(query, passes, drafts, options["scaling"], past or [None] * len(drafts)).transpose(1, 2).contiguous(), None
-    if attention_mask is None and options.get("sliding_window") is None and _long(query):
-        return attend_blocked(query, key, value, options["scaling"]).transpose(1, 2).contiguous(), None
     if not isinstance(attention_mask, tuple):
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
@@ -91,20 +87,13 @@ def _joined(parts: list[Tensor]) -> Tensor:
 def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None) -> Tensor:
     """The queries are of the last positions of ``key``. Each sees itself and all before it, or the last ``window`` of them."""
     new, length = query.shape[2], key.shape[2]
-    if window is None or length <= window:
-        if _long(query):
-            return attend_blocked(query, key, value, scaling)
-        if new >= FEWER * (length - new):
-            query = pad(query, (0, 0, length - new, 0))
-            return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)[:, :, -new:]
+    if (window is None or length <= window) and new >= FEWER * (length - new):
+        query = pad(query, (0, 0, length - new, 0))
+        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)[:, :, -new:]
     near = torch.ones(new, length, dtype=torch.bool, device=query.device).tril(length - new)
     if window is not None:
         near = near.triu(length - new + 1 - window)
     return scaled_dot_product_attention(query, key, value, near, scale=scaling, enable_gqa=True)
-
-
-def _long(query: Tensor) -> bool:
-    return query.shape[2] >= FEWEST and pays(query)
 
 
 def _draft(query: Tensor, history: PassHistory, lengths: list[int], scaling: float, past: Past) -> Tensor:

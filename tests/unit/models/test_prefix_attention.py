@@ -1,4 +1,4 @@
-"""Segments of packed rows, each by the way that is fast for it, against attention by its definition."""
+"""Segments of packed rows and what they see of a prefix, with a mask or without, against attention by its definition."""
 
 from typing import Any
 
@@ -7,27 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine.models import blocked_attention, packed_attention
+from engine.models import packed_attention
 from engine.models.packed_attention import Mask, attend
 
 HEADS, KEY_HEADS, SIZE = 4, 2, 8
-
-
-@pytest.fixture
-def blocked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Lengths of the queries that are computed block by block: of all from 12 on, in blocks of 5."""
-    lengths: list[int] = []
-    real = blocked_attention.attend_blocked
-
-    def counted(query: Tensor, *arguments: Any) -> Tensor:
-        lengths.append(query.shape[2])
-        return real(query, *arguments)
-
-    monkeypatch.setattr(packed_attention, "pays", lambda _: True)
-    monkeypatch.setattr(packed_attention, "FEWEST", 12)
-    monkeypatch.setattr(packed_attention, "attend_blocked", counted)
-    monkeypatch.setattr(blocked_attention, "BLOCK", 5)
-    return lengths
 
 
 def by_definition(query: Tensor, key: Tensor, value: Tensor, near: Tensor) -> Tensor:
@@ -66,26 +49,8 @@ def family(prefix: int, *continuations: int) -> Tensor:
     return near
 
 
-def test_long_segments_are_computed_block_by_block(blocked: list[int]) -> None:
-    near = causal(27)
-    near[4:, :4] = False
-    compare((4, 23), near)
-    assert blocked == [23]
-
-
-def test_so_are_long_continuations_of_a_prefix(blocked: list[int]) -> None:
-    compare(((3, 17, 2, 12),), family(3, 17, 2, 12))
-    assert blocked == [17, 12]
-
-
-def test_so_are_padded_rows(blocked: list[int]) -> None:
-    compare(None, causal(13), rows=3)
-    assert blocked == [13]
-
-
-def test_a_window_needs_a_mask(blocked: list[int]) -> None:
+def test_a_window_narrower_than_a_segment() -> None:
     compare((23,), causal(23).triu(-5), window=6)
-    assert not blocked
 
 
 @pytest.mark.parametrize(("prefix", "continuation"), [(2, 16), (2, 17), (5, 3)])
