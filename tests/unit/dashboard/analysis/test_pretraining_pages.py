@@ -40,7 +40,7 @@ def test_what_the_page_answers() -> None:
     assert from_what(at(10)).headline == "1,280 responses"
 
 
-@pytest.mark.parametrize(("steps", "time", "kind"), [(0, "7\xa0min 30\xa0s left", "drafter"), (30, "7\xa0min 30\xa0s first", "TLT")])
+@pytest.mark.parametrize(("steps", "time", "kind"), [(0, "7 min 30 s left", "drafter"), (30, "7 min 30 s first", "TLT")])
 def test_a_list_says_drafter_in_place_of_steps(steps: int, time: str, kind: str) -> None:
     cells = row(at(10, steps), None, NOW, {})
     assert (cells["Step"], cells["Progress"], cells["Time"], cells["Kind"]) == ("drafter", 25.0, time, [kind])
