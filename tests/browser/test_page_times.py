@@ -24,6 +24,7 @@ def test_a_page_is_timed(browser: Browser, stack: Stack, api: Longtail) -> None:
     assert 0 < found["api_s"] < found["s"]
 
 
+@only_with_all
 def test_a_click_on_a_run_in_the_list_is_timed(browser: Browser, stack: Stack, pair: tuple[Run, Run]) -> None:
     with visitor(browser, stack) as context:
         assert 0 < click_seconds(context, pair[1].id, clicks=1) < 600
