@@ -60,9 +60,9 @@ _GROUPS = TypeAdapter(list[Group])
 class Backlog:
     """Groups to begin a step with, in the order in which they were begun. ``position`` is that of the next new prompt."""
 
-    def __init__(self, size: int) -> None:
-        """``size`` responses to a prompt."""
-        self._size = size
+    def __init__(self, size: int, limit: int) -> None:
+        """``size`` responses to a prompt, of at most ``limit`` tokens."""
+        self._size, self._limit = size, limit
         self.position = 0
         self.groups: list[Group] = []
 
@@ -98,7 +98,14 @@ class Backlog:
         return {"position": self.position, "groups": [asdict(group) for group in self.groups]}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self.position, self.groups = state["position"], _GROUPS.validate_python(state["groups"])
+        """Groups that the run would not have begun so, by another size or a lower limit, begin anew."""
+        found = _GROUPS.validate_python(state["groups"])
+        self.position = state["position"]
+        self.groups = [group if self._fits(group) else self._new(group.position) for group in found]
+
+    def _fits(self, group: Group) -> bool:
+        within = (len(member.begun.tokens) < self._limit + bool(member.finish) for member in group.members)
+        return len(group.members) == self._size and all(within)
 
 
 def _completion(request: Request, member: Member) -> Completion:

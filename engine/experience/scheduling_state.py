@@ -16,7 +16,7 @@ class SchedulingState:
     def __init__(self, config: RunConfig) -> None:
         self._longest_first = config.rollout.scheduling.longest_first
         self._lengths = ResponseLengthPredictor()
-        self.backlog = Backlog(config.algorithm.group_size)
+        self.backlog = Backlog(config.algorithm.group_size, config.rollout.max_new_tokens)
 
     def expected(self, requests: Sequence[Request]) -> list[float] | None:
         """Tokens that each is predicted to need still, if somebody wants to know. Who outlived what was predicted may do so for long."""

@@ -3,8 +3,10 @@
 import json
 from dataclasses import replace
 
-from engine.experience.partial_rollouts import Backlog
+from engine.experience.partial_rollouts import Backlog, Group
 from engine.rollout.interface import Completion, Finish, PartialResponse, Request
+
+LIMIT = 8
 
 
 def completion(request: Request, tokens: int, finish: Finish, version: int) -> Completion:
@@ -13,7 +15,7 @@ def completion(request: Request, tokens: int, finish: Finish, version: int) -> C
 
 
 def test_new_prompts_follow_those_that_were_begun_and_none_is_given_twice() -> None:
-    backlog = Backlog(2)
+    backlog = Backlog(2, LIMIT)
     assert [group.position for group in backlog.take(3)] == [0, 1, 2]
     taken = backlog.take(2)
     backlog.groups = [taken[1]]
@@ -22,7 +24,7 @@ def test_new_prompts_follow_those_that_were_begun_and_none_is_given_twice() -> N
 
 
 def test_a_response_is_the_same_request_in_every_step_and_keeps_what_it_has() -> None:
-    backlog = Backlog(2)
+    backlog = Backlog(2, LIMIT)
     group = backlog.take(6)[5]
     first = group.requests(0, (1, 2))
     assert [request.id for request in first] == [10, 11]
@@ -39,7 +41,7 @@ def test_a_response_is_the_same_request_in_every_step_and_keeps_what_it_has() ->
 
 
 def test_it_survives_a_checkpoint() -> None:
-    backlog, other = Backlog(2), Backlog(2)
+    backlog, other = Backlog(2, LIMIT), Backlog(2, LIMIT)
     group = backlog.take(4)[3]
     requests = group.requests(0, (1, 2))
     backlog.groups = [group.after([completion(requests[0], 3, "abort", 4), completion(requests[1], 2, "stop", 4)])]
@@ -49,7 +51,7 @@ def test_it_survives_a_checkpoint() -> None:
 
 def test_what_was_begun_for_other_steps_is_not_taken_for_these() -> None:
     """As where a run goes on by another configuration: later, with less ahead, or with groups of another size."""
-    backlog = Backlog(2)
+    backlog = Backlog(2, LIMIT)
 
     def again(start: int, stop: int) -> list[tuple[int, int]]:
         return [(group.position, len(group.members)) for group in backlog.take_until(start, stop)]
@@ -62,6 +64,32 @@ def test_what_was_begun_for_other_steps_is_not_taken_for_these() -> None:
     backlog.groups = groups
     assert again(4, 6) == [(4, 2), (5, 2)]
     assert again(6, 8) == [(6, 2), (7, 2)]
-    backlog = Backlog(3)
+    backlog = Backlog(3, LIMIT)
     backlog.groups = groups
     assert again(4, 6) == [(4, 3), (5, 3)]
+
+
+def test_what_a_resumed_run_would_not_have_begun_so_begins_anew() -> None:
+    """By groups of another size, or with a response that has reached a lower limit."""
+    backlog = Backlog(2, LIMIT)
+    groups = backlog.take(3)
+    short, long, done = (group.requests(0, (1, 2)) for group in groups)
+    made = [
+        [completion(short[0], 2, "abort", 0), completion(short[1], 4, "stop", 0)],
+        [completion(long[0], 1, "stop", 0), completion(long[1], 4, "abort", 0)],
+        [completion(done[0], 5, "stop", 0), completion(done[1], 1, "abort", 0)],
+    ]
+    backlog.groups = [group.after(each) for group, each in zip(groups, made, strict=True)]
+    state = json.loads(json.dumps(backlog.state()))
+
+    def resumed(size: int, limit: int) -> list[Group]:
+        other = Backlog(size, limit)
+        other.load_state(state)
+        assert [group.position for group in other.take(4)] == [0, 1, 2, 3]
+        other.load_state(state)
+        return other.groups
+
+    assert resumed(2, 5) == backlog.groups
+    assert resumed(2, 4) == [backlog.groups[0], *groups[1:]]
+    assert resumed(2, 1) == groups
+    assert [len(group.members) for group in resumed(3, LIMIT)] == [3, 3, 3]
