@@ -86,14 +86,14 @@ class Speculator:
 
     def begin(self, limit: int) -> None:
         """A rollout starts; responses have at most ``limit`` tokens."""
-        self._forget_all()
+        self.end()
         self._lengths.new_step()
         self._limit, self._fresh = limit, 0
 
     def forgetful(self) -> "Speculator":
         """One that decides by what was learnt here, and learns for itself only. Alarms, and texts to draft from, are of both. Its prompts
         may be of another kind, so that acceptance is compared with that of earlier ones like it."""
-        self._forget_all()
+        self.end()
         shared = self._evaluation_watchdog, self._store
         evaluating = deepcopy(self, {id(each): each for each in shared})
         evaluating._watchdog = self._evaluation_watchdog
@@ -109,6 +109,11 @@ class Speculator:
     def finish(self, request: RunningRequest) -> None:
         self._forget(request.id)
         self._lengths.finished(request.group, request.generated)
+
+    def end(self) -> None:
+        """Nothing that was admitted goes on; what it wrote stays in the store."""
+        for request in list(self._wait):
+            self._forget(request)
 
     def remaining(self, request: RunningRequest) -> float:
         """Tokens that the request is predicted to need still."""
@@ -183,7 +188,9 @@ class Speculator:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self.tuner.load_state(state["tuner"])
+        """What another tuner had learnt is left out: a resumed run may have another one."""
+        if state["tuner"].keys() == self.tuner.state().keys():
+            self.tuner.load_state(state["tuner"])
         self._watchdog.load_state(state["watchdog"])
         if "evaluation_watchdog" in state:  # checkpoints of earlier versions have none
             self._evaluation_watchdog.load_state(state["evaluation_watchdog"])
@@ -280,10 +287,6 @@ class Speculator:
             mean, weight = sum(accepted) / len(accepted), min(1.0, len(accepted) / MEMORY)
             before = self._learned.get(str(shape), mean)
             self._learned[str(shape)] = (1 - weight) * before + weight * mean
-
-    def _forget_all(self) -> None:
-        for request in list(self._wait):
-            self._forget(request)
 
     def _forget(self, request: int) -> None:
         del self._wait[request], self._patience[request]

@@ -203,6 +203,8 @@ class NativeEngine:
         return GenerationProgress(now, {response.id: response.generated for response in running}, remaining)
 
     def watch(self, on: bool, learn: bool = True) -> None:
+        if self._forgetful:
+            self._forgetful.end()  # the store, which is of both, may still know what was aborted
         self._watches, self._learns = on, on and learn
         self._forgetful = self.speculator.forgetful() if self.speculator and not learn else None
 

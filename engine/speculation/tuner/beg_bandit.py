@@ -64,10 +64,10 @@ class BegTuner:
         return {"rng": [version, list(numbers), gauss], "rewards": rewards}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """What was saved of other strategies than these is left out: another engine may have others."""
+        """What was saved of other strategies than these, and of buckets beyond these, is left out: a resumed run may have others."""
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
-        for bucket, saved in zip(self._rewards, state["rewards"], strict=True):
+        for bucket, saved in zip(self._rewards, state["rewards"], strict=False):
             for arm in bucket:
                 bucket[arm] = deque(saved.get(str(arm), ()), maxlen=self._window)
 

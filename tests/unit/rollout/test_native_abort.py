@@ -138,3 +138,12 @@ def test_a_paused_generation_stands_still_until_it_may_go_on(engine: NativeEngin
     engine.proceed()
     thread.join(10)
     assert outcome(found) == expected
+
+
+def test_what_is_aborted_in_an_evaluation_can_be_asked_for_again(engine: NativeEngine) -> None:
+    expected = outcome(engine.generate(REQUESTS, SAMPLING))
+    for learn in (False, False, True):
+        engine.watch(True, learn)
+        found = engine.generate(REQUESTS, SAMPLING, lambda _: engine.abort())
+        assert "abort" in {completion.finish for completion in found}
+    assert outcome(engine.generate(REQUESTS, SAMPLING)) == expected

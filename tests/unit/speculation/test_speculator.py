@@ -263,3 +263,16 @@ def test_what_was_learnt_survives_a_checkpoint() -> None:
         rng, requests = random.Random(4), admitted(each, 4, prompt=(7, 8, 9))
         courses.append([step(each, requests, 0.3, rng) for _ in range(100)])
     assert courses[0] == courses[1] != courses[2]
+
+
+@pytest.mark.parametrize("before", ["beg", "goodput", "fixed"])
+@pytest.mark.parametrize("now", ["beg", "goodput", "fixed"])
+def test_a_resumed_run_may_have_another_tuner_and_other_strategies(before: str, now: str) -> None:
+    speculator, resumed = make(CHAIN, SHORT, NGRAM, tuner=before), make(TREE, tuner=now)
+    batch, rng = admitted(speculator, 4), random.Random(3)
+    for _ in range(40):
+        step(speculator, batch, 0.8, rng)
+    state = json.loads(json.dumps(speculator.state()))
+    resumed.load_state(state)
+    assert resumed.state()["lengths"] == state["lengths"]
+    assert step(resumed, admitted(resumed, 4, prompt=(7, 8, 9)), 0.8, rng).strategy in (OFF, TREE)
