@@ -76,9 +76,11 @@ class RemainingLengthPredictor:
     def _index(self) -> None:
         """``_sums[i]`` is the sum of ``_sorted[i:]``, ``_squares[i]`` that of their squares."""
         lengths = np.sort(np.array(self._history, np.int64))
+        sums, squares = _from_here(lengths), _from_here(lengths**2)
+        # First what ``_sorted`` leads to: another thread may ask meanwhile.
+        self._sums: list[int] = sums
+        self._squares: list[int] = squares
         self._sorted: list[int] = lengths.tolist()
-        self._sums: list[int] = _from_here(lengths)
-        self._squares: list[int] = _from_here(lengths**2)
 
 
 def _from_here(values: NDArray[np.int64]) -> list[int]:

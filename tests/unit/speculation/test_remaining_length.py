@@ -2,6 +2,8 @@
 
 import json
 import random
+import sys
+import threading
 
 import pytest
 from hypothesis import given
@@ -121,3 +123,26 @@ def test_state_survives_a_checkpoint() -> None:
     resumed.new_step()
     assert resumed.remaining(3, 20, 100) == predictor.remaining(3, 20, 100)
     assert resumed.state() == predictor.state() == {"history": [25, 45, 30, 70], "siblings": []}
+
+
+def test_another_thread_may_ask_while_a_step_begins() -> None:
+    predictor, over, failures = RemainingLengthPredictor(10**6), threading.Event(), list[Exception]()
+
+    def ask() -> None:
+        while not over.is_set():
+            try:
+                predictor.remaining(1, 38, 100)
+            except IndexError as error:
+                failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for times in range(12):  # the history doubles each time
+        finish(predictor, 0, *[*range(1, 40)] * 2**times)
+        predictor.new_step()
+    over.set()
+    asking.join()
+    sys.setswitchinterval(before)
+    assert not failures
