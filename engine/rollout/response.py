@@ -63,7 +63,8 @@ class StopCondition:
         if stop and decode is None:
             raise DataError("stop strings need a tokenizer: make the engine with decode")
         self._tokens, self._stop, self._decode = tokens, stop, decode
-        self._window = max((len(text.encode()) for text in stop), default=0)  # a token is at least one byte
+        # A token is at least one byte, and the first one may lose its space when it is decoded.
+        self._window = 1 + max((len(text.encode()) for text in stop), default=0)
 
     def reached(self, tokens: list[int]) -> bool:
         """Whether the newest of ``tokens`` ends the response."""

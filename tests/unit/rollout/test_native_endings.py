@@ -16,6 +16,7 @@ from native_cases import (
     strategies,
     with_random_tuner,
 )
+from tokenizers import decoders
 
 from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
@@ -24,6 +25,7 @@ from engine.models.folder import DRAFTER, TINY
 from engine.models.load import load_model, load_tokenizer
 from engine.rollout.interface import Completion, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
+from engine.rollout.response import StopCondition
 from engine.tasks.countdown import CountdownTask
 
 SHAPES = ((7, 1, 7), *((tree.depth, tree.top_k, tree.verify) for tree in TREES))
@@ -113,3 +115,12 @@ def test_log_probabilities_of_a_trained_model_are_plain_ones_to_five_digits(samp
     assert max(sum(accepted) for _, accepted in tuner.steps) >= 8
     for ours, theirs in zip(actual, expected, strict=True):
         torch.testing.assert_close(torch.tensor(ours.logprobs), torch.tensor(theirs.logprobs), atol=1e-5, rtol=0)
+
+
+def test_a_stop_string_is_found_whose_space_is_a_token_of_its_own() -> None:
+    """As in the tokenizers of Mistral and Gemma, which drop a space in front of all that they decode."""
+    pieces = ["x", "▁", "5", "▁5"]
+    decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    ends = StopCondition(frozenset(), (" 5",), lambda tokens: str(decoder.decode([pieces[token] for token in tokens])))
+    assert [ends.reached(tokens) for tokens in ([0], [0, 1], [0, 1, 2])] == [False, False, True]
+    assert [ends.reached(tokens) for tokens in ([0, 2], [0, 0, 3])] == [False, True]
