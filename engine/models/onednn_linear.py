@@ -14,12 +14,14 @@ CPUINFO = Path("/proc/cpuinfo")
 CACHES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
 """Of products that torch, and below it oneDNN, keep prepared by their shapes; both are read at the first product of a process."""
 PREPARED = 128
-"""Products in each. By default they are 1,024, which take half a MB and more each, and micro-batches have ever other numbers of rows."""
+"""Products in each. By default they are 1,024, which take half a MB and more each, and micro-batches have ever other numbers of rows.
+Rollouts are not slower with so few: SmolLM2 in bfloat16, and a qwen3_moe of 32 experts with 16 requests, were within 1 % in turns."""
 
 
 @cache
 def mkl_is_slow(cpuinfo: Path = CPUINFO) -> bool:
-    """MKL does not use all that other makers' processors can: on an AMD EPYC with AVX-512 oneDNN multiplies twice as fast."""
+    """MKL does not use all that other makers' processors can: on an AMD EPYC with AVX-512 it multiplied float32 at about 105 GFLOP/s, and
+    oneDNN at 145 to 250."""
     available = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if not available or platform.machine() != "x86_64" or not cpuinfo.is_file():
         return False
