@@ -51,7 +51,8 @@ def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, voca
     table = kept or measure(runner, batches, vocabulary)
     for length in lengths(limit):
         if length > table.target.lengths[-1]:
-            few = [batch for batch in batches if batch * length <= MOST_POSITIONS] or batches[:1]
+            known = table.target.batches[-1]  # a GPU may have had less room when these were measured
+            few = [batch for batch in batches if batch <= known and batch * length <= MOST_POSITIONS] or batches[:1]
             table = table.longer(measure(runner, few, vocabulary, [length]))
     if table is not kept:
         folder.mkdir(parents=True, exist_ok=True)

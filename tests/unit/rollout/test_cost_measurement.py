@@ -72,6 +72,15 @@ def test_a_small_cache_is_measured_with_one_request(tmp_path: Path) -> None:
     assert cost_table(tmp_path, make_runner(), "model", 2, 48, 100).target.batches == [1.0, 4.0], "which is no table of a larger one"
 
 
+def test_what_a_full_gpu_measured_with_few_requests_grows_by_lengths_alone(tmp_path: Path, runner: Runner) -> None:
+    table = cost_table(tmp_path, runner, "model", 2, 48, 100)
+    (file,) = tmp_path.iterdir()
+    grids = (Grid(each.batches[:1], each.widths, each.lengths, each.seconds[:1]) for each in (table.target, table.draft))
+    CostTable(*grids).save(file)
+    longer = cost_table(tmp_path, runner, "model", 2, 48, 1500)
+    assert (longer.target.batches, longer.target.lengths) == ([1.0], [64.0, 640.0, 1500.0])
+
+
 def test_a_long_length_is_measured_with_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> None:
     monkeypatch.setattr(cost_measurement, "MOST_POSITIONS", 3000)
     monkeypatch.setattr(cost_measurement, "VERIFIED", (1, 3))
