@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from dashboard.analysis.series import finite, thinned
 from dashboard.analysis.step_phases import phase_means
-from dashboard.charts.theme import PHASE_COLORS, PHASE_SHAPES, figure, filled, height_for_runs, label
+from dashboard.charts.theme import PHASE_COLORS, PHASE_SHAPES, figure, filled, height_for_runs, label_in_lines
 from longtail.schemas.comparison import AlignedMetric
 from longtail.schemas.telemetry import Series
 
@@ -39,6 +39,6 @@ def phases_by_run(metrics: Sequence[AlignedMetric], names: Mapping[str, str]) ->
             marker=filled(PHASE_COLORS[phase], PHASE_SHAPES[phase]),
             hovertemplate=f"{phase} %{{x:.3g}} s<extra></extra>",
         )
-    ticks = [label(name) for name in names.values()]
+    ticks = [label_in_lines(name) for name in names.values()]
     chart.update_yaxes(autorange="reversed", tickvals=list(names), ticktext=ticks, type="category", rangemode="normal")
     return chart.update_layout(legend_traceorder="normal")

@@ -3,6 +3,7 @@ pattern or a dash, for those who see no colours."""
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -31,6 +32,8 @@ PHASE_SHAPES: Mapping[str, str] = dict(zip(PHASES, SHAPES, strict=False))
 HEIGHT, ROW, FEW = 280, 14, 2
 """Of a chart, and of each row of its legend but the first few, in pixels."""
 FRAME, BAR, LEAST_BARS = 110, 34, 5
+LINE = 20
+"""Characters of a name beside a chart."""
 
 
 def figure(x: str, y: str, height: int = HEIGHT) -> go.Figure:
@@ -109,3 +112,10 @@ def faded(color: str, opacity: float) -> str:
 def label(text: str) -> str:
     """Foreign text for a legend or a category: shortened, and shown as text, since plotly would render tags."""
     return html.escape(short(visible(text)), quote=False)
+
+
+def label_in_lines(text: str) -> str:
+    """A label beside a chart, in two lines at most: in one, a long name takes so much of a phone's width that the axis is cut."""
+    told = short(visible(text), 2 * LINE)
+    lines = wrap(told, LINE)
+    return "<br>".join(html.escape(line, quote=False) for line in (lines if len(lines) < 3 else (told[:LINE], told[LINE:])))

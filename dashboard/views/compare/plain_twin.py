@@ -11,6 +11,7 @@ from dashboard.data.glances import glances
 from dashboard.text.escaping import escaped
 from dashboard.text.run_labels import run_labels
 from dashboard.widgets.api_errors import explained
+from dashboard.widgets.page_switch import switch_page
 from longtail.schemas.runs import Run
 
 LONGEST = 40
@@ -30,8 +31,8 @@ def plain_twins(runs: Sequence[Run], compared: Sequence[Run]) -> None:
 def _plain_twin(run: Run, name: str, twin_id: str | None) -> None:
     if twin_id is not None:
         if st.button(f"Compare {name} with its plain twin", key=f"twin-{run.id}"):
-            st.switch_page(page_files.COMPARE, query_params={"runs": f"{twin_id},{run.id}"})
+            switch_page(page_files.COMPARE, {"runs": f"{twin_id},{run.id}"})
     elif me().may_write and st.button(f"Run the plain twin of {name}", key=f"twin-{run.id}", type="primary"):
         with explained():
             made = client().clone(run.id, plain_baseline(run.config))
-            st.switch_page(page_files.RUN, query_params={"id": made.id})
+            switch_page(page_files.RUN, {"id": made.id})

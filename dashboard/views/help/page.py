@@ -6,6 +6,7 @@ from dashboard import page_files
 from dashboard.auth.api_client import client
 from dashboard.text.guides import GLOSSARY, GUIDES
 from dashboard.views.help import tour
+from dashboard.widgets.page_switch import switch_page
 from dashboard.widgets.panel import panel
 
 st.header("Help", anchor=False)
@@ -15,7 +16,7 @@ with st.container(horizontal=True, vertical_alignment="center"):
     )
     if st.button("Take the tour", type="primary", help="Five stations, each of them a page"):
         tour.begin()
-        st.switch_page(page_files.RUNS)
+        switch_page(page_files.RUNS)
 word = st.text_input("Find a word", type="search", key="word", placeholder="accept length", live=True, width=320).lower()
 with panel("Words"):
     found = {term: meaning for term, meaning in GLOSSARY.items() if word in f"{term} {meaning}".lower()}

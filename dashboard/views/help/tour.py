@@ -6,6 +6,7 @@ import streamlit as st
 
 from dashboard import page_files
 from dashboard.data.preferences import keep, preference
+from dashboard.widgets.page_switch import switch_page
 
 SEEN, AT, GOES = "tour", "tour-station", "tour-goes"
 
@@ -57,7 +58,7 @@ def show(file: str) -> None:
     """The station of this page, if the tour is there; on the list of runs of who has not seen it, the offer."""
     at = state.get(AT)
     if at is not None and state.pop(GOES, False):
-        st.switch_page(STATIONS[at].file, query_params=STATIONS[at].address)
+        switch_page(STATIONS[at].file, STATIONS[at].address)
     if at is None:
         if file == page_files.RUNS and not preference(SEEN):
             _offer()

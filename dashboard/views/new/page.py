@@ -20,6 +20,7 @@ from dashboard.views.new.schema_fields import Config
 from dashboard.views.new.submission_options import EXPECTED, submission_options
 from dashboard.views.new.yaml_editor import NotAConfigError
 from dashboard.widgets.api_errors import answered
+from dashboard.widgets.page_switch import switch_page
 from longtail import ApiError
 from longtail.schemas.base import FieldError
 from longtail.schemas.comparison import ConfigDifference
@@ -62,7 +63,7 @@ def submitted_or_errors(config: Config, options: Mapping[str, Any], parent: Run 
             raise
         return error.errors
     else:
-        st.switch_page(page_files.RUN, query_params={"id": run.id})
+        switch_page(page_files.RUN, {"id": run.id})
 
 
 def show_errors(errors: Iterable[FieldError], error_slots: ErrorSlots, elsewhere: DeltaGenerator) -> None:

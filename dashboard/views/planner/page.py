@@ -8,6 +8,7 @@ from dashboard.auth.api_client import client, me
 from dashboard.views.planner.answers import answers
 from dashboard.views.planner.form import Wish, form, origin
 from dashboard.widgets.api_errors import answered, explained
+from dashboard.widgets.page_switch import switch_page
 from dashboard.widgets.panel import charts_ahead
 from longtail.schemas.plans import Plan
 
@@ -25,7 +26,7 @@ def submit(wish: Wish, workers: int) -> None:
     config = {**wish.config, "cluster": {**wish.config["cluster"], "workers": workers}}
     with explained():
         run = client().submit(config)
-        st.switch_page(page_files.RUN, query_params={"id": run.id})
+        switch_page(page_files.RUN, {"id": run.id})
 
 
 def page() -> None:

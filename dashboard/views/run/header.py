@@ -14,6 +14,7 @@ from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago, duration, number, ratio, short
 from dashboard.views.run.action_buttons import action_buttons
 from dashboard.views.run.record import record
+from dashboard.widgets.page_switch import switch_page
 from dashboard.widgets.panel import STATE_COLORS
 from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import Series
@@ -31,7 +32,7 @@ def heading(run: Run, partner: Run | None) -> bool:
         st.space("stretch")
         if partner is not None and st.button(f"Compare with {escaped(short(partner.name, LONGEST_PARTNER))}", help=escaped(partner.name)):
             first, second = (run, partner) if speculates(partner.config) else (partner, run)
-            st.switch_page(page_files.COMPARE, query_params={"runs": f"{first.id},{second.id}"})
+            switch_page(page_files.COMPARE, {"runs": f"{first.id},{second.id}"})
         live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
         if run.kind == "engine" and run.steps:
             st.page_link(page_files.PLANNER, label="Plan this run", query_params={"from": run.id})

@@ -2,6 +2,8 @@
 
 import streamlit as st
 
+from dashboard.widgets.page_switch import switch_page
+
 state = st.session_state
 
 
@@ -12,4 +14,4 @@ def go(page: str, name: str, value: str) -> None:
 
 def leave() -> None:
     if wanted := state.pop("go", None):
-        st.switch_page(wanted[0], query_params=wanted[1])
+        switch_page(wanted[0], wanted[1])

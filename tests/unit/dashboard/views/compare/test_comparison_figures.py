@@ -10,6 +10,7 @@ from example_runs import compared_run, compared_seed
 from dashboard.analysis.step_phases import phase_means
 from dashboard.charts.amdahl import amdahl, end_to_end
 from dashboard.charts.comparison_curves import CurveOptions, TrainingClock, comparison_curves
+from dashboard.charts.description import table
 from dashboard.charts.phase_times import phases_by_run
 from dashboard.charts.theme import color, dash
 from dashboard.text.run_labels import run_labels
@@ -86,6 +87,14 @@ def test_phases_are_means_over_the_steps_that_all_have() -> None:
     assert [bar.name for bar in figure.data] == ["rollout", "update"]
     assert list(figure.layout.yaxis.ticktext) == ["plain", "&lt;b&gt;tlt&lt;/b&gt;"]
     assert phase_means([metric("phase/rollout", [1.0], [None])], ["a", "b"]) == {}
+
+
+def test_long_names_beside_bars_leave_them_room_on_a_phone() -> None:
+    names = {"a": "Code, Llama 3.1 <8B> plain", "b": "a-name-without-a-space-of-fifty-characters-or-more"}
+    figure = phases_by_run([metric("phase/rollout", [1.0], [2.0])], names)
+    ticks = ["Code, Llama 3.1 &lt;8B&gt;<br>plain", "a-name-without-a-spa<br>ce-of-fifty-charact…"]
+    assert list(figure.layout.yaxis.ticktext) == ticks
+    assert table(figure)[" "][0] == names["a"]
 
 
 def test_the_law_and_a_point_on_it() -> None:
