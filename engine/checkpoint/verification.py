@@ -56,7 +56,12 @@ def newest(folder: Path, contents: bool = True) -> VerifiedCheckpoint | None:
 def listed(folder: Path) -> list[Path]:
     """The checkpoints of ``folder``, oldest first, whole or not."""
     found = (path for path in folder.glob("step_*") if re.fullmatch(r"step_\d{6,}", path.name))
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step_")))
+    return sorted(found, key=step_of)
+
+
+def step_of(path: Path) -> int:
+    """By the name of a checkpoint."""
+    return int(path.name.removeprefix("step_"))
 
 
 def _verified_step(path: Path, contents: bool) -> int:

@@ -252,7 +252,10 @@ class WorkerGroup:
         """Writes what was staged into ``folder``. Called from another thread, while the workers may be at the next step."""
         folder.mkdir()
         for name, state in self._staged.items():
-            (folder / name).write_text(json.dumps(state), encoding="utf-8")
+            try:
+                (folder / name).write_text(json.dumps(state), encoding="utf-8")
+            except OSError as error:
+                raise storage.unwritten(folder / name, error) from None
         calls = [actor.write.options(concurrency_group="checkpoint").remote(folder.absolute()) for actor in self._ranks]
         self._get(calls)
 

@@ -1,3 +1,4 @@
+import errno
 import json
 import resource
 import subprocess
@@ -134,6 +135,13 @@ def test_prune_keeps_the_newest(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step_000015", "step_000020"]
 
 
+def test_prune_leaves_later_checkpoints_out(tmp_path: Path) -> None:
+    for step in (5, 10, 15, 20):
+        storage.save(tmp_path, step, {"loop.json": step})
+    storage.prune(tmp_path, 1, step=15)
+    assert names(tmp_path) == ["step_000015", "step_000020"]
+
+
 @pytest.mark.parametrize(("name", "part"), [("x.pt", {"x": torch.zeros(100_000)}), ("x.json", list(range(100_000)))])
 def test_a_full_disk_is_told_in_a_line(tmp_path: Path, name: str, part: Any) -> None:
     """A limit on file sizes stands for it."""
@@ -145,4 +153,16 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, name: str, part: Any) -> 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(raised.value)
+    assert newest(tmp_path) is None
+
+
+def test_a_disk_that_turns_out_to_be_full_when_it_is_flushed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one over a network does, or one with quotas."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(storage.os, "fsync", full)
+    with pytest.raises(CheckpointError, match=r"cannot be written: is the disk full \(Disk quota exceeded\)\? Make room, and resume$"):
+        storage.save(tmp_path, 1, {"x.json": 1})
     assert newest(tmp_path) is None
