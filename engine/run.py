@@ -66,10 +66,12 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
     with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out, fence) as saver:
         yield StartingUp(phase="measuring_costs")
         workers.measure_costs()
-        trained = _resume(workers, out) if resume else None
-        first = trained or 0
-        yield from step_events.started(config, first, workers.facts, reason)
-        if trained is None and pretrains(config):
+        found = newest(out / FOLDER) if resume else None
+        if found:
+            workers.load(found.path / WORKERS)
+        first = found.step + 1 if found else 0
+        yield from step_events.started(config, first, workers.facts, reason, found.skipped if found else ())
+        if found is None and pretrains(config):
             yield from _pretrain(config, workers, out, resume, fence)
         if first < config.algorithm.steps:
             workers.on_responses = step_events.first_rollout(config, written.write)
@@ -117,8 +119,8 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     evaluates = every > 0 and (done % every == 0 or done == config.algorithm.steps)
     evaluation = evaluate(config, workers, task, tokenizer) if evaluates else None
     ended, usage = time.time(), workers.usage()
-    advantages = {place: row.advantage for place, row in zip(experience.kept, rows, strict=True)}
-    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage, advantages)
+    taught = {place: row.advantage for place, row in zip(experience.kept, rows, strict=True)}
+    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage, taught)
     yield from step_events.events(step, partial(text_of, tokenizer))
 
 
@@ -131,12 +133,3 @@ def _credited(config: RunConfig, workers: WorkerGroup, experience: Experience) -
     taught = advantages(config, rows, rewards, inferred)
     rows = [replace(row, advantage=value) for row, value in zip(rows, taught, strict=True)]
     return rows, inferred or workers.infer(rows, requests)
-
-
-def _resume(workers: WorkerGroup, out: Path) -> int | None:
-    """The step to go on with: after the newest checkpoint that verifies; None if there is none."""
-    found = newest(out / FOLDER)
-    if found is None:
-        return None
-    workers.load(found.path / WORKERS)
-    return found.step + 1

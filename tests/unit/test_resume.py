@@ -1,0 +1,47 @@
+"""From which checkpoint a run goes on, and what users are told of those that it passes over."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import run
+from engine.checkpoint import storage
+from engine.config import RunConfig
+from engine.events import EventWriter, Log, RunStarted
+
+
+class Workers:
+    """Ready to go on from ``loaded``."""
+
+    def __init__(self) -> None:
+        self.facts = {"workers": "2", "parameters": "1", "device": "cpu", "dtype": "float32"}
+        self.loaded: list[Path] = []
+
+    def measure_costs(self) -> None:
+        pass
+
+    def load(self, folder: Path) -> None:
+        self.loaded.append(folder)
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers()
+
+    @contextmanager
+    def group(*_: Any) -> Iterator[Workers]:
+        yield workers
+
+    monkeypatch.setattr(run, "worker_group", group)
+    for step in (4, 9):
+        storage.save(tmp_path / run.FOLDER, step, {run.WORKERS: lambda path: path.mkdir(), "x.json": step})
+    (tmp_path / run.FOLDER / "step_000009" / "x.json").write_text("{")
+    with EventWriter(tmp_path / "events.jsonl") as events, closing(run._events(RunConfig(), "", tmp_path, True, events)) as told:
+        seen = [next(told) for _ in range(4)]
+    assert workers.loaded == [tmp_path / run.FOLDER / "step_000004" / run.WORKERS]
+    assert [event.first_step for event in seen if isinstance(event, RunStarted)] == [5]
+    (warning,) = [event for event in seen if isinstance(event, Log)]
+    assert warning.level == "warning"
+    assert warning.message.endswith("goes on from the one before: step_000009: x.json is damaged (its SHA-256 differs)")
