@@ -280,6 +280,7 @@ class Worker(LearnerRank):
     def write(self, folder: Path) -> None:
         for name, part in self._staged.items():
             storage.write(part.result() if isinstance(part, Future) else part, folder / name)
+        self._staged = {}
         super().write(folder)
 
     def load(self, folder: Path) -> int:

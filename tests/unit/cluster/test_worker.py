@@ -49,6 +49,7 @@ def saved(worker: Worker, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     worker.stage()
     worker.write(folder)
+    assert not worker._staged, "the copies of the drafter and its moments are not kept until the next checkpoint"
     versions: dict[str, Any] = json.loads((folder / "engine_0.json").read_text())
     return versions
 
