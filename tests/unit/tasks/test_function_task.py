@@ -13,6 +13,9 @@ CODE = """
 def length(row, response):
     return len(response) - row["wanted"]
 
+def picky(row, response):
+    return float(response)
+
 def nothing(row, response):
     return float("nan")
 """
@@ -36,6 +39,12 @@ def test_the_users_function_scores(data: Path) -> None:
 def test_a_reward_that_is_no_number_is_refused(data: Path) -> None:
     task = build_task(FunctionConfig(path=data, function="own_rewards:nothing"), 0, byte_tokenizer())
     with pytest.raises(DataError, match="own_rewards:nothing gave nan for the response 'abc'"):
+        task.reward(task.prompts(0, 1)[0], "abc")
+
+
+def test_a_function_that_raises_is_named(data: Path) -> None:
+    task = build_task(FunctionConfig(path=data, function="own_rewards:picky"), 0, byte_tokenizer())
+    with pytest.raises(DataError, match=r"own_rewards:picky raised ValueError\(.*\) for the response 'abc'; it must give a number"):
         task.reward(task.prompts(0, 1)[0], "abc")
 
 
