@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from engine import artifacts
 from engine.checkpoint.background_saver import FOLDER, WORKERS, BackgroundSaver
 from engine.checkpoint.storage import Fence
-from engine.checkpoint.verification import newest
+from engine.checkpoint.verification import listed, newest
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
-from engine.errors import StoppedError
+from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped, StartingUp
 from engine.experience.asynchronous import gather_ahead
 from engine.experience.collection import Experience, gather, text_of
@@ -45,11 +45,14 @@ def run(
     take_over: bool = False,
 ) -> None:
     """Trains to the last step. ``out`` gets events.jsonl, checkpoints/ and artifacts/; ``resume`` goes on from the newest checkpoint.
-    ``on_event`` sees each event as it is written; for ``take_over`` see EventWriter.
+    ``on_event`` sees each event as it is written; for ``take_over`` see EventWriter. ConfigError if there are checkpoints and it is not to
+    resume: those of two runs would get mixed up.
 
     A file ``out``/stop makes it stop at the next step boundary: it saves a checkpoint, takes the file away and raises StoppedError.
     """
     out = out.absolute()
+    if not resume and listed(out / FOLDER):
+        raise ConfigError(f"--out: {out} has checkpoints of a run; add --resume to go on with that, or choose another folder")
     with EventWriter(out / "events.jsonl", on_event, take_over) as events:
         chosen, reason = choose_engine(config)
         check(chosen)

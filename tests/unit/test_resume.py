@@ -10,6 +10,7 @@ import pytest
 from engine import run
 from engine.checkpoint import storage
 from engine.config import RunConfig
+from engine.errors import ConfigError
 from engine.events import EventWriter, Log, RunStarted
 
 
@@ -45,3 +46,10 @@ def test_a_damaged_checkpoint_is_passed_over_and_told_of(tmp_path: Path, monkeyp
     (warning,) = [event for event in seen if isinstance(event, Log)]
     assert warning.level == "warning"
     assert warning.message.endswith("goes on from the one before: step_000009: x.json is damaged (its SHA-256 differs)")
+
+
+def test_a_folder_with_checkpoints_is_for_a_run_that_resumes(tmp_path: Path) -> None:
+    storage.save(tmp_path / run.FOLDER, 4, {"x.json": 4})
+    with pytest.raises(ConfigError, match=r"has checkpoints of a run; add --resume to go on with that, or choose another folder$"):
+        run.run(RunConfig(), tmp_path)
+    assert not (tmp_path / "events.jsonl").exists(), "the other run's events are left alone"
