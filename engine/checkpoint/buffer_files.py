@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from engine.checkpoint.storage import flush, unwritten
-from engine.checkpoint.verification import sha256_of
+from engine.checkpoint.verification import intact, sha256_of
 from engine.drafter.data_buffer import DataBuffer, Entry, Window
 
 
@@ -55,8 +55,8 @@ class BufferFiles:
 
     def load(self, index: dict[str, Any]) -> None:
         """Fills the buffer as it was. Entries whose file is missing or damaged are left out: training does without them."""
-        segments = [BufferFile(**segment) for segment in index["segments"] if (self._folder / segment["path"]).is_file()]
-        whole = [segment for segment in segments if sha256_of(self._folder / segment.path) == segment.sha256]
+        segments = [BufferFile(**segment) for segment in index["segments"]]
+        whole = [segment for segment in segments if intact(self._folder / segment.path, segment.sha256)]
         self._buffer.restore(index, (entry for segment in whole for entry in read_entries(self._folder / segment.path)))
         ours = "first_group" in index and all(Path(segment.path).parent.name == self._name for segment in whole)
         self._segments = whole if ours else []

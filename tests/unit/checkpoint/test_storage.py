@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checkpoint import storage
+from engine.checkpoint import storage, verification
 from engine.checkpoint.verification import newest
 from engine.errors import CheckpointError
 
@@ -124,6 +124,22 @@ def test_a_damaged_checkpoint_is_skipped_with_its_reason(tmp_path: Path, damage:
     with pytest.raises(CheckpointError, match="no checkpoint is usable") as caught:
         newest(tmp_path)
     assert all(name in str(caught.value) for name in ("step_000010", "step_000020"))
+
+
+def test_a_checkpoint_that_the_disk_does_not_give_back_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (10, 20):
+        storage.save(tmp_path, step, {"loop.json": step})
+    sha256_of = verification.sha256_of
+
+    def read(path: Path) -> str:
+        if path.parent.name == "step_000020":
+            raise OSError(errno.EIO, "Input/output error")
+        return sha256_of(path)
+
+    monkeypatch.setattr(verification, "sha256_of", read)
+    found = newest(tmp_path)
+    assert found is not None
+    assert (found.step, found.skipped) == (10, ("step_000020: loop.json is damaged (its SHA-256 differs, or it cannot be read)",))
 
 
 def test_prune_keeps_the_newest(tmp_path: Path) -> None:
