@@ -28,8 +28,8 @@ def write(state: LearnerState, folder: Path, group: dist.ProcessGroup | None) ->
     try:
         save(dict(state), checkpoint_id=folder, process_group=group, no_dist=group is None)
     except CheckpointException as error:
-        (fault, _), *_ = error.failures.values()
-        raise unwritten(folder, fault) from None
+        faults = [fault for fault, _ in error.failures.values()]
+        raise unwritten(folder, faults[0]) from None
 
 
 def read(state: LearnerState, folder: Path, group: dist.ProcessGroup | None) -> None:

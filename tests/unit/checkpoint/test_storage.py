@@ -178,7 +178,7 @@ def test_a_disk_that_turns_out_to_be_full_when_it_is_flushed_is_told(tmp_path: P
     def full(_: int) -> None:
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
-    monkeypatch.setattr(storage.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(CheckpointError, match=r"cannot be written: is the disk full \(Disk quota exceeded\)\? Make room, and resume$"):
         storage.save(tmp_path, 1, {"x.json": 1})
     assert newest(tmp_path) is None

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engine.cluster.distributed_rollout import driver
 from engine.cluster.distributed_rollout.coordinator import RolloutState
 from engine.cluster.distributed_rollout.driver import RolloutDriver
 from engine.cluster.ray_session import _isolate
@@ -71,16 +70,16 @@ def test_who_is_done_infers_first_and_trains_then(ray_is: Callable[[Replies], No
     replies = Replies("rollout 0", "infer 0", "rollout 1", "train_drafter 0")
     ray_is(replies)
     actors = [replies.actor(number) for number in range(2)]
-    driven = RolloutDriver(0, actors, RolloutState(), infer=lambda worker, _: actors[worker].infer.remote())
+    driver = RolloutDriver(0, actors, RolloutState(), infer=lambda worker, _: actors[worker].infer.remote())
     activities: list[str] = []
-    post = driven._post
+    post = driver._post
 
     def told(event: Any) -> None:
         activities.append(type(event).__name__)
         post(event)
 
-    monkeypatch.setattr(driven, "_post", told)
-    rollout = driven.run([[], []], Sampling(), lambda _: None)
+    monkeypatch.setattr(driver, "_post", told)
+    rollout = driver.run([[], []], Sampling(), lambda _: None)
     asked = dict.fromkeys(each for each in replies.asked if not each.startswith("rollout"))  # halts may be repeated
     assert [*asked] == ["infer 0", "train_drafter 0", "halt 0"]
     assert activities == ["RolloutStarted", "WorkerDone", "TrainingStarted", "WorkerDone", "TrainingStopped"]
@@ -111,7 +110,7 @@ def test_a_clock_that_is_set_back_makes_no_span_end_before_it_began(
     replies = Replies("rollout 0", "rollout 1", "train_drafter 0")
     ray_is(replies)
     times = count(1000.0, -10.0)
-    monkeypatch.setattr(driver.time, "time", lambda: next(times))
+    monkeypatch.setattr("time.time", lambda: next(times))
     rollout = RolloutDriver(0, [replies.actor(number) for number in range(2)], RolloutState()).run([[], []], Sampling(), lambda _: None)
     assert all(span.start <= span.end for span in rollout.spans)
     assert rollout.seconds("BUSY", "IDLE", "TRAINING") >= 0
@@ -122,12 +121,12 @@ def test_what_a_user_can_mend_of_a_rollout_comes_as_it_was_said(ray_is: Callable
     replies = Replies("rollout 0")
     ray_is(replies)
     import ray
-    from ray.exceptions import RayTaskError
 
+    errors: Any = ray.exceptions
     cause = WorkerLostError("SGLang died 3 times in a row; resume from the last checkpoint: out of memory")
 
     def get(_: str) -> Any:
-        raise RayTaskError("Worker.rollout", f"ray::Worker.rollout()\n  File 'x.py', line 1\n{cause}\n", cause).as_instanceof_cause()
+        raise errors.RayTaskError("Worker.rollout", f"ray::Worker.rollout()\n  File 'x.py', line 1\n{cause}\n", cause).as_instanceof_cause()
 
     monkeypatch.setattr(ray, "get", get)
     with pytest.raises(WorkerLostError) as raised:
