@@ -106,6 +106,7 @@ def _train(config: RunConfig, workers: WorkerGroup, saver: BackgroundSaver, out:
             (out / STOP).unlink(missing_ok=True)
             raise StoppedError(f"stopped after step {index}, as asked; --resume goes on from there")
     yield from saver.wait()
+    (out / STOP).unlink(missing_ok=True)  # too late to be granted, it must not stop a later attempt with more steps
 
 
 def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", index: int) -> Iterator[AnyEvent]:

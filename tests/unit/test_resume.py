@@ -1,16 +1,16 @@
-"""From which checkpoint a run goes on, and what users are told of those that it passes over."""
+"""What a run leaves to the next attempt, and from which checkpoint that goes on."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from engine import run
 from engine.checkpoint import storage
 from engine.checkpoint.background_saver import FOLDER, WORKERS
-from engine.config import RunConfig
+from engine.config import RunConfig, parse
 from engine.errors import ConfigError
 from engine.events import EventWriter, Log, RunStarted
 
@@ -56,3 +56,32 @@ def test_a_folder_with_checkpoints_is_for_a_run_that_resumes(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"has checkpoints of a run; add --resume to go on with that, or choose another folder$"):
         run.run(RunConfig(), tmp_path)
     assert not (tmp_path / "events.jsonl").exists(), "the other run's events are left alone"
+
+
+class Saver:
+    """Has nothing to write."""
+
+    def written(self) -> Iterator[Any]:
+        yield from ()
+
+    def save(self, _: int) -> Iterator[Any]:
+        yield from ()
+
+    def wait(self) -> Iterator[Any]:
+        yield from ()
+
+
+def test_a_wish_to_stop_that_comes_in_the_last_step_does_not_stop_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("load_tokenizer", "build_task"):
+        monkeypatch.setattr(run, name, lambda *_: None)
+    done: list[int] = []
+
+    def step(*given: Any) -> Iterator[Any]:
+        done.append(given[-1])
+        (tmp_path / run.STOP).touch()
+        yield from ()
+
+    monkeypatch.setattr(run, "_step", step)
+    config, nobody = parse({"algorithm": {"steps": 1}}), cast(Any, Workers())
+    assert list(run._train(config, nobody, cast(Any, Saver()), tmp_path, 0)) == []
+    assert (done, (tmp_path / run.STOP).exists()) == ([0], False)
