@@ -14,7 +14,7 @@ from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.model_card import README, DrafterCard
 from engine.drafter.zipped import write_zip
-from engine.events import ArtifactSaved, DrafterPretrained, DrafterTrained, Speculation, read
+from engine.events import ArtifactSaved, DrafterPretrained, DrafterTrained, RunStarted, Speculation, StepFinished, read
 from engine.policy.model_card import SHOWN, PolicyCard, text
 
 EXPECTED = "expected of chains of 4, by responses held out of its pretraining"
@@ -49,22 +49,23 @@ def _put(made: Path, place: Path) -> None:
 
 def _card(config: RunConfig, out: Path) -> DrafterCard:
     """The drafter's card: its acceptance in the last steps, and how each version came about."""
-    steps: list[float] = []
-    positions: list[Speculation] = []
-    history: list[str] = []
-    version, pretrained = 0, None
+    told: list[StepFinished | Speculation | DrafterTrained] = []
+    pretrained: DrafterPretrained | None = None
     for event in read(out / "events.jsonl"):
-        if event.kind == "step":
-            steps.append(event.metrics["accept_length"])
-        if isinstance(event, Speculation):
-            positions.append(event)
-        if isinstance(event, DrafterPretrained):
-            pretrained, version = event, event.drafter_version
-        if isinstance(event, DrafterTrained) and event.published:
-            version = event.drafter_version
-            history.append(f"version {version}, after RL step {event.step}: {event.microsteps} micro-steps, {event.reason}")
-    if pretrained:
-        history.insert(0, _pretrained(pretrained))
+        if isinstance(event, RunStarted):  # what came after its checkpoint is done again
+            told = [before for before in told if before.step < event.first_step]
+        elif isinstance(event, DrafterPretrained):
+            pretrained = event
+        elif isinstance(event, StepFinished | Speculation | DrafterTrained):
+            told.append(event)
+    steps = [event.metrics["accept_length"] for event in told if isinstance(event, StepFinished)]
+    positions = [event for event in told if isinstance(event, Speculation)]
+    published = [event for event in told if isinstance(event, DrafterTrained) and event.published]
+    version = published[-1].drafter_version if published else pretrained.drafter_version if pretrained else 0
+    history = [_pretrained(pretrained)] if pretrained else []
+    history += [
+        f"version {each.drafter_version}, after RL step {each.step}: {each.microsteps} micro-steps, {each.reason}" for each in published
+    ]
     card = DrafterCard(config.model.path, config.task.name, version, history=tuple(history))
     recent = max(1, len(steps) // 4)
     if steps:

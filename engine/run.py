@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from engine import artifacts
 from engine.checkpoint.background_saver import FOLDER, WORKERS, BackgroundSaver
 from engine.checkpoint.storage import Fence
-from engine.checkpoint.verification import newest
+from engine.checkpoint.verification import listed, newest
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
-from engine.errors import StoppedError
+from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped, StartingUp
 from engine.experience.asynchronous import gather_ahead
 from engine.experience.collection import Experience, gather, text_of
@@ -45,11 +45,14 @@ def run(
     take_over: bool = False,
 ) -> None:
     """Trains to the last step. ``out`` gets events.jsonl, checkpoints/ and artifacts/; ``resume`` goes on from the newest checkpoint.
-    ``on_event`` sees each event as it is written; for ``take_over`` see EventWriter.
+    ``on_event`` sees each event as it is written; for ``take_over`` see EventWriter. ConfigError if there are checkpoints and it is not to
+    resume: those of two runs would get mixed up.
 
     A file ``out``/stop makes it stop at the next step boundary: it saves a checkpoint, takes the file away and raises StoppedError.
     """
     out = out.absolute()
+    if not resume and listed(out / FOLDER):
+        raise ConfigError(f"--out: {out} has checkpoints of a run; add --resume to go on with that, or choose another folder")
     with EventWriter(out / "events.jsonl", on_event, take_over) as events:
         chosen, reason = choose_engine(config)
         check(chosen)
@@ -66,10 +69,12 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
     with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out, fence) as saver:
         yield StartingUp(phase="measuring_costs")
         workers.measure_costs()
-        trained = _resume(workers, out) if resume else None
-        first = trained or 0
-        yield from step_events.started(config, first, workers.facts, reason)
-        if trained is None and pretrains(config):
+        found = newest(out / FOLDER) if resume else None
+        if found:
+            workers.load(found.path / WORKERS)
+        first = found.step + 1 if found else 0
+        yield from step_events.started(config, first, workers.facts, reason, found.skipped if found else ())
+        if found is None and pretrains(config):
             yield from _pretrain(config, workers, out, resume, fence)
         if first < config.algorithm.steps:
             workers.on_responses = step_events.first_rollout(config, written.write)
@@ -101,6 +106,7 @@ def _train(config: RunConfig, workers: WorkerGroup, saver: BackgroundSaver, out:
             (out / STOP).unlink(missing_ok=True)
             raise StoppedError(f"stopped after step {index}, as asked; --resume goes on from there")
     yield from saver.wait()
+    (out / STOP).unlink(missing_ok=True)  # too late to be granted, it must not stop a later attempt with more steps
 
 
 def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTrainedTokenizerBase", index: int) -> Iterator[AnyEvent]:
@@ -117,8 +123,8 @@ def _step(config: RunConfig, workers: WorkerGroup, task: Task, tokenizer: "PreTr
     evaluates = every > 0 and (done % every == 0 or done == config.algorithm.steps)
     evaluation = evaluate(config, workers, task, tokenizer) if evaluates else None
     ended, usage = time.time(), workers.usage()
-    advantages = {place: row.advantage for place, row in zip(experience.kept, rows, strict=True)}
-    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage, advantages)
+    taught = {place: row.advantage for place, row in zip(experience.kept, rows, strict=True)}
+    step = step_events.StepRecord(index, began, ended, experience, inferred_at, learning, published, evaluation, usage, taught)
     yield from step_events.events(step, partial(text_of, tokenizer))
 
 
@@ -131,12 +137,3 @@ def _credited(config: RunConfig, workers: WorkerGroup, experience: Experience) -
     taught = advantages(config, rows, rewards, inferred)
     rows = [replace(row, advantage=value) for row, value in zip(rows, taught, strict=True)]
     return rows, inferred or workers.infer(rows, requests)
-
-
-def _resume(workers: WorkerGroup, out: Path) -> int | None:
-    """The step to go on with: after the newest checkpoint that verifies; None if there is none."""
-    found = newest(out / FOLDER)
-    if found is None:
-        return None
-    workers.load(found.path / WORKERS)
-    return found.step + 1

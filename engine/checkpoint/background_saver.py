@@ -54,5 +54,5 @@ class BackgroundSaver:
 
     def _write(self, step: int, began: float) -> CheckpointSaved:
         saved = storage.save(self._out / FOLDER, step, {WORKERS: self._workers.write}, self._fence)
-        storage.prune(self._out / FOLDER, self._keep)
+        storage.prune(self._out / FOLDER, self._keep, step)
         return CheckpointSaved(step=step, path=str(saved.path.relative_to(self._out)), seconds=time.time() - began)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from engine.checkpoint.storage import flush
-from engine.checkpoint.verification import sha256_of
+from engine.checkpoint.storage import flush, unwritten
+from engine.checkpoint.verification import intact, sha256_of
 from engine.drafter.data_buffer import DataBuffer, Entry, Window
 
 
@@ -48,15 +48,15 @@ class BufferFiles:
             self._writes.append(self._thread.submit(self._write, entries))
 
     def index(self) -> "Future[dict[str, Any]]":
-        """What ``load`` takes (plain values), of the buffer as it is now, once that is on disk; OSError if it could not be written."""
+        """What ``load`` takes (plain values), of the buffer as it is now, once that is on disk; CheckpointError if it cannot be."""
         self.write_new()
         writes, self._writes = self._writes, []
         return self._thread.submit(self._index, writes, self._buffer.counters())
 
     def load(self, index: dict[str, Any]) -> None:
         """Fills the buffer as it was. Entries whose file is missing or damaged are left out: training does without them."""
-        segments = [BufferFile(**segment) for segment in index["segments"] if (self._folder / segment["path"]).is_file()]
-        whole = [segment for segment in segments if sha256_of(self._folder / segment.path) == segment.sha256]
+        segments = [BufferFile(**segment) for segment in index["segments"]]
+        whole = [segment for segment in segments if intact(self._folder / segment.path, segment.sha256)]
         self._buffer.restore(index, (entry for segment in whole for entry in read_entries(self._folder / segment.path)))
         ours = "first_group" in index and all(Path(segment.path).parent.name == self._name for segment in whole)
         self._segments = whole if ours else []
@@ -73,8 +73,11 @@ class BufferFiles:
         path = self._folder / self._name / f"{entries[0].id:09d}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(".partial")
-        write_entries(aside, entries)
-        flush(aside)
+        try:
+            write_entries(aside, entries)
+            flush(aside)
+        except (OSError, SafetensorError) as error:
+            raise unwritten(path, error) from None
         digest = sha256_of(aside)
         aside.replace(path)
         flush(path.parent)

@@ -46,14 +46,14 @@ class SnapshotWriter:
     def put(self, snapshot: Snapshot) -> None:
         """Has ``snapshot`` written, and returns at once; one that waits for an older one's end gives way to it.
 
-        Nobody may change the snapshot's tensors any more. OSError if an earlier write has failed.
+        Nobody may change the snapshot's tensors any more. Raises what made an earlier write fail.
         """
         self._settle([write for write in self._writes if not write.cancel()])
         self._number += 1
         self._writes.append(self._thread.submit(self._write, self._number, snapshot))
 
     def close(self) -> None:
-        """Waits until everything is written. OSError if it could not be."""
+        """Waits until everything is written. Raises what made a write fail."""
         self._thread.shutdown()
         self._settle(self._writes)
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from engine.checkpoint.storage import unwritten
 from engine.errors import CheckpointError
 
 LearnerState = Mapping[str, Any]
@@ -21,8 +23,13 @@ warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavai
 
 
 def write(state: LearnerState, folder: Path, group: dist.ProcessGroup | None) -> None:
-    """Saves ``Learner.state``. All workers of ``group`` call it together; without one it is this worker's alone."""
-    save(dict(state), checkpoint_id=folder, process_group=group, no_dist=group is None)
+    """Saves ``Learner.state``. All workers of ``group`` call it together; without one it is this worker's alone. CheckpointError, on all of
+    them, if one cannot write."""
+    try:
+        save(dict(state), checkpoint_id=folder, process_group=group, no_dist=group is None)
+    except CheckpointException as error:
+        faults = [fault for fault, _ in error.failures.values()]
+        raise unwritten(folder, faults[0]) from None
 
 
 def read(state: LearnerState, folder: Path, group: dist.ProcessGroup | None) -> None:

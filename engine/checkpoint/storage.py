@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, VerifiedCheckpoint, listed, sha256_of
+from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, VerifiedCheckpoint, listed, sha256_of, step_of
 from engine.errors import CheckpointError
 
 Part = Callable[[Path], None] | Any
@@ -43,7 +43,7 @@ def save(folder: Path, step: int, parts: Mapping[str, Part], fence: Fence = unfe
         path = aside / name
         write(part, path)
     files = {path.relative_to(aside).as_posix(): sha256_of(path) for path in sorted(aside.rglob("*")) if path.is_file()}
-    _write_json(aside / MANIFEST, asdict(Manifest(SCHEMA, step, files)))
+    write(asdict(Manifest(SCHEMA, step, files)), aside / MANIFEST)
     for path in (*aside.rglob("*"), aside):
         flush(path)
     fence()
@@ -66,8 +66,13 @@ def write(part: Part, path: Path) -> None:
         else:
             torch.save(part, path)
     except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise CheckpointError(f"{path} cannot be written: is the disk full ({reason})? Make room, and resume") from None
+        raise unwritten(path, error) from None
+
+
+def unwritten(path: Path, error: BaseException) -> CheckpointError:
+    """What users are told of an ``error`` in writing to ``path``."""
+    reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return CheckpointError(f"{path} cannot be written: is the disk full ({reason})? Make room, and resume")
 
 
 def read(path: Path) -> Any:
@@ -77,9 +82,10 @@ def read(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def prune(folder: Path, keep: int) -> None:
-    """Removes all but the ``keep`` newest checkpoints."""
-    for path in listed(folder)[:-keep]:
+def prune(folder: Path, keep: int, step: int | None = None) -> None:
+    """Removes all but the ``keep`` newest checkpoints up to that of ``step``, by default of all. Later ones are neither counted nor
+    removed: a run that goes on from an older checkpoint, as they are damaged, must not lose its own to them."""
+    for path in [path for path in listed(folder) if step is None or step_of(path) <= step][:-keep]:
         path.rename(folder / f".{path.name}.pruned")  # out of sight at once: deleting takes time
     _sweep(folder)
 
@@ -89,10 +95,12 @@ def _write_json(path: Path, state: Any) -> None:
 
 
 def flush(path: Path) -> None:
-    """Returns once the file or folder is on disk."""
+    """Returns once the file or folder is on disk. CheckpointError if it cannot be: some file systems find out now that they are full."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        raise unwritten(path, error) from None
     finally:
         os.close(descriptor)
 

@@ -56,7 +56,12 @@ def newest(folder: Path, contents: bool = True) -> VerifiedCheckpoint | None:
 def listed(folder: Path) -> list[Path]:
     """The checkpoints of ``folder``, oldest first, whole or not."""
     found = (path for path in folder.glob("step_*") if re.fullmatch(r"step_\d{6,}", path.name))
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step_")))
+    return sorted(found, key=step_of)
+
+
+def step_of(path: Path) -> int:
+    """By the name of a checkpoint."""
+    return int(path.name.removeprefix("step_"))
 
 
 def _verified_step(path: Path, contents: bool) -> int:
@@ -72,9 +77,17 @@ def _verified_step(path: Path, contents: bool) -> int:
     for name, expected in manifest.files.items():
         if not (path / name).is_file():
             raise CheckpointError(f"{path.name}: {name} is missing")
-        if contents and sha256_of(path / name) != expected:
-            raise CheckpointError(f"{path.name}: {name} is damaged (its SHA-256 differs)")
+        if contents and not intact(path / name, expected):
+            raise CheckpointError(f"{path.name}: {name} is damaged (its SHA-256 differs, or it cannot be read)")
     return manifest.step
+
+
+def intact(path: Path, sha256: str) -> bool:
+    """Whether the file can be read, also from a disk that fails, and is what it was."""
+    try:
+        return sha256_of(path) == sha256
+    except OSError:
+        return False
 
 
 def sha256_of(path: Path) -> str:

@@ -3,10 +3,12 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from psutil import virtual_memory
 
@@ -20,6 +22,8 @@ OBJECT_STORE_BYTES, MOST_OBJECT_STORE_BYTES = 512 * 2**20, 16 * 2**30
 SHARED_MEMORY = Path("/dev/shm")
 TOKEN = secrets.token_hex(32)
 """This process's own: Ray reads it once, so that later sessions must have the same."""
+NOTICED = 10.0
+"""Seconds in which Ray tells of a worker that has died, after others have seen their connection to it break."""
 
 
 @contextmanager
@@ -93,6 +97,32 @@ def lost(where: str) -> Iterator[None]:
             raise _told(str(error)) or error from None
         reason = str(error).strip().splitlines()[0]
         raise WorkerLostError(f"a worker died {where}; resume from the last checkpoint ({reason})") from None
+
+
+def results(ray: Any, references: Sequence[Any]) -> list[Any]:
+    """What workers that compute together answer to these calls. If one of them dies the others fail, too, perhaps before Ray tells of it:
+    then it is its error that is raised, not theirs."""
+    from ray.exceptions import RayTaskError
+
+    try:
+        found: list[Any] = ray.get(references)
+    except RayTaskError as error:
+        if not isinstance(error.cause, LongtailError):
+            _raise_if_dead(ray, references)
+        raise
+    return found
+
+
+def _raise_if_dead(ray: Any, references: Sequence[Any]) -> None:
+    """Ray's error of a worker that has died, or dies within NOTICED seconds; others are passed over."""
+    from ray.exceptions import RayTaskError
+
+    left, until = list(references), time.monotonic() + NOTICED
+    while left and (seconds := until - time.monotonic()) > 0:
+        ready, left = ray.wait(left, num_returns=1, timeout=seconds)
+        for reference in ready:
+            with suppress(RayTaskError):
+                ray.get(reference)
 
 
 @contextmanager

@@ -275,11 +275,14 @@ class Worker(LearnerRank):
         super().stage()
         learnt = self.engine.speculator.state() if self.engine.speculator else None
         versions = {"target": self._target_version, "drafter": self._drafter_version, "speculation": copy.deepcopy(learnt)}
-        self._staged = {f"engine_{self.rank}.json": versions} | (self.spot.stage(f"spot_{self.rank}") if self.spot else {})
+        sketches = {"target": self._sketch, "drafters": self._drafters_sketch}
+        self._staged = {f"engine_{self.rank}.json": versions, f"sketches_{self.rank}.pt": sketches}
+        self._staged |= self.spot.stage(f"spot_{self.rank}") if self.spot else {}
 
     def write(self, folder: Path) -> None:
         for name, part in self._staged.items():
             storage.write(part.result() if isinstance(part, Future) else part, folder / name)
+        self._staged = {}
         super().write(folder)
 
     def load(self, folder: Path) -> int:
@@ -288,6 +291,7 @@ class Worker(LearnerRank):
         versions = storage.read(folder / f"engine_{rank}.json")
         self._target_version = versions["target"]
         super().load(folder)
+        self._load_sketches(folder / f"sketches_{rank}.pt")
         if self.spot:
             self.spot.load(folder / f"spot_{rank}")
             self._load_drafter(self.spot.published, versions["drafter"])
@@ -295,6 +299,13 @@ class Worker(LearnerRank):
         if self.engine.speculator and versions["speculation"]:
             self.engine.speculator.load_state(versions["speculation"])
         return self._drafter_version
+
+    def _load_sketches(self, path: Path) -> None:
+        """From where the target has moved since the drafter was trained; from where it is, if the policy was shared out otherwise then, or
+        if the checkpoint is of an earlier version."""
+        if path.exists():
+            saved = storage.read(path)
+            self._drafters_sketch = saved["drafters"] if torch.equal(saved["target"], self._sketch) else self._sketch
 
     def export(self, folder: Path, card: DrafterCard) -> list[Path]:
         """Writes the policy, if it was trained, and the drafter, if there is one, as Hugging Face folders; returns those. One worker

@@ -16,7 +16,7 @@ from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
 from engine.cluster.distributed_rollout.request_assignment import assign_requests
 from engine.cluster.late_actor import LateActor, LateHandle
 from engine.cluster.placement import places
-from engine.cluster.ray_session import lost, ray_session, said
+from engine.cluster.ray_session import lost, ray_session, results, said
 from engine.cluster.rendezvous import meeting_point
 from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
@@ -252,7 +252,10 @@ class WorkerGroup:
         """Writes what was staged into ``folder``. Called from another thread, while the workers may be at the next step."""
         folder.mkdir()
         for name, state in self._staged.items():
-            (folder / name).write_text(json.dumps(state), encoding="utf-8")
+            try:
+                (folder / name).write_text(json.dumps(state), encoding="utf-8")
+            except OSError as error:
+                raise storage.unwritten(folder / name, error) from None
         calls = [actor.write.options(concurrency_group="checkpoint").remote(folder.absolute()) for actor in self._ranks]
         self._get(calls)
 
@@ -274,17 +277,15 @@ class WorkerGroup:
 
     def _all(self, method: str, *arguments: Any, workers: Iterable[int] | None = None) -> list[Any]:
         chosen = range(len(self._actors)) if workers is None else workers
-        results: list[Any] = self._get([getattr(self._actors[worker], method).remote(*arguments) for worker in chosen])
-        return results
+        return self._get([getattr(self._actors[worker], method).remote(*arguments) for worker in chosen])
 
     def _every(self, method: str, *arguments: Any) -> list[Any]:
         """Of all ranks, workers or not."""
-        results: list[Any] = self._get([getattr(rank, method).remote(*arguments) for rank in self._ranks])
-        return results
+        return self._get([getattr(rank, method).remote(*arguments) for rank in self._ranks])
 
-    def _get(self, references: Any) -> Any:
+    def _get(self, references: Sequence[Any]) -> list[Any]:
         with said(), lost("outside a rollout"):
-            return self._ray.get(references)
+            return results(self._ray, references)
 
     def _decision(self, step: int) -> TrainingDecision:
         if not (self._config.speculation.enabled and self._spot.enabled):

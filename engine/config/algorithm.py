@@ -24,7 +24,7 @@ SET_BY_NAME = sorted({key for parts in ALGORITHMS.values() for key in parts})
 
 
 class AlgorithmConfig(Section):
-    """An advantage, a policy loss, how tokens are weighted, and a KL term; ``name`` sets them all as its paper has them."""
+    """An advantage, a policy loss, how tokens are weighted, and a KL term; ``name`` sets them, mostly as its paper has them."""
 
     name: Literal["grpo", "dr_grpo", "dapo", "rloo", "reinforce_pp", "gspo", "cispo"] = Field(
         "grpo",

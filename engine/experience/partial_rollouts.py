@@ -67,9 +67,10 @@ class Backlog:
         self.groups: list[Group] = []
 
     def take(self, count: int) -> list[Group]:
-        """``count`` groups, those begun before first."""
-        new = range(self.position, self.position + max(0, count - len(self.groups)))
-        taken = self.groups + [self._new(position) for position in new]
+        """``count`` groups, those begun before first; not those of another size, which a run has that is resumed with another."""
+        begun = [group for group in self.groups if len(group.members) == self._size]
+        new = range(self.position, self.position + max(0, count - len(begun)))
+        taken = begun + [self._new(position) for position in new]
         self.position, self.groups = new.stop, []
         return taken
 

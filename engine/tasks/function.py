@@ -19,7 +19,11 @@ def _score(config: FunctionConfig) -> Score:
     function: Callable[..., Any] = import_path.load_function("task.function", config.function)
 
     def score(row: dict[str, Any], response: str) -> float:
-        reward = float(function(row, response))
+        try:
+            reward = float(function(row, response))
+        except Exception as error:  # whatever it raises is its author's to mend
+            told = f"task.function: {config.function} raised {error!r} for the response {response[:80]!r}"
+            raise DataError(f"{told}; it must give a number for whatever a model writes") from error
         if not isfinite(reward):
             raise DataError(f"task.function: {config.function} gave {reward} for the response {response[:80]!r}; it must be a number")
         return reward

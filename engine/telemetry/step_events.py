@@ -1,7 +1,7 @@
 """What happened in a step, as events. Pure: results in, events out."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from math import isfinite, nan
@@ -59,8 +59,11 @@ class StepRecord:
         return self.evaluation.began if self.evaluation else self.ended
 
 
-def started(config: RunConfig, first_step: int, facts: Mapping[str, str], engine_reason: str = "") -> Iterator[AnyEvent]:
-    """The first events of an attempt. ``facts``: see ``Worker.facts``; ``engine_reason``: why it has the engine that ``config`` names."""
+def started(
+    config: RunConfig, first_step: int, facts: Mapping[str, str], engine_reason: str = "", skipped: Sequence[str] = ()
+) -> Iterator[AnyEvent]:
+    """The first events of an attempt. ``facts``: see ``Worker.facts``; ``engine_reason``: why it has the engine that ``config`` names;
+    ``skipped``: what is wrong with newer checkpoints than the one that it goes on from."""
     workers = int(facts["workers"])
     yield RunStarted(
         first_step=first_step,
@@ -76,6 +79,8 @@ def started(config: RunConfig, first_step: int, facts: Mapping[str, str], engine
         yield Log(
             level="warning", message=f"the cluster has room for {workers} of {config.cluster.workers} workers: the run goes on with those"
         )
+    for fault in skipped:
+        yield Log(level="warning", message=f"a checkpoint is not usable, so that the run goes on from the one before: {fault}")
     yield Log(level="info", message=f"responses are generated in {facts['dtype']} (model.dtype: {config.model.dtype})")
     if "graphs" in facts:
         yield Log(level="info", message=facts["graphs"])

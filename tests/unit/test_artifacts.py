@@ -13,13 +13,13 @@ from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.model_card import DrafterCard
 from engine.errors import TakenOverError
-from engine.events import DrafterTrained, EventWriter, Speculation, StepFinished
+from engine.events import DrafterTrained, EventWriter, RunStarted, Speculation, StepFinished
 
 
-def write(out: Path, accepted: list[list[int]]) -> None:
+def write(out: Path, accepted: list[list[int]], first: int = 0) -> None:
     """A step for each of ``accepted``, of ten drafts at each depth; every other one publishes a drafter."""
     events = EventWriter(out / "events.jsonl")
-    for step, counts in enumerate(accepted):
+    for step, counts in enumerate(accepted, first):
         events.write(Speculation(step=step, arms=[], drafted_by_position=[10] * len(counts) + [0], accepted_by_position=[*counts, 0]))
         events.write(
             DrafterTrained(
@@ -47,6 +47,18 @@ def test_the_card_tells_of_the_last_quarter_and_of_every_version(tmp_path: Path)
     assert [line.partition(":")[0] for line in card.history] == [
         f"version {version}, after RL step {2 * version - 2}" for version in (1, 2, 3, 4)
     ]
+
+
+def test_what_a_lost_attempt_did_is_not_told_twice(tmp_path: Path) -> None:
+    """It was killed after six steps, and the next one went on after a checkpoint of the first two."""
+    write(tmp_path, [[1]] * 6)
+    events = EventWriter(tmp_path / "events.jsonl")
+    events.write(RunStarted(first_step=2, steps=8, workers=1, model_parameters=1, device="cpu", packages={}))
+    events.close()
+    write(tmp_path, [[8]] * 2, first=2)
+    card = artifacts._card(RunConfig(), tmp_path)
+    assert (card.version, card.accept_length, card.acceptance) == (2, 1.8, (0.8,))
+    assert [line.partition(":")[0] for line in card.history] == ["version 1, after RL step 0", "version 2, after RL step 2"]
 
 
 def test_a_run_without_steps(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from engine.cluster.distributed_rollout import coordinator
 from engine.cluster.distributed_rollout.coordinator import ActivitySpan, Command, RolloutState, StartTraining
 from engine.cluster.distributed_rollout.early_stop import EarlyStop
 from engine.cluster.distributed_rollout.tail_inference import TailInference
-from engine.cluster.ray_session import lost
+from engine.cluster.ray_session import lost, said
 from engine.cluster.spot_training.drafter_versions import after
 from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.spot_training.untrained_reasons import Refusal, untrained_reason
@@ -108,6 +108,7 @@ class RolloutDriver:
         self._statistics = RolloutStatistics()
         self._tokens: dict[int, int] = {}
         self._ended = 0.0
+        self._now = 0.0
 
     def run(
         self,
@@ -186,7 +187,8 @@ class RolloutDriver:
             self._on_responses(sum(self._counted.values()))
 
     def _finished(self, worker: int, reference: Any) -> Sequence[Completion]:
-        share = self._get(worker, reference)
+        with said():
+            share = self._get(worker, reference)
         self._counted[worker] = len(share.completions)
         if self._on_responses:
             self._on_responses(sum(self._counted.values()))
@@ -266,7 +268,8 @@ class RolloutDriver:
             self._told = now
 
     def _post(self, event: coordinator.WorkerMessage) -> None:
-        self._state, commands = coordinator.advance(self._state, event, time.time())
+        self._now = max(self._now, time.time())  # the machine's clock may be set back
+        self._state, commands = coordinator.advance(self._state, event, self._now)
         for command in commands:
             self._carry_out(command)
 

@@ -60,6 +60,16 @@ def test_training_goes_on_while_what_was_staged_is_written(workers: Any, tmp_pat
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["step_000005"]
 
 
+def test_a_run_that_goes_on_from_an_older_checkpoint_loses_none_to_the_damaged_one(workers: Any, tmp_path: Path) -> None:
+    workers.go.set()
+    with BackgroundSaver(CheckpointConfig(keep=1), workers, tmp_path) as saver:
+        list(saver.save(20))
+    (tmp_path / FOLDER / "step_000020" / "workers" / "state").write_text("x")
+    with BackgroundSaver(CheckpointConfig(keep=1), workers, tmp_path) as saver:
+        list(saver.save(14))
+    assert latest(tmp_path) == (14, "0")
+
+
 def test_what_goes_wrong_in_the_background_is_raised(workers: Any, tmp_path: Path) -> None:
     workers.go.set()
     with BackgroundSaver(CheckpointConfig(), workers, tmp_path) as saver:

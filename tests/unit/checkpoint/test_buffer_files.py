@@ -1,6 +1,7 @@
 """A buffer's entries on disk: what a checkpoint names is there, whatever was killed or lost."""
 
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from engine.checkpoint import storage
 from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.verification import newest
 from engine.drafter.data_buffer import DataBuffer
+from engine.errors import CheckpointError
 
 WIDTH, PROMPT, TOKENS, PER_STEP = 2048, 2, 33, 8
 LIMIT = 100 * (TOKENS * 8 + (TOKENS - 1) * WIDTH * 2)
@@ -171,3 +173,18 @@ def test_prompts_and_ids_go_on_after_a_resume(tmp_path: Path) -> None:
     for each in (buffer, other):
         fill(each, 1)
     assert [(entry.id, entry.group) for entry in buffer.since(0)] == [(entry.id, entry.group) for entry in other.since(0)]
+
+
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
+    """A limit on file sizes stands for it."""
+    buffer, files, _ = resumed(tmp_path)
+    fill(buffer, 0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(
+            CheckpointError, match=r"000000000\.safetensors cannot be written: is the disk full \(.+\)\? Make room, and resume$"
+        ):
+            files.index().result()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,3 +1,4 @@
+import errno
 import json
 import resource
 import subprocess
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checkpoint import storage
+from engine.checkpoint import storage, verification
 from engine.checkpoint.verification import newest
 from engine.errors import CheckpointError
 
@@ -125,12 +126,35 @@ def test_a_damaged_checkpoint_is_skipped_with_its_reason(tmp_path: Path, damage:
     assert all(name in str(caught.value) for name in ("step_000010", "step_000020"))
 
 
+def test_a_checkpoint_that_the_disk_does_not_give_back_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (10, 20):
+        storage.save(tmp_path, step, {"loop.json": step})
+    sha256_of = verification.sha256_of
+
+    def read(path: Path) -> str:
+        if path.parent.name == "step_000020":
+            raise OSError(errno.EIO, "Input/output error")
+        return sha256_of(path)
+
+    monkeypatch.setattr(verification, "sha256_of", read)
+    found = newest(tmp_path)
+    assert found is not None
+    assert (found.step, found.skipped) == (10, ("step_000020: loop.json is damaged (its SHA-256 differs, or it cannot be read)",))
+
+
 def test_prune_keeps_the_newest(tmp_path: Path) -> None:
     for step in (5, 10, 15, 20):
         storage.save(tmp_path, step, {"loop.json": step})
     storage.prune(tmp_path, keep=2)
     assert names(tmp_path) == ["step_000015", "step_000020"]
     storage.prune(tmp_path, keep=2)
+    assert names(tmp_path) == ["step_000015", "step_000020"]
+
+
+def test_prune_leaves_later_checkpoints_out(tmp_path: Path) -> None:
+    for step in (5, 10, 15, 20):
+        storage.save(tmp_path, step, {"loop.json": step})
+    storage.prune(tmp_path, 1, step=15)
     assert names(tmp_path) == ["step_000015", "step_000020"]
 
 
@@ -145,4 +169,16 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, name: str, part: Any) -> 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(raised.value)
+    assert newest(tmp_path) is None
+
+
+def test_a_disk_that_turns_out_to_be_full_when_it_is_flushed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one over a network does, or one with quotas."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(CheckpointError, match=r"cannot be written: is the disk full \(Disk quota exceeded\)\? Make room, and resume$"):
+        storage.save(tmp_path, 1, {"x.json": 1})
     assert newest(tmp_path) is None

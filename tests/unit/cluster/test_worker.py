@@ -49,6 +49,7 @@ def saved(worker: Worker, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     worker.stage()
     worker.write(folder)
+    assert not worker._staged, "the copies of the drafter and its moments are not kept until the next checkpoint"
     versions: dict[str, Any] = json.loads((folder / "engine_0.json").read_text())
     return versions
 
@@ -72,6 +73,17 @@ def test_what_speculation_learnt_survives_a_checkpoint(random_model: Path, tmp_p
     own = {"evaluation_watchdog": None, "texts": None}
     assert evaluated | own == learnt["speculation"] | own, "an evaluation teaches nothing"
     assert (list((home / "costs").iterdir()), table.stat().st_mtime_ns) == ([table], measured), "measured once"
+
+
+@pytest.mark.usefixtures("home")
+def test_how_far_the_target_has_moved_from_the_drafter_survives_a_checkpoint(random_model: Path, tmp_path: Path) -> None:
+    rows = [TrainingRow((3, 4, 5, 6), 2, 1.0, (-1.0, -1.0))]
+    straight, resumed = Worker(0, config(random_model), ""), Worker(0, config(random_model), "")
+    straight.learn(rows, straight.infer(rows), 0)
+    saved(straight, tmp_path / "saved")
+    resumed.load(tmp_path / "saved")
+    drifts = [worker.learn(rows, worker.infer(rows), 1).drift for worker in (straight, resumed)]
+    assert drifts[0] == drifts[1] > 0
 
 
 def test_a_group_can_be_had_as_soon_as_it_is_complete(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

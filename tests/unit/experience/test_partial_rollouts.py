@@ -23,6 +23,14 @@ def test_new_prompts_follow_those_that_were_begun_and_none_is_given_twice() -> N
     assert [group.position for group in backlog.take(1)] == [7]
 
 
+def test_groups_of_another_size_are_not_gone_on_with() -> None:
+    """As where a run is resumed with another algorithm.group_size."""
+    backlog, other = Backlog(2), Backlog(3)
+    backlog.groups = backlog.take(2)[1:]
+    other.load_state(backlog.state())
+    assert [(group.position, len(group.members)) for group in other.take(2)] == [(2, 3), (3, 3)]
+
+
 def test_a_response_is_the_same_request_in_every_step_and_keeps_what_it_has() -> None:
     backlog = Backlog(2, LIMIT)
     group = backlog.take(6)[5]

@@ -1,6 +1,7 @@
 """The rollout of two workers whose replies come one after the other, as told."""
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ from engine.cluster.distributed_rollout.coordinator import RolloutState
 from engine.cluster.distributed_rollout.driver import RolloutDriver
 from engine.cluster.ray_session import _isolate
 from engine.cluster.shares import RolloutShare
+from engine.errors import WorkerLostError
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
 
 METHODS = ("rollout", "infer", "train_drafter", "halt", "forecast", "complete_group")
@@ -100,3 +102,33 @@ def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callabl
     assert begun == [(0, [0]), (0, [5])]
     assert [each.request.id for each in rollout.completions] == [0, 1, 5]
     assert not rollout.statistics.alarms
+
+
+def test_a_clock_that_is_set_back_makes_no_span_end_before_it_began(
+    ray_is: Callable[[Replies], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = Replies("rollout 0", "rollout 1", "train_drafter 0")
+    ray_is(replies)
+    times = count(1000.0, -10.0)
+    monkeypatch.setattr("time.time", lambda: next(times))
+    rollout = RolloutDriver(0, [replies.actor(number) for number in range(2)], RolloutState()).run([[], []], Sampling(), lambda _: None)
+    assert all(span.start <= span.end for span in rollout.spans)
+    assert rollout.seconds("BUSY", "IDLE", "TRAINING") >= 0
+
+
+def test_what_a_user_can_mend_of_a_rollout_comes_as_it_was_said(ray_is: Callable[[Replies], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray puts the worker's traceback before it."""
+    replies = Replies("rollout 0")
+    ray_is(replies)
+    import ray
+
+    errors: Any = ray.exceptions
+    cause = WorkerLostError("SGLang died 3 times in a row; resume from the last checkpoint: out of memory")
+
+    def get(_: str) -> Any:
+        raise errors.RayTaskError("Worker.rollout", f"ray::Worker.rollout()\n  File 'x.py', line 1\n{cause}\n", cause).as_instanceof_cause()
+
+    monkeypatch.setattr(ray, "get", get)
+    with pytest.raises(WorkerLostError) as raised:
+        RolloutDriver(0, [replies.actor(0)], RolloutState()).run([[]], Sampling(), lambda _: None)
+    assert str(raised.value) == str(cause)
