@@ -67,17 +67,16 @@ class Backlog:
         self.groups: list[Group] = []
 
     def take(self, count: int) -> list[Group]:
-        """``count`` groups, those begun before first; not those of another size, which a run has that is resumed with another."""
-        begun = [group for group in self.groups if len(group.members) == self._size]
-        new = range(self.position, self.position + max(0, count - len(begun)))
-        taken = begun + [self._new(position) for position in new]
+        """``count`` groups, those begun before first."""
+        new = range(self.position, self.position + max(0, count - len(self.groups)))
+        taken = self.groups + [self._new(position) for position in new]
         self.position, self.groups = new.stop, []
         return taken
 
     def take_until(self, start: int, stop: int) -> list[Group]:
-        """The groups at the positions from ``start`` to ``stop``. Others are forgotten: a run has some that is resumed with less ahead,
-        with another size, or after steps without any."""
-        begun = {group.position: group for group in self.groups if len(group.members) == self._size}
+        """The groups at the positions from ``start`` to ``stop``. Others are forgotten: a run has some that is resumed with less ahead, or
+        after steps without any."""
+        begun = {group.position: group for group in self.groups}
         self.position, self.groups = stop, []
         return [begun.get(position) or self._new(position) for position in range(start, stop)]
 

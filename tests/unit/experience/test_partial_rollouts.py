@@ -23,14 +23,6 @@ def test_new_prompts_follow_those_that_were_begun_and_none_is_given_twice() -> N
     assert [group.position for group in backlog.take(1)] == [7]
 
 
-def test_groups_of_another_size_are_not_gone_on_with() -> None:
-    """As where a run is resumed with another algorithm.group_size."""
-    backlog, other = Backlog(2), Backlog(3)
-    backlog.groups = backlog.take(2)[1:]
-    other.load_state(backlog.state())
-    assert [(group.position, len(group.members)) for group in other.take(2)] == [(2, 3), (3, 3)]
-
-
 def test_a_response_is_the_same_request_in_every_step_and_keeps_what_it_has() -> None:
     backlog = Backlog(2, LIMIT)
     group = backlog.take(6)[5]
@@ -58,7 +50,7 @@ def test_it_survives_a_checkpoint() -> None:
 
 
 def test_what_was_begun_for_other_steps_is_not_taken_for_these() -> None:
-    """As where a run goes on by another configuration: later, with less ahead, or with groups of another size."""
+    """As where a run goes on by another configuration: later, or with less ahead."""
     backlog = Backlog(2, LIMIT)
 
     def again(start: int, stop: int) -> list[tuple[int, int]]:
@@ -72,9 +64,6 @@ def test_what_was_begun_for_other_steps_is_not_taken_for_these() -> None:
     backlog.groups = groups
     assert again(4, 6) == [(4, 2), (5, 2)]
     assert again(6, 8) == [(6, 2), (7, 2)]
-    backlog = Backlog(3, LIMIT)
-    backlog.groups = groups
-    assert again(4, 6) == [(4, 3), (5, 3)]
 
 
 def test_what_a_resumed_run_would_not_have_begun_so_begins_anew() -> None:
