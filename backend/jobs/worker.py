@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from celery import Celery, signals
+from kombu.exceptions import OperationalError
 from sqlalchemy import delete
 
 from backend import logs
@@ -29,7 +30,7 @@ from backend.models import Worker, new_id
 from backend.services.queue.scheduling import QueueLimits, next_fitting
 from backend.services.runs.attempts import Claim, Outcome, claim_next, settle
 from backend.settings import Settings
-from backend.start_faults import told
+from backend.start_faults import end, told
 from backend.storage.private_home import tighten_home
 
 FORGET_SECONDS = 24 * 3600
@@ -62,9 +63,9 @@ class JobWorker:
         signals.worker_shutting_down.connect(self._shut_down)
         signals.worker_ready.connect(self._begin)
         environment_record()  # kept from now on: asking while a lease runs would eat into it
-        with self._celery.connection_for_read() as broker:
-            broker.ensure_connection(max_retries=3)  # a worker that cannot hear must not count as one that was seen
-        self._show_life()
+        self._reach_broker()
+        with told():
+            self._show_life()
         try:
             while not self._stopping.is_set():
                 self._listen()
@@ -73,6 +74,14 @@ class JobWorker:
             for thread in (self._looking, *self._threads):
                 if thread.is_alive():
                     thread.join()
+
+    def _reach_broker(self) -> None:
+        """A worker that cannot hear must not count as one that was seen."""
+        try:
+            with self._celery.connection_for_read() as broker:
+                broker.ensure_connection(max_retries=3)
+        except OperationalError as error:
+            end(f"the message broker does not answer: {error}; see LONGTAIL_BROKER_URL")
 
     def _listen(self) -> None:
         """Until this worker shuts down, or Celery gives up over an unreadable message or a broker's folder that is gone: then anew."""
