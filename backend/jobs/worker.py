@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from sqlalchemy import delete
 
 from backend import logs
-from backend.database import Database, affected, upsert
+from backend.database import NO_ANSWER, Database, affected, upsert
 from backend.jobs.celery import TASK, make_celery, make_folders, queue
 from backend.jobs.engine.environment_record import environment_record
 from backend.jobs.engine.gpu_names import offered_gpus
@@ -131,10 +131,11 @@ class JobWorker:
         return free >= self._settings.least_free_bytes
 
     def _fail(self, claimed: Claim, error: Exception) -> None:
-        """A machine that cannot is not the run's fault: for a while somebody else may try, or this one would use up the run's retries."""
-        state: Literal["lost", "failed"] = "failed"
+        """A machine that cannot is not the run's fault: for a while somebody else may try, or this one would use up the run's retries. Nor
+        is a database that does not answer."""
+        state: Literal["lost", "failed"] = "lost" if isinstance(error, (OSError, *NO_ANSWER)) else "failed"
         if isinstance(error, OSError):
-            state, self._unfit_until = "lost", time.monotonic() + self._settings.lease_seconds
+            self._unfit_until = time.monotonic() + self._settings.lease_seconds
         outcome = Outcome(state, error=f"the job supervisor failed: {error}", error_code="supervisor")
         with self._database.write() as session:
             settle(session, claimed.run_id, claimed.attempt, outcome, self._settings.max_retries)

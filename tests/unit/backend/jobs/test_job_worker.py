@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from backend.database import Database
 from backend.jobs.engine.processes import machine
@@ -108,3 +109,14 @@ def test_an_attempt_that_was_taken_away_adds_nothing_to_the_log(database: Databa
     assert supervisor._settle(Outcome("failed", 1, "the engine broke off", "crash")) is None
     with database.read() as session:
         assert session.scalars(select(LogLine.code)).all() == ["lost"]
+
+
+def test_a_database_that_does_not_answer_fails_no_run(database: Database, settings: Settings, run_id: str) -> None:
+    with database.write() as session:
+        claimed = claim(session, run_id, "w" * 16, 60.0)
+        assert claimed is not None
+    worker = JobWorker(settings)
+    worker._fail(claimed, OperationalError("SELECT 1", None, Exception("the connection is lost")))
+    with database.read() as session:
+        assert session.get_one(Run, run_id).state == "queued"
+    assert worker._is_fit()
