@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.orm import Session
@@ -24,6 +24,12 @@ NO_ANSWER = (OperationalError, InterfaceError, TimeoutError)
 IDLE_SECONDS = BUSY_SECONDS
 """After which PostgreSQL ends a transaction whose process says nothing more (frozen, or cut off), with the locks that it holds: no later
 than those who wait for them give up."""
+APPLICATION = "longtail"
+FROZEN = text("""
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND application_name = :application AND xact_start IS NOT NULL
+AND state = 'active' AND wait_event = 'ClientRead' AND state_change <= clock_timestamp() - make_interval(secs => :seconds)
+""")
 
 
 class Database:
@@ -36,7 +42,7 @@ class Database:
             self.reader = _sqlite(url, "BEGIN", "PRAGMA query_only=ON", {})
         else:
             options = f"-c lock_timeout={BUSY_SECONDS * 1000} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000}"
-            arguments = {"connect_timeout": BUSY_SECONDS, "options": options}
+            arguments = {"connect_timeout": BUSY_SECONDS, "options": options, "application_name": APPLICATION}
             self.writer = self.reader = create_engine(url, pool_pre_ping=True, connect_args=arguments)
 
     @contextmanager
@@ -48,6 +54,13 @@ class Database:
     def read(self) -> Iterator[Session]:
         with Session(self.reader) as session:
             yield session
+
+    def end_frozen(self) -> None:
+        """Ends the transactions whose process fell silent IDLE_SECONDS ago among the rows of one statement. psycopg sends these in a
+        pipeline, and until that is whole PostgreSQL takes the transaction for busy, not for idle."""
+        if self.reader.dialect.name == "postgresql":
+            with self.read() as session:
+                session.execute(FROZEN, {"application": APPLICATION, "seconds": IDLE_SECONDS})
 
     def close(self) -> None:
         self.writer.dispose()

@@ -84,11 +84,12 @@ def _target(request: Request) -> str:
 
 
 def _read(database: Annotated[Database, Depends(_database)]) -> Iterator[Session]:
+    """Until the route has answered, and not until the client has taken the answer, however long that takes."""
     with database.read() as session:
         yield session
 
 
-ReadSession = Annotated[Session, Depends(_read)]
+ReadSession = Annotated[Session, Depends(_read, scope="function")]
 
 
 def _run(run_id: str, session: ReadSession) -> Run:

@@ -14,7 +14,7 @@ from backend.database import Database, affected
 from backend.migrate import downgrade, is_known, upgrade
 from backend.models import Run, Worker
 from backend.services.runs.attempts import Outcome, settle
-from backend.services.runs.lifecycle import ACTIVE
+from backend.services.runs.lifecycle import CARRIED
 from backend.settings import Settings
 from backend.stack.home_folder import LOCK, lock_home
 from backend.storage.open_store import open_store
@@ -113,9 +113,10 @@ def _load(archive: Archive, connection: Connection) -> dict[str, int]:
 
 
 def _begin_anew(database: Database) -> None:
-    """Runs that were under way go on from their checkpoints. The workers that had them may still run, elsewhere, on the original."""
+    """Runs that workers had go on from their checkpoints. These workers may still run, elsewhere, on the original. A script goes on to
+    tell of its run, or is found to be silent."""
     with database.write() as session:
-        for run in session.scalars(select(Run).where(Run.state.in_(ACTIVE))).all():
+        for run in session.scalars(select(Run).where(CARRIED)).all():
             settle(session, run.id, run.attempt, Outcome("handed_over", error="the platform was restored from a backup"), max_retries=0)
         affected(session, delete(Worker))
 

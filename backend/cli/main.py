@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 from rich.console import Console
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from typer.core import TyperGroup
@@ -46,7 +47,7 @@ class Commands(TyperGroup):
             if error.filename is None:  # of no file that was named
                 raise
             said = f"{error.filename}: {error.strerror}"
-        except (ValidationError, DBAPIError, ArgumentError) as error:
+        except (ValidationError, SettingsError, DBAPIError, ArgumentError) as error:
             if not (said := start_faults.said(error)):
                 raise
         Console(stderr=True, soft_wrap=True).print(f"longtail: {said}", markup=False, highlight=False)

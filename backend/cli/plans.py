@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from backend.cli.runs import find
-from backend.services.plans.trace import MOST_STEPS, SECONDS, write_trace
+from backend.services.plans.trace import MOST_STEPS, PROMPT, SECONDS, write_trace
 from engine.config import parse
 from longtail import Longtail
 
@@ -28,6 +28,6 @@ def plan_arguments(arguments: Sequence[str]) -> Iterator[list[str]]:
 def _fetch(client: Longtail, prefix: str, folder: Path) -> None:
     run = find(client, prefix)
     since = max(-1, run.step - 1 - MOST_STEPS)
-    series = client.metrics(run.id, [SECONDS], since).series | client.metrics(run.id, since_step=since, prefix="phase/").series
+    series = client.metrics(run.id, [SECONDS, PROMPT], since).series | client.metrics(run.id, since_step=since, prefix="phase/").series
     lengths, speculation = client.lengths(run.id, since), client.speculation(run.id, since)
     write_trace(folder, parse(run.config), lengths, speculation, series)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from celery import Celery, signals
+from kombu.exceptions import OperationalError
 from sqlalchemy import delete
 
 from backend import logs
-from backend.database import Database, affected, upsert
+from backend.database import NO_ANSWER, Database, affected, upsert
 from backend.jobs.celery import TASK, make_celery, make_folders, queue
 from backend.jobs.engine.environment_record import environment_record
 from backend.jobs.engine.gpu_names import offered_gpus
@@ -29,7 +30,7 @@ from backend.models import Worker, new_id
 from backend.services.queue.scheduling import QueueLimits, next_fitting
 from backend.services.runs.attempts import Claim, Outcome, claim_next, settle
 from backend.settings import Settings
-from backend.start_faults import told
+from backend.start_faults import end, told
 from backend.storage.private_home import tighten_home
 
 FORGET_SECONDS = 24 * 3600
@@ -62,9 +63,9 @@ class JobWorker:
         signals.worker_shutting_down.connect(self._shut_down)
         signals.worker_ready.connect(self._begin)
         environment_record()  # kept from now on: asking while a lease runs would eat into it
-        with self._celery.connection_for_read() as broker:
-            broker.ensure_connection(max_retries=3)  # a worker that cannot hear must not count as one that was seen
-        self._show_life()
+        self._reach_broker()
+        with told():
+            self._show_life()
         try:
             while not self._stopping.is_set():
                 self._listen()
@@ -73,6 +74,14 @@ class JobWorker:
             for thread in (self._looking, *self._threads):
                 if thread.is_alive():
                     thread.join()
+
+    def _reach_broker(self) -> None:
+        """A worker that cannot hear must not count as one that was seen."""
+        try:
+            with self._celery.connection_for_read() as broker:
+                broker.ensure_connection(max_retries=3)
+        except OperationalError as error:
+            end(f"the message broker does not answer: {error}; see LONGTAIL_BROKER_URL")
 
     def _listen(self) -> None:
         """Until this worker shuts down, or Celery gives up over an unreadable message or a broker's folder that is gone: then anew."""
@@ -122,10 +131,11 @@ class JobWorker:
         return free >= self._settings.least_free_bytes
 
     def _fail(self, claimed: Claim, error: Exception) -> None:
-        """A machine that cannot is not the run's fault: for a while somebody else may try, or this one would use up the run's retries."""
-        state: Literal["lost", "failed"] = "failed"
+        """A machine that cannot is not the run's fault: for a while somebody else may try, or this one would use up the run's retries. Nor
+        is a database that does not answer."""
+        state: Literal["lost", "failed"] = "lost" if isinstance(error, (OSError, *NO_ANSWER)) else "failed"
         if isinstance(error, OSError):
-            state, self._unfit_until = "lost", time.monotonic() + self._settings.lease_seconds
+            self._unfit_until = time.monotonic() + self._settings.lease_seconds
         outcome = Outcome(state, error=f"the job supervisor failed: {error}", error_code="supervisor")
         with self._database.write() as session:
             settle(session, claimed.run_id, claimed.attempt, outcome, self._settings.max_retries)

@@ -183,7 +183,7 @@ class Supervisor:
     def _settle(self, outcome: Outcome) -> RunState | None:
         with self._database.write() as session:
             state = settle(session, self._claim.run_id, self._claim.attempt, outcome, self._settings.max_retries)
-            if outcome.error_code == "crash":
+            if state and outcome.error_code == "crash":
                 printed = attempt_log.last_lines(self._log, LOG_TAIL_LINES)
                 add_log_line(session, self._claim.run_id, "error", "crash", "\n".join(printed))
             return state

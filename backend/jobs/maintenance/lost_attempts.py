@@ -45,6 +45,7 @@ class Reaper:
 
     def reap(self) -> dict[str, RunState | None]:
         """Settles the lost attempts; the new state of each run concerned."""
+        self._database.end_frozen()  # it would keep its run's row from whoever takes the run
         with self._database.read() as session:
             active = list(session.scalars(select(Run).where(CARRIED)))
             now = self._clock()

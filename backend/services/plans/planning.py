@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from backend import models
 from backend.errors import InvalidError, TooManyRequestsError
 from backend.services.plans.trace import MOST_STEPS, PHASE, PROMPT, SECONDS, write_trace
-from backend.services.runs.validation import FIELD_OF_CODE
+from backend.services.runs.validation import FIELD_OF_CODE, known_config
 from backend.services.telemetry.metric_series import downsampled
 from backend.services.telemetry.step_rows import StepRange, rows_of_steps
-from engine.config import RunConfig, parse
+from engine.config import RunConfig
 from longtail.schemas.base import FieldError
 from longtail.schemas.plans import Plan, PlanRequest
 
@@ -53,7 +53,7 @@ def _record(folder: Path, session: Session, run: models.Run) -> None:
         raise _refused("run_id", f"run {run.id} has no finished step to learn from; choose another one, or none")
     series = downsampled(session, run.id, [], steps.since, POINTS, PHASE)
     series |= downsampled(session, run.id, [SECONDS, PROMPT], steps.since, POINTS)
-    write_trace(folder, parse(run.config), lengths, speculation, series)
+    write_trace(folder, known_config(run.config), lengths, speculation, series)
 
 
 def _arguments(folder: Path, request: PlanRequest, recorded: bool) -> list[str]:

@@ -4,12 +4,13 @@ A request does not read checkpoints, which may have many gigabytes. So a retry g
 with the newest that verifies.
 """
 
-import json
 import os
 import shutil
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from backend.database import Database
 from backend.models import Run, new_id
@@ -18,11 +19,12 @@ from backend.services.runs.attempts import add_log_line
 from backend.services.runs.control import demand
 from backend.services.runs.lookup import find
 from backend.services.runs.submission import SubmissionKey, SubmissionOptions, accept, digest_of, earlier_submission, new_run
-from backend.services.runs.validation import check_limits, validated_config
+from backend.services.runs.validation import check_limits, known_config, validated_config
 from backend.settings import Settings
 from engine.checkpoint.verification import VerifiedCheckpoint, listed, newest
-from engine.config import merged, parse
+from engine.config import merged
 from engine.errors import CheckpointError
+from engine.events import CheckpointSaved, parse_line
 from longtail.file_chunks import chunks
 from longtail.schemas.identity import Role
 from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
@@ -59,7 +61,7 @@ def retry(database: Database, settings: Settings, run_id: str, role: Role, key: 
             return RunReply.model_validate(earlier), False
         parent = find(session, run_id)
         demand(parent, "retry")
-        config = parse(parent.config | {"name": parent.name})
+        config = known_config(parent.config | {"name": parent.name})
         check_limits(config, settings, role)
         run = new_run(config, _options(parent, CloneRequest()))
     found, fault, step = _checkpoint(settings.run_folder(run_id))
@@ -128,8 +130,11 @@ def _length_up_to(events: Path, step: int | None) -> int:
 
 
 def _saves(line: bytes, step: int | None) -> bool:
-    event = json.loads(line)
-    return bool(event["kind"] == "checkpoint" and event["step"] == step)
+    try:
+        event = parse_line(line)
+    except ValidationError:  # a crash of the machine has left it
+        return False
+    return isinstance(event, CheckpointSaved) and event.step == step
 
 
 def hard_link(source: str, target: str) -> None:

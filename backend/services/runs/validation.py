@@ -31,6 +31,15 @@ def validated_config(data: Mapping[str, Any], settings: Settings, role: Role) ->
     return config
 
 
+def known_config(data: Mapping[str, Any]) -> RunConfig:
+    """The configuration of a run that is there already; InvalidError if an earlier version took it, and this one does not."""
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        message = "the configuration is of an earlier version: submit it anew, without what this one does not know"
+        raise InvalidError(message, field_errors(error.errors(), data)) from None
+
+
 def check_limits(config: RunConfig, settings: Settings, role: Role) -> None:
     """InvalidError if the configuration goes beyond what the operator allows."""
     if faults := beyond_limits(config, settings, role):

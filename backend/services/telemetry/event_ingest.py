@@ -1,6 +1,8 @@
 """events.jsonl -> SQL, exactly once: the file position moves in the transaction that writes the rows."""
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,7 @@ class EventIngestor:
         with database.read() as session:
             run = session.get_one(Run, run_id)
             self._offset, self._seq = run.events_offset, run.events_seq
+        self._is_unsure = False
         self.last_error: Log | None = None
         self.finished = False
         self.stopped: int | None = None
@@ -82,9 +85,10 @@ class EventIngestor:
     def go_back(self) -> None:
         """To where the file ends, if that lacks lines that are ingested already: a crash of the machine may take what was not on its disk
         yet, and another host may not have the file. For who begins, as the next lines come there. LeaseLostError as in ``drain``."""
+        self._be_sure()
         end, seq = self._end()
         if end < self._offset:
-            with self._database.write() as session:
+            with self._writing() as session:
                 self._move(session, end)
                 affected(session, update(Run).where(Run.id == self._run_id).values(events_seq=seq))
             self._offset, self._seq = end, seq
@@ -95,13 +99,15 @@ class EventIngestor:
             pass
 
     def _pull(self) -> bool:
+        self._be_sure()
         lines = self._read()
         if not lines:
             return False
         pending = [self._parse(line) for line in lines]
         offset = self._offset + sum(len(line) for line in lines)
         seq = self._seq
-        with self._database.write() as session:
+        self._note(pending)
+        with self._writing() as session:
             self._move(session, offset)
             writer = EventRowWriter(session, self._run_id, self._notifies)
             for event in pending:
@@ -115,11 +121,29 @@ class EventIngestor:
                         transition(session, self._run_id, "running", fence=self._attempt)
             writer.close(seq)
         self._offset, self._seq = offset, seq
+        return True
+
+    def _note(self, pending: Sequence[AnyEvent | str]) -> None:
+        """What the attempt says. Before it is written, as what may have been written is not read again."""
         self.last_error = next((e for e in reversed(pending) if isinstance(e, Log) and e.level == "error"), self.last_error)
         last = pending[-1]
         self.finished = isinstance(last, RunFinished)
         self.stopped = last.step if isinstance(last, RunStopped) else None
-        return True
+
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        """A transaction. A commit that gets no answer may have been made all the same."""
+        self._is_unsure = True
+        with self._database.write() as session:
+            yield session
+        self._is_unsure = False
+
+    def _be_sure(self) -> None:
+        if self._is_unsure:
+            with self._database.read() as session:
+                run = session.get_one(Run, self._run_id)
+                if run.attempt == self._attempt:
+                    self._offset, self._seq = run.events_offset, run.events_seq
 
     def _read(self) -> list[bytes]:
         """Whole lines from the current position on, at least one if there is one, about BATCH_BYTES of them."""

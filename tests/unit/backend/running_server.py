@@ -22,13 +22,19 @@ class Running:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
+    def connections_in_use(self) -> int:
+        """To the database, by those who read."""
+        in_use: int = self._app.state.database.reader.pool.checkedout()
+        return in_use
+
     def start(self) -> None:
         host = str(self._options["host"])
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, self._port))
         self._port = listener.getsockname()[1]
-        self._server = ApiServer(create_app(self._settings), self._settings, **self._options)
+        self._app = create_app(self._settings)
+        self._server = ApiServer(self._app, self._settings, **self._options)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()
         while not self._server.announced:

@@ -81,6 +81,14 @@ def test_what_cannot_be_planned_is_told_by_its_field(api: TestClient, config: di
     assert "has 24 GB a GPU" in message
 
 
+def test_a_run_with_a_setting_that_is_gone_is_refused_with_its_field(
+    api: TestClient, database: Database, told: str, config: dict[str, Any]
+) -> None:
+    with database.write() as session:
+        session.get_one(Run, told).config = config | {"gone": 1}
+    assert fault(plan(api, config | {"model": {"path": "tiny"}}, run_id=told))[:2] == (422, "gone")
+
+
 def test_no_more_plans_are_made_at_once_than_there_is_room_for(api: TestClient, config: dict[str, Any]) -> None:
     for _ in range(planning.AT_A_TIME):
         assert planning.FREE.acquire(blocking=False)

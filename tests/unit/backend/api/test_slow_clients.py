@@ -5,9 +5,12 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from running_server import Running
 
 from backend.api.header_timeout import HeaderTimeoutProtocol
 from backend.api.rate_limits import MOST_KEYS, RateLimit
+from backend.database import Database
+from backend.services.runs.attempts import add_log_line
 from backend.settings import Settings
 
 HEAD = b"POST /api/v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -77,6 +80,20 @@ def test_a_large_body_is_refused_before_it_is_sent(connection: socket.socket) ->
 def test_without_a_token_no_body_is_read(connection: socket.socket) -> None:
     connection.sendall(HEAD.replace(b"sessions", b"runs") + b"Content-Length: 100\r\n\r\n")
     assert b" 401 " in status(connection)
+
+
+def test_who_does_not_take_an_answer_keeps_no_connection_to_the_database(
+    running: Running, settings: Settings, database: Database, run_id: str
+) -> None:
+    with database.write() as session:
+        for _ in range(1000):
+            add_log_line(session, run_id, "info", "", 10_000 * "x")
+    address = urlsplit(running.url)
+    with socket.create_connection((address.hostname, address.port), timeout=120) as slow:
+        token = settings.token_file.read_text()
+        slow.sendall(f"GET /api/v1/runs/{run_id}/logs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+        assert b" 200 " in slow.recv(1000)
+        assert running.connections_in_use() == 0
 
 
 def test_a_rate_limit_fills_up_again_and_forgets() -> None:

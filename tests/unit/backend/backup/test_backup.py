@@ -6,6 +6,7 @@ import os
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,9 @@ from backend.backup.verify import verify
 from backend.database import Database
 from backend.jobs.maintenance.artifact_importer import import_artifacts
 from backend.migrate import downgrade, upgrade
-from backend.models import Artifact, Base, LogLine, Metric, Run, Worker
+from backend.models import Artifact, Base, LogLine, Metric, Project, Run, Worker
 from backend.services.identity.first_admin import ensure_admin
-from backend.services.runs import submission
+from backend.services.runs import submission, tracking
 from backend.services.runs.attempts import add_log_line, claim
 from backend.settings import Settings
 from backend.stack.child_process import StackError
@@ -37,6 +38,8 @@ from backend.storage.folder_store import FolderStore
 from backend.storage.open_store import open_store
 from engine.checkpoint import storage
 from engine.config import RunConfig
+from longtail.schemas.projects import DEFAULT_PROJECT
+from longtail.schemas.tracking import Tracked
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -124,6 +127,19 @@ def test_a_platform_comes_back_from_a_backup(
             downloaded = api.get(f"/api/v1/artifacts/{artifact['id']}/download").content
             assert hashlib.sha256(downloaded).hexdigest() == artifact["sha256"]
     other.close()
+
+
+def test_a_run_that_a_script_tells_of_is_still_under_way_in_a_restored_platform(
+    database: Database, settings: Settings, restored: Settings, tmp_path: Path
+) -> None:
+    with database.write() as session:
+        project = session.get_one(Project, DEFAULT_PROJECT)
+        tracked, _ = tracking.begin(session, Tracked(name="a script's"), project, "somebody", None, 60.0)
+        run_id = tracked.id
+    path, _ = make(settings, tmp_path / "backup.tar")
+    restore(restored, path)
+    with closing(Database(restored.database)) as other, other.read() as session:
+        assert session.get_one(Run, run_id).state == "running"
 
 
 def test_a_backup_of_a_busy_database_is_of_one_moment(

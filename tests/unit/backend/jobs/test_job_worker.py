@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from backend.database import Database
 from backend.jobs.engine.processes import machine
 from backend.jobs.engine.supervisor import Supervisor
 from backend.jobs.worker import JobWorker
-from backend.models import Run, Worker
+from backend.models import LogLine, Run, Worker
 from backend.services.runs import submission
-from backend.services.runs.attempts import claim
+from backend.services.runs.attempts import Outcome, claim, settle
 from backend.settings import Settings
 from engine.checkpoint import storage
 from engine.config import RunConfig
@@ -96,3 +97,26 @@ def test_a_run_has_the_time_of_a_step_to_be_handed_over(
         session.get_one(Run, run_id).summary = summary
     supervisor = Supervisor(database, settings.model_copy(update={"handover_steps": steps}), claimed, time.monotonic(), Event())
     assert supervisor._handover_seconds() == seconds
+
+
+def test_an_attempt_that_was_taken_away_adds_nothing_to_the_log(database: Database, settings: Settings, run_id: str) -> None:
+    with database.write() as session:
+        claimed = claim(session, run_id, "w" * 16, 60.0)
+        assert claimed is not None
+    supervisor = Supervisor(database, settings, claimed, time.monotonic(), Event())
+    with database.write() as session:
+        settle(session, run_id, claimed.attempt, Outcome("lost", error="its worker has been silent"), max_retries=2)
+    assert supervisor._settle(Outcome("failed", 1, "the engine broke off", "crash")) is None
+    with database.read() as session:
+        assert session.scalars(select(LogLine.code)).all() == ["lost"]
+
+
+def test_a_database_that_does_not_answer_fails_no_run(database: Database, settings: Settings, run_id: str) -> None:
+    with database.write() as session:
+        claimed = claim(session, run_id, "w" * 16, 60.0)
+        assert claimed is not None
+    worker = JobWorker(settings)
+    worker._fail(claimed, OperationalError("SELECT 1", None, Exception("the connection is lost")))
+    with database.read() as session:
+        assert session.get_one(Run, run_id).state == "queued"
+    assert worker._is_fit()

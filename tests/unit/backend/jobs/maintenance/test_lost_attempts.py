@@ -1,9 +1,12 @@
 """The reaper's judgement. Its work on real processes is tested with real workers."""
 
 import os
+import threading
 import time
+from collections.abc import Iterator
 
 import pytest
+from psycopg import OperationalError
 
 from backend.database import Database
 from backend.jobs.engine.processes import kill_all, machine, start_time
@@ -106,6 +109,43 @@ def test_while_processes_are_killed_nobody_waits_and_nobody_has_the_run(
     monkeypatch.setattr(lost_attempts, "kill_all", kill)
     assert Reaper(database, settings).reap() == {run_id: "queued"}
     assert killed == [1]
+
+
+def test_a_worker_that_froze_while_it_sent_rows_keeps_no_run(
+    database: Database, settings: Settings, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL does not end its transaction by itself."""
+    if database.reader.dialect.name != "postgresql":
+        pytest.skip("about what psycopg and PostgreSQL make of many rows")
+    hold(database, run_id, "elsewhere", 1)
+    frozen, thawed, ended = threading.Event(), threading.Event(), []
+
+    def rows() -> Iterator[tuple[str]]:
+        yield (run_id,)
+        yield (run_id,)
+        frozen.set()
+        thawed.wait()
+        yield (run_id,)
+
+    def work() -> None:
+        with database.writer.connect() as connection, connection.connection.driver_connection.cursor() as cursor:  # type: ignore[union-attr]
+            try:
+                cursor.executemany("UPDATE runs SET step = step + 1 WHERE id = %s", rows())
+            except OperationalError as error:
+                ended.append(error)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    frozen.wait()
+    clock = Clock()
+    reaper = Reaper(database, settings, clock)
+    assert reaper.reap() == {}
+    clock.now += 2 * LEASE
+    monkeypatch.setattr("backend.database.IDLE_SECONDS", 0)
+    assert reaper.reap() == {run_id: "queued"}
+    thawed.set()
+    worker.join()
+    assert ended, "what it had begun is gone"
 
 
 def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(database: Database, settings: Settings, run_id: str) -> None:

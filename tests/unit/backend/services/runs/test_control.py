@@ -137,6 +137,25 @@ def test_retry_without_a_checkpoint_says_that_it_begins_anew(
         assert "at the beginning: it has no checkpoint" in session.scalars(select(LogLine.message)).one()
 
 
+@pytest.mark.parametrize("action", ["retry", "clone"])
+def test_a_run_with_a_setting_that_is_gone_is_refused_with_its_field(
+    api: TestClient, database: Database, config: dict[str, Any], submit: Submit, action: str
+) -> None:
+    old = submit()
+    put(database, old, state="failed", config=config | {"gone": 1})
+    reply = api.post(f"/api/v1/runs/{old}/{action}", json={})
+    assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "gone")
+
+
+def test_retry_minds_no_line_that_a_crash_has_left(api: TestClient, database: Database, settings: Settings, submit: Submit) -> None:
+    old = submit()
+    put(database, old, state="failed")
+    checkpoints(settings.run_folder(old), 1, 3)
+    with (settings.run_folder(old) / "events.jsonl").open("a") as events:
+        events.write('{"kind":"checkpoint","step":3,\0\0\0\n')
+    assert api.post(f"/api/v1/runs/{old}/retry").json()["resumed_step"] == 3
+
+
 def test_clone_changes_what_it_is_told_to(api: TestClient, config: dict[str, Any], submit: Submit) -> None:
     old = submit(tags=["x"], needs="gpu")
     body = {"config": {"seed": 7, "algorithm": {"steps": 3}}, "tags": ["y"], "notes": "again"}

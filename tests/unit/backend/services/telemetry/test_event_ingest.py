@@ -1,9 +1,13 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_events import STEPS, begin, started, step, write
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from backend.database import Database
 from backend.models import Artifact, Attempt, Base, Decoding, LogLine, Metric, Rollout, Run, Sample, Speculation, WorkerSpan
@@ -246,6 +250,33 @@ def test_the_log_has_a_line_for_each_step_publication_checkpoint_and_alarm(datab
         ("checkpoint", 1, "saved checkpoints/step-1"),
         ("truncated", 1, "long"),
     ]
+
+
+def test_a_commit_whose_answer_is_lost_counts_once(
+    database: Database, run_id: str, path: Path, ingestor: EventIngestor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt goes on, as it still has its run."""
+    losing = [OperationalError("COMMIT", None, Exception("the connection is lost")), None]
+
+    @contextmanager
+    def write_and_lose() -> Iterator[Session]:
+        with Session(database.writer) as session, session.begin():
+            yield session
+        if (error := losing.pop(0)) is not None:
+            raise error
+
+    write(path, started(), *step(0), events.RunFinished(steps=1))
+    monkeypatch.setattr(database, "write", write_and_lose)
+    with pytest.raises(OperationalError):
+        ingestor.drain()
+    ingestor.drain()
+    assert ingestor.finished
+    losing = [None]
+    write(path, *step(1))
+    ingestor.drain()
+    with database.read() as session:
+        assert session.get_one(Run, run_id).step == 2
+        assert session.scalars(select(LogLine.code).order_by(LogLine.id)).all() == ["started", "step", "step"]
 
 
 @pytest.mark.parametrize(("coefficient", "kl"), [(0.0, None), (0.1, 0.0)])
