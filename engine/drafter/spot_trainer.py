@@ -215,23 +215,24 @@ class SpotTrainer:
                 self._uses[segment.entry.id] += len(segment)
             yield pack(row)
 
-    def micro_step(self, batch: MicroBatch, unroll: int | None = None) -> float:
+    def micro_step(self, batch: MicroBatch, unroll: int | None = None, recipe: Recipe | None = None) -> float:
         """One optimizer step with ``unroll`` passes, by default as many as configured; returns their mean loss before it, weighted as the
-        recipe says."""
-        unroll, rows = unroll or self.config.unroll or self.recipe.unroll, self._training_rows
+        ``recipe`` says, by default its own."""
+        recipe = recipe or self.recipe
+        unroll, rows = unroll or self.config.unroll or recipe.unroll, self._training_rows
         if batch.lengths:
             batch = aligned(batch)
         batch, head = batch.to(rows.device), self.drafter.head(rows)
         with torch.autocast(rows.device.type, torch.bfloat16, enabled=rows.dtype == torch.bfloat16):
             passes, reached = zip(*self._predict(batch, unroll), strict=True)
             there = to_device(torch.cat(reached)[:, batch.trained[0]], rows.device)
-            loss = self.recipe.loss(passes, TrainingTruth(self._true(batch), rows), head, there)
+            loss = recipe.loss(passes, TrainingTruth(self._true(batch), rows), head, there)
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        return (loss / self.recipe.decays(len(passes)).sum()).item()
+        return (loss / recipe.decays(len(passes)).sum()).item()
 
     def _predict(self, batch: MicroBatch, unroll: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Predicted features [n, H] of the trained positions, as the head reads them, in each of at most ``unroll`` passes; see

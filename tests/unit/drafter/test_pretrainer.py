@@ -12,7 +12,7 @@ from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.packing import MicroBatch, cut
-from engine.drafter.recipe import RECIPES
+from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
 from engine.pretraining.pretrainer import Pretrainer
@@ -45,9 +45,9 @@ def test_every_response_is_seen_before_one_is_seen_again(trainer: SpotTrainer) -
     clock = count()
     micro_step = trainer.micro_step
 
-    def noted(batch: MicroBatch, unroll: int | None = None) -> float:
+    def noted(batch: MicroBatch, unroll: int | None = None, recipe: Recipe | None = None) -> float:
         seen.append(batch.tokens.numel())
-        return micro_step(batch, unroll)
+        return micro_step(batch, unroll, recipe)
 
     trainer.micro_step = noted  # type: ignore[method-assign]
     pretrainer = Pretrainer(trainer, 1e-3, 0, clock=lambda: float(next(clock)))
@@ -63,7 +63,7 @@ def test_every_response_is_seen_before_one_is_seen_again(trainer: SpotTrainer) -
 def test_what_a_round_did_not_reach_of_a_long_response_is_seen_in_the_next(trainer: SpotTrainer) -> None:
     seen: Counter[tuple[int, int]] = Counter()
 
-    def noted(batch: MicroBatch, unroll: int | None = None) -> float:  # noqa: ARG001
+    def noted(batch: MicroBatch, unroll: int | None = None, recipe: Recipe | None = None) -> float:  # noqa: ARG001
         seen.update(zip(batch.tokens[0].tolist(), batch.positions[0].tolist(), strict=True))
         return 0.0
 
