@@ -14,6 +14,7 @@ from sizes import ALL, only_with_all
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, same
 from engine.drafter.packing import MicroBatch
+from engine.drafter.recipe import Recipe
 from engine.drafter.recipe import Recipe, TrainingTruth
 from engine.speculation.remaining_length import RemainingLengthPredictor
 
@@ -50,10 +51,10 @@ def test_training_stops_within_a_micro_step(random_model: Path) -> None:
     trainer, made = worker.spot._trainer, 0
     micro_step = trainer.micro_step
 
-    def counted(batch: MicroBatch, unroll: int | None = None) -> float:
+    def counted(batch: MicroBatch, unroll: int | None = None, recipe: Recipe | None = None) -> float:
         nonlocal made
         made += 1
-        return micro_step(batch, unroll)
+        return micro_step(batch, unroll, recipe)
 
     trainer.micro_step = counted  # type: ignore[method-assign]
     for step in range(4):
