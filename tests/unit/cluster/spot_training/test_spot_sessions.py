@@ -14,7 +14,6 @@ from sizes import ALL, only_with_all
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, same
 from engine.drafter.packing import MicroBatch
-from engine.drafter.recipe import Recipe
 from engine.drafter.recipe import Recipe, TrainingTruth
 from engine.speculation.remaining_length import RemainingLengthPredictor
 
