@@ -95,7 +95,7 @@ def test_a_run_is_a_record_that_can_be_edited_and_done_again(page: Page, api: Lo
     page.get_by_role("button", name="Edit", exact=True).click()
     page.get_by_role("textbox", name="Notes").fill("better than **last** week's")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("better than **last** week's")).to_be_visible()
+    expect(page.get_by_test_id("stText").get_by_text("better than **last** week's")).to_be_visible()  # the form may still be closing
     until(lambda: api.run(run.id).notes, lambda notes: notes == "better than **last** week's")
     expect(page).to_have_title(f"{run.name} · Longtail")
     page.get_by_role("button", name="Reproduce").click()
