@@ -79,7 +79,7 @@ class DrafterConfig(Section):
     pretrain_responses: HostPath | None = Field(
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"
     )
-    pretrain_learning_rate: float = Field(1e-3, gt=0, le=1, description="Of the drafter while it is pretrained, at its largest")
+    pretrain_learning_rate: float = Field(5e-4, gt=0, le=1, description="Of the drafter while it is pretrained, at its largest")
     draft_vocabulary: int = Field(
         8192,
         ge=0,

@@ -16,9 +16,13 @@ from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 
 EVALUATED_TOKENS = 4096
+TOKENS = 256
+"""In a micro-step, at most: a drafter that has much to learn in little time learns more by more steps than by better gradients."""
 FEATURES = 5.0
 """How many times as much the distance of features counts as in a run: a drafter that starts from nothing goes on best from its own drafts
 when it has learned these first."""
+REVERSE_KL = 0.1
+"""Its weight if the run gives it none: a draft that the target would not write costs all that follow it."""
 
 
 class Pretrainer:
@@ -26,7 +30,9 @@ class Pretrainer:
 
     def __init__(self, trainer: SpotTrainer, learning_rate: float, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._trainer, self._learning_rate, self._clock = trainer, learning_rate, clock
-        self._recipe = replace(trainer.recipe, feature_weight=FEATURES * trainer.recipe.feature_weight)
+        recipe = trainer.recipe
+        reverse_kl = recipe.reverse_kl_weight or REVERSE_KL
+        self._recipe = replace(recipe, feature_weight=FEATURES * recipe.feature_weight, reverse_kl_weight=reverse_kl)
         self._random = Random(seed)
         self._uses: dict[tuple[int, int], int] = {}  # by entry and beginning of a segment
         self._held_out: list[Entry] = []
@@ -57,7 +63,7 @@ class Pretrainer:
     def _batches(self) -> Iterator[MicroBatch]:
         """Without end, as long as there is something to train on."""
         config = self._trainer.config
-        bound = config.tokens_per_microbatch
+        bound = min(config.tokens_per_microbatch, TOKENS)
         while entries := self._trainer.buffer.trainable():
             segments = {(entry.id, segment.start): segment for entry in entries for segment in cut(entry, bound, config.context)}
             self._uses = {place: self._uses.get(place, 0) for place in segments}

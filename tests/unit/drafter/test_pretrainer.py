@@ -1,6 +1,7 @@
 """Rounds of pretraining on the responses of a small random model."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 from math import isfinite
 
@@ -15,7 +16,7 @@ from engine.drafter.packing import MicroBatch, cut
 from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
-from engine.pretraining.pretrainer import Pretrainer
+from engine.pretraining.pretrainer import REVERSE_KL, TOKENS, Pretrainer
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 
@@ -94,6 +95,25 @@ def test_it_is_judged_by_the_same_responses_when_the_buffer_has_dropped_them(tra
     monkeypatch.setattr(DataBuffer, "first_held_out", lambda *_: [])
     assert pretrainer.judge() == before
     assert before.accepted > 0
+
+
+def test_steps_are_small_and_with_a_reverse_kl_unless_the_run_has_its_own(trainer: SpotTrainer) -> None:
+    seen: list[tuple[int, Recipe]] = []
+
+    def noted(batch: MicroBatch, unroll: int | None = None, recipe: Recipe | None = None) -> float:  # noqa: ARG001
+        assert recipe is not None
+        seen.append((batch.tokens.numel(), recipe))
+        return 0.0
+
+    trainer.micro_step = noted  # type: ignore[method-assign]
+    trainer.config = SpotConfig(tokens_per_microbatch=1024)
+    own = replace(trainer.recipe, reverse_kl_weight=0.3)
+    for given, weight in ((trainer.recipe, REVERSE_KL), (own, 0.3)):
+        trainer.recipe = given
+        clock = map(float, count())
+        Pretrainer(trainer, 1e-3, 0, clock.__next__).train(WRITTEN, PretrainingSchedule(30.0), 0.0, 30.0)
+        assert max(tokens for tokens, _ in seen) <= TOKENS
+        assert seen[-1][1].reverse_kl_weight == weight
 
 
 def test_without_responses_a_round_trains_nothing(target: PreTrainedModel) -> None:

@@ -116,7 +116,7 @@ def test_what_has_no_response_in_time_can_train_all_the_same(clock: Clock, tmp_p
 def test_a_drafter_that_diverges_is_not_published_and_says_what_to_do(clock: Clock, tmp_path: Path) -> None:
     group = Group(clock)
     group.loss = nan
-    with pytest.raises(ConfigError, match=r"drafter\.pretrain_learning_rate: with 0\.001 the drafter's loss is nan; lower it"):
+    with pytest.raises(ConfigError, match=r"drafter\.pretrain_learning_rate: with 0\.0005 the drafter's loss is nan; lower it"):
         rounds(1, group, tmp_path)
     assert len(group.rates) == 1
     assert not (tmp_path / "pretraining").exists()
