@@ -47,7 +47,7 @@ def heap() -> Iterator[Heap]:
 
 
 def resident() -> int:
-    return psutil.Process().memory_info().rss
+    return int(psutil.Process().memory_info().rss)
 
 
 def test_what_is_freed_between_things_in_use_is_given_back(heap: Heap) -> None:
