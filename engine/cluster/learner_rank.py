@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from engine.checkpoint import learner_state
 from engine.cluster.devices import device_of, giving_ranks, join, show_gpus
-from engine.cluster.free_memory import give_back
+from engine.cluster.free_memory import FreeMemory
 from engine.cluster.rendezvous import use_network
 from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.weight_drift import drift, sketch
@@ -63,6 +63,7 @@ class LearnerRank(ABC):
         self._staged_policy: dict[str, Any] | None = None
         self._sketch = self._drafters_sketch = sketch(self.policy.weights())
         self._sampler = UsageSampler()
+        self._free_memory = FreeMemory()
 
     def freeze(self) -> None:
         """To be called once all is set up: what is there by now stays, and the garbage collector need not look through it in a rollout."""
@@ -82,7 +83,7 @@ class LearnerRank(ABC):
         began = time.perf_counter()
         with threads(self._update_threads):
             metrics = self.learner.update(rows, inferred, step)
-        give_back()
+        self._free_memory.after_update()
         updated = time.perf_counter()
         self._load_target(step + 1)
         loaded_weights = self._loaded_weights()
