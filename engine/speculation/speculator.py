@@ -50,6 +50,11 @@ class StepPlan:
         """Whose drafts the batch's request at ``place`` has, if any."""
         return "ngram" if self.given and self.given[place] else "eagle"
 
+    def of(self, places: Sequence[int]) -> "StepPlan":
+        """What it says of the requests at ``places`` alone; others had ended before."""
+        given, limits = self.given and [self.given[place] for place in places], self.limits and [self.limits[place] for place in places]
+        return replace(self, given=given, limits=limits, suffixes=self.suffixes and [self.suffixes[place] for place in places])
+
 
 class Speculator:
     """``tuner`` may be replaced. Knows requests from ``admit`` to ``finish``."""
@@ -129,6 +134,7 @@ class Speculator:
     def plan(self, batch: Sequence[RunningRequest], learned: bool) -> StepPlan:
         """The next step. ``learned``: whether the learned drafter can draft."""
         context = self._context(batch, learned)
+        self._pause_left -= self._switch.update(len(batch))
         if context.drafters == {"none"}:
             return StepPlan(context)
         uneven = self._tail.strategies(batch, context, self.tuner, self._limit)
@@ -139,12 +145,22 @@ class Speculator:
         (self._drafting.add if strategy.drafter == "eagle" else self._drafting.discard)(bucket)
         return StepPlan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch))
 
-    def rests(self, batch: int) -> bool:
-        """Whether no step of so many requests drafts anything."""
-        return not self._switch.update(batch)
+    def plan_ahead(self, batch: Sequence[RunningRequest], learned: bool) -> StepPlan | None:
+        """The step behind the next one, before that is recorded; ``batch`` is as it was then. None if it may depend on what the next one
+        brings: the tuner learns from it, or drafts are looked up behind its tokens."""
+        drafters = self._drafters(len(batch), learned)
+        if drafters != {"none"}:
+            context = replace(self._now, batch=len(batch), drafters=drafters)
+            strategy = self.tuner.going_on(context) if self._tail.is_even(batch, context, self.tuner) else None
+            if strategy is None or strategy.drafter == "ngram":
+                return None
+            if self._store and strategy != OFF and not all(self._wait[request.id] for request in batch):
+                return None
+        return self.plan(batch, learned)
 
     def record(self, plan: StepPlan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
-        """What the step brought each request: ``accepted`` drafts, and ``kept`` tokens (fewer, if the response ended before)."""
+        """What the step brought each request of ``plan``: ``accepted`` drafts, and ``kept`` tokens (fewer, if the response ended before).
+        They may be fewer than ran in it, see ``StepPlan.of``."""
         drafter = "eagle" if plan.shape else "ngram" if plan.given else "none"
         self._counterfactual.record(drafter, plan.context, kept, elapsed)
         if plan.strategy is not None:
@@ -232,8 +248,7 @@ class Speculator:
         """Whether n-gram drafts may pay now; they may at other costs, that is, in another ``bucket`` of batch sizes."""
         if bucket != self._bucket:
             self._bucket, self._pause_left, self._pause = bucket, 0, PAUSE
-        self._pause_left -= 1
-        return self._store is not None and self._pause_left < 0
+        return self._store is not None and self._pause_left <= 0
 
     def _planned(self, batch: Sequence[RunningRequest], context: Context, strategy: Strategy | None, each: Sequence[Strategy]) -> StepPlan:
         self._looks = LOOKS

@@ -24,15 +24,24 @@ class TailMode:
         self._key: object = None
         self._left = 0
 
+    def is_even(self, batch: Sequence[RunningRequest], context: Context, tuner: Tuner) -> bool:
+        """Whether ``strategies`` has planned one for all, and goes on with that."""
+        if not self._applies(len(batch), tuner):
+            return True
+        return self._planned is None and self._left > 0 and self._key == _key(batch, context)
+
     def strategies(self, batch: Sequence[RunningRequest], context: Context, tuner: Tuner, limit: int) -> tuple[Strategy, ...] | None:
         """A strategy for each request; None where one for all is best, which is the tuner's choice."""
-        if not 1 < len(batch) <= self._requests or not isinstance(tuner, GoodputTuner):
+        if not (self._applies(len(batch), tuner) and isinstance(tuner, GoodputTuner)):
             return None
-        key = (tuple(request.id for request in batch), context.drafters, context.target_version, context.drafter_version)
+        key = _key(batch, context)
         if key != self._key or self._left == 0:
             self._planned, self._key, self._left = self._plan(batch, context, tuner, limit), key, STEPS
         self._left -= 1
         return self._planned
+
+    def _applies(self, batch: int, tuner: Tuner) -> bool:
+        return 1 < batch <= self._requests and isinstance(tuner, GoodputTuner)
 
     def _plan(self, batch: Sequence[RunningRequest], context: Context, tuner: GoodputTuner, limit: int) -> tuple[Strategy, ...] | None:
         remaining = [self._lengths.remaining(request.group, request.generated, limit) for request in batch]
@@ -48,6 +57,10 @@ class TailMode:
         plan = plan_tail(remaining, arms, tuner.expected, seconds)
         uniform = min(finish((arm,) * len(batch)) for arm in (OFF, *arms))
         return plan if finish(plan) * WORTH_IT < uniform else None
+
+
+def _key(batch: Sequence[RunningRequest], context: Context) -> tuple[object, ...]:
+    return tuple(request.id for request in batch), context.drafters, context.target_version, context.drafter_version
 
 
 class MixedSteps:

@@ -51,9 +51,10 @@ class Drafting:
     The drafter's entries from the newest position on rest on predicted features; the next step's catching up rewrites them.
     """
 
-    def __init__(self, passes: ForwardPasses, cache: KVCache, batch: Sequence[Response], newest: Tensor) -> None:
+    def __init__(self, passes: ForwardPasses, cache: KVCache, batch: Sequence[Response], newest: Tensor, unread: int = 0) -> None:
+        """``unread`` as of DecodeBatch."""
         self._passes, self._cache = passes, cache
-        self._batch, self._newest = batch, newest
+        self._batch, self._newest, self._unread = batch, newest, unread
 
     def drafts(self, shape: Strategy, sampler: TokenSampler, noise: Noise) -> DraftTree:
         """Drafts of ``shape`` with ``noise`` [n, depth + 1 or more]: its first level is that of the first draft."""
@@ -81,14 +82,14 @@ class Drafting:
 
     @property
     def _known(self) -> int:
-        """Positions before the newest token of the longest."""
-        return max(response.length for response in self._batch) - 1
+        """Positions before the newest token of the longest, at most."""
+        return max(response.length for response in self._batch) - 1 + self._unread
 
     def _fill(self) -> None:
         """Shows the drafter all that the target has seen since its last step, but for the last. Requests that are less far behind than
-        others repeat some positions, to no effect."""
+        others, or than they may be as far as the host knows, repeat some positions, to no effect."""
         cache, n = self._cache, len(self._batch)
-        behind = max(response.length - 1 - response.drafted for response in self._batch)
+        behind = max(response.length - 1 - response.drafted for response in self._batch) + self._unread
         if behind > 1:
             older = (self._newest - behind + cache.positions[: behind - 1]).clamp_min_(0)
             for part in torch.split(older, max(1, TOKENS_PER_PASS // n), 1):

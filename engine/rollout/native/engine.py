@@ -27,11 +27,12 @@ from engine.rollout.interface import (
 )
 from engine.rollout.native.architecture import Architecture
 from engine.rollout.native.cost_measurement import cost_table
+from engine.rollout.native.decode_step import Drawn
 from engine.rollout.native.drafting import scratch
 from engine.rollout.native.generation_control import GenerationControl
 from engine.rollout.native.graphs.plan import GraphPlan
 from engine.rollout.native.graphs.pool import Recorder
-from engine.rollout.native.runner import Drawn, Runner
+from engine.rollout.native.runner import Runner
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.native.scheduler import Scheduler
 from engine.rollout.response import Response, StopCondition
@@ -281,7 +282,7 @@ class NativeEngine:
         batch, began = list(self._scheduler.running), self._clock()
         plan = self._plan(batch)
         self._timeline.add(len(batch), str(plan.strategy or MIXED))
-        if self._device.type == "cuda" and not (self._active and not self._active.rests(len(batch))):
+        if self._device.type == "cuda":
             return self._steps_ahead(batch, plan, sampler, ends, limit)
         drawn = self._runner.decode(batch, sampler, plan)
         return self._take(batch, drawn, plan, ends, limit, began)
@@ -289,30 +290,38 @@ class NativeEngine:
     def _steps_ahead(
         self, batch: list[Response], plan: StepPlan, sampler: TokenSampler, ends: StopCondition, limit: int
     ) -> list[tuple[int, Response]]:
-        """Steps without drafts. While the host looks at what one has brought, the GPU is at the next one already; what that brings a
-        response that has ended meanwhile is thrown away."""
+        """While the host looks at what a step has brought, the GPU is at the next one already, if that can be planned without knowing it.
+        What it brings a response that has ended meanwhile is thrown away."""
         finished: list[tuple[int, Response]] = []
-        began, step = self._clock(), self._runner.begin(batch, sampler)
+        began, step = self._clock(), self._runner.begin(batch, sampler, plan)
         while True:
-            following = self._runner.begin(batch, sampler, 1) if not finished and self._goes_on(batch, limit) else None
+            ahead = self._plan_ahead(batch) if not finished and self._goes_on(batch, step.most, limit) else None
+            following = self._runner.begin(batch, sampler, ahead, step) if ahead else None
             drawn = step.read()
             finished += self._take(batch, drawn, plan, ends, limit, began)
-            if following is None:
+            if ahead is None or following is None:
                 return finished
-            began, step, plan = self._clock(), following, self._plan(batch)
+            began, step, plan = self._clock(), following, ahead
+            self._timeline.add(len(batch), str(plan.strategy or MIXED))
 
-    def _goes_on(self, batch: Sequence[Response], limit: int) -> bool:
-        """Whether, as far as is known, the step behind the one that runs is of the same batch, and there is room for it."""
-        if self._control.asked or any(response.generated + 1 >= limit for response in batch):
+    def _goes_on(self, batch: Sequence[Response], unread: int, limit: int) -> bool:
+        """Whether, as far as is known, the step behind the one that runs, which brings up to ``unread`` tokens, is of the same batch, and
+        there is room for it."""
+        if self._control.asked or any(response.generated + unread >= limit for response in batch):
             return False
-        room, beyond = self._runner.cache.layout, 1 + self._scratch + 1
+        room, beyond = self._runner.cache.layout, unread + self._scratch + 1
         return room.missing([response.length + beyond for response in batch]) <= room.free
 
-    def _plan(self, batch: Sequence[Response]) -> StepPlan:
+    def _plan_ahead(self, batch: Sequence[Response]) -> StepPlan | None:
+        """The plan of the step behind the one that runs; None if that depends on what the latter brings."""
+        return self._active.plan_ahead(batch, self._can_draft(batch)) if self._active else PLAIN
+
+    def _can_draft(self, batch: Sequence[Response]) -> bool:
         """The drafter may not be there yet, and has no feature to draft a first token from."""
-        if not self._active:
-            return PLAIN
-        return self._active.plan(batch, self._drafter_loaded and all(response.length > 1 for response in batch))
+        return self._drafter_loaded and all(response.length > 1 for response in batch)
+
+    def _plan(self, batch: Sequence[Response]) -> StepPlan:
+        return self._active.plan(batch, self._can_draft(batch)) if self._active else PLAIN
 
     def _take(
         self, batch: Sequence[Response], drawn: Sequence[Drawn], plan: StepPlan, ends: StopCondition, limit: int, began: float
@@ -321,10 +330,11 @@ class NativeEngine:
         running = [(slot, response) for slot, response in enumerate(batch) if not response.finish]
         if not running:
             return []
-        drawn = [drawn[slot] for slot, _ in running]
+        if len(running) < len(batch):
+            plan, drawn = plan.of([slot for slot, _ in running]), [drawn[slot] for slot, _ in running]
         kept = [response.extend(new.tokens, new.logprobs, ends, limit) for (_, response), new in zip(running, drawn, strict=True)]
-        for (slot, response), new, tokens in zip(running, drawn, kept, strict=True):
-            response.made(tokens, min(new.accepted, tokens), plan.drafter(slot))
+        for place, ((_, response), new, tokens) in enumerate(zip(running, drawn, kept, strict=True)):
+            response.made(tokens, min(new.accepted, tokens), plan.drafter(place))
         self._count(plan, drawn, kept)
         finished = [(slot, response) for slot, response in running if response.finish]
         if self._active:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.rollout.native.architecture import Architecture, Rotary
 from engine.rollout.native.attention import part_length
+from engine.rollout.native.decode_step import DecodeBatch, Drawn, Step
 from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
 from engine.rollout.native.drafting import Drafting, scratch
 from engine.rollout.native.eagle3_draft_model import Eagle3DraftModel
@@ -31,7 +32,7 @@ from engine.rollout.native.noise import Noise
 from engine.rollout.native.placement import Placement
 from engine.rollout.native.reach import LANES, whole_reach
 from engine.rollout.native.sampling import TokenSampler
-from engine.rollout.native.sending import Received, sent
+from engine.rollout.native.sending import sent
 from engine.rollout.native.tree_entries import placed
 from engine.rollout.response import Response
 from engine.speculation.speculator import StepPlan
@@ -44,28 +45,6 @@ WORTH_LEAVING_OUT = 0.85
 DRAFTERS: dict[DrafterKind, type[DraftModel]] = {"eagle": DraftModel, "eagle3": Eagle3DraftModel}
 
 T = TypeVar("T")
-
-
-class Drawn(NamedTuple):
-    """What a step brought one request: the ``accepted`` drafts, of ``drafted`` levels, and the target's own token, with their
-    log-probabilities."""
-
-    drafted: int
-    accepted: int
-    tokens: list[int]
-    logprobs: list[float]
-
-
-class PlainStep:
-    """One that may still run on the GPU."""
-
-    def __init__(self, drawn: Tensor, logprobs: Tensor) -> None:
-        """[n] each."""
-        self._received = Received(torch.stack((drawn, logprobs), 1))
-
-    def read(self) -> list[Drawn]:
-        """What it brought each request, once it is there."""
-        return [Drawn(0, 0, [int(token)], [logprob]) for token, logprob in self._received.take()]
 
 
 class Runner:
@@ -197,69 +176,68 @@ class Runner:
 
     def decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
         """One step of all slots. The tokens are what the target draws; drafts only decide how many of them a step yields. OutOfPagesError
-        if there is no room for what is drafted.
+        if there is no room for what is drafted."""
+        return self.begin(batch, sampler, plan).read()
+
+    def begin(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan, after: Step | None = None) -> Step:
+        """As ``decode``, but that a GPU is not waited for. ``after``: a step of the batch that has begun, and whose tokens are not in its
+        responses yet. No drafts are ``given`` behind such a one: nobody can know them.
 
         The last request is repeated up to the batch size of a graph. What is computed again goes to free slots."""
         size = self.passes.batch(len(batch))
-        beyond = self._beyond(plan, size)
+        if after and after.caught_up:
+            for response in batch:
+                response.drafted = response.length - 1
+        beyond = self._beyond(plan, size) + (after.most if after else 0)
         self.cache.make_room([response.length + beyond for response in batch])
-        if size == len(batch):
-            return self._decode(batch, sampler, plan)
-        padded = replace(plan, given=_repeated(plan.given, size), limits=_repeated(plan.limits, size))
-        return self._decode(_repeated(batch, size), sampler, padded)[: len(batch)]
+        if size > len(batch):
+            plan = replace(plan, given=_repeated(plan.given, size), limits=_repeated(plan.limits, size))
+        step = self._decode(after.following() if after else self._sent(batch, size), sampler, plan)
+        step.caught_up = plan.shape is not None
+        return step
 
-    def begin(self, batch: Sequence[Response], sampler: TokenSampler, ahead: int = 0) -> PlainStep:
-        """A step as ``decode`` does it without drafts, of which the host waits for nothing. ``ahead``: so many steps of the batch have
-        begun and are not in its responses yet; their tokens are known to the device."""
-        size = self.passes.batch(len(batch))
-        self.cache.make_room([response.length + ahead + self.passes.tokens(size, 1) for response in batch])
+    def _sent(self, batch: Sequence[Response], size: int) -> DecodeBatch:
         padded = _repeated(batch, size)
-        lengths, requests = self._sent(padded, ahead)
-        newest = lengths[:, None] - 1
-        noise = sampler.noise(requests, lengths[:, None])
-        return self._plain([response.length + ahead for response in padded], newest, sampler, noise)
-
-    def _sent(self, batch: Sequence[Response], ahead: int = 0) -> tuple[Tensor, Tensor]:
-        """Lengths and ids, on the device."""
-        lengths, requests = sent([[response.length + ahead for response in batch], [response.id for response in batch]], self._device)
-        return lengths, requests
+        lengths, requests = sent([[response.length for response in padded], [response.id for response in padded]], self._device)
+        return DecodeBatch(padded, len(batch), lengths[:, None] - 1, requests)
 
     def _beyond(self, plan: StepPlan, size: int) -> int:
         """Positions behind the known tokens that a step writes to, at most."""
         given = max((len(drafts) for drafts in plan.given or () if drafts), default=0)
         return self.passes.tokens(size, 1 + max(given, scratch(plan.shape, self._device) if plan.shape else 0))
 
-    def _decode(self, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan) -> list[Drawn]:
+    def _decode(self, batch: DecodeBatch, sampler: TokenSampler, plan: StepPlan) -> Step:
         shape, given = plan.shape, plan.given
-        lengths, requests = self._sent(batch)
-        newest = lengths[:, None] - 1
         levels = max([shape.depth if shape else 0, *(len(drafts) for drafts in given or () if drafts)])
         memory = self._noise_memory() if shape and sampler.keeps_noise else None
-        noise = sampler.noise(requests, newest + 1 + self.cache.positions[: levels + 1], memory)
-        learned = Drafting(self.passes, self.cache, batch, newest).drafts(shape, sampler, noise) if shape else None
+        noise = sampler.noise(batch.requests, batch.newest + 1 + self.cache.positions[: levels + 1], memory)
+        drafting = Drafting(self.passes, self.cache, batch.responses, batch.newest, batch.unread)
+        learned = drafting.drafts(shape, sampler, noise) if shape else None
         if learned and plan.limits:
             learned = cut_chains(learned, plan.limits)
         tree = with_given_drafts(learned, given, self._device) if given else learned
         if tree is None or not tree.tokens.shape[1]:
-            return self._plain([response.length for response in batch], newest, sampler, noise).read()
-        tree = widened(tree, self.passes.tokens(len(batch), tree.tokens.shape[1] + 1) - 1)
-        return self._verify(batch, newest, tree, sampler, noise)
+            return self._plain(batch, sampler, noise)
+        tree = widened(tree, self.passes.tokens(len(batch.responses), tree.tokens.shape[1] + 1) - 1)
+        return self._verify(batch, tree, sampler, noise)
 
-    def _plain(self, reaches: Sequence[int], newest: Tensor, sampler: TokenSampler, noise: Noise) -> PlainStep:
+    def _plain(self, batch: DecodeBatch, sampler: TokenSampler, noise: Noise) -> Step:
+        newest, reaches = batch.newest, batch.lengths
         known, new = self.cache.index(newest + self.cache.positions[:2]).unbind(1)
         logits = self.passes.verify(self.cache.tokens[known], Placement(newest, max(reaches), reaches=reaches))
         drawn, logprobs = sampler.sample(logits, noise.level(0))
         self.cache.tokens[new] = drawn
-        return PlainStep(drawn, logprobs)
+        return Step(batch, torch.stack((drawn, logprobs), 1))
 
-    def _verify(self, batch: Sequence[Response], newest: Tensor, tree: DraftTree, sampler: TokenSampler, noise: Noise) -> list[Drawn]:
+    def _verify(self, batch: DecodeBatch, tree: DraftTree, sampler: TokenSampler, noise: Noise) -> Step:
         """Runs the newest tokens and their drafts through the target, and keeps the path that it draws."""
+        newest = batch.newest
         n, nodes = tree.tokens.shape[0], tree.tokens.shape[1] + 1
         offsets, furthest = self.cache.positions[:nodes].expand(n, -1), nodes - 1
         if tree.parents is not None and not self.cache.reads_pages:
             tree, offsets = placed(tree, newest[:, 0].tolist())
             furthest = int(offsets.max())
-        reaches = [response.length + furthest for response in batch]
+        reaches = [length + furthest for length in batch.lengths]
         levels = self.cache.positions[:nodes].expand(n, -1) if tree.levels is None else pad(tree.levels, (1, 0))
         rows = self._present(tree)
         ancestors = None if tree.parents is None else tree.ancestors()
@@ -276,11 +254,18 @@ class Runner:
         logits = self.passes.verify(tokens, at)
         drawn, logprobs = sampler.sample(logits, noise.rows(noise_rows))
         drawn, logprobs = (_spread(each, rows, n, nodes) for each in (drawn, logprobs))
-        return self._keep(near, tree, offsets, ancestors, drawn, logprobs)
+        return self._keep(batch, near, tree, offsets, ancestors, drawn, logprobs)
 
     def _keep(
-        self, near: Tensor, tree: DraftTree, offsets: Tensor, ancestors: Tensor | None, drawn: Tensor, logprobs: Tensor
-    ) -> list[Drawn]:
+        self,
+        batch: DecodeBatch,
+        near: Tensor,
+        tree: DraftTree,
+        offsets: Tensor,
+        ancestors: Tensor | None,
+        drawn: Tensor,
+        logprobs: Tensor,
+    ) -> Step:
         """Puts the accepted drafts, each request's a path in the order of its nodes, behind the newest token. ``near`` [n, positions] are
         the rows of the cache from that on."""
         accepted = tree.accepted(drawn, ancestors)
@@ -290,12 +275,8 @@ class Runner:
             self._move(near, offsets.gather(1, path), counts)
             drawn, logprobs = drawn.gather(1, path), logprobs.gather(1, path)
         self.cache.tokens[near[:, 1 : 1 + drawn.shape[1]]] = drawn
-        width, results = drawn.shape[1], []
         # One transfer; float32 holds token ids exactly.
-        for levels, drafts, *row in torch.cat((tree.depths[:, None], counts[:, None], drawn, logprobs), 1).tolist():
-            count = int(drafts) + 1
-            results.append(Drawn(int(levels), int(drafts), [int(token) for token in row[:count]], row[width : width + count]))
-        return results
+        return Step(batch, torch.cat((tree.depths[:, None], counts[:, None], drawn, logprobs), 1), counts)
 
     def _longest(self, tree: DraftTree, counts: Tensor) -> int:
         """What no request has more drafts accepted of than; a GPU is not asked."""

@@ -48,6 +48,10 @@ class BegTuner:
             return self._rng.choice(arms)
         return max(arms, key=lambda arm: median(bucket[arm]))
 
+    def going_on(self, context: Context) -> Strategy | None:  # noqa: ARG002
+        """It chooses anew for every step."""
+        return None
+
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
         bucket, batch = self._bucket(context.batch), context.batch
         accept_length = sum(accepted) / batch + 1

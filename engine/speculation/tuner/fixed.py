@@ -18,6 +18,9 @@ class FixedTuner:
     def select(self, context: Context) -> Strategy:
         return self._strategy if self._strategy.drafter in context.drafters else OFF
 
+    def going_on(self, context: Context) -> Strategy | None:
+        return self.select(context)
+
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:  # noqa: ARG002
         self._counts.add(1, strategy, accepted, elapsed)
 

@@ -99,6 +99,10 @@ class GoodputTuner:
         decision.left -= 1
         return self._arms[decision.arm]
 
+    def going_on(self, context: Context) -> Strategy | None:
+        decision = self._decisions.get(context.batch.bit_length())
+        return self._arms[decision.arm] if decision and decision.left > 0 and self._holds(decision, context) else None
+
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
         """Only notes the step: it is learnt from together with the next ones. ``strategy`` may be another than was selected, if there
         was nothing to draft."""

@@ -12,8 +12,13 @@ class Tuner(Protocol):
         """The strategy for the next decode step; its drafter is one of ``context.drafters``."""
         ...
 
+    def going_on(self, context: Context) -> Strategy | None:
+        """What the next ``select`` answers, if that does not depend on steps that are not recorded yet; else None. Changes nothing."""
+        ...
+
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
-        """A step took ``elapsed`` seconds and brought request i ``accepted[i]`` tokens besides the target's own one."""
+        """A step took ``elapsed`` seconds and brought request i ``accepted[i]`` tokens besides the target's own one. Of those that
+        ran in it and had ended before nothing is told."""
         ...
 
     def take_arms(self) -> list[ArmStatistics]:

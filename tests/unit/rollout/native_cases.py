@@ -219,14 +219,22 @@ class RandomTuner:
     def __init__(self, deepest: int, seed: int = 0, more: Sequence[Strategy] = ()) -> None:
         self.arms = [OFF, *(Strategy("eagle", n, 1, n) for n in range(1, deepest + 1)), *more]
         self._rng = random.Random(seed)
+        self._chosen: Strategy | None = None
         self.steps: list[tuple[Strategy, list[int]]] = []
 
     def select(self, context: Context) -> Strategy:
         assert context.batch > 0
-        return self._rng.choice([arm for arm in self.arms if arm.drafter in context.drafters])
+        chosen, self._chosen = self.going_on(context), None
+        return chosen
+
+    def going_on(self, context: Context) -> Strategy:
+        """What a step brings decides nothing here."""
+        if self._chosen is None or self._chosen.drafter not in context.drafters:
+            self._chosen = self._rng.choice([arm for arm in self.arms if arm.drafter in context.drafters])
+        return self._chosen
 
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
-        assert len(accepted) == context.batch
+        assert 0 < len(accepted) <= context.batch
         assert elapsed > 0
         self.steps.append((strategy, list(accepted)))
 

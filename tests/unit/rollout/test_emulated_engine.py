@@ -31,9 +31,6 @@ from engine.drafter.kind import DrafterKind
 from engine.drafter.vocabulary import D2T, offsets
 from engine.models.device_to_host import HostCopy
 from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
-from engine.rollout.native.runner import Drawn, PlainStep, Runner
-from engine.rollout.native.sampling import TokenSampler
-from engine.rollout.response import Response
 from engine.speculation.strategy import OFF, Context, RunningRequest, Strategy
 from engine.speculation.tail_mode import TailMode
 from engine.speculation.tuner.interface import Tuner
@@ -186,93 +183,3 @@ def test_responses_go_on_where_an_earlier_rollout_left_them() -> None:
         left = [going_on(completion) for completion in begun if completion.finish == "abort"]
         done = {each.request.id: each for each in (*begun, *engine.generate(left, SAMPLED))}
     check([replace(done[request.id], request=request) for request in REQUESTS], expected)
-
-
-class Order:
-    """When plain steps begin and are read, and how far ahead of what is known they are."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.seen: list[str] = []
-        begin, read = Runner.begin, PlainStep.read
-
-        def began(runner: Runner, batch: Sequence[Response], sampler: TokenSampler, ahead: int = 0) -> PlainStep:
-            self.seen.append("ahead" if ahead else "begin")
-            return begin(runner, batch, sampler, ahead)
-
-        def has_read(step: PlainStep) -> list[Drawn]:
-            self.seen.append("read")
-            return read(step)
-
-        patch.setattr(Runner, "begin", began)
-        patch.setattr(PlainStep, "read", has_read)
-
-
-def test_a_gpu_has_the_next_step_before_the_last_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the last one of a response, which its limit tells. The host waits once a step."""
-    target, order = make_target(tie_word_embeddings=False), Order(monkeypatch)
-    sampling = Sampling(max_new_tokens=5, seed=1)
-    expected = make_engine(target, slots=2).generate(REQUESTS[:2], sampling)
-    assert set(order.seen) == {"read"}, "a CPU does one thing after the other"
-    with emulated() as device:
-        engine = make_engine(target, slots=2, device=CUDA)
-        engine.generate(REQUESTS[:2], sampling)
-        device.forget()
-        order.seen.clear()
-        check(engine.generate(REQUESTS[:2], sampling), expected)
-        assert order.seen == ["begin", *["ahead", "read"] * 4, "read"]
-        waits = [count for place, count in device.syncs.items() if place.startswith("synchronize")]
-        assert (waits, device.syncs.total()) == ([5], 6), "the other one is the seed's"
-
-
-def test_what_ends_a_response_is_seen_a_step_late_and_nothing_comes_of_it() -> None:
-    """Requests of unequal length end by themselves, and take each other's slots."""
-    target = make_target(tie_word_embeddings=False)
-    sampling, requests = Sampling(max_new_tokens=24, seed=3), make_requests(7, 48)
-    expected = make_engine(target, slots=3, end_tokens=ENDS).generate(requests, sampling)
-    assert {each.finish for each in expected} == {"stop", "length"}
-    with emulated():
-        engine = make_engine(target, slots=3, end_tokens=ENDS, device=CUDA)
-        check(engine.generate(requests, sampling), expected)
-    assert engine.statistics.tokens == sum(len(each.tokens) for each in expected)
-
-
-def test_a_step_ahead_has_room_or_waits_for_it() -> None:
-    """Two of three requests begin; when one needs its third page there is none, and the other one waits again."""
-    target, sampling = make_target(tie_word_embeddings=False), Sampling(max_new_tokens=72, seed=3)
-    requests = [Request(number, number, (3 + number, *range(3, 46), *range(3, 19))) for number in range(3)]
-    expected = make_engine(target, slots=3).generate(requests, sampling)
-    with emulated():
-        engine = make_engine(target, slots=3, device=CUDA, cache_tokens=256)
-        check(engine.generate(requests, sampling), expected)
-    assert engine.statistics.preemptions
-
-
-def test_who_speculates_in_small_batches_goes_ahead_in_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, order = make_target(tie_word_embeddings=False), Order(monkeypatch)
-    drafter = drafter_of(target)
-    sampling = Sampling(max_new_tokens=40, seed=1)
-    expected = make_engine(target, slots=4, end_tokens=ENDS).generate(REQUESTS, sampling)
-    speculation = chains(4).model_copy(update={"threshold": 2, "hysteresis": 0.0})
-    with emulated():
-        engine = make_engine(target, drafter, speculation, slots=4, end_tokens=ENDS, device=CUDA)
-        check(engine.generate(REQUESTS, sampling), expected)
-        assert "ahead" in order.seen
-        assert engine.statistics.accepted_by_position[0] > 0
-
-
-def test_an_abort_ends_it_after_the_steps_that_have_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, read = make_target(tie_word_embeddings=False), PlainStep.read
-    expected = make_engine(target, slots=2).generate(REQUESTS[:2], SAMPLED)
-    with emulated():
-        engine, reads = make_engine(target, slots=2, device=CUDA), list[int]()
-
-        def abort_at_third(step: PlainStep) -> list[Drawn]:
-            reads.append(len(reads))
-            if len(reads) == 3:
-                engine.abort()
-            return read(step)
-
-        monkeypatch.setattr(PlainStep, "read", abort_at_third)
-        done = engine.generate(REQUESTS[:2], SAMPLED)
-    assert [each.finish for each in done] == ["abort", "abort"]
-    assert [each.tokens for each in done] == [each.tokens[:4] for each in expected]
