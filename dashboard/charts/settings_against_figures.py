@@ -56,7 +56,6 @@ def parallel_coordinates(runs: Mapping[str, Sequence[Value]], axes: Sequence[str
     return chart.update_yaxes(visible=False, rangemode="normal")
 
 
-
 def _in_lines(axis: str) -> str:
     """A setting under its section: ``name`` alone is that of a task, of an algorithm or of a tuner."""
     section, dot, name = axis.rpartition(".")

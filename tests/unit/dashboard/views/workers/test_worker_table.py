@@ -16,7 +16,16 @@ def lease(claimed: float | None, expires: float | None) -> Lease:
         "claimed_at": None if claimed is None else NOW - timedelta(seconds=claimed),
         "expires_at": None if expires is None else NOW + timedelta(seconds=expires),
     }
-    facts = {"run_id": "a", "run_name": "a", "state": "running", "step": 8, "steps": 24, "attempt": 1, "gpus": ["0", "1"], "pretraining": None}
+    facts = {
+        "run_id": "a",
+        "run_name": "a",
+        "state": "running",
+        "step": 8,
+        "steps": 24,
+        "attempt": 1,
+        "gpus": ["0", "1"],
+        "pretraining": None,
+    }
     return Lease.model_validate(facts | times)
 
 
