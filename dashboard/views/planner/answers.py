@@ -11,7 +11,7 @@ from dashboard.charts.worker_timeline import worker_timeline
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import SPACE, duration, number, percent, ratio, typeable
 from dashboard.widgets.panel import chart, panel
-from longtail.schemas.plans import Plan
+from longtail.schemas.plans import BreakEven, Plan
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import WorkerSpan
 
@@ -36,7 +36,7 @@ def answers(plan: Plan, recorded: Run | None, speculates: bool) -> None:
         chart(influences(plan.influences, now) if plan.influences else None, "plan-influences", "Nothing was varied.")
     with right, panel("What to change first", ADVICE):
         st.markdown("  \n".join(_advice(plan)) or "No change saves one percent of the first steps.")
-        st.markdown("  \n".join(break_evens(plan)))
+        st.markdown("  \n".join(break_evens(plan.break_evens)))
     _timelines(plan, recorded)
 
 
@@ -80,8 +80,8 @@ def _advice(plan: Plan) -> Iterator[str]:
         yield f"{fields} saves **{duration(each.saved)}** a step ({percent(each.share)}): {escaped(each.price)}"
 
 
-def break_evens(plan: Plan) -> Iterator[str]:
-    for each in plan.break_evens:
+def break_evens(found: Sequence[BreakEven]) -> Iterator[str]:
+    for each in found:
         where = "from a 32nd to 32 times of what was assumed" if each.value is None else f"{each.value:,.3g}"
         yield f"{escaped(each.input).capitalize()}: TLT pays {escaped(each.pays)} {where}"
 
