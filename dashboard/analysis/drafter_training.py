@@ -72,7 +72,7 @@ def dips_told(found: Sequence[AccuracyDrop]) -> str:
     made_good = sum(dip.recovered for dip in dips)
     return (
         f"{len(dips)} of {count(len(found), 'update')} took more than {least} of the level before; "
-        f"one session brought {percent(RECOVERED)} of it back in {made_good} of these."
+        f"the training after it brought {percent(RECOVERED)} of that level back in {made_good or 'none'} of these."
     )
 
 

@@ -74,7 +74,7 @@ def shortened(saved: SavedSeconds | None, steps: int) -> str:
     """By how many seconds drafts, the learned drafter, and training during the run have shortened it. ``WITHIN`` of the time that decoding
     took, or less, is nothing: the estimate is not that exact."""
     if saved is None:
-        return "what that shortened the run by was not measured"
+        return "by how much that shortened the run was not measured"
     parts = {"drafts": saved.drafts, "the learned drafter": saved.learned_drafter, "training during the run": saved.training}
     least = WITHIN * saved.decoding
     told = [f"{name} {_by(seconds, least)}" for name, seconds in parts.items()]

@@ -21,6 +21,8 @@ TITLES: Mapping[str, str] = {
     "idle_seconds": "seconds that workers waited",
     "trained_seconds": "seconds that trained the drafter",
 }
+NAMES: Mapping[str, str] = {"accept_length": "Accept length"}
+"""Of those that have a name of their own beside what is counted."""
 FROM_ZERO = TITLES.keys() - {"reward_mean"}
 """Amounts, of which twice as much is to be seen as such."""
 BEYOND = 2**31
@@ -57,7 +59,7 @@ class TrainingClock:
 
 def metric_title(key: str) -> str:
     """What is known of a metric in words, else its key."""
-    return TITLES[key].capitalize() if key in TITLES else key
+    return NAMES.get(key) or TITLES.get(key, "").capitalize() or key
 
 
 def comparison_curves(

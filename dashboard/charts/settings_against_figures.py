@@ -52,8 +52,14 @@ def parallel_coordinates(runs: Mapping[str, Sequence[Value]], axes: Sequence[str
         for height, text in scale.ticks():
             above = {"xanchor": "left", "yanchor": "bottom", "xshift": 3}
             chart.add_annotation(x=place, y=height, text=label(text), showarrow=False, font={"size": 11}, **above)
-    chart.update_xaxes(tickvals=list(range(len(axes))), ticktext=[label(axis.split(".")[-1]) for axis in axes], showgrid=False)
+    chart.update_xaxes(tickvals=list(range(len(axes))), ticktext=[_in_lines(axis) for axis in axes], showgrid=False)
     return chart.update_yaxes(visible=False, rangemode="normal")
+
+
+def _in_lines(axis: str) -> str:
+    """A setting under its section: ``name`` alone is that of a task, of an algorithm or of a tuner."""
+    section, dot, name = axis.rpartition(".")
+    return f"{label(section)}{dot}<br>{label(name)}" if dot else label(axis)
 
 
 class _Scale:

@@ -67,7 +67,7 @@ GUIDES: Mapping[str, Guide] = {
         "longtail download {run}",
     ),
     "Samples": Guide(
-        "What was asked and answered, and what drafted which tokens?",
+        "What was asked and answered, how good was that, and what drafted which tokens?",
         "Answers to one prompt stand together, with the rewards of all of its group: read a right and a wrong one side by side.",
         "GET /api/v1/runs/{run}/samples?outcome=wrong",
         "longtail show {run}",
@@ -103,12 +103,18 @@ GUIDES: Mapping[str, Guide] = {
         "longtail download {run}",
     ),
 }
+EVERY_ROUTE = "/openapi.json"
+"""Where the API describes itself."""
 GLOSSARY: Mapping[str, str] = {
     "accept length": "Tokens that one pass of the target yields a request: accepted drafts and its own token. Plain decoding: 1.",
     "advantage": "How much better a response is than the others to its prompt: what it teaches, and in which direction.",
     "arm": "A strategy at a batch size, as the tuner sees it: one of the things it can choose.",
     "baseline, plain twin": "The same run without speculation: same model, task, limits and seed. By it a speed-up is measured.",
+    "chain, tree": "Drafts of a drafter: tokens in a row, or with several candidates at each place.",
+    "clip share": "Share of the tokens whose update was cut off, as the policy had already moved far enough in that direction.",
+    "dip": "What an update of the target takes from the drafter's accuracy, if it is more than 5 % of it.",
     "drafter": "The small model that guesses tokens ahead. It shares the target's embedding and head.",
+    "entropy": "How undecided the policy is, in nats a token. Near 0 it always says the same, and nothing new is tried.",
     "group": "All responses to one prompt in one step. If all are right, or all wrong, they teach nothing.",
     "harvest": "The share of the workers' waiting time that was used to train the drafter.",
     "held-out responses": "Responses that the drafter is never trained on, by which its versions are judged.",
@@ -119,6 +125,7 @@ GLOSSARY: Mapping[str, str] = {
     "pull": "One decode step for which the tuner chose a strategy.",
     "regret": "Seconds that the fastest strategy of each batch size would have saved.",
     "spot training": "Training the drafter on workers that are done with their share and wait for the others.",
+    "staleness": "Updates between the policy that wrote a token and the one that learns from it.",
     "tail": "The few longest responses of a rollout, for which everyone else waits.",
     "tuner": "What chooses, decode step by decode step, what drafts and how far ahead, by measured speed.",
 }

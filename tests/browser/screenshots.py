@@ -28,8 +28,8 @@ OTHERS: Mapping[str, Callable[[Run], bool]] = {
     "pretraining": lambda run: run.trains_drafter_only,
 }
 """Runs whose pages are unlike those of a pair."""
-PRESSED = {"tour": "Take the tour"}
-"""Buttons that a page is behind, by its name."""
+PRESSED = {"tour": ("Take the tour", "Leave the tour"), "planner": ("Plan", "Submit this plan")}
+"""Buttons that what is looked at is behind, by the name of its page; and those that are there with it."""
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
@@ -87,8 +87,10 @@ def other_runs(client: Longtail, tlt: Run) -> dict[str, str]:
 def press(page: Page, name: str) -> None:
     """What the page of this name is behind."""
     if name in PRESSED:
-        page.get_by_role("button", name=PRESSED[name]).click()
-        page.get_by_role("button", name="Leave the tour").wait_for()
+        behind, there = PRESSED[name]
+        page.get_by_role("button", name=behind, exact=True).click()
+        page.get_by_role("button", name=there).wait_for()
+        settle(page)
 
 
 def chosen(client: Longtail, run: str | None, baseline: str | None) -> tuple[str, str]:

@@ -66,7 +66,7 @@ def test_on_a_telephone_rows_are_cards_of_labelled_cells(page: Page, pair: Pair)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page itself does not move"
 
 
-HEADINGS = ("Name and version", "Type", "Run", "Drafter version", "Accept length", "Size", "Made", "")
+HEADINGS = ("Name and version", "Type", "Run", "Base model", "Drafter version", "Accept length", "Size", "Made", "")
 CELLS = """cells => cells.map(cell => {
     const {left, right, top, bottom} = cell.getBoundingClientRect();
     return {left, right, top, bottom, label: getComputedStyle(cell, "::before").content.replace(/^"|"$/g, "")};

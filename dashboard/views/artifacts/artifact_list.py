@@ -9,15 +9,16 @@ import streamlit as st
 
 from dashboard import page_files
 from dashboard.auth.api_client import client
-from dashboard.text.escaping import escaped
-from dashboard.text.formats import MISSING, ago, number, size
+from dashboard.text.escaping import escaped, visible
+from dashboard.text.formats import MISSING, ago, number, short, size
 from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import Color
 from longtail.schemas.artifacts import Artifact, ArtifactType, ListedArtifact
 
 PAGE = 25
-WIDTHS = (3, 1, 2.6, 1.2, 1.1, 1, 1.1, 1.1)
-HEADINGS = ("Name and version", "Type", "Run", "Drafter version", "Accept length", "Size", "Made", "")
+WIDTHS = (1.7, 0.9, 2.7, 2, 1.1, 1, 0.8, 1.1, 1.1)
+LONGEST_MODEL = 24
+HEADINGS = ("Name and version", "Type", "Run", "Base model", "Drafter version", "Accept length", "Size", "Made", "")
 TYPE_COLORS: dict[str, Color] = {"drafter": "green", "policy": "blue", "checkpoint": "orange", "file": "gray"}
 
 
@@ -63,6 +64,11 @@ def accept_length(artifact: Artifact, latest: float | None) -> str:
     return escaped(artifact.metadata.get("accept_length") or number(latest))
 
 
+def base_model(artifact: Artifact) -> str:
+    """Its name without the folders or the owner before it: the page of the artifact has the whole."""
+    return short(visible(artifact.metadata.get("base_model") or MISSING).rstrip("/").rpartition("/")[-1], LONGEST_MODEL)
+
+
 def download(artifact: Artifact) -> None:
     """A link to the API, signed for the visitor; the browser loads the file from there."""
     if artifact.missing:
@@ -72,12 +78,13 @@ def download(artifact: Artifact) -> None:
 
 
 def _row(artifact: ListedArtifact, now: datetime) -> None:
-    name, kind, run, version, accept, bytes_, made, link = st.columns(WIDTHS, vertical_alignment="center")
+    name, kind, run, model, version, accept, bytes_, made, link = st.columns(WIDTHS, vertical_alignment="center")
     with name, st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="xsmall"):
         st.page_link(page_files.ARTIFACTS, label=f"**{escaped(artifact.name)}**", icon="", query_params={"id": artifact.id})
         st.badge(f"v{artifact.version}", color="gray")
     kind.badge(escaped(artifact.type), color=TYPE_COLORS.get(artifact.type, "gray"))
     run.page_link(page_files.RUN, label=escaped(artifact.run_name), icon="", query_params={"id": artifact.run_id})
+    model.text(base_model(artifact))
     version.markdown(escaped(artifact.metadata.get("drafter_version", MISSING)))
     accept.markdown(accept_length(artifact, artifact.accept_length) if artifact.type == "drafter" else MISSING)
     bytes_.text(size(artifact.bytes))

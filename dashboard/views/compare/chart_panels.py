@@ -4,6 +4,7 @@ import streamlit as st
 
 from dashboard.charts.comparison_curves import metric_title
 from dashboard.text.escaping import escaped
+from dashboard.text.metric_meanings import meaning
 from dashboard.views.compare.figures import ComparisonFigures
 from dashboard.widgets.panel import chart, empty, panel
 
@@ -16,6 +17,11 @@ AMDAHL = (
 )
 
 
+def metric_help(key: str) -> str:
+    """Its key, which is what the API and the other tabs call it, and what it is."""
+    return " ".join(filter(None, (f"The metric {escaped(key)}.", meaning(key))))
+
+
 def curves(figures: ComparisonFigures) -> None:
     """Two in a row."""
     drawn = figures.curves()
@@ -25,7 +31,7 @@ def curves(figures: ComparisonFigures) -> None:
     for index, (key, figure) in enumerate(drawn.items()):
         if index % 2 == 0:
             columns = st.columns(2)
-        with columns[index % 2], panel(escaped(metric_title(key)), f"The metric {escaped(key)}"):
+        with columns[index % 2], panel(escaped(metric_title(key)), metric_help(key)):
             missing = figures.unmeasured(key)
             chart(figure if len(missing) < len(figures.names) else None, f"curve-{key}", "Not measured in any of these runs.")
             if 0 < len(missing) < len(figures.names):

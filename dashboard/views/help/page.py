@@ -4,7 +4,7 @@ import streamlit as st
 
 from dashboard import page_files
 from dashboard.auth.api_client import client
-from dashboard.text.guides import GLOSSARY, GUIDES
+from dashboard.text.guides import EVERY_ROUTE, GLOSSARY, GUIDES
 from dashboard.views.help import tour
 from dashboard.widgets.page_switch import switch_page
 from dashboard.widgets.panel import panel
@@ -31,6 +31,7 @@ with panel("How to read a run"):
                 st.markdown(guide.read)
                 st.code(f"{guide.rest.format(run='RUN')}\n{guide.command.format(run='RUN')}", language="bash", wrap_lines=True)
 with panel("Without the dashboard"):
-    st.caption("The REST API, with every route and its parameters, is described at its own address. RUN is a run's id.")
-    lines = (f"curl -H 'Authorization: Bearer TOKEN' {client().base_url}/api/v1/runs", "longtail runs", "longtail watch RUN")
+    st.caption(f"{EVERY_ROUTE} describes the REST API, with every route and its parameters. RUN is a run's id.")
+    asked = f"curl -H 'Authorization: Bearer TOKEN' {client().base_url}"
+    lines = (f"{asked}/api/v1/runs", f"{asked}{EVERY_ROUTE}", "longtail runs", "longtail watch RUN")
     st.code("\n".join(lines), language="bash", wrap_lines=True)

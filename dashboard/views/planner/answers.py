@@ -11,12 +11,14 @@ from dashboard.charts.worker_timeline import worker_timeline
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import SPACE, duration, number, percent, ratio, typeable
 from dashboard.widgets.panel import chart, panel
-from longtail.schemas.plans import Plan
+from longtail.schemas.plans import BreakEven, Plan
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import WorkerSpan
 
 SHOWN_STEPS = 3
 SHOWN_ADVICE = 5
+FIRST_STEPS = "By the first simulated steps, which stand for all that follow. Where responses grow later, the run takes longer."
+ADVICE = "Each change is simulated over the first steps; the one that saves most comes first. Below: from where on TLT pays."
 
 
 def answers(plan: Plan, recorded: Run | None, speculates: bool) -> None:
@@ -32,9 +34,9 @@ def answers(plan: Plan, recorded: Run | None, speculates: bool) -> None:
     with left, panel("What matters most", "A step with half, and with twice, of each; the dotted line is the run as configured."):
         now = plan.arms[1 if speculates else 0].step_seconds
         chart(influences(plan.influences, now) if plan.influences else None, "plan-influences", "Nothing was varied.")
-    with right, panel("What to change first"):
-        st.markdown("  \n".join(_advice(plan)) or "Nothing that saves one percent.")
-        st.markdown("  \n".join(_break_evens(plan)))
+    with right, panel("What to change first", ADVICE):
+        st.markdown("  \n".join(_advice(plan)) or "No change saves one percent of the first steps.")
+        st.markdown("  \n".join(break_evens(plan.break_evens)))
     _timelines(plan, recorded)
 
 
@@ -43,7 +45,7 @@ def _head(plan: Plan) -> None:
     with st.container(horizontal=True):
         shade: Literal["normal", "inverse"] = "normal" if tlt.step_seconds <= plain.step_seconds else "inverse"
         faster = f"{ratio(plain.step_seconds / tlt.step_seconds)} as fast as plain"
-        st.metric("With TLT", duration(3600 * tlt.hours), faster, delta_color=shade, delta_arrow="off")
+        st.metric("With TLT", duration(3600 * tlt.hours), faster, delta_color=shade, delta_arrow="off", help=FIRST_STEPS)
         st.metric("Costs with TLT", f"{tlt.dollars:,.2f} $", f"plain {plain.dollars:,.2f} $", delta_color="off", delta_arrow="off")
         st.metric("A step", duration(tlt.step_seconds), f"plain {duration(plain.step_seconds)}", delta_color="off", delta_arrow="off")
         if plan.memory:
@@ -78,10 +80,10 @@ def _advice(plan: Plan) -> Iterator[str]:
         yield f"{fields} saves **{duration(each.saved)}** a step ({percent(each.share)}): {escaped(each.price)}"
 
 
-def _break_evens(plan: Plan) -> Iterator[str]:
-    for each in plan.break_evens:
-        where = "from a 32nd to 32 times of what it is" if each.value is None else f"{each.value:,.3g}"
-        yield f"TLT pays {escaped(each.pays)} {where}: {escaped(each.input)}"
+def break_evens(found: Sequence[BreakEven]) -> Iterator[str]:
+    for each in found:
+        where = "from a 32nd to 32 times of what was assumed" if each.value is None else f"{each.value:,.3g}"
+        yield f"{escaped(each.input).capitalize()}: TLT pays {escaped(each.pays)} {where}"
 
 
 def _fields(changes: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

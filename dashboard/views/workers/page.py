@@ -38,6 +38,8 @@ def totals(waiting: Queue, processes: Sequence[Worker]) -> None:
     }
     for column, (title, figure) in zip(st.columns(len(figures)), figures.items(), strict=True):
         column.metric(title, figure, border=True)
+    if any(worker.alive and worker.generated for worker in processes):
+        st.caption("Workers of demo data, and the runs that they seem to carry, are not counted.")
 
 
 st.header("Workers and queue", anchor=False)

@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard import page_files
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import MISSING, SPACE, ago, duration, percent
+from dashboard.text.formats import SPACE, ago, duration, percent
 from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import STATE_COLORS, panel
 from longtail.schemas.queue import Lease, Worker
@@ -58,16 +58,21 @@ def _lease(lease: Lease, now: datetime) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.page_link(page_files.RUN, label=f"↳ {escaped(lease.run_name)}", icon="", query_params={"id": lease.run_id})
         st.badge(lease.state, color=STATE_COLORS[lease.state])
-        progress = f"{lease.step} of {lease.steps} steps" if lease.steps else "trains a drafter"
-        if lease.pretraining and not lease.pretraining.done:
-            progress = f"drafter: {percent(lease.pretraining.share_done)}"
-        on = f", on GPU {', '.join(lease.gpus)}" if lease.gpus else ""
-        held = ago(lease.claimed_at, now) if lease.claimed_at else MISSING
-        st.caption(f"{progress}, attempt {lease.attempt}{on}, held since {held}, {_until(lease, now)}")
+        st.caption(carried(lease, now))
+
+
+def carried(lease: Lease, now: datetime) -> str:
+    """How far the run is, on what, since when, and until when it is held."""
+    progress = f"{lease.step} of {lease.steps} steps" if lease.steps else "trains a drafter"
+    if lease.pretraining and not lease.pretraining.done:
+        progress = f"drafter: {percent(lease.pretraining.share_done)}"
+    on = f", on GPU {', '.join(lease.gpus)}" if lease.gpus else ""
+    held = f", held for {duration((now - lease.claimed_at).total_seconds())}" if lease.claimed_at else ""
+    return f"{progress}, attempt {lease.attempt}{on}{held}, {_until(lease, now)}"
 
 
 def _until(lease: Lease, now: datetime) -> str:
     if lease.expires_at is None:
         return "no lease"
     left = (lease.expires_at - now).total_seconds()
-    return f"lease for {duration(left)} more" if left > 0 else f"lease over since {duration(-left)}"
+    return f"lease for {duration(left)} more" if left > 0 else f"lease ended {duration(-left)} ago"

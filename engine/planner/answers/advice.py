@@ -6,7 +6,6 @@ from typing import Any
 from engine.errors import ConfigError
 from engine.planner.answers.arms import CHANGES, PLAIN, arm, changed
 from engine.planner.answers.basis import Basis
-from engine.planner.answers.sensitivity import STEPS
 
 LEAST = 0.01
 """Share of a step that a change must save to be worth a word."""
@@ -24,14 +23,14 @@ class Advice:
 
 def advice(basis: Basis) -> list[Advice]:
     """The best first; nothing that saves less than LEAST."""
-    now = arm(basis, steps=STEPS).step_seconds
+    now = arm(basis).step_seconds
     found = []
     for changes, price in _candidates(basis):
         try:
             config = changed(basis.config, changes)
         except ConfigError:  # it does not go together with something else
             continue
-        saved = now - arm(basis.with_config(config), steps=STEPS).step_seconds
+        saved = now - arm(basis.with_config(config)).step_seconds
         if saved > LEAST * now:
             found.append(Advice(changes, saved, saved / now, price))
     return sorted(found, key=lambda each: -each.saved)

@@ -12,7 +12,7 @@ from engine.planner.simulation.response_lengths import Lengths, ResponseLengths
 from engine.planner.simulation.run import scaled
 
 STEPS = 4
-"""Simulated of each variation."""
+"""Simulated at each factor of a break-even, of which only the speed-up is looked at."""
 RANGE, HALVINGS = 5.0, 6
 """Powers of two between which it is looked for where TLT stops paying, and how often that range is halved."""
 MOST_PROMPTS = 65_536
@@ -115,7 +115,7 @@ INPUTS: dict[str, Varied] = {
 
 def influences(basis: Basis) -> list[Influence]:
     """Of the configuration as it is, the largest first."""
-    found = [Influence(name, *(arm(vary(basis, by), steps=STEPS).step_seconds for by in (0.5, 2.0))) for name, vary in INPUTS.items()]
+    found = [Influence(name, *(arm(vary(basis, by)).step_seconds for by in (0.5, 2.0))) for name, vary in INPUTS.items()]
     return sorted(found, key=lambda each: -each.range)
 
 

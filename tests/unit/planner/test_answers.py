@@ -145,6 +145,14 @@ def recorded(steps: int, phases: dict[str, float]) -> list[AnyEvent]:
     ]
 
 
+def test_what_is_varied_is_compared_over_the_same_steps() -> None:
+    """By the first four of these steps, decoding at half its speed would look faster than the run as it is."""
+    growing = tuple((length,) * 16 for length in (8, 8, 8, 8, 500, 500))
+    found = basis(parse(RUN), machines("h100:2"), Recorded(growing, "a run"))
+    speed = next(each for each in sensitivity.influences(found) if each.input == "speed of decoding")
+    assert speed.twice < arm(found).step_seconds < speed.half
+
+
 def test_of_a_long_run_the_last_steps_count() -> None:
     found = of_events(recorded(MOST_STEPS + 36, {"rollout": 1.0}), "long")
     assert [step.index for step in found.steps] == list(range(36, MOST_STEPS + 36))

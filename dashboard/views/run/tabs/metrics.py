@@ -14,6 +14,7 @@ from dashboard.data.offline_cache import fetch_or_cached
 from dashboard.data.preferences import change, preference
 from dashboard.data.run_data import RunData
 from dashboard.text.escaping import escaped
+from dashboard.text.metric_meanings import meaning
 from dashboard.views.run.tabs.tab import Tab
 from dashboard.widgets.panel import chart, empty, panel
 from longtail import Longtail
@@ -72,7 +73,7 @@ def show(data: RunData) -> None:
 def _charts(keys: Sequence[str], series: dict[str, Series], options: ExploreOptions, pinned: Sequence[str]) -> None:
     for first in range(0, len(keys), COLUMNS):
         for column, key in zip(st.columns(COLUMNS), keys[first : first + COLUMNS], strict=False):
-            with column, panel(escaped(key)) as head:
+            with column, panel(escaped(key), meaning(key)) as head:
                 label = "Unpin" if key in pinned else "Pin"
                 head.button(
                     label, key=f"pin-{key}", type="tertiary", on_click=_pin, args=(key,), help="Pinned charts come first, of every run"

@@ -22,6 +22,7 @@ def show(data: RunData) -> None:
         reward(data)
     with right:
         step_time(data)
+    left, right = st.columns(2)  # anew, so that neighbours are of one height
     with left:
         length_percentiles(data)
     with right:

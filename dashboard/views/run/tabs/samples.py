@@ -94,11 +94,16 @@ def _rewards(group: SampleGroup) -> str:
 
 def _response(item: SampleItem) -> None:
     st.html(response_html.outcome(*judged(item)))
-    advantage = "" if item.advantage is None else f" · advantage **{item.advantage:+.2f}**"
+    advantage = "" if item.advantage is None else f" · advantage **{advantage_told(item.advantage)}**"
     cut = " · cut at the limit" if item.truncated else ""
     told = escaped(response_html.drafted_shares(item.pieces))
     st.markdown(f"reward **{number(item.reward)}**{advantage}{cut} · {told}")
     st.html(response_html.response(item.response, item.pieces))
+
+
+def advantage_told(advantage: float) -> str:
+    """With its sign, if it is any."""
+    return f"{advantage:+.2f}" if round(advantage, 2) else "0.00"
 
 
 def judged(item: SampleItem) -> tuple[str, str]:

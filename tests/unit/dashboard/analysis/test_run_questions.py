@@ -79,7 +79,7 @@ SAVED = SavedSeconds(steps=20, decoding=100.0, drafts=60.0, learned_drafter=-4.0
 @pytest.mark.parametrize(
     ("saved", "told"),
     [
-        (None, "what that shortened the run by was not measured"),
+        (None, "by how much that shortened the run was not measured"),
         (
             SAVED,
             "estimated for decoding: drafts saved 1\xa0min 0\xa0s, the learned drafter cost 4.00\xa0s, "

@@ -75,7 +75,7 @@ def test_parallel_axes_go_from_the_least_to_the_greatest() -> None:
     figure = parallel_coordinates({"one": (1.0, "a", 5.0), "two": (3.0, "b", None), "three": (2.0, "b", 5.0)}, ["x.rate", "kind", "same"])
     assert figure is not None
     assert [list(line.y) for line in figure.data] == [[0.0, 0.0, 0.5], [1.0, 1.0, None], [0.5, 1.0, 0.5]]
-    assert list(figure.layout.xaxis.ticktext) == ["rate", "kind", "same"]
+    assert list(figure.layout.xaxis.ticktext) == ["x.<br>rate", "kind", "same"]
     assert {text.yanchor for text in figure.layout.annotations} == {"bottom"}, "beside a point, lines would go through it"
     assert parallel_coordinates({"one": (1.0,)}, ["x"]) is None
 

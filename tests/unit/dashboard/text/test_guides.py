@@ -5,7 +5,7 @@ import typer.main
 from backend.api import create_app
 from backend.cli.main import app
 from backend.settings import Settings
-from dashboard.text.guides import GLOSSARY, GUIDES
+from dashboard.text.guides import EVERY_ROUTE, GLOSSARY, GUIDES
 from dashboard.views.run.tab_list import TABS
 
 
@@ -20,3 +20,11 @@ def test_the_commands_and_routes_that_are_named_are_there() -> None:
     routes = create_app(Settings()).openapi()["paths"]
     named = {re.sub(r"\?.*", "", guide.rest.split()[1]).replace("{run}", "{run_id}") for guide in GUIDES.values()}
     assert named <= set(routes)
+
+
+def test_what_describes_every_route_is_there() -> None:
+    assert create_app(Settings()).openapi_url == EVERY_ROUTE
+
+
+def test_words_on_charts_are_explained() -> None:
+    assert {"chain, tree", "clip share", "dip", "entropy", "staleness"} <= set(GLOSSARY)

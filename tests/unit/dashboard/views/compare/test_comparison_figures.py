@@ -9,7 +9,7 @@ from example_runs import compared_run, compared_seed
 
 from dashboard.analysis.step_phases import phase_means
 from dashboard.charts.amdahl import amdahl, end_to_end
-from dashboard.charts.comparison_curves import CurveOptions, TrainingClock, comparison_curves
+from dashboard.charts.comparison_curves import CurveOptions, TrainingClock, comparison_curves, metric_title
 from dashboard.charts.description import table
 from dashboard.charts.phase_times import phases_by_run
 from dashboard.charts.theme import color, dash
@@ -152,3 +152,9 @@ def test_the_figures_as_a_table() -> None:
     table = list(csv.DictReader(io.StringIO(measures_csv(items))))
     assert [row["name"] for row in table] == ["run", "'=1+1"]
     assert (table[1]["e2e_speedup"], table[1]["reward_last"], table[0]["e2e_speedup"]) == ("1.6", "0.5", "")
+
+
+def test_a_metric_is_called_as_it_is_in_the_table() -> None:
+    figure = comparison_curves(metric("accept_length", [1.0], [2.0]), NAMES, CurveOptions(), {})
+    assert (metric_title("accept_length"), figure.layout.yaxis.title.text) == ("Accept length", "tokens per target pass")
+    assert (metric_title("step_seconds"), metric_title("layer/0/norm")) == ("Seconds per step", "layer/0/norm")

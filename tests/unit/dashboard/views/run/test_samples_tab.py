@@ -4,13 +4,18 @@ import pytest
 from example_runs import run
 
 from dashboard.charts.theme import GREEN, GREY, VERMILION
-from dashboard.views.run.tabs.samples import judged, offered
+from dashboard.views.run.tabs.samples import advantage_told, judged, offered
 from longtail.schemas.telemetry import SampleItem
 
 
 @pytest.mark.parametrize(("reward", "said"), [(1.0, ("right", GREEN)), (0.0, ("wrong", VERMILION)), (None, ("not told", GREY))])
 def test_a_response_without_a_reward_is_not_called_wrong(reward: float | None, said: tuple[str, str]) -> None:
     assert judged(SampleItem(step=0, prompt="1 + 1", response="2", reward=reward)) == said
+
+
+@pytest.mark.parametrize(("advantage", "told"), [(1.25, "+1.25"), (-0.5, "-0.50"), (0.0, "0.00"), (-0.001, "0.00")])
+def test_no_advantage_has_no_sign(advantage: float, told: str) -> None:
+    assert advantage_told(advantage) == told
 
 
 def test_every_run_to_look_in_has_a_name_of_its_own() -> None:
