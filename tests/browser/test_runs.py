@@ -170,8 +170,9 @@ def test_foreign_text_is_shown_as_text(page: Page, grid: Grid, api: Longtail, su
     run = submit(name=HOSTILE, tags=("<i>tag</i>", ":smile:"), algorithm={"steps": 2})
     until(lambda: api.run(run.id), lambda run: run.finished)
     page.goto("/?q=🚀")
-    grid.select(HOSTILE)
+    grid.has(HOSTILE)
     assert "<i>tag</i>" in grid.rows()[0]["Tags"]
+    grid.select(HOSTILE)
     page.get_by_role("button", name="Delete 1").click()
     expect(page.get_by_text("Deleted 1 run")).to_be_visible()
     assert page.locator("[data-testid=stMain] :is(img[src^='http'], img[src=x], a[href*=evil], b:has-text('bold'), .katex)").count() == 0
