@@ -1,8 +1,8 @@
 """Stands in for the engine where a test is about what surrounds it: ``run CONFIG --out FOLDER`` writes generated telemetry.
 
 The run's name sets the scene: "slow" takes half a second a step, "stuck" stops after its sixth step, "broken" fails there, and "chatty" has
-much to say, not all of it harmless. A round of pretraining a drafter counts as a step; "held"
-waits after the sixth round until its folder has a file "go".
+much to say, not all of it harmless. A round of pretraining a drafter counts as a step; "held" waits after the sixth until its folder has a
+file "go".
 """
 
 import sys

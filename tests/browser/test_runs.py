@@ -45,6 +45,7 @@ def test_what_draws_charts_is_read_before_a_run_is_opened(page: Page, grid: Grid
 
 def test_the_choice_is_in_the_address_and_lives_through_a_reload(page: Page, grid: Grid, pair: Pair) -> None:
     page.goto("/")
+    until(grid.names, bool)  # from now on the tags that are offered stay, and with them what is typed there
     page.get_by_placeholder("Search").fill("countdown")
     page.get_by_role("button", name="succeeded").or_(page.get_by_role("radio", name="succeeded")).first.click()
     tags = page.get_by_label("Tags", exact=True)
