@@ -8,6 +8,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from backend.stack.ports import Port
+
 SECONDS = 120.0
 PASSWORD = "only-for-tests"
 
@@ -30,9 +32,8 @@ class Redis:
         program = server()
         assert program is not None
         folder.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = int(probe.getsockname()[1])
+        self._held = Port("127.0.0.1", 0, 0)
+        self._port = self._held.number
         options = {"port": self._port, "bind": "127.0.0.1", "requirepass": PASSWORD, "save": "", "appendonly": "no", "dir": folder}
         self._command = [program, *(str(part) for name, value in options.items() for part in (f"--{name}", value))]
         self._log = folder / "redis.log"

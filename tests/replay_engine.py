@@ -1,7 +1,8 @@
 """Stands in for the engine where a test is about what surrounds it: ``run CONFIG --out FOLDER`` writes generated telemetry.
 
 The run's name sets the scene: "slow" takes half a second a step, "stuck" stops after its sixth step, "broken" fails there, and "chatty" has
-much to say, not all of it harmless. A round of pretraining a drafter counts as a step.
+much to say, not all of it harmless. A round of pretraining a drafter counts as a step; "held" waits after the sixth until its folder has a
+file "go".
 """
 
 import sys
@@ -35,6 +36,8 @@ def main() -> None:
         writer.write(event)
         if ends_early and event.kind == "pretraining" and event.round == SCENE_STEPS:
             break
+        while "held" in name and event.kind == "pretraining" and event.round == SCENE_STEPS and not (Path(out) / "go").exists():
+            time.sleep(0.05)
         if "slow" in name and event.kind in ("step", "pretraining"):
             time.sleep(PACE_SECONDS)
             if stop.exists():

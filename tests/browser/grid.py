@@ -1,8 +1,10 @@
 """The grid of runs as a test sees it. It is drawn on a canvas; inside of that is a table for those who cannot see it."""
 
 from page_cases import until
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
+CELLS = "rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => cell.textContent))"
+"""All at once: between two looks the grid may be drawn anew."""
 HEAD_HEIGHT, ROW_HEIGHT = 35, 36
 MARK, NAME = 16, 70
 """Where the box to select a row, and the name, lie from the left."""
@@ -20,8 +22,8 @@ class Grid:
     def rows(self) -> list[dict[str, str]]:
         """Those in view, by column."""
         heads = [head.rstrip(" ▼▲") for head in self.heads()]
-        found = self.frame.locator("tbody tr").all()
-        return [dict(zip(heads, row.locator("td").all_text_contents(), strict=False)) for row in found]
+        rows = self.frame.locator("tbody tr").evaluate_all(CELLS)
+        return [dict(zip(heads, cells, strict=False)) for cells in rows]
 
     def names(self) -> list[str]:
         return [row.get("Name", "").replace("\u2060", "") for row in self.rows()]
@@ -46,5 +48,7 @@ class Grid:
         until(self.heads, lambda heads: f"Name {mark}" in heads)
 
     def _click(self, left: float, down: float) -> None:
-        """So many pixels from the left, and below the head. Something transparent that scrolls lies above the canvas: hence ``force``."""
+        """So many pixels from the left, and below the head. Something transparent that scrolls lies above the canvas: hence ``force``,
+        which does not wait until there is something to see."""
+        expect(self.canvas).to_be_visible()
         self.canvas.click(position={"x": left, "y": HEAD_HEIGHT + down}, force=True)

@@ -30,8 +30,16 @@ AWAY = "The Longtail API does not answer"
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "home", port=Port(HOST, 0, 0).number)
+def port() -> Iterator[int]:
+    """Of the API, for as long as nothing listens there, too."""
+    held = Port(HOST, 0, 0)
+    yield held.number
+    held.release()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, port: int) -> Settings:
+    return Settings(home=tmp_path / "home", port=port)
 
 
 @pytest.fixture
@@ -59,15 +67,17 @@ def login(settings: Settings) -> str:
 @pytest.fixture
 def page(browser: Browser, environment: dict[str, str], login: str, tmp_path: Path) -> Iterator[Page]:
     """A dashboard whose API is not there."""
-    port = Port(HOST, 0, 0).number
-    command = (sys.executable, "-m", "dashboard", "--port", str(port))
-    dashboard = ChildProcess("dashboard", command, environment, tmp_path / "dashboard.log", answers(f"http://{HOST}:{port}/_stcore/health"))
+    port = Port(HOST, 0, 0)
+    url = f"http://{HOST}:{port.number}"
+    command = (sys.executable, "-m", "dashboard", "--port", str(port.number))
+    dashboard = ChildProcess("dashboard", command, environment, tmp_path / "dashboard.log", answers(f"{url}/_stcore/health"))
     dashboard.start()
     try:
         dashboard.wait_until_healthy(float("inf"))
-        yield from guarded(browser, f"http://{HOST}:{port}", login)
+        yield from guarded(browser, url, login)
     finally:
         dashboard.stop()
+        port.release()
 
 
 @pytest.mark.parametrize("address", first(1, ["/compare", "/", "/run", "/new"]))

@@ -22,8 +22,7 @@ def opened(page: Page, pair: Pair, choice: str = "") -> None:
 
 
 def taken(page: Page, name: str) -> Download:
-    if not page.get_by_role("button", name=name).is_visible():
-        page.get_by_role("button", name="Export").click()
+    """By the menu that is open."""
     with page.expect_download() as download:
         page.get_by_role("button", name=name).click()
     return download.value
@@ -66,6 +65,7 @@ def test_differences_come_first_and_a_report_opens_without_a_network(page: Page,
     for title in ("Mean reward", "Time per phase", "What a faster rollout brings"):
         expect(chart(page, title).locator("svg.main-svg").first).to_be_visible()
     until(lambda: drawn(chart(page, "What a faster rollout brings"), "chart => chart.data.length"), lambda count: count == 2)
+    page.get_by_role("button", name="Export").click()
     file = tmp_path / "report.html"
     taken(page, "Report (HTML)").save_as(file)
     figures = taken(page, "Figures (CSV)").path().read_text(encoding="utf-8")
@@ -81,8 +81,7 @@ def test_differences_come_first_and_a_report_opens_without_a_network(page: Page,
     report.on("pageerror", lambda error: faults.append(str(error)))
     report.goto(file.as_uri())
     expect(report.get_by_role("heading", name="Side by side")).to_be_visible()
-    expect(report.locator(".js-plotly-plot svg.main-svg").first).to_be_visible()
-    assert report.locator(".js-plotly-plot").count() >= 6
+    until(report.locator(".js-plotly-plot:has(svg.main-svg)").count, lambda drawn: drawn >= 6)
     assert ([url for url in asked if not url.startswith(("file:", "data:", "blob:"))], faults) == ([], [])
     context.close()
 

@@ -20,11 +20,12 @@ def test_the_tour_has_five_stations_and_is_offered_once(page: Page, api: Longtai
     api.set_preference("tour", [])
     page.goto("/")
     page.get_by_role("button", name="Show me around").click()
+    station = page.locator(".st-key-tour")  # lists have a button to the next page, too
     for number in range(1, 5):
-        expect(page.get_by_text(f"{number} of 5:")).to_be_visible()
-        page.get_by_role("button", name="Next").click()
-    expect(page.get_by_text("5 of 5:")).to_be_visible()
-    page.get_by_role("button", name="Done").click()
+        expect(station).to_contain_text(f"{number} of 5:")
+        station.get_by_role("button", name="Next").click()
+    expect(station).to_contain_text("5 of 5:")
+    station.get_by_role("button", name="Done").click()
     expect(page.get_by_text("5 of 5:")).to_have_count(0)
     assert api.preferences()["tour"] == ["seen"]
     page.goto("/")

@@ -83,6 +83,7 @@ def compared(page: Page, pair: tuple[Run, Run]) -> None:
     go(page, search)
     page.keyboard.type(pair[1].id)
     grid = page.get_by_test_id("data-grid-canvas")
+    expect(page).to_have_url(re.compile(f"q={pair[1].id}"))  # all of it, not only so much that one run is left
     until(lambda: page.locator("[data-testid=stDataFrame] tbody tr").count(), lambda count: count == 1)
     go(page, grid)
     for key in ("ArrowDown", "ArrowDown", "Shift+Space"):

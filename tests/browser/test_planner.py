@@ -1,12 +1,18 @@
 """The planner's page: plan a run that is over, compare it with what was measured, and submit what was planned."""
 
 import re
+from functools import partial
 
-from page_cases import drawn, finished
+from page_cases import drawn, finished, until
 from playwright.sync_api import Page, expect
+from test_run_pages import chart
 
 from longtail import Longtail
 from longtail.schemas.runs import Run
+
+
+def has_busy(lanes: list[str] | None) -> bool:
+    return "BUSY" in (lanes or ())
 
 
 def test_a_finished_run_is_planned_compared_and_submitted(page: Page, api: Longtail, pair: tuple[Run, Run]) -> None:
@@ -20,9 +26,8 @@ def test_a_finished_run_is_planned_compared_and_submitted(page: Page, api: Longt
     page.get_by_role("button", name="Plan", exact=True).click()
     expect(page.get_by_text("Where the seconds of a step go")).to_be_visible()
     expect(page.get_by_text(re.compile("recorded steps took .*; the plan, which was fitted to them, gives them"))).to_be_visible()
-    timelines = page.locator(".js-plotly-plot")
-    lanes = [drawn(timelines.nth(place), "chart => chart.data.map(one => one.name)") for place in range(timelines.count())]
-    assert sum("BUSY" in (names or []) for names in lanes) == 2, "a simulated and a measured timeline"
+    for timeline in ("Simulated", "Measured"):
+        until(partial(drawn, chart(page, timeline), "chart => chart.data.map(one => one.name)"), has_busy)
     before = {each.id for each in api.runs(limit=200).items}
     page.get_by_role("button", name="Submit this plan").click()
     page.wait_for_url(re.compile(r"/run\?"))

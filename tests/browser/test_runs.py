@@ -45,6 +45,7 @@ def test_what_draws_charts_is_read_before_a_run_is_opened(page: Page, grid: Grid
 
 def test_the_choice_is_in_the_address_and_lives_through_a_reload(page: Page, grid: Grid, pair: Pair) -> None:
     page.goto("/")
+    until(grid.names, bool)  # from now on the tags that are offered stay, and with them what is typed there
     page.get_by_placeholder("Search").fill("countdown")
     page.get_by_role("button", name="succeeded").or_(page.get_by_role("radio", name="succeeded")).first.click()
     tags = page.get_by_label("Tags", exact=True)
@@ -170,8 +171,9 @@ def test_foreign_text_is_shown_as_text(page: Page, grid: Grid, api: Longtail, su
     run = submit(name=HOSTILE, tags=("<i>tag</i>", ":smile:"), algorithm={"steps": 2})
     until(lambda: api.run(run.id), lambda run: run.finished)
     page.goto("/?q=🚀")
-    grid.select(HOSTILE)
+    grid.has(HOSTILE)
     assert "<i>tag</i>" in grid.rows()[0]["Tags"]
+    grid.select(HOSTILE)
     page.get_by_role("button", name="Delete 1").click()
     expect(page.get_by_text("Deleted 1 run")).to_be_visible()
     assert page.locator("[data-testid=stMain] :is(img[src^='http'], img[src=x], a[href*=evil], b:has-text('bold'), .katex)").count() == 0

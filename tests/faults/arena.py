@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from backend.models import Attempt, Run
 from backend.services.identity.first_admin import ensure_admin
 from backend.services.webhooks import subscriptions
 from backend.settings import Settings
+from backend.stack.ports import Port
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import TERMINAL_STATES
 from longtail.schemas.webhooks import Event
@@ -36,6 +36,8 @@ from longtail.schemas.webhooks import Event
 ENGINE = Path(__file__).with_name("fault_engine.py")
 LEASE = 3.0
 PACE = {"SWEEP": 0.2, "POLL": 0.05, "LEASE": LEASE, "GRACE": 0.5, "HANDOVER": 1.0}
+PATIENT = {"LONGTAIL_LEASE_SECONDS": "10"}
+"""Of a worker whose lease is not to end, though a busy machine lets it stand for a while."""
 SECONDS = 120.0
 """How long anything is waited for: a busy machine is no failure."""
 NOWHERE = "https://127.0.0.1:9"
@@ -66,9 +68,8 @@ class Arena:
 
     def __init__(self, zygote: Zygote, home: Path, make_tables: Callable[[str], None], url: str = "", redis: Redis | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        self._port = Port("127.0.0.1", 0, 0)
+        port = self._port.number
         command = (sys.executable, "-I", "-S", str(ENGINE))
         paces: dict[str, Any] = {f"{name.lower()}_seconds": seconds for name, seconds in PACE.items()}
         self.redis = redis
@@ -215,6 +216,7 @@ class Arena:
         self.kill_all()
         self.client.close()
         self.database.close()
+        self._port.release()
 
 
 def in_background(action: Callable[[], None]) -> threading.Thread:

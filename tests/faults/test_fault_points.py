@@ -10,7 +10,7 @@ from contextlib import suppress
 import history
 import httpx
 import pytest
-from arena import LEASE, Arena, in_background
+from arena import LEASE, PATIENT, Arena, in_background
 from sizes import ALL, first, only_with_all
 from sqlalchemy import select
 
@@ -82,7 +82,7 @@ def test_a_worker_killed_at_a_named_point(arena: Arena, point: str) -> None:
 @pytest.mark.parametrize("point", ["mid-checkpoint", "mid-event", "between-artifact-and-row"])
 def test_an_engine_killed_at_a_named_point(arena: Arena, point: str) -> None:
     arena.start_api()
-    arena.start_worker()
+    arena.start_worker(**PATIENT)
     run_id = arena.submit(point)
     finish(arena)
     assert arena.attempts(run_id) == ["lost", "succeeded"]
@@ -91,7 +91,7 @@ def test_an_engine_killed_at_a_named_point(arena: Arena, point: str) -> None:
 def test_the_api_may_die_at_any_time(arena: Arena) -> None:
     """It is away for longer than a lease, which is long enough for a machine that does something else, too."""
     arena.start_api()
-    arena.start_worker(LONGTAIL_LEASE_SECONDS="10", FAULT_STEP_SECONDS="1")
+    arena.start_worker(**PATIENT, FAULT_STEP_SECONDS="1")
     first = arena.submit(steps=16)
     until_step(arena, first, 2)
     arena.kill(arena.api)
@@ -106,8 +106,8 @@ def test_the_broker_folder_may_vanish_and_messages_be_too_many(arena: Arena) -> 
     arena.start_api()
     first = arena.submit(steps=10)
     arena.delete_broker()
-    arena.start_worker()
-    arena.start_worker()
+    arena.start_worker(**PATIENT)
+    arena.start_worker(**PATIENT)
     until_step(arena, first, 1)
     arena.delete_broker()
     second = arena.submit()
@@ -221,7 +221,7 @@ def test_a_worker_without_space_takes_no_run(arena: Arena) -> None:
 
 def test_the_whole_session_of_an_engine_goes_with_its_guardian(arena: Arena) -> None:
     arena.start_api()
-    arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    arena.start_worker(**PATIENT, FAULT_STEP_SECONDS="0.1")
     run_id = arena.submit(steps=30)
     until_step(arena, run_id, 2)
     with arena.database.read() as session:
@@ -324,7 +324,7 @@ def test_a_hundred_gigabytes_of_checkpoints_are_checked_beside_everything_else(a
 
 def test_what_a_worker_says_of_a_run_names_it(arena: Arena) -> None:
     arena.start_api()
-    arena.start_worker()
+    arena.start_worker(**PATIENT)
     runs = [arena.submit(), arena.submit("mid-event")]
     finish(arena)
     lines = [json.loads(line) for line in (arena.settings.home / "worker.log").read_text().splitlines()]

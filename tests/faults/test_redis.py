@@ -4,7 +4,7 @@ import time
 
 import httpx
 import pytest
-from arena import Arena
+from arena import PATIENT, Arena
 from history import check
 from redis import Redis
 
@@ -30,7 +30,7 @@ def ready(arena: Arena) -> list[str]:
 
 def test_a_message_is_heard_at_once(arena: Arena) -> None:
     arena.start_api()
-    arena.start_worker(LONGTAIL_SWEEP_SECONDS=DEAF)
+    arena.start_worker(**PATIENT, LONGTAIL_SWEEP_SECONDS=DEAF)
     first = arena.submit()
     arena.until(lambda: arena.state(first) == "succeeded")
     second = arena.submit(steps=1)
@@ -41,7 +41,7 @@ def test_a_message_is_heard_at_once(arena: Arena) -> None:
 def test_workers_share_the_runs_and_needless_messages_are_no_harm(arena: Arena) -> None:
     arena.start_api()
     for _ in range(3):
-        arena.start_worker()
+        arena.start_worker(**PATIENT)
     for _ in range(6):
         arena.submit()
     arena.send_needless_messages()
@@ -52,7 +52,7 @@ def test_workers_share_the_runs_and_needless_messages_are_no_harm(arena: Arena) 
 def test_without_redis_runs_go_on_and_start_and_readiness_says_so(arena: Arena) -> None:
     assert arena.redis
     arena.start_api()
-    arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    arena.start_worker(**PATIENT, FAULT_STEP_SECONDS="0.1")
     first = arena.submit(steps=20)
     arena.until(lambda: arena.state(first) == "running")
     arena.redis.kill()
@@ -69,7 +69,7 @@ def test_without_redis_runs_go_on_and_start_and_readiness_says_so(arena: Arena) 
 def test_when_redis_is_back_empty_messages_are_heard_again(arena: Arena) -> None:
     assert arena.redis
     arena.start_api()
-    arena.start_worker(LONGTAIL_SWEEP_SECONDS=DEAF)
+    arena.start_worker(**PATIENT, LONGTAIL_SWEEP_SECONDS=DEAF)
     first = arena.submit()
     arena.until(lambda: arena.state(first) == "succeeded")
     arena.redis.kill()
@@ -85,7 +85,7 @@ def test_when_redis_is_back_empty_messages_are_heard_again(arena: Arena) -> None
 def test_a_message_that_nobody_can_read_is_no_harm(arena: Arena) -> None:
     assert arena.redis
     arena.start_api()
-    worker = arena.start_worker()
+    worker = arena.start_worker(**PATIENT)
     first = arena.submit()
     arena.until(lambda: arena.state(first) == "succeeded")
     with Redis.from_url(arena.redis.url) as redis:

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from backend.jobs import worker as jobs_worker
 from backend.migrate import upgrade
 from backend.models import Attempt
 from backend.settings import Settings
+from backend.stack.ports import Port
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import Run
 
@@ -39,9 +39,8 @@ class Platform:
     """An API process, and workers that a test starts and kills as it likes."""
 
     def __init__(self, home: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        self._port = Port("127.0.0.1", 0, 0)
+        port = self._port.number
         command = (sys.executable, str(ENGINE))
         self.settings = Settings(home=home, port=port, engine_command=command, sweep_seconds=0.5, lease_seconds=10)
         self.model = make_bare_model(home / "model")
@@ -109,6 +108,7 @@ class Platform:
         self._api.wait(SECONDS)
         self.client.close()
         self.database.close()
+        self._port.release()
 
 
 def pid_of(worker: ForkServerProcess) -> int:

@@ -110,7 +110,7 @@ def test_a_worker_outlives_messages_that_nobody_can_read_and_a_folder_that_is_go
 
 
 def test_a_killed_worker_loses_nothing(platform: Platform) -> None:
-    worker = platform.worker(step_seconds=0.3)
+    worker = platform.worker(step_seconds=1)
     run = platform.submit(steps=12)
     platform.until_step(run.id, 2)
     orphan = platform.attempts(run.id)[0].pid
@@ -185,7 +185,7 @@ def test_a_killed_engine_is_resumed_up_to_the_limit(platform: Platform) -> None:
 
 
 def test_a_worker_that_shuts_down_hands_its_run_over_at_a_step_boundary(platform: Platform) -> None:
-    worker = platform.worker(step_seconds=0.3)
+    worker = platform.worker(step_seconds=1)
     run = platform.submit(steps=10)
     platform.until_step(run.id, 2)
     worker.terminate()
@@ -213,7 +213,7 @@ def test_a_worker_that_shuts_down_does_not_wait_for_a_long_step(platform: Platfo
 
 
 def test_pause_and_resume_at_a_step_boundary(platform: Platform) -> None:
-    platform.worker(step_seconds=0.2)
+    platform.worker(step_seconds=0.5)
     run = platform.submit(steps=12)
     platform.until_step(run.id, 2)
     assert platform.client.pause(run.id).pause_requested
@@ -238,7 +238,7 @@ def test_a_pause_taken_back_in_time_does_no_harm(platform: Platform) -> None:
 
 
 def test_a_cancelled_run_is_retried_as_a_new_one(platform: Platform) -> None:
-    platform.worker(step_seconds=0.2)
+    platform.worker(step_seconds=0.5)
     old = platform.submit(steps=14)
     platform.until_step(old.id, 3)
     platform.client.cancel(old.id)

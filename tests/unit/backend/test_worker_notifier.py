@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from backend.settings import Settings
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 @pytest.fixture

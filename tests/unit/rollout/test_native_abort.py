@@ -22,6 +22,7 @@ from native_cases import (
 from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 
+SECONDS = 60.0
 SAMPLING = Sampling(max_new_tokens=24, seed=4)
 ENDS = frozenset({3, 4})
 REQUESTS = make_requests(20, 48, group=4)
@@ -129,14 +130,15 @@ def test_a_paused_generation_stands_still_until_it_may_go_on(engine: NativeEngin
 
     thread = threading.Thread(target=lambda: found.extend(engine.generate(REQUESTS, SAMPLING, pause)))
     thread.start()
-    assert paused.wait(10)
-    time.sleep(0.05)
-    before = engine.statistics.decode_steps
-    time.sleep(0.2)
-    assert engine.statistics.decode_steps == before
+    assert paused.wait(SECONDS)
+    deadline, before = time.monotonic() + SECONDS, -1
+    while engine.statistics.decode_steps != before:  # the step it was in may go to its end
+        assert time.monotonic() < deadline
+        before = engine.statistics.decode_steps
+        time.sleep(0.2)
     assert thread.is_alive()
     engine.proceed()
-    thread.join(10)
+    thread.join(SECONDS)
     assert outcome(found) == expected
 
 

@@ -1,6 +1,8 @@
 """Clients that dribble, or send too much: they get an answer or are hung up on, and nobody else waits."""
 
 import socket
+import time
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import httpx
@@ -62,13 +64,15 @@ def test_a_body_that_does_not_come_is_refused_and_nobody_waits(connection: socke
 
 def test_a_chunked_body_has_an_end(connection: socket.socket) -> None:
     connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-    for _ in range(17):
-        connection.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
+    with suppress(ConnectionError):  # the server may have hung up before the last of it is there
+        for _ in range(17):
+            connection.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
     assert b" 413 " in status(connection)
 
 
 def test_huge_headers_are_refused(connection: socket.socket) -> None:
-    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 100_000)
+    with suppress(ConnectionError):
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 100_000)
     assert b" 400 " in status(connection)
 
 
@@ -93,7 +97,10 @@ def test_who_does_not_take_an_answer_keeps_no_connection_to_the_database(
         token = settings.token_file.read_text()
         slow.sendall(f"GET /api/v1/runs/{run_id}/logs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
         assert b" 200 " in slow.recv(1000)
-        assert running.connections_in_use() == 0
+        deadline = time.monotonic() + 60
+        while running.connections_in_use():  # others of the server's read, too
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_a_rate_limit_fills_up_again_and_forgets() -> None:

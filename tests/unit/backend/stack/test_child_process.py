@@ -13,13 +13,13 @@ from backend.stack.child_process import ChildProcess, StackError
 DETACHED = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)"
 
 
-def make(folder: Path, code: str, healthy: bool = True, grace: float = 5.0) -> ChildProcess:
+def make(folder: Path, code: str, healthy: bool = True, grace: float = 60.0) -> ChildProcess:
     return ChildProcess("thing", (sys.executable, "-c", code), os.environ, folder / "thing.log", lambda: healthy, grace)
 
 
 def read_pid(part: ChildProcess) -> int:
     """The process id that the part's code prints, once it has."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (text := part.log.read_text()).endswith("\n"):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -38,7 +38,7 @@ def test_a_part_that_ends_at_once_says_why(tmp_path: Path) -> None:
     part = make(tmp_path, "raise SystemExit('no database')", healthy=False)
     part.start()
     with pytest.raises(StackError, match=r"(?s)thing ended with code 1.*no database"):
-        part.wait_until_healthy(time.monotonic() + 20)
+        part.wait_until_healthy(time.monotonic() + 60)
 
 
 def test_a_part_that_is_late_shows_its_log(tmp_path: Path) -> None:

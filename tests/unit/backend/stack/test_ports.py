@@ -25,3 +25,14 @@ def test_a_claimed_port_is_nobody_elses_although_nothing_listens_there_yet() -> 
         Port(HOST, mine.number, 0)
     mine.release()
     assert Port(HOST, mine.number, 0).number == mine.number
+
+
+def test_a_claimed_port_is_kept_from_others_and_its_server_can_take_it() -> None:
+    mine = Port(HOST, 0, 0)
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((HOST, mine.number))
+    for _ in range(2):  # as a server that is started again
+        with socket.create_server((HOST, mine.number)) as server, socket.create_connection((HOST, mine.number)) as client:
+            server.accept()[0].close()
+            assert client.recv(1) == b""
+    mine.release()

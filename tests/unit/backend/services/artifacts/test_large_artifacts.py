@@ -20,6 +20,7 @@ import pytest
 from backend.database import Database
 from backend.models import Artifact
 from backend.settings import Settings
+from backend.stack.ports import Port
 from backend.storage.open_store import open_store
 from longtail import ApiError, Longtail
 
@@ -29,9 +30,8 @@ SECONDS = 60.0
 
 class Server:
     def __init__(self, settings: Settings) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self._held = Port("127.0.0.1", 0, 0)
+        self.port = self._held.number
         given = {"HOME": str(settings.home), "DATABASE_URL": settings.database, "PORT": str(self.port), "BODY_SECONDS": "5"}
         environment = os.environ | {f"LONGTAIL_{name}": value for name, value in given.items()}
         self.process = subprocess.Popen([sys.executable, "-m", "backend.api"], env=environment)

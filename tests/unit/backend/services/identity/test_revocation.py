@@ -158,12 +158,12 @@ def test_an_open_stream_ends_with_the_right_to_see_it(
     monkeypatch.setattr(events, "POLL_SECONDS", 0.02)
     token, run_id = new_token("viewer"), client.begin("mine").id
     url = f"{running.url}/api/v1/runs/{run_id}/events"
-    with httpx.stream("GET", url, headers=bearer(token), timeout=20, trust_env=False) as stream:
+    with httpx.stream("GET", url, headers=bearer(token), timeout=120, trust_env=False) as stream:
         lines = stream.iter_lines()
         assert "event: run" in next(lines)
         TAKEN_BACK[what](client, database, token)
         rest: list[str] = []
         reader = threading.Thread(target=lambda: rest.extend(lines), daemon=True)
         reader.start()
-        reader.join(10)
+        reader.join(60)
         assert not reader.is_alive(), "it goes on"
