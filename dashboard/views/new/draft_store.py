@@ -26,9 +26,10 @@ def _store() -> ComponentRenderer:
 
 
 def keep_draft(origin: str, tags: str) -> None:
-    """Of what is typed by now. ``tags`` are those that the origin has."""
+    """Of what is typed by now; a new session asks for the browser's draft before it says anything, also where it already knows what some
+    fields of a page say that was open before. ``tags`` are those that the origin has."""
     state[SUBMITTED] = False
-    text = text_of(present_draft(origin, tags))
+    text = text_of(present_draft(origin, tags)) if "draft" in state else None
     if text is not None:
         state[READ] = True
     _mount(text)
