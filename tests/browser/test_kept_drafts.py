@@ -1,15 +1,11 @@
 """What was typed into the form of a run comes back when the page is loaded anew."""
 
-import os
 import re
-import signal
 
-from page_cases import PATIENCE_MS, until
-from playwright.sync_api import Browser, Page, expect
-from sizes import only_with_all
+from page_cases import until
+from playwright.sync_api import Page, expect
 from test_new_run import choose, fill, start
 
-from backend.stack.local_stack import Stack
 from longtail import Longtail
 
 KEPT = "() => Object.entries(sessionStorage).filter(([key]) => key.startsWith('longtail-draft'))"
@@ -55,27 +51,3 @@ def test_a_link_wins_over_a_draft_and_no_draft_breaks_the_page(page: Page, api: 
     page.get_by_role("button", name="Start over").click()
     until(lambda: page.evaluate(KEPT), lambda kept: kept == [])
     expect(page.locator(".st-key-differences")).to_contain_text("Nothing yet")
-
-
-@only_with_all
-def test_a_draft_outlives_the_dashboards_server(browser: Browser, stack: Stack, api: Longtail) -> None:
-    """The browser stays, and knows what some of its fields say; it logs that the server is away."""
-    assert stack.dashboard_url is not None
-    context = browser.new_context(base_url=stack.dashboard_url)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    name = f"longtail-session-{stack.dashboard_url.rpartition(':')[2]}"
-    context.add_cookies([{"name": name, "value": api.log_in_by_token(stack.token).token, "url": stack.dashboard_url}])
-    page.goto("/new")
-    fill(page, "Name", "typed before the end")
-    fill(page, "Notes", "remember this")
-    until(lambda: page.evaluate(KEPT), lambda kept: len(kept) == 1 and "remember this" in kept[0][1] and "before the end" in kept[0][1])
-    (server,) = (child for child in stack._children if child.name == "dashboard")
-    os.kill(server.pid, signal.SIGKILL)
-    expect(page.get_by_text("What you had typed is back")).to_be_visible()
-    expect(page.get_by_label("Name", exact=True)).to_have_value("typed before the end")
-    expect(page.get_by_label("Notes", exact=True)).to_have_value("remember this")
-    fill(page, "Seed", "5")
-    expect(page.locator(".st-key-differences")).to_contain_text("typed before the end")
-    expect(page.locator(".st-key-differences")).to_contain_text("seed")
-    context.close()

@@ -1,4 +1,4 @@
-"""Keeps the draft of the form in the browser's tab, so that it comes back when the page is loaded anew or its server has restarted."""
+"""Keeps the draft of the form in the browser's tab, so that it comes back when the page is loaded anew."""
 
 from collections.abc import Mapping
 from functools import cache
