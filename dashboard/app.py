@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.auth.api_client import client
 from dashboard.views.help import tour
+from dashboard.views.new.draft_store import forget_submitted_draft
 from dashboard.widgets.api_errors import answered
 
 ASSETS = Path(__file__).with_name("assets")
@@ -47,5 +48,7 @@ with answered():
     st.session_state["me"] = client().me()
     if page.url_path in FILES:
         tour.show(FILES[page.url_path])
+    if page.url_path != "new":
+        forget_submitted_draft()
 page.run()
 keep(page.url_path)

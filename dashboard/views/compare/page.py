@@ -6,6 +6,7 @@ import streamlit as st
 
 from dashboard.analysis.comparability import machines
 from dashboard.auth.api_client import client, me
+from dashboard.data.config_schema import whole_comparison
 from dashboard.text.escaping import escaped, visible
 from dashboard.text.formats import short
 from dashboard.text.natural_order import natural_order
@@ -47,7 +48,7 @@ def show(chosen: Sequence[Run]) -> None:
     keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)}, key=natural_order)
     metrics, how, by_group, place = chosen_metrics(keys)
     ids = [run.id for run in chosen]
-    comparison = client().compare(ids[0], ids[1:], [*metrics, *ALWAYS], POINTS)
+    comparison = whole_comparison(client().compare(ids[0], ids[1:], [*metrics, *ALWAYS], POINTS))
     runs = [item.run for item in comparison.items]
     names = run_labels(runs)
     tails = {run.id: lengths(me().token_id, run.id, run.attempt, run.step) for run in runs}

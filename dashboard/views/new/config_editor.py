@@ -10,12 +10,12 @@ from dashboard.text.escaping import escaped
 from dashboard.text.formats import short
 from dashboard.views.new.config_form import MAIN, ErrorSlots, Form, sections
 from dashboard.views.new.edited_config import EditedConfig, with_defaults
+from dashboard.views.new.kept_draft import FORM, YAML
 from dashboard.views.new.schema_fields import Config
 from dashboard.views.new.yaml_editor import NotAConfigError, dump, parse, yaml_editor
 from longtail.schemas.runs import Preset, Run
 from longtail.schemas.validation import Validation
 
-FORM, YAML = "Form", "YAML"
 RECENT = 50
 Origin = Preset | Run
 state = st.session_state
@@ -44,7 +44,11 @@ def origin_title(origin: Origin) -> str:
 def choose_origin() -> Origin:
     """Draws the choice of what to begin with, a preset or a run, which the address may name."""
     known: dict[str, Origin] = {preset.name: preset for preset in schema_and_presets()[1]} | {run.id: run for run in recent_runs()}
+    state.setdefault("origin-asked", "from" in st.query_params)
     asked = _asked(known)
+    if asked is None and state.get("from", next(iter(known))) not in known:
+        del state["from"]
+        start_over()
     if asked is not None and asked != state.get("taken"):
         state["from"] = asked
         start_over()

@@ -16,6 +16,7 @@ from dashboard.text.escaping import escaped
 from dashboard.views.new.config_editor import choose_origin, edit_config, origin_title, schema_and_presets
 from dashboard.views.new.config_form import ErrorSlots
 from dashboard.views.new.cost_estimate import cost_estimate
+from dashboard.views.new.draft_store import SUBMITTED, draft_is_back, drop_draft, keep_draft
 from dashboard.views.new.schema_fields import Config
 from dashboard.views.new.submission_options import EXPECTED, submission_options
 from dashboard.views.new.yaml_editor import NotAConfigError
@@ -49,8 +50,8 @@ def submit(config: Config, options: Mapping[str, Any], parent: Run | None, with_
     run = send(config, key)
     if with_plain:
         send(plain_baseline(config), f"{key}-plain")
-    for name in ("nonce", "draft", "notes", "priority", "needs"):
-        state.pop(name, None)
+    drop_draft()
+    state[SUBMITTED] = True
     return run
 
 
@@ -109,6 +110,9 @@ def page() -> None:
     origin = choose_origin()
     parent = origin if isinstance(origin, Run) else None
     st.caption(escaped(origin.description) if isinstance(origin, Preset) else f"The configuration of run `{origin.id}`")
+    key = origin.id if isinstance(origin, Run) else origin.name
+    draft_is_back(key)
+    keep_draft(key, ", ".join(parent.tags) if parent else "")
     elsewhere = st.empty()
     left, right = st.columns([3, 1], gap="medium")
     try:

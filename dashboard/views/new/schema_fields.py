@@ -5,6 +5,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from dashboard.analysis.config_schema import alternatives, default_member, member, target
+
 Kind = Literal["integer", "number", "boolean", "string", "choice"]
 Config = dict[str, Any]
 
@@ -30,13 +32,13 @@ def field(schema: Mapping[str, Any], path: str, config: Config) -> FormField:
     *parents, name = path.split(".")
     section: Any = config
     for parent in parents:
-        node = _member(schema, node, section)["properties"][parent]
+        node = member(schema, node, section)["properties"][parent]
         section = section.get(parent) if isinstance(section, dict) else None
     if name == node.get("discriminator", {}).get("propertyName"):
         mapping = node["discriminator"]["mapping"]
-        others = tuple(key for member in mapping.values() for key in _target(schema, member)["properties"] if key != name)
-        return FormField(path, "choice", node.get("description", ""), _default_member(node), tuple(mapping), sets=others)
-    return _leaf(path, _member(schema, node, section)["properties"][name])
+        others = tuple(key for each in mapping.values() for key in target(schema, each)["properties"] if key != name)
+        return FormField(path, "choice", node.get("description", ""), default_member(node), tuple(mapping), sets=others)
+    return _leaf(path, member(schema, node, section)["properties"][name])
 
 
 def paths(schema: Mapping[str, Any], config: Config) -> list[str]:
@@ -73,49 +75,24 @@ def with_value(config: Config, field: FormField, value: Any) -> Config:
 
 
 def _paths(schema: Mapping[str, Any], node: Mapping[str, Any], section: Any, prefix: str) -> Iterator[str]:
-    for name, child in _member(schema, node, section)["properties"].items():
+    for name, child in member(schema, node, section)["properties"].items():
         if "$ref" in child or "discriminator" in child:
             yield from _paths(schema, child, section.get(name) if isinstance(section, dict) else None, f"{prefix}{name}.")
         elif "enum" in (shape := _shape(child)) or shape.get("type") in get_args(Kind):
             yield prefix + name
 
 
-def _member(schema: Mapping[str, Any], node: Mapping[str, Any], section: Any) -> Mapping[str, Any]:
-    """``node`` behind its reference, or the member of its union that ``section`` names."""
-    if "discriminator" in node:
-        mapping = node["discriminator"]["mapping"]
-        name = section.get(node["discriminator"]["propertyName"]) if isinstance(section, dict) else None
-        node = {"$ref": mapping[name if name in tuple(mapping) else _default_member(node)]}
-    return _target(schema, node["$ref"]) if "$ref" in node else node
-
-
-def _target(schema: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schema["$defs"][reference.rpartition("/")[2]]
-    return found
-
-
-def _default_member(union: Mapping[str, Any]) -> str:
-    """The name of the member that is the default, or else of the first."""
-    first = next(iter(union["discriminator"]["mapping"]))
-    return str(union.get("default", {}).get(union["discriminator"]["propertyName"], first))
-
-
 def _leaf(path: str, node: Mapping[str, Any]) -> FormField:
-    members = _members(node)
+    kinds = alternatives(node)
     shape = _shape(node)
     options = tuple(shape.get("enum", ()))
     kind: Kind = "choice" if options else shape["type"]
-    nullable = len(members) < len(node.get("anyOf", members))
-    return FormField(path, kind, _help(shape), node.get("default"), options, nullable, len(members) > 1, tuple(shape.get("sets", ())))
-
-
-def _members(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What a value may be, but for null."""
-    return [member for member in node.get("anyOf", [node]) if member.get("type") != "null"]
+    nullable = len(kinds) < len(node.get("anyOf", kinds))
+    return FormField(path, kind, _help(shape), node.get("default"), options, nullable, len(kinds) > 1, tuple(shape.get("sets", ())))
 
 
 def _shape(node: Mapping[str, Any]) -> dict[str, Any]:
-    return {**node, **_members(node)[0]}
+    return {**node, **alternatives(node)[0]}
 
 
 def _help(shape: Mapping[str, Any]) -> str:

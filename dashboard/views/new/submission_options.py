@@ -17,6 +17,11 @@ EXPECTED: Mapping[str, str] = {
 """What is to be written, where the API knows a pattern."""
 
 
+def blank_options(origin: str, tags: str) -> dict[str, str | int | bool]:
+    """What nobody has said anything in, by the key of the widget; ``tags`` are those of ``origin``, if that is a run."""
+    return {"tags": "", f"tags-{origin}": tags, "notes": "", "project-of-run": "", "priority": 0, "needs": "", "twin": False}
+
+
 def submission_options(projects: Mapping[str, str], parent: Run | None) -> tuple[dict[str, Any], ErrorSlots]:
     """As the API's client takes them, and the places for what is wrong with them. ``projects``: ids by name; a clone of ``parent`` stays
     in its own."""
@@ -31,6 +36,8 @@ def submission_options(projects: Mapping[str, str], parent: Run | None) -> tuple
     notes = noted("notes", st.text_area("Notes", key="notes", height=68, max_chars=LONGEST_NOTES, placeholder="what to remember about it"))
     found: dict[str, Any] = {"tags": [tag.strip() for tag in text.split(",") if tag.strip()], "notes": notes}
     if parent is None and len(projects) > 1:
+        if st.session_state.get("project-of-run") not in projects:
+            st.session_state["project-of-run"] = None
         project = noted("project_id", st.selectbox("Project", list(projects), None, key="project-of-run", placeholder="default"))
         found["project_id"] = projects.get(project or "")
     left, right = st.columns(2)

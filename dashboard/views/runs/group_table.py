@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import streamlit as st
 
 from dashboard.analysis.run_groups import RunGroup, group_row
 from dashboard.text.escaping import without_shortcodes
 from dashboard.text.formats import MISSING, typeable
+from dashboard.views.runs.selection import SELECTED, note_selection, rows_to_select
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
@@ -16,13 +18,9 @@ TALLEST, PIXELS = 50, 1800
 
 
 def group_table(groups: Sequence[RunGroup], glances: Mapping[str, RunOverview]) -> list[Run]:
-    """The runs selected.
-
-    Streamlit knows rows by their number: where the groups change, so does the grid's key, and the selection is carried over by runs.
-    """
-    state, ids = st.session_state, [[run.id for run in group.runs] for group in groups]
-    key = hashlib.sha256(repr(ids).encode()).hexdigest()[:12]
-    chosen = set(state.get("selected", ()))
+    """The runs selected."""
+    ids = [[run.id for run in group.runs] for group in groups]
+    key = f"run-groups-{hashlib.sha256(repr(ids).encode()).hexdigest()[:12]}"
     rows = [{name: without_shortcodes(typeable(text)) or None for name, text in group_row(group, glances).items()} for group in groups]
     event = st.dataframe(
         rows,
@@ -30,11 +28,11 @@ def group_table(groups: Sequence[RunGroup], glances: Mapping[str, RunOverview]) 
         height="content" if len(rows) <= TALLEST else PIXELS,
         placeholder=MISSING,
         alt="Runs by configuration",
-        key=f"run-groups-{key}",
-        on_select="rerun",
+        key=key,
+        on_select=partial(note_selection, key, ids),
         selection_mode="multi-row",
-        selection_default={"selection": {"rows": [number for number, members in enumerate(ids) if chosen.intersection(members)]}},
+        selection_default={"selection": {"rows": rows_to_select(key, ids)}},
     )
     selected = [run for number in event.selection.rows for run in groups[number].runs]
-    state["selected"] = [run.id for run in selected]
+    st.session_state[SELECTED] = [run.id for run in selected]
     return selected

@@ -1,10 +1,17 @@
 """All runs of a filter as groups of seeds: a group may have its runs on several pages."""
 
+import json
 from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+import streamlit as st
 
 from dashboard.analysis.run_groups import RunGroup, run_groups
+from dashboard.auth.api_client import client
+from dashboard.data.config_schema import whole_runs
 from dashboard.views.runs.pagination import FetchPage, first_runs
-from longtail.schemas.runs import Run
+from longtail.schemas.runs import Run, RunPage
 
 GROUPED = "grouped-runs"
 """Where the session keeps them."""
@@ -30,3 +37,18 @@ class GroupedRuns:
         self.runs, pages, self.has_more = first_runs(ask, MOST)
         self.groups = run_groups(self.runs)
         self._kept_until = now + pages * SECONDS_PER_PAGE
+
+
+def grouped_runs(choice: dict[str, Any]) -> GroupedRuns:
+    """As the session keeps them. ``choice``: as the API's client takes it."""
+    state, asked = st.session_state, json.dumps(choice, sort_keys=True)
+    if GROUPED not in state or state[GROUPED].choice != asked:
+        state[GROUPED] = GroupedRuns(asked)
+
+    def ask(cursor: str | None) -> RunPage:
+        page = client().runs(limit=LONGEST_PAGE, cursor=cursor, **choice)
+        return page.model_copy(update={"items": whole_runs(page.items)})
+
+    found: GroupedRuns = state[GROUPED]
+    found.refresh(ask, monotonic())
+    return found

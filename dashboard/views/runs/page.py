@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from string import Template
-from time import monotonic
 from typing import Any
 
 import streamlit as st
@@ -19,7 +18,7 @@ from dashboard.text.escaping import escaped
 from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outcome
 from dashboard.views.runs.filters import run_filters
 from dashboard.views.runs.group_table import group_table
-from dashboard.views.runs.grouped_runs import GROUPED, LONGEST_PAGE, MOST, GroupedRuns
+from dashboard.views.runs.grouped_runs import MOST, grouped_runs
 from dashboard.views.runs.navigation import leave
 from dashboard.views.runs.own_columns import choose_columns, own_columns
 from dashboard.views.runs.pagination import NumberedPages
@@ -49,15 +48,6 @@ def listed(choice: dict[str, Any], number: int) -> tuple[list[Run], int]:
     if "pages" not in state or state["pages"].choice != asked:
         state["pages"] = NumberedPages(asked)
     found: tuple[list[Run], int] = state["pages"].read(number, lambda cursor: client().runs(limit=PAGE, cursor=cursor, **choice))
-    return found
-
-
-def grouped_runs(choice: dict[str, Any]) -> GroupedRuns:
-    asked = json.dumps(choice, sort_keys=True)
-    if GROUPED not in state or state[GROUPED].choice != asked:
-        state[GROUPED] = GroupedRuns(asked)
-    found: GroupedRuns = state[GROUPED]
-    found.refresh(lambda cursor: client().runs(limit=LONGEST_PAGE, cursor=cursor, **choice), monotonic())
     return found
 
 

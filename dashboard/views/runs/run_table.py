@@ -16,6 +16,7 @@ from dashboard.text.formats import MISSING, ago, duration, number, typeable
 from dashboard.views.runs.filters import sort_by, sorted_head
 from dashboard.views.runs.navigation import go
 from dashboard.views.runs.own_columns import cell
+from dashboard.views.runs.selection import SELECTED, Rows, note_selection, rows_to_select
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
@@ -113,17 +114,13 @@ def columns(runs: Sequence[Run], name: Any) -> dict[str, Any]:
 def run_table(
     runs: Sequence[Run], glances: Mapping[str, RunOverview], projects: Mapping[str, str], now: datetime, own: Sequence[str] = ()
 ) -> list[Run]:
-    """The runs selected. A click on a name opens its run.
-
-    Streamlit knows rows by their number: where the runs change, so does the grid's key, and the selection is carried over by id.
-    """
-    state = st.session_state
+    """The runs selected. A click on a name opens its run."""
     key = hashlib.sha256(",".join([*own, *(run.id for run in runs)]).encode()).hexdigest()[:12]
     ids = [run.id for run in runs]
     name = column.ButtonColumn(
         sorted_head("Name"), key=f"open-{key}", type="tertiary", alignment="left", pinned=True, width=210, on_click=partial(_open, key, ids)
     )
-    chosen = state.get("selected", ())
+    rows: Rows = [[run_id] for run_id in ids]
     event = st.dataframe(
         [row(run, glances.get(run.id), now, projects, own) for run in runs],
         column_config=columns(runs, name),
@@ -133,12 +130,12 @@ def run_table(
         placeholder=MISSING,
         alt="Runs",
         key=f"runs-{key}",
-        on_select=partial(_picked, f"runs-{key}"),
+        on_select=partial(_picked, f"runs-{key}", rows),
         selection_mode=["multi-row", "single-column"],
-        selection_default={"selection": {"rows": [number for number, run in enumerate(runs) if run.id in chosen]}},
+        selection_default={"selection": {"rows": rows_to_select(f"runs-{key}", rows)}},
     )
     selected = [runs[number] for number in event.selection.rows]
-    state["selected"] = [run.id for run in selected]
+    st.session_state[SELECTED] = [run.id for run in selected]
     return selected
 
 
@@ -146,8 +143,9 @@ def _open(key: str, ids: Sequence[str]) -> None:
     go(page_files.RUN, "id", ids[st.session_state[f"open-{key}"].row])
 
 
-def _picked(key: str) -> None:
+def _picked(key: str, rows: Rows) -> None:
     """A column is never selected: a click on its head sorts."""
+    note_selection(key, rows)
     selection = st.session_state[key].selection
     if selection.columns:
         sort_by(selection.columns[0])
