@@ -67,9 +67,9 @@ def watch_drafts(engine: NativeEngine) -> Counter[int]:
     found: Counter[int] = Counter()
     verify = engine._runner._verify
 
-    def watched(batch: Any, newest: Any, tree: Any, *rest: Any) -> Any:
+    def watched(batch: Any, tree: Any, *rest: Any) -> Any:
         found.update(token for token in tree.tokens.flatten().tolist() if token >= 0)
-        return verify(batch, newest, tree, *rest)
+        return verify(batch, tree, *rest)
 
     engine._runner._verify = watched  # type: ignore[method-assign,assignment]
     return found
