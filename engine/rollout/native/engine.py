@@ -295,13 +295,15 @@ class NativeEngine:
         finished: list[tuple[int, Response]] = []
         began, step = self._clock(), self._runner.begin(batch, sampler, plan)
         while True:
+            before = self._clock()
             ahead = self._plan_ahead(batch) if not finished and self._goes_on(batch, step.most, limit) else None
             following = self._runner.begin(batch, sampler, ahead, step) if ahead else None
+            beginning = self._clock() - before  # is time of the step that begins, whenever that happens
             drawn = step.read()
-            finished += self._take(batch, drawn, plan, ends, limit, began)
+            finished += self._take(batch, drawn, plan, ends, limit, began + beginning)
             if ahead is None or following is None:
                 return finished
-            began, step, plan = self._clock(), following, ahead
+            began, step, plan = self._clock() - beginning, following, ahead
             self._timeline.add(len(batch), str(plan.strategy or MIXED))
 
     def _goes_on(self, batch: Sequence[Response], unread: int, limit: int) -> bool:

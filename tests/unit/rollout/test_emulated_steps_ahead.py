@@ -187,3 +187,36 @@ def test_drafts_ahead_have_room_or_wait_for_it(monkeypatch: pytest.MonkeyPatch) 
         check(engine.generate(requests, sampling), expected)
     assert engine.statistics.preemptions
     assert "ahead" in order.seen
+
+
+@pytest.mark.parametrize(("host", "gpu"), [(5, 3), (3, 5)])
+def test_a_step_takes_as_long_as_the_slower_of_host_and_gpu(monkeypatch: pytest.MonkeyPatch, host: int, gpu: int) -> None:
+    """But for the last one, behind which nothing begins. The times of all are what passes: nothing is told twice or of another step."""
+    now, done = 0.0, dict[int, float]()
+    begin, read = Runner.begin, Step.read
+
+    def began(runner: Runner, batch: Sequence[Response], sampler: TokenSampler, plan: StepPlan, after: Step | None = None) -> Step:
+        nonlocal now
+        now += host
+        step = begin(runner, batch, sampler, plan, after)
+        done[id(step)] = max(now, done[id(after)] if after else 0.0) + gpu
+        return step
+
+    def has_read(step: Step) -> list[Drawn]:
+        nonlocal now
+        now = max(now, done[id(step)])
+        return read(step)
+
+    target = make_target(tie_word_embeddings=False)
+    with emulated():
+        too_many = chains(4).model_copy(update={"threshold": 1, "hysteresis": 0.0})
+        engine = make_engine(target, drafter_of(target), too_many, slots=2, device=CUDA)
+        assert engine.speculator
+        seconds = list[float]()
+        monkeypatch.setattr(engine.speculator, "record", lambda *told: seconds.append(told[-1]))
+        monkeypatch.setattr(engine, "_clock", lambda: now)
+        monkeypatch.setattr(Runner, "begin", began)
+        monkeypatch.setattr(Step, "read", has_read)
+        engine.generate(REQUESTS[:2], Sampling(max_new_tokens=4, seed=1))
+    assert seconds == [max(host, gpu)] * 3 + [host + gpu]
+    assert sum(seconds) == now
