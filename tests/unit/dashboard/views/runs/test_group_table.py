@@ -28,7 +28,7 @@ def runs_of(configurations: list[list[Run]]) -> list[Run]:
 
 
 def page(shown: list[Run], selected: list[Run]) -> AppTest:
-    app = AppTest.from_function(table)
+    app = AppTest.from_function(table, default_timeout=300)
     app.session_state["runs"], app.session_state["selected"] = shown, [one.id for one in selected]
     return app.run()
 
