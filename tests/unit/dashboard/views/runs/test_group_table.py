@@ -55,3 +55,14 @@ def test_the_last_row_may_go() -> None:
     app.run()
     assert not app.exception
     assert app.session_state["told"] == []
+
+
+def test_a_run_that_joins_a_group_is_not_selected_with_it() -> None:
+    """Else a deletion would be of a run that nobody has clicked."""
+    first, second = seeds(1)
+    app = page([first], [first])
+    assert app.session_state["told"] == [first.id]
+    app.session_state["runs"] = [second, first]
+    app.run()
+    assert app.session_state["told"] == []
+    assert not app.exception
