@@ -43,6 +43,7 @@ def draft_of(text: object) -> KeptDraft | None:
     all is left out."""
     try:
         parts = json.loads(text, parse_constant=_refuse) if isinstance(text, str) and len(text) <= MOST_LETTERS else None
+        json.dumps(parts, ensure_ascii=False).encode()  # half a letter (a surrogate that is alone) can neither be shown nor sent
     except (ValueError, RecursionError):
         return None
     if not isinstance(parts, dict) or not isinstance(origin := parts.get("origin"), str):

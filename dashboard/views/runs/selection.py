@@ -18,9 +18,10 @@ def note_selection(key: str, rows: Rows) -> None:
 
 
 def rows_to_select(key: str, rows: Rows) -> list[int]:
-    """Before the grid is drawn: what it is to begin with. One that the browser is to hear of already takes over the late click."""
+    """Before the grid is drawn: what it is to begin with. One that the browser is to hear of already takes over the late click. A row that
+    has a run which nobody has selected is none of them: what is done to the selection would be done to that run, too."""
     chosen = set(state.get(SELECTED, ()))
-    numbers = [number for number, members in enumerate(rows) if chosen.intersection(members)]
+    numbers = [number for number, members in enumerate(rows) if chosen.issuperset(members)]
     if state.pop(PICKED_IN, key) != key and key in state:
         state[key] = {"selection": {"rows": numbers, "columns": []}}
     return numbers

@@ -31,7 +31,11 @@ def test_nothing_and_too_much_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [None, 7, "", "{", "[]", "{}", '{"origin": 5}', '{"origin": "a", "edits": [["seed", NaN]]}', "[" * 100_000, "9" * 5000]
+    "text",
+    [
+        *(None, 7, "", "{", "[]", "{}", '{"origin": 5}', '{"origin": "a", "edits": [["seed", NaN]]}', "[" * 100_000, "9" * 5000),
+        r'{"origin": "a", "options": {"notes": "\ud800"}}',
+    ],
 )
 def test_what_is_no_draft_is_none(text: object) -> None:
     assert draft_of(text) is None

@@ -28,7 +28,7 @@ def runs_of(configurations: list[list[Run]]) -> list[Run]:
 
 
 def page(shown: list[Run], selected: list[Run]) -> AppTest:
-    app = AppTest.from_function(table)
+    app = AppTest.from_function(table, default_timeout=300)
     app.session_state["runs"], app.session_state["selected"] = shown, [one.id for one in selected]
     return app.run()
 
@@ -55,3 +55,14 @@ def test_the_last_row_may_go() -> None:
     app.run()
     assert not app.exception
     assert app.session_state["told"] == []
+
+
+def test_a_run_that_joins_a_group_is_not_selected_with_it() -> None:
+    """Else a deletion would be of a run that nobody has clicked."""
+    first, second = seeds(1)
+    app = page([first], [first])
+    assert app.session_state["told"] == [first.id]
+    app.session_state["runs"] = [second, first]
+    app.run()
+    assert app.session_state["told"] == []
+    assert not app.exception

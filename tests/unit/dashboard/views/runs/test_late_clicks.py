@@ -47,7 +47,7 @@ def shown(runs: list[Run], page: AppTest) -> str:
 @pytest.mark.parametrize("page", [table, groups])
 @pytest.mark.parametrize("drawn", [False, True], ids=["the click finds the new run", "the new run was drawn before the click"])
 def test_a_click_is_for_the_run_that_was_clicked(page: object, drawn: bool) -> None:
-    app = AppTest.from_function(page)  # type: ignore[arg-type]
+    app = AppTest.from_function(page, default_timeout=300)  # type: ignore[arg-type]
     grid = shown(OLD, app)
     if drawn:
         assert shown([NEW, *OLD], app) != grid
