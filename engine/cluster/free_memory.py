@@ -17,7 +17,8 @@ class FreeMemory:
     def __init__(self, growth: float = GROWTH) -> None:
         self._process, self._growth = Process(), growth
         self._needed = 0
-        self._anew = True  # nothing was kept for the last update, so that what the process has is what it needs
+        self._anew = False
+        """Whether nothing was kept for the last update, so that what the process has is what it needs."""
 
     def after_update(self) -> None:
         has = self._process.memory_info().rss

@@ -63,7 +63,12 @@ class DrafterConfig(Section):
         "eagle",
         description="eagle: two steps on its own features; hass: three of them; eagle3: reads three layers of the target, seven such steps",
     )
-    reverse_kl: float = Field(0.0, ge=0, le=100, description="Weight of a reverse KL term (online speculative decoding) in the loss")
+    reverse_kl: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="Weight of a reverse KL term (online speculative decoding) in the loss; 0 is 0.1 while pretraining",
+    )
     path: HostPathText | None = Field(
         "builtin",
         description="'builtin' (an EAGLE drafter, comes with tiny), a local drafter folder, 'auto' (the newest one of this platform that "

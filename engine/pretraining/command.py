@@ -91,9 +91,8 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
                 raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")
         for name in ("recipe", "path", "draft_vocabulary", "pretrain_responses", "pretrain_learning_rate"):
             if begun["drafter"][name] != wanted["drafter"][name]:
-                raise ConfigError(
-                    f"--out: {file.parent} is of a training with another drafter.{name}; choose another folder, or remove that"
-                )
+                other = f"{file.parent} is of a training with another drafter.{name}, {begun['drafter'][name]!r}"
+                raise ConfigError(f"--out: {other}; choose another folder, or remove that")
         before = file.parent / GIVEN
         if before.exists() and given != before.read_text(encoding="utf-8"):
             raise ConfigError(f"--out: {file.parent} is of a training with other content of the file given; choose another folder")

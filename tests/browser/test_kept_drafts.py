@@ -24,9 +24,15 @@ def test_a_draft_lives_through_a_reload_until_it_is_submitted(page: Page, api: L
     for label, value in (("Name", "typed before a reload"), ("Steps", "3"), ("Notes", "remember this"), ("Tags", "kept")):
         expect(page.get_by_label(label, exact=True)).to_have_value(value)
     expect(page.locator(".st-key-differences")).to_contain_text("algorithm.name")
+    page.get_by_role("link", name="Compare").click()
+    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    page.get_by_role("link", name="New run").click()
+    expect(page.get_by_label("Notes", exact=True)).to_have_value("remember this")
     start(page)
     expect(page).to_have_url(re.compile(r"/run\?id="))
     until(lambda: page.evaluate(KEPT), lambda kept: kept == [])
+    page.get_by_role("link", name="New run").click()
+    expect(page.get_by_label("Notes", exact=True)).to_have_value("")
     (run,) = api.runs(tag="kept").items
     assert (run.steps, run.notes, run.config["algorithm"]["name"]) == (3, "remember this", "dapo")
 

@@ -48,7 +48,8 @@ def choose_origin() -> Origin:
     asked = _asked(known)
     if asked is None and state.get("from", next(iter(known))) not in known:
         del state["from"]
-        start_over()
+        if state.get("editor") != YAML:  # whose text needs no origin
+            start_over()
     if asked is not None and asked != state.get("taken"):
         state["from"] = asked
         start_over()

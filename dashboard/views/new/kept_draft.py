@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from dashboard.views.new.edited_config import EditedConfig
 
 FORM, YAML = "Form", "YAML"
-MOST_LETTERS = 2**21
-MOST_EDITS = 1000
+MOST_LETTERS = 2**18
+MOST_EDITS = 200
 LARGEST = 2**53 - 1
 Options = Mapping[str, str | int | bool]
 

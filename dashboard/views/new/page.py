@@ -100,6 +100,7 @@ def start_panel(config: Config, parent: Run | None) -> tuple[bool, bool, dict[st
             "Also run the plain baseline",
             disabled=not has_baseline,
             key="twin",
+            persist_state="session",
             help="Submits the same run with speculation off: then the pages can say how much faster this one is.",
         )
         clicked = st.button("Start run", type="primary", key="start", disabled=not me().may_write, width="stretch")

@@ -26,24 +26,27 @@ def submission_options(projects: Mapping[str, str], parent: Run | None) -> tuple
     """As the API's client takes them, and the places for what is wrong with them. ``projects``: ids by name; a clone of ``parent`` stays
     in its own."""
     slots: ErrorSlots = {}
+    keep: dict[str, Any] = {"persist_state": "session"}  # also while another page is looked at
 
     def noted(name: str, given: Any) -> Any:
         slots[name] = st.empty()
         return given
 
     key, tags = (f"tags-{parent.id}", parent.tags) if parent else ("tags", ())
-    text = noted("tags", st.text_input("Tags", ", ".join(tags), placeholder="comma, separated", key=key))
-    notes = noted("notes", st.text_area("Notes", key="notes", height=68, max_chars=LONGEST_NOTES, placeholder="what to remember about it"))
+    text = noted("tags", st.text_input("Tags", ", ".join(tags), placeholder="comma, separated", key=key, **keep))
+    reminder = "what to remember about it"
+    notes = noted("notes", st.text_area("Notes", key="notes", height=68, max_chars=LONGEST_NOTES, placeholder=reminder, **keep))
     found: dict[str, Any] = {"tags": [tag.strip() for tag in text.split(",") if tag.strip()], "notes": notes}
     if parent is None and len(projects) > 1:
         if st.session_state.get("project-of-run") not in projects:
             st.session_state["project-of-run"] = None
-        project = noted("project_id", st.selectbox("Project", list(projects), None, key="project-of-run", placeholder="default"))
+        project = noted("project_id", st.selectbox("Project", list(projects), None, key="project-of-run", placeholder="default", **keep))
         found["project_id"] = projects.get(project or "")
     left, right = st.columns(2)
     with left:
-        found["priority"] = noted("priority", st.number_input("Priority", value=0, step=1, key="priority", help="Higher goes first."))
+        priority = st.number_input("Priority", value=0, step=1, key="priority", help="Higher goes first.", **keep)
+        found["priority"] = noted("priority", priority)
     with right:
         help = escaped("Label of the workers that may carry it, such as gpu:h200; empty: any")
-        found["needs"] = noted("needs", st.text_input("Worker label", key="needs", help=help)) or None
+        found["needs"] = noted("needs", st.text_input("Worker label", key="needs", help=help, **keep)) or None
     return found, slots

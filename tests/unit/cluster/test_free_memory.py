@@ -46,6 +46,12 @@ def heap() -> Iterator[Heap]:
     give_back()
 
 
+@pytest.fixture
+def spacious(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has much left."""
+    monkeypatch.setattr("engine.cluster.free_memory.virtual_memory", lambda: SimpleNamespace(available=2**40))
+
+
 def resident() -> int:
     return int(psutil.Process().memory_info().rss)
 
@@ -57,8 +63,10 @@ def test_what_is_freed_between_things_in_use_is_given_back(heap: Heap) -> None:
     assert kept - resident() > 0.7 * BLOCK * BLOCKS
 
 
+@pytest.mark.usefixtures("spacious")
 def test_what_an_update_leaves_free_stays_for_the_next_one(heap: Heap) -> None:
     memory = FreeMemory()
+    memory.after_update()
     for _ in range(3):
         heap.take()
         kept = resident()
@@ -66,10 +74,20 @@ def test_what_an_update_leaves_free_stays_for_the_next_one(heap: Heap) -> None:
         assert resident() > kept - 0.1 * BLOCK * BLOCKS
 
 
+@pytest.mark.usefixtures("spacious")
+def test_what_was_free_before_the_first_update_is_not_what_it_needs(heap: Heap) -> None:
+    heap.take()
+    kept = resident()
+    FreeMemory().after_update()
+    assert kept - resident() > 0.7 * BLOCK * BLOCKS
+
+
+@pytest.mark.usefixtures("spacious")
 def test_it_goes_back_once_there_is_more_than_updates_need(heap: Heap) -> None:
     before = resident()
     memory = FreeMemory(growth=1 + 0.5 * BLOCK * BLOCKS / before)
-    memory.after_update()
+    for _ in range(2):
+        memory.after_update()
     heap.take()
     memory.after_update()
     assert resident() - before < 0.3 * BLOCK * BLOCKS
@@ -80,7 +98,10 @@ def test_it_goes_back_once_there_is_more_than_updates_need(heap: Heap) -> None:
 
 def test_it_goes_back_where_the_machine_has_little_left(heap: Heap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.cluster.free_memory.virtual_memory", lambda: SimpleNamespace(available=resident() // 2))
+    memory = FreeMemory()
+    for _ in range(2):
+        memory.after_update()
     heap.take()
     kept = resident()
-    FreeMemory().after_update()
+    memory.after_update()
     assert kept - resident() > 0.7 * BLOCK * BLOCKS
