@@ -10,6 +10,8 @@ Variant = TypeVar("Variant")
 
 ALL = os.environ.get("LONGTAIL_TESTS") == "all"
 """Whether every test runs at its full size, however long that takes."""
+SLOWNESS = int(os.environ.get("LONGTAIL_SLOWNESS", "1"))
+"""How many times slower the browser of the tests is made: races that a busy machine shows now and then are seen at 4 at once."""
 
 
 only_with_all = pytest.mark.skipif(not ALL, reason="make test-all runs it")

@@ -1,9 +1,17 @@
 // Enter opens the run whose row has the focus: the grid would keep the key to itself. The cards, seen or not, are the rows' links.
-window.longtailOpensByEnter ??= (addEventListener("keydown", (event) => {
-  const cell = event.key === "Enter" && event.target.closest?.(".st-key-run-grid [role=gridcell]");
-  const row = cell && /^glide-cell-\d+-(\d+)$/.exec(cell.id);
-  if (!row) return;
-  event.preventDefault();
-  event.stopImmediatePropagation();
-  document.querySelectorAll(".run-cards a")[Number(row[1])]?.click();
-}, true), true);
+// While the grid is drawn anew its canvas has the focus, and the row gets it back a moment later.
+window.longtailOpensByEnter ??= (() => {
+  const open = (cell) => {
+    const row = /^glide-cell-\d+-(\d+)$/.exec(cell.id);
+    if (row) document.querySelectorAll(".run-cards a")[Number(row[1])]?.click();
+  };
+  addEventListener("keydown", (event) => {
+    const focused = event.key === "Enter" && event.target.closest?.(".st-key-run-grid :is(canvas, [role=gridcell])");
+    if (!focused) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (focused.id) open(focused);
+    else addEventListener("focusin", ({target}) => open(target), {once: true, signal: AbortSignal.timeout(2000)});
+  }, true);
+  return true;
+})();

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
+from sizes import SLOWNESS
 
 from longtail import Longtail
 from longtail.schemas.runs import Run
@@ -47,6 +48,7 @@ def guarded(browser: Browser, url: str, session: str = "") -> Iterator[Page]:
         context.add_cookies([{"name": name, "value": session, "url": url, "httpOnly": True, "sameSite": "Lax"}])
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
+    context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWNESS})
     faults: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:

@@ -98,7 +98,9 @@ def test_runs_are_selected_and_opened_by_keyboard(page: Page, grid: Grid, pair: 
         page.keyboard.press(key)
     expect(page.get_by_text("1 run selected")).to_be_visible()
     expect(page.get_by_role("button", name="Open run")).to_be_enabled()
+    grid.canvas.focus()  # as while the grid is drawn anew
     page.keyboard.press("Enter")
+    page.locator(f"#glide-cell-1-{row}").focus()
     expect(page).to_have_url(re.compile(f"/run\\?id={pair[0].id}"))
 
 
