@@ -13,7 +13,7 @@ from engine.config import RunConfig
 FORM_DIGITS, DIGITS = 4, 16
 SECTION, SWITCH = "speculation", "enabled"
 DRAFTER, ALGORITHM, STEPS = "drafter", "algorithm", "steps"
-PRETRAINING = ("pretrain_minutes", "pretrain_responses", "pretrain_learning_rate", "draft_vocabulary")
+PRETRAINING = ("pretrain_minutes", "pretrain_responses", "pretrain_learning_rate", "pretrain_reverse_kl", "draft_vocabulary")
 HOW = (
     *("name", SECTION, DRAFTER, "cluster", "checkpoint", f"{ALGORITHM}.{STEPS}", f"{ALGORITHM}.tokens_per_microbatch"),
     *("rollout.engine", "rollout.sglang", "rollout.max_batch", "rollout.scheduling"),

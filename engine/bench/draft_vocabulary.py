@@ -119,7 +119,7 @@ def _arm(bed: RealBed, buffer: DataBuffer, drafted: torch.Tensor | None) -> Arm:
     trainer = SpotTrainer(drafter, buffer, SETTINGS.spot, RECIPE)
     trainer.set_target(*ends(bed.theirs))
     clock = count()
-    return Arm(trainer, Pretrainer(trainer, SETTINGS.pretrain_learning_rate, 0, lambda: next(clock)), clock)
+    return Arm(trainer, Pretrainer(trainer, SETTINGS, 0, lambda: next(clock)), clock)
 
 
 def _costs(bed: RealBed, arm: Arm) -> CostTable:

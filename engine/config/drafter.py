@@ -67,7 +67,7 @@ class DrafterConfig(Section):
         0.0,
         ge=0,
         le=100,
-        description="Weight of a reverse KL term (online speculative decoding) in the loss; 0 is 0.1 while pretraining",
+        description="Weight of a reverse KL term (online speculative decoding) in the loss during the run",
     )
     path: HostPathText | None = Field(
         "builtin",
@@ -85,6 +85,12 @@ class DrafterConfig(Section):
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"
     )
     pretrain_learning_rate: float = Field(5e-4, gt=0, le=1, description="Of the drafter while it is pretrained, at its largest")
+    pretrain_reverse_kl: float = Field(
+        0.1,
+        ge=0,
+        le=100,
+        description="reverse_kl while the drafter is pretrained: a draft that the target would not write costs all that follow it",
+    )
     draft_vocabulary: int = Field(
         8192,
         ge=0,

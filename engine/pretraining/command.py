@@ -89,7 +89,7 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
         for name in ("model", "task", "rollout", "seed"):
             if begun[name] != wanted[name]:
                 raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")
-        for name in ("recipe", "path", "draft_vocabulary", "pretrain_responses", "pretrain_learning_rate"):
+        for name in ("recipe", "path", "draft_vocabulary", "pretrain_responses", "pretrain_learning_rate", "pretrain_reverse_kl"):
             if begun["drafter"][name] != wanted["drafter"][name]:
                 other = f"{file.parent} is of a training with another drafter.{name}, {begun['drafter'][name]!r}"
                 raise ConfigError(f"--out: {other}; choose another folder, or remove that")

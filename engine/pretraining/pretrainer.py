@@ -8,6 +8,7 @@ from random import Random
 
 import torch
 
+from engine.config import DrafterConfig
 from engine.drafter.data_buffer import Entry
 from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.packing import MicroBatch, cut, pack, rows
@@ -21,18 +22,15 @@ TOKENS = 256
 FEATURES = 5.0
 """How many times as much the distance of features counts as in a run: a drafter that starts from nothing goes on best from its own drafts
 when it has learned these first."""
-REVERSE_KL = 0.1
-"""Its weight if the run gives it none: a draft that the target would not write costs all that follow it."""
 
 
 class Pretrainer:
     """Goes through the responses of ``trainer``'s buffer again and again, those parts first that were seen least often."""
 
-    def __init__(self, trainer: SpotTrainer, learning_rate: float, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._trainer, self._learning_rate, self._clock = trainer, learning_rate, clock
-        recipe = trainer.recipe
-        reverse_kl = recipe.reverse_kl_weight or REVERSE_KL
-        self._recipe = replace(recipe, feature_weight=FEATURES * recipe.feature_weight, reverse_kl_weight=reverse_kl)
+    def __init__(self, trainer: SpotTrainer, config: DrafterConfig, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._trainer, self._learning_rate, self._clock = trainer, config.pretrain_learning_rate, clock
+        features = FEATURES * trainer.recipe.feature_weight
+        self._recipe = replace(trainer.recipe, feature_weight=features, reverse_kl_weight=config.pretrain_reverse_kl)
         self._random = Random(seed)
         self._uses: dict[tuple[int, int], int] = {}  # by entry and beginning of a segment
         self._held_out: list[Entry] = []

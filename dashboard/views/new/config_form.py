@@ -41,6 +41,7 @@ LABELS: Mapping[str, str] = {
     "drafter.pretrain_minutes": "Train the drafter first (minutes)",
     "drafter.pretrain_responses": "Responses to learn from (file)",
     "drafter.pretrain_learning_rate": "Largest learning rate",
+    "drafter.pretrain_reverse_kl": "Weight of the reverse KL",
     "drafter.draft_vocabulary": "Tokens to draft from",
     "drafter.spot.enabled": "Train the drafter in idle time",
     "speculation.threshold": "Speculate up to (requests)",

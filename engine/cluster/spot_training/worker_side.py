@@ -167,7 +167,7 @@ class SpotTraining:
             torch.manual_seed(self._seed)
             drafter = make_drafter(self._recipe.kind, self._target.config, vocabulary).to(self._device)
             self._trainer = self._make_trainer(drafter)
-        self._pretrainer = Pretrainer(self._trainer, self._config.pretrain_learning_rate, self._seed + self._rank)
+        self._pretrainer = Pretrainer(self._trainer, self._config, self._seed + self._rank)
         self.published = self.good = self._trainer.weights()
         self.follow()
         had = self._trainer.drafter.vocabulary

@@ -9,18 +9,23 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from engine.config import SpotConfig
+from engine.config import DrafterConfig, SpotConfig
 from engine.drafter.data_buffer import DataBuffer
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.packing import MicroBatch, cut
 from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
-from engine.pretraining.pretrainer import REVERSE_KL, TOKENS, Pretrainer
+from engine.pretraining.pretrainer import TOKENS, Pretrainer
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 
 WRITTEN = PretrainingRound(160, 3000, 1.0)
+
+
+def at(learning_rate: float) -> DrafterConfig:
+    """Also one that no configuration may have."""
+    return DrafterConfig().model_copy(update={"pretrain_learning_rate": learning_rate})
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ def trainer(target: PreTrainedModel, buffer: DataBuffer) -> SpotTrainer:
 
 def test_a_round_ends_at_its_time_and_held_out_drafts_gain(trainer: SpotTrainer) -> None:
     clock = count()
-    pretrainer = Pretrainer(trainer, 3e-3, 0, clock=lambda: float(next(clock)))
+    pretrainer = Pretrainer(trainer, at(3e-3), 0, clock=lambda: float(next(clock)))
     before = pretrainer.judge()
     done = pretrainer.train(WRITTEN, PretrainingSchedule(200.0), 0.0, 150.0)
     assert done.microsteps == 150
@@ -51,7 +56,7 @@ def test_every_response_is_seen_before_one_is_seen_again(trainer: SpotTrainer) -
         return micro_step(batch, unroll, recipe)
 
     trainer.micro_step = noted  # type: ignore[method-assign]
-    pretrainer = Pretrainer(trainer, 1e-3, 0, clock=lambda: float(next(clock)))
+    pretrainer = Pretrainer(trainer, at(1e-3), 0, clock=lambda: float(next(clock)))
     positions = sum(entry.positions for entry in trainer.buffer.trainable())
     rounds = 0
     while sum(seen) < positions:
@@ -73,7 +78,7 @@ def test_what_a_round_did_not_reach_of_a_long_response_is_seen_in_the_next(train
     for first in range(0, 4000, 1000):  # one of them at least is held out
         trainer.buffer.add(0, range(first, first + 900), 4, torch.zeros(899, 1))
     clock = count()
-    pretrainer = Pretrainer(trainer, 1e-3, 0, clock=lambda: float(next(clock)))
+    pretrainer = Pretrainer(trainer, at(1e-3), 0, clock=lambda: float(next(clock)))
     parts = [segment for entry in trainer.buffer.trainable() for segment in cut(entry, 256)]
     assert len(parts) > 4
     for _ in parts:
@@ -83,21 +88,22 @@ def test_what_a_round_did_not_reach_of_a_long_response_is_seen_in_the_next(train
 
 def test_it_ends_with_a_loss_that_is_not_finite(trainer: SpotTrainer) -> None:
     clock = count()
-    done = Pretrainer(trainer, 1e30, 0, clock=lambda: float(next(clock))).train(WRITTEN, PretrainingSchedule(20.0), 0.0, 20.0)
+    done = Pretrainer(trainer, at(1e30), 0, clock=lambda: float(next(clock))).train(WRITTEN, PretrainingSchedule(20.0), 0.0, 20.0)
     assert not isfinite(done.loss)
     assert done.microsteps < 20
 
 
 def test_it_is_judged_by_the_same_responses_when_the_buffer_has_dropped_them(trainer: SpotTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.pretraining.pretrainer.EVALUATED_TOKENS", 100)
-    pretrainer = Pretrainer(trainer, 1e-3, 0)
+    pretrainer = Pretrainer(trainer, at(1e-3), 0)
     before = pretrainer.judge()
     monkeypatch.setattr(DataBuffer, "first_held_out", lambda *_: [])
     assert pretrainer.judge() == before
     assert before.accepted > 0
 
 
-def test_steps_are_small_and_with_a_reverse_kl_unless_the_run_has_its_own(trainer: SpotTrainer) -> None:
+@pytest.mark.parametrize("weight", [0.0, 0.3])
+def test_steps_are_small_and_weigh_the_reverse_kl_by_a_setting_of_their_own(trainer: SpotTrainer, weight: float) -> None:
     seen: list[tuple[int, Recipe]] = []
 
     def noted(batch: MicroBatch, unroll: int | None = None, recipe: Recipe | None = None) -> float:  # noqa: ARG001
@@ -107,16 +113,15 @@ def test_steps_are_small_and_with_a_reverse_kl_unless_the_run_has_its_own(traine
 
     trainer.micro_step = noted  # type: ignore[method-assign]
     trainer.config = SpotConfig(tokens_per_microbatch=1024)
-    own = replace(trainer.recipe, reverse_kl_weight=0.3)
-    for given, weight in ((trainer.recipe, REVERSE_KL), (own, 0.3)):
-        trainer.recipe = given
-        clock = map(float, count())
-        Pretrainer(trainer, 1e-3, 0, clock.__next__).train(WRITTEN, PretrainingSchedule(30.0), 0.0, 30.0)
-        assert max(tokens for tokens, _ in seen) <= TOKENS
-        assert seen[-1][1].reverse_kl_weight == weight
+    trainer.recipe = replace(trainer.recipe, reverse_kl_weight=0.7)
+    clock = map(float, count())
+    config = DrafterConfig(pretrain_reverse_kl=weight)
+    Pretrainer(trainer, config, 0, clock.__next__).train(WRITTEN, PretrainingSchedule(30.0), 0.0, 30.0)
+    assert max(tokens for tokens, _ in seen) <= TOKENS
+    assert {recipe.reverse_kl_weight for _, recipe in seen} == {weight}
 
 
 def test_without_responses_a_round_trains_nothing(target: PreTrainedModel) -> None:
     trainer = SpotTrainer(make_drafter("eagle", target.config), DataBuffer(2**20), SpotConfig(), RECIPES["hass"])
     trainer.set_target(*ends(target))
-    assert Pretrainer(trainer, 1e-3, 0).train(WRITTEN, PretrainingSchedule(5.0), 0.0, 5.0).microsteps == 0
+    assert Pretrainer(trainer, at(1e-3), 0).train(WRITTEN, PretrainingSchedule(5.0), 0.0, 5.0).microsteps == 0
