@@ -30,9 +30,9 @@ def join(config: RunConfig, place: int, rendezvous: str, device: torch.device) -
 
 def giving_ranks(config: RunConfig, place: int, device: torch.device) -> dist.ProcessGroup | None:
     """The ranks of this one's worker, who talk on the host, if each gives SGLang the policy on its own GPU; None if the first one gives it
-    to all. Replicas are the first one's to give: whenever SGLang has died it needs them, and the others do not know."""
+    to all."""
     gpus = config.rollout.gpus
-    if gpus == 1 or device.type != "cuda" or config.cluster.learner.parallel != "fsdp":
+    if gpus == 1 or device.type != "cuda":
         return None
     groups = [dist.new_group(range(first, first + gpus), backend="gloo") for first in range(0, dist.get_world_size(), gpus)]
     group: dist.ProcessGroup = groups[place // gpus]

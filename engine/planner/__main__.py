@@ -19,13 +19,9 @@ from engine.planner.memory import GB, Hardware, Load
 from engine.planner.memory_plan import MemoryPlan, plan
 from engine.planner.model_shape import PRESETS, shape
 from engine.planner.published_figures import PublishedFigure, published_figures
-from engine.planner.weight_sync import Way, sync_seconds, way_of
+from engine.planner.weight_sync import sync_seconds
 
 MOST = 10**9
-WAYS: dict[Way, str] = {
-    "same GPU": "on the same GPU (CUDA IPC)",
-    "host memory": "by way of host memory (--parallel ddp with tensor parallelism)",
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,11 +54,8 @@ def _print(options: argparse.Namespace, found: MemoryPlan) -> None:
         print(f"{name:26}{size / GB:9.2f}")
     print(f"host memory of a worker   {found.host / GB:9.2f}")
     print(f"cache of a worker at most {found.cache:9,} tokens")
-    hardware = _hardware(options)
-    sharded = options.parallel == "fsdp"
-    way = way_of(hardware, sharded)
-    seconds = sync_seconds(shape(options.model), hardware, way, sharded=sharded)
-    print(f"new weights into SGLang, {WAYS[way]}: {seconds:.2f} s, on links of an H100")
+    seconds = sync_seconds(shape(options.model), _hardware(options), sharded=options.parallel == "fsdp")
+    print(f"new weights into SGLang on the same GPU (CUDA IPC): {seconds:.2f} s, on links of an H100")
     print(f"requests at once, of {options.context:,} tokens: {found.together} of {options.requests}; if more are so long, some wait")
     print("fits" if found.fits else "DOES NOT FIT")
 

@@ -2,12 +2,10 @@
 so nothing is sent to others."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from engine.planner.memory import FLOAT, HALF, Hardware
 from engine.planner.model_shape import Shape
 
-Way = Literal["same GPU", "host memory"]
 BUCKET_BYTES = 256 * 2**20
 """As engine.models.weights has it."""
 
@@ -15,34 +13,26 @@ BUCKET_BYTES = 256 * 2**20
 @dataclass(frozen=True)
 class Links:
     """Bytes a second: ``memory`` of a GPU's own (an H100's, of which four fifths are reached), ``nvlink`` of a GPU one way, ``network`` for
-    each GPU, ``pcie``, and ``host``: a copy in host memory by one core. ``message``: seconds for a bucket to be announced and taken."""
+    each GPU. ``message``: seconds for a bucket to be announced and taken."""
 
     memory: float = 0.8 * 3.35e12
     nvlink: float = 450e9
     network: float = 50e9
-    pcie: float = 64e9
-    host: float = 10e9
     message: float = 5e-3
 
 
 H100 = Links()
 
 
-def way_of(hardware: Hardware, sharded: bool) -> Way:
-    """SGLang opens what lies on each GPU of its own: ranks that hold shards put all together there, of replicas only the first one's do."""
-    return "same GPU" if sharded or hardware.tensor_parallel == 1 else "host memory"
-
-
-def sync_seconds(shape: Shape, hardware: Hardware, way: Way, links: Links = H100, *, sharded: bool = True) -> float:
+def sync_seconds(shape: Shape, hardware: Hardware, links: Links = H100, *, sharded: bool = True) -> float:
     """Of one worker. ``sharded`` weights are gathered first, in bfloat16, as each rank has its part: over NVLink within a node, else over
-    the network. Then they are rounded and written into a bucket, and each GPU reads its share from there into the engine: on the same GPU
-    (CUDA IPC), or by way of host memory, down, copied once, and up again."""
+    the network. Then each GPU rounds them and writes them into a bucket, and the engine on the same GPU reads its share from there (CUDA
+    IPC)."""
     size = HALF * shape.parameters
     others = 1 - 1 / hardware.ranks
     link = links.nvlink if hardware.nodes == 1 else links.network
     gathering = size * others / link if sharded else 0.0
     filling = (FLOAT + HALF) / HALF * size / links.memory
     taking = 2 * size / hardware.tensor_parallel / links.memory
-    between = {"same GPU": 0.0, "host memory": 2 * size / links.pcie + size / links.host}[way]
-    messages = 2 if way == "same GPU" and hardware.tensor_parallel > 1 else 1  # the ranks tell each other, too
-    return gathering + filling + between + taking + messages * -(-size // BUCKET_BYTES) * links.message
+    messages = 2 if hardware.tensor_parallel > 1 else 1  # the ranks tell each other, too
+    return gathering + filling + taking + messages * -(-size // BUCKET_BYTES) * links.message

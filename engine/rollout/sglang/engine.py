@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class SGLangEngine:
     ) -> None:
         """``model`` is the folder that SGLang starts from, of the same architecture as ``config``. ``ranks``: this process and those that
         have the target on the other GPUs of SGLang, in SGLang's order; each goes through ``on_device`` whenever the target is loaded, here
-        at once. ConfigError or ModelError if SGLang does not start."""
+        at once. An SGLang that is started anew in between has it from this one alone. ConfigError or ModelError if it does not start."""
         self._host: HostProcess | None = None
         self._model, self._config, self._rollout = model, config, rollout
         self._drafting = drafting(speculation, rollout.sglang) if speculation else None
@@ -89,7 +90,7 @@ class SGLangEngine:
         self._speculation = supported(speculation, self._drafting) if speculation and self._drafting else None
         self._end_tokens, self._decode_tokens = end_tokens, decode
         self._device, self._dtype, self._seed, self._kind = device, dtype, seed, drafter_kind
-        self._ranks = ranks
+        self._ranks, self._all_give = ranks, ranks is not None
         self._learns = True
         self._target: tuple[Weights, int] = (target_weights, 0)
         self._drafter: tuple[Weights, int] | None = (drafter_weights, 0) if drafter_weights is not None else None
@@ -175,7 +176,7 @@ class SGLangEngine:
 
     def load_target(self, weights: Weights, version: int) -> None:
         """See RolloutEngine. SyncError if SGLang does not take them, or its drafter changes with them."""
-        self._target = (weights, version)
+        self._target, self._all_give = (weights, version), self._ranks is not None
         self._reload("target", version, self._send_target)
 
     def load_drafter(self, weights: Weights, version: int) -> None:
@@ -338,8 +339,13 @@ class SGLangEngine:
         weights, version = self._target
         host = self.host
         if self._shares_gpus:
-            for bucket, last, handles in on_device(weights, self._dtype, self._device, self._ranks):
-                host.ask("load_target", bucket=bucket, version=version, last=last, handles=handles)
+            given = on_device(weights, self._dtype, self._device, self._ranks)
+            self._all_give = False
+            try:
+                for bucket, last, handles in given:
+                    host.ask("load_target", bucket=bucket, version=version, last=last, handles=handles)
+            finally:
+                deque(given, maxlen=0)  # the other ranks go through to the end, too
         else:
             for bucket, last in through(host.bucket, weights, self._dtype):
                 host.ask("load_target", bucket=bucket, version=version, last=last)
@@ -348,8 +354,8 @@ class SGLangEngine:
 
     @property
     def _shares_gpus(self) -> bool:
-        """Whether the target is on each GPU that SGLang computes on."""
-        return self._device.type == "cuda" and (self._rollout.sglang.tensor_parallel == 1 or self._ranks is not None)
+        """Whether the target is on each GPU that SGLang computes on, and all who have it there give it now."""
+        return self._device.type == "cuda" and (self._rollout.sglang.tensor_parallel == 1 or self._all_give)
 
     def _send_untried_target(self) -> None:
         """That of a family whose weights SGLang may know by other names. ModelError if it does not use all of them."""

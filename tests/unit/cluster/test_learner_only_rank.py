@@ -61,14 +61,19 @@ def test_it_takes_part_in_a_pretraining(rank: LearnerOnlyRank) -> None:
 CUDA, SEVERAL = torch.device("cuda"), {"engine": "sglang", "sglang": {"tensor_parallel": 2}}
 
 
-@pytest.mark.parametrize(
-    ("rollout", "parallel", "device"),
-    [({"engine": "sglang"}, "fsdp", CUDA), (SEVERAL, "ddp", CUDA), (SEVERAL, "fsdp", torch.device("cpu"))],
-    ids=["one GPU", "replicas", "no GPU"],
-)
-def test_the_first_rank_alone_gives_weights_where_it_can_or_must(rollout: Any, parallel: str, device: torch.device) -> None:
-    config = parse({"rollout": rollout, "cluster": {"workers": 1, "learner": {"parallel": parallel}}})
+@pytest.mark.parametrize(("rollout", "device"), [({"engine": "sglang"}, CUDA), (SEVERAL, torch.device("cpu"))], ids=["one GPU", "no GPU"])
+def test_the_first_rank_alone_gives_weights_where_it_can_or_must(rollout: Any, device: torch.device) -> None:
+    config = parse({"rollout": rollout, "cluster": {"workers": 1}})
     assert giving_ranks(config, 0, device) is None
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_each_of_several_gpus_gives_weights(parallel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of shards, and of replicas, too."""
+    monkeypatch.setattr(dist, "get_world_size", lambda: 4)
+    monkeypatch.setattr(dist, "new_group", lambda ranks, backend: (list(ranks), backend))
+    config = parse({"rollout": SEVERAL, "cluster": {"workers": 2, "learner": {"parallel": parallel}}})
+    assert giving_ranks(config, 3, CUDA) == ([2, 3], "gloo")
 
 
 def test_a_rank_that_gives_weights_fills_all_buckets(rank: LearnerOnlyRank, monkeypatch: pytest.MonkeyPatch) -> None:
