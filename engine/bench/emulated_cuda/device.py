@@ -242,9 +242,11 @@ class EmulatedCuda:
             self._launched(aten.copy_, [target, source], partial(target.raw.copy_, source), target.raw, [target.block])
         else:
             assert isinstance(source, DeviceTensor)
-            if not (non_blocking and self._is_pinned(target)):
+            if non_blocking and self._is_pinned(target):
+                self._streams.bring(target, source.raw, source.block)
+            else:
                 self._waits("copy to the host")
-            target.copy_(source.raw)
+                target.copy_(source.raw)
         return target
 
     def _sends(self, source: Tensor, non_blocking: bool) -> None:

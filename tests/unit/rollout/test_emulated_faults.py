@@ -17,6 +17,7 @@ from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.placement import Placement
 from engine.rollout.native.runner import Runner
+from engine.rollout.native.sending import Received
 
 Patch = pytest.MonkeyPatch
 
@@ -105,6 +106,29 @@ def test_a_stream_may_read_what_it_has_waited_for() -> None:
             y.sum()
         torch.cuda.current_stream().wait_stream(side)
         assert y.sum().item() == 6
+
+
+def test_pinned_memory_has_what_is_copied_there_when_the_host_has_waited() -> None:
+    with emulated():
+        x, there, event = torch.ones(3, device=CUDA), torch.zeros(3, pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
+        there.copy_(x, non_blocking=True)
+        event.record()
+        x.zero_()
+        later = torch.zeros(3, dtype=torch.long, pin_memory=True)
+        later.copy_(x, non_blocking=True)
+        assert there.isnan().all()
+        event.synchronize()
+        assert there.tolist() == [1, 1, 1]
+        assert later.tolist() != [0, 0, 0], "that copy comes after the event"
+        torch.cuda.synchronize()
+        assert later.tolist() == [0, 0, 0]
+
+
+def test_what_a_step_brought_is_read_behind_a_wait(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Received, "take", lambda received: received._values.tolist())
+    target = make_target(tie_word_embeddings=False)
+    with emulated(), pytest.raises(ValueError, match="NaN"):
+        make_engine(target, None, None, slots=2, device=CUDA).generate(make_requests(2, 48), Sampling(max_new_tokens=5))
 
 
 def test_a_graph_reads_what_lies_in_its_memory_now() -> None:
