@@ -87,6 +87,11 @@ def test_a_killed_sglang_is_given_a_replica_by_the_first_rank_alone(worker: Work
     killed.kill()
     assert engine.loaded_weights().target == doubled
     killed = engine.host
-    monkeypatch.setattr(killed, "ask", lambda *_, **__: (killed.kill(), killed.receive()))
+
+    def ask_the_dead(*_: object, **__: object) -> None:
+        killed.kill()
+        killed.receive()
+
+    monkeypatch.setattr(killed, "ask", ask_the_dead)
     assert change(worker, 0.5) == first
     assert engine.host.pid != killed.pid

@@ -70,10 +70,18 @@ def test_the_first_rank_alone_gives_weights_where_it_can_or_must(rollout: Any, d
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_each_of_several_gpus_gives_weights(parallel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of shards, and of replicas, too."""
+    made = list[list[int]]()
+
+    def new_group(ranks: range, backend: str) -> tuple[list[int], str]:
+        made.append([*ranks])
+        return made[-1], backend
+
     monkeypatch.setattr(dist, "get_world_size", lambda: 4)
-    monkeypatch.setattr(dist, "new_group", lambda ranks, backend: (list(ranks), backend))
+    monkeypatch.setattr(dist, "new_group", new_group)
     config = parse({"rollout": SEVERAL, "cluster": {"workers": 2, "learner": {"parallel": parallel}}})
-    assert giving_ranks(config, 3, CUDA) == ([2, 3], "gloo")
+    found: Any = giving_ranks(config, 3, CUDA)
+    assert found == ([2, 3], "gloo")
+    assert made == [[0, 1], [2, 3]], "all ranks make all groups"
 
 
 def test_a_rank_that_gives_weights_fills_all_buckets(rank: LearnerOnlyRank, monkeypatch: pytest.MonkeyPatch) -> None:
