@@ -95,11 +95,12 @@ def _points(figure: go.Figure, trace: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _is_flat(trace: Any) -> bool:
-    return bool(trace.type == "bar" and trace.orientation == "h")
+    """Whether its values go along x."""
+    return trace.type in ("bar", "scatter") and bool(trace.orientation == "h")
 
 
 def _is_lane(trace: Any) -> bool:
-    return _is_flat(trace) and trace.base is not None
+    return bool(trace.type == "bar") and _is_flat(trace) and trace.base is not None
 
 
 def _cells(heatmap: Any) -> list[list[Any]]:

@@ -50,6 +50,7 @@ def influences(found: Sequence[Influence], now: float) -> go.Figure:
     names = [each.input for each in found]
     for name, values, shade in (("half", [each.half for each in found], SKY), ("twice", [each.twice for each in found], ORANGE)):
         marker = {"size": 12, "color": shade}
-        chart.add_scatter(x=values, y=names, name=name, mode="markers", marker=marker, hovertemplate=f"{name}: %{{x:.3g}} s<extra></extra>")
+        hover = f"{name}: %{{x:.3g}} s<extra></extra>"
+        chart.add_scatter(orientation="h", x=values, y=names, name=name, mode="markers", marker=marker, hovertemplate=hover)
     chart.add_vline(x=now, line={"dash": "dot", "width": 1, "color": GREY})
     return chart.update_yaxes(autorange="reversed", type="category", rangemode="normal")

@@ -1,3 +1,4 @@
+from dashboard.charts.description import description, table
 from dashboard.charts.planned_costs import costs_by_gpus, influences, phases_by_arm
 from longtail.schemas.plans import Influence, Offer, PlannedArm
 
@@ -40,3 +41,6 @@ def test_an_input_has_a_mark_for_half_and_for_twice_of_it() -> None:
         ("twice", [9.0], ["response length"]),
     ]
     assert chart.layout.shapes[0].x0 == 5.0
+    told = "half: 3 at response length; twice: 9 at response length"
+    assert description(chart) == f"Chart: seconds per step. {told}"
+    assert table(chart) == {" ": ["response length"], "half": [3.0], "twice": [9.0]}
