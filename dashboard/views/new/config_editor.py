@@ -22,9 +22,8 @@ state = st.session_state
 
 
 @st.cache_data(ttl=60, show_spinner=False)
-def schema_and_presets() -> tuple[dict[str, Any], list[Preset]]:
-    """The schema of a configuration, and the presets."""
-    return client().schema(), client().presets()
+def presets() -> list[Preset]:
+    return client().presets()
 
 
 @st.cache_data(ttl=10, show_spinner=False)
@@ -43,7 +42,7 @@ def origin_title(origin: Origin) -> str:
 
 def choose_origin() -> Origin:
     """Draws the choice of what to begin with, a preset or a run, which the address may name."""
-    known: dict[str, Origin] = {preset.name: preset for preset in schema_and_presets()[1]} | {run.id: run for run in recent_runs()}
+    known: dict[str, Origin] = {preset.name: preset for preset in presets()} | {run.id: run for run in recent_runs()}
     state.setdefault("origin-asked", "from" in st.query_params)
     asked = _asked(known)
     if asked is None and state.get("from", next(iter(known))) not in known:

@@ -12,8 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard import page_files
 from dashboard.analysis.run_config import plain_baseline, speculates, trains_drafter_only
 from dashboard.auth.api_client import client, me
+from dashboard.data.config_schema import config_schema
 from dashboard.text.escaping import escaped
-from dashboard.views.new.config_editor import choose_origin, edit_config, origin_title, schema_and_presets
+from dashboard.views.new.config_editor import choose_origin, edit_config, origin_title
 from dashboard.views.new.config_form import ErrorSlots
 from dashboard.views.new.cost_estimate import cost_estimate
 from dashboard.views.new.draft_store import SUBMITTED, draft_is_back, drop_draft, keep_draft
@@ -118,7 +119,7 @@ def page() -> None:
     left, right = st.columns([3, 1], gap="medium")
     try:
         with left:
-            config, check, error_slots = edit_config(schema_and_presets()[0], origin.config)
+            config, check, error_slots = edit_config(config_schema(), origin.config)
     except NotAConfigError as error:
         elsewhere.error(escaped(str(error)), icon="⚠️")
         return

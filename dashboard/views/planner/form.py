@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.auth.api_client import client, run_if_any
-from dashboard.views.new.config_editor import Origin, origin_title, recent_runs, schema_and_presets
+from dashboard.views.new.config_editor import Origin, origin_title, presets, recent_runs
 from longtail.schemas.runs import Preset, Run
 
 SMALL = ("tiny", "small")
@@ -31,7 +31,7 @@ def gpu_kinds() -> tuple[str, ...]:
 
 def origin() -> Origin:
     """Draws the choice of what to plan, which the address may name."""
-    known: dict[str, Origin] = {preset.name: preset for preset in schema_and_presets()[1]} | {run.id: run for run in recent_runs()}
+    known: dict[str, Origin] = {preset.name: preset for preset in presets()} | {run.id: run for run in recent_runs()}
     asked = st.query_params.get("from")
     if asked and asked not in known and (run := run_if_any(asked)) is not None and run.kind == "engine":
         known[asked] = run
