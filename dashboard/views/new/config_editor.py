@@ -12,7 +12,7 @@ from dashboard.views.new.config_form import MAIN, ErrorSlots, Form, sections
 from dashboard.views.new.edited_config import EditedConfig, with_defaults
 from dashboard.views.new.kept_draft import FORM, YAML
 from dashboard.views.new.schema_fields import Config
-from dashboard.views.new.yaml_editor import NotAConfigError, dump, parse, yaml_editor
+from dashboard.views.new.yaml_editor import WRITTEN, NotAConfigError, dump, is_typed, parse, yaml_editor
 from longtail.schemas.runs import Preset, Run
 from longtail.schemas.validation import Validation
 
@@ -86,9 +86,12 @@ def start_over(base: Config | None = None) -> None:
 
 
 def switch_editor() -> None:
-    """Carries the edited configuration over to the editor chosen; text that cannot be read stays where it is."""
+    """Carries the edited configuration over to the editor chosen; text that cannot be read stays where it is, and one that nobody has
+    changed says no more than the form did."""
     if state["editor"] == YAML:
         state["unwritten"] = True
+        return
+    if not is_typed():
         return
     try:
         start_over(parse(state["yaml"]))
@@ -104,7 +107,7 @@ def edit_config(schema: Mapping[str, Any], chosen: Config) -> tuple[Config, Vali
     config = state["draft"].config(schema, chosen)
     if state["editor"] == YAML:
         if state["unwritten"]:
-            state["yaml"] = dump(validated(config, chosen)[0])
+            state["yaml"] = state[WRITTEN] = dump(validated(config, chosen)[0])
             state["unwritten"] = False
         config = parse(yaml_editor("yaml"))
         return config, client().validate(config, chosen), {}

@@ -12,6 +12,7 @@ from dashboard.auth.api_client import me
 from dashboard.views.new.edited_config import EditedConfig
 from dashboard.views.new.kept_draft import FORM, YAML, KeptDraft, draft_of, text_of
 from dashboard.views.new.submission_options import LONGEST_NOTES, blank_options
+from dashboard.views.new.yaml_editor import is_typed
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "keep_draft.js"
 STORE, READ, BACK, SUBMITTED = "draft-store", "draft-read", "draft-is-back", "draft-submitted"
@@ -44,7 +45,7 @@ def forget_submitted_draft() -> None:
 def present_draft(origin: str, tags: str) -> KeptDraft:
     blank = blank_options(origin, tags)
     options = {key: state[key] for key, nothing in blank.items() if key in state and state[key] not in (nothing, None)}
-    as_yaml = state.get("editor") == YAML and not state.get("unwritten", True)
+    as_yaml = state.get("editor") == YAML and not state.get("unwritten", True) and is_typed()
     return KeptDraft(origin, state.get("draft", EditedConfig()), state["yaml"] if as_yaml else None, options)
 
 

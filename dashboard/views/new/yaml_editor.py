@@ -13,6 +13,8 @@ HEIGHT = 520
 MOST_BYTES = 2**20
 """Of a configuration, as of a request to the API: a few lines of YAML can stand for more than a memory holds."""
 MEGABYTES = 1
+WRITTEN = "yaml-written"
+"""Key of the session: the text that the form has written last."""
 
 
 class NotAConfigError(ValueError):
@@ -54,6 +56,11 @@ def yaml_editor(key: str) -> str:
     return st.text_area(
         "Configuration", key=key, height=HEIGHT, help="Keys that are left out take their defaults.", persist_state="session"
     )
+
+
+def is_typed() -> bool:
+    """Whether the text says anything that the form has not written."""
+    return bool(st.session_state["yaml"] != st.session_state.get(WRITTEN))
 
 
 def _said(error: Exception) -> str:
