@@ -12,12 +12,15 @@ from dashboard.text.escaping import escaped
 from dashboard.text.formats import count
 from dashboard.views.runs.grouped_runs import GROUPED
 from dashboard.views.runs.navigation import go
+from dashboard.views.runs.selection import SELECTED
 from dashboard.views.runs.state_totals import totals
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import Action, Run
 
 MOST_COMPARED = 10
 LONGEST_TAG = 64
+ASKED = "asked"
+"""Key of the session: what a button was pressed for, and the runs that it spoke of."""
 state = st.session_state
 
 
@@ -43,6 +46,15 @@ def apply_to_all(done: str, act: Callable[[Longtail, Run], object], runs: Sequen
     state.pop("to cancel", None)
     state.pop(GROUPED, None)
     totals.clear()  # runs that the list does not show may have changed
+
+
+def carry_out() -> None:
+    """What a button was pressed for, once the page has heard all that was clicked: of a run that was deselected a moment before, the
+    button may still have spoken."""
+    if asked := state.pop(ASKED, None):
+        done, act, runs = asked
+        if still := [run for run in runs if run.id in state.get(SELECTED, ())]:
+            apply_to_all(done, act, still)
 
 
 def action_bar(runs: Sequence[Run], deleted: bool) -> None:
@@ -119,7 +131,7 @@ def _able(runs: Sequence[Run], action: Action) -> list[Run]:
 
 
 def _button(label: str, done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
-    st.button(_label(label, runs), disabled=not runs, on_click=apply_to_all, args=(done, act, runs), key=label)
+    st.button(_label(label, runs), disabled=not runs, on_click=state.update, args=({ASKED: (done, act, runs)},), key=label)
 
 
 def _label(label: str, runs: Sequence[Run]) -> str:

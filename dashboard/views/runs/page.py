@@ -15,7 +15,7 @@ from dashboard.auth.api_client import client
 from dashboard.data.glances import glances
 from dashboard.serving.preloaded_files import CHARTS, modules
 from dashboard.text.escaping import escaped
-from dashboard.views.runs.bulk_actions import action_bar, confirmation_and_outcome
+from dashboard.views.runs.bulk_actions import action_bar, carry_out, confirmation_and_outcome
 from dashboard.views.runs.filters import run_filters
 from dashboard.views.runs.group_table import group_table
 from dashboard.views.runs.grouped_runs import MOST, grouped_runs
@@ -69,6 +69,7 @@ def script() -> str:
 def page(projects: Mapping[str, str]) -> None:
     """``projects``: ids by name."""
     leave()
+    carry_out()
     choice = run_filters(state.get("seen", ()), projects)
     bar = st.container(horizontal=True, gap="small", vertical_alignment="center")
     with bar:
