@@ -13,6 +13,7 @@ from dashboard.data.run_data import RunData, refreshed
 from dashboard.text.escaping import visible
 from dashboard.text.guides import GUIDES
 from dashboard.views.run import header, question_cards
+from dashboard.views.run.chosen_run import chosen_run
 from dashboard.views.run.tab_list import tabs_of
 from dashboard.views.run.tabs.tab import engine_run
 from dashboard.widgets.api_errors import answered, explained
@@ -37,19 +38,6 @@ def speedup(run: Run, comparison: Comparison | None) -> float | None:
     """Of a run that is compared with its baseline."""
     items = comparison.items[1:] if comparison else []
     return next((item.e2e_speedup for item in items if item.run.id == run.id), None)
-
-
-def chosen() -> Run:
-    """The run that the address names, or else the newest."""
-    if run_id := st.query_params.get("id"):
-        return client().run(run_id)
-    runs = client().runs(limit=1).items
-    if not runs:
-        st.info("There is no run yet.")
-        st.page_link(page_files.NEW_RUN, label="Start one")
-        st.stop()
-    st.query_params["id"] = runs[0].id
-    return runs[0]
 
 
 @st.fragment
@@ -97,7 +85,7 @@ def follow(run: Run, following: bool) -> None:
 
 
 with answered(), charts_ahead():
-    run = chosen()
+    run = chosen_run()
     st.set_page_config(page_title=f"{visible(run.name)} · Longtail")
     following = header.heading(run, partner(run))
     st.fragment(follow, run_every=REFRESH_SECONDS if following else None)(run, following)

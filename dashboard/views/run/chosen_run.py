@@ -1,0 +1,34 @@
+"""Which run the page shows."""
+
+import streamlit as st
+
+from dashboard import page_files
+from dashboard.auth.api_client import client, run_if_any
+from longtail.schemas.runs import Run
+
+LAST = "run-shown-last"
+state = st.session_state
+
+
+def chosen_run() -> Run:
+    """The one that the address names; else the one that was shown last, as Streamlit leaves an address without it in the browser's history
+    when one goes to another page; or else the newest."""
+    named = st.query_params.get("id")
+    run = client().run(named) if named else _last() or _newest()
+    state[LAST] = run.id
+    if not named:
+        st.query_params["id"] = run.id
+    return run
+
+
+def _last() -> Run | None:
+    return run_if_any(state[LAST]) if LAST in state else None
+
+
+def _newest() -> Run:
+    runs = client().runs(limit=1).items
+    if not runs:
+        st.info("There is no run yet.")
+        st.page_link(page_files.NEW_RUN, label="Start one")
+        st.stop()
+    return runs[0]
