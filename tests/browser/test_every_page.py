@@ -26,7 +26,7 @@ APART = ("login",)
 TELLING = ("run-speculation", "run-timeline", "compare", "help")
 SCROLL_HEIGHT = "(document.querySelector('[data-testid=stMain]') || document.body).scrollHeight"
 HEIGHT, TALLEST, SETTLE_MS = 900, 6000, 600
-LASTING_SECONDS = 20
+LASTING_SECONDS = 60
 
 
 @pytest.fixture(scope="session")

@@ -52,6 +52,7 @@ def test_a_link_wins_over_a_draft_and_no_draft_breaks_the_page(page: Page, api: 
         page.evaluate("([key, text]) => sessionStorage.setItem(key, text)", [key, text])
         page.reload()
         expect(page.get_by_role("button", name="Start run")).to_be_visible()
+        until(lambda: page.evaluate(KEPT), lambda kept, text=text: [key, text] not in kept)  # type: ignore[misc]  # it has taken it
     expect(page.get_by_label("Name", exact=True)).to_have_value("old")
     expect(page.locator(".st-key-fault-algorithm-steps")).to_contain_text("greater than or equal to 0")
     page.get_by_role("button", name="Start over").click()

@@ -106,6 +106,7 @@ def taken_away(page: Page, api: Longtail, run: Run, file: Path) -> None:
     press(page, page.get_by_role("link", name="Artifacts"))
     go(page, page.get_by_placeholder("name, run, base model or checksum"))
     page.keyboard.type(run.id)
+    expect(page).to_have_url(re.compile(f"search={run.id}"))  # all of it: what is drawn for less of it would take the focus away
     link = page.get_by_role("link", name="Download")
     expect(link).to_have_count(1)
     go(page, link)

@@ -73,7 +73,7 @@ def test_a_worker_killed_at_a_named_point(arena: Arena, point: str) -> None:
     worker = arena.start_worker(point)
     arena.until(lambda: start_time(worker) is None)
     crashed = time.monotonic()
-    arena.start_worker()
+    arena.start_worker(**PATIENT)
     until_noticed(arena, run_id, crashed)
     finish(arena)
     assert arena.attempts(run_id) == WORKER_POINTS[point]
@@ -184,7 +184,7 @@ def test_everything_may_be_killed_and_started_again(arena: Arena) -> None:
     until_step(arena, runs[0], 2)
     arena.kill_all()
     arena.start_api()
-    arena.start_worker()
+    arena.start_worker(**PATIENT)
     finish(arena)
     assert arena.attempts(runs[0]) == ["lost", "succeeded"]
 
@@ -242,7 +242,7 @@ def test_a_worker_that_cannot_write_leaves_the_run_to_others(arena: Arena) -> No
     time.sleep(LEASE / 2)
     assert arena.attempts(run_id) == ["lost"]
     arena.kill_worker(sick)
-    arena.start_worker()
+    arena.start_worker(**PATIENT)
     finish(arena)
     assert arena.attempts(run_id) == ["lost", "succeeded"]
 

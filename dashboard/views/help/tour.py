@@ -74,14 +74,16 @@ def _offer() -> None:
 
 
 def _station(at: int) -> None:
-    station = STATIONS[at]
+    """What leads on is one button, at the end: while the next station is drawn it stays where it is, or a click on it could miss it."""
+    station, is_last = STATIONS[at], at + 1 == len(STATIONS)
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour"):
         st.markdown(f"**{at + 1} of {len(STATIONS)}: {station.title}.** {station.text}", width="stretch")
-        if at + 1 < len(STATIONS):
-            st.button("Next", type="primary", on_click=_go, args=(at + 1,))
-            st.button("Leave the tour", on_click=_end)
+        leave = st.empty()
+        if is_last:
+            st.button("Done", type="primary", key="tour-on", on_click=_end)
         else:
-            st.button("Done", type="primary", on_click=_end)
+            leave.button("Leave the tour", on_click=_end)
+            st.button("Next", type="primary", key="tour-on", on_click=_go, args=(at + 1,))
 
 
 def _go(at: int) -> None:
