@@ -1,11 +1,13 @@
 """Where a rank of the learner computes, and how the ranks of a run find each other."""
 
 import os
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from engine.config import RunConfig
+from engine.rollout.sglang.host_process import START_SECONDS
 
 
 def device_of(config: RunConfig) -> torch.device:
@@ -34,7 +36,9 @@ def giving_ranks(config: RunConfig, place: int, device: torch.device) -> dist.Pr
     gpus = config.rollout.gpus
     if gpus == 1 or device.type != "cuda":
         return None
-    groups = [dist.new_group(range(first, first + gpus), backend="gloo") for first in range(0, dist.get_world_size(), gpus)]
+    patience = timedelta(seconds=2 * START_SECONDS)  # the first one starts SGLang while the others wait
+    firsts = range(0, dist.get_world_size(), gpus)
+    groups = [dist.new_group(range(first, first + gpus), timeout=patience, backend="gloo") for first in firsts]
     group: dist.ProcessGroup = groups[place // gpus]
     return group
 

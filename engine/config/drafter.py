@@ -85,11 +85,12 @@ class DrafterConfig(Section):
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"
     )
     pretrain_learning_rate: float = Field(5e-4, gt=0, le=1, description="Of the drafter while it is pretrained, at its largest")
-    pretrain_reverse_kl: float = Field(
-        0.1,
+    pretrain_reverse_kl: float | None = Field(
+        None,
         ge=0,
         le=100,
-        description="reverse_kl while the drafter is pretrained: a draft that the target would not write costs all that follow it",
+        description="reverse_kl while the drafter is pretrained; null: the same, or 0.1 where that is 0, as a draft that the target would "
+        "not write costs all that follow it",
     )
     draft_vocabulary: int = Field(
         8192,

@@ -22,6 +22,8 @@ TOKENS = 256
 FEATURES = 5.0
 """How many times as much the distance of features counts as in a run: a drafter that starts from nothing goes on best from its own drafts
 when it has learned these first."""
+REVERSE_KL = 0.1
+"""Its weight where neither the run nor its pretraining names one: a draft that the target would not write costs all that follow it."""
 
 
 class Pretrainer:
@@ -29,8 +31,10 @@ class Pretrainer:
 
     def __init__(self, trainer: SpotTrainer, config: DrafterConfig, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._trainer, self._learning_rate, self._clock = trainer, config.pretrain_learning_rate, clock
-        features = FEATURES * trainer.recipe.feature_weight
-        self._recipe = replace(trainer.recipe, feature_weight=features, reverse_kl_weight=config.pretrain_reverse_kl)
+        recipe, reverse_kl = trainer.recipe, config.pretrain_reverse_kl
+        if reverse_kl is None:
+            reverse_kl = recipe.reverse_kl_weight or REVERSE_KL
+        self._recipe = replace(recipe, feature_weight=FEATURES * recipe.feature_weight, reverse_kl_weight=reverse_kl)
         self._random = Random(seed)
         self._uses: dict[tuple[int, int], int] = {}  # by entry and beginning of a segment
         self._held_out: list[Entry] = []

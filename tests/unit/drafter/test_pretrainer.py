@@ -16,7 +16,7 @@ from engine.drafter.packing import MicroBatch, cut
 from engine.drafter.recipe import RECIPES, Recipe
 from engine.drafter.spot_trainer import SpotTrainer
 from engine.models.weights import ends
-from engine.pretraining.pretrainer import TOKENS, Pretrainer
+from engine.pretraining.pretrainer import REVERSE_KL, TOKENS, Pretrainer
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 
@@ -102,8 +102,10 @@ def test_it_is_judged_by_the_same_responses_when_the_buffer_has_dropped_them(tra
     assert before.accepted > 0
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.3])
-def test_steps_are_small_and_weigh_the_reverse_kl_by_a_setting_of_their_own(trainer: SpotTrainer, weight: float) -> None:
+@pytest.mark.parametrize(("in_run", "given", "weight"), [(0.7, 0.0, 0.0), (0.7, 0.3, 0.3), (0.7, None, 0.7), (0.0, None, REVERSE_KL)])
+def test_steps_are_small_and_weigh_the_reverse_kl_by_a_setting_of_their_own(
+    trainer: SpotTrainer, in_run: float, given: float | None, weight: float
+) -> None:
     seen: list[tuple[int, Recipe]] = []
 
     def noted(batch: MicroBatch, unroll: int | None = None, recipe: Recipe | None = None) -> float:  # noqa: ARG001
@@ -113,9 +115,9 @@ def test_steps_are_small_and_weigh_the_reverse_kl_by_a_setting_of_their_own(trai
 
     trainer.micro_step = noted  # type: ignore[method-assign]
     trainer.config = SpotConfig(tokens_per_microbatch=1024)
-    trainer.recipe = replace(trainer.recipe, reverse_kl_weight=0.7)
+    trainer.recipe = replace(trainer.recipe, reverse_kl_weight=in_run)
     clock = map(float, count())
-    config = DrafterConfig(pretrain_reverse_kl=weight)
+    config = DrafterConfig(pretrain_reverse_kl=given)
     Pretrainer(trainer, config, 0, clock.__next__).train(WRITTEN, PretrainingSchedule(30.0), 0.0, 30.0)
     assert max(tokens for tokens, _ in seen) <= TOKENS
     assert {recipe.reverse_kl_weight for _, recipe in seen} == {weight}
