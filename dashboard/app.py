@@ -10,7 +10,6 @@ from dashboard.auth.api_client import client
 from dashboard.views.help import tour
 from dashboard.views.new.draft_store import forget_submitted_draft
 from dashboard.widgets.api_errors import answered
-from dashboard.widgets.tab_row import count_run
 
 ASSETS = Path(__file__).with_name("assets")
 FILES = {"run": page_files.RUN, "compare": page_files.COMPARE, "": page_files.RUNS}
@@ -27,7 +26,6 @@ def keep(page: str) -> None:  # noqa: ARG001
     gc.freeze()
 
 
-count_run()
 st.set_page_config(page_title="Longtail", page_icon=str(ASSETS / "icon.svg"), layout="wide", menu_items={"About": ABOUT})
 st.html(ASSETS / "contrast.css")
 st.html(ASSETS / "narrow.css")

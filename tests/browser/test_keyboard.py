@@ -93,9 +93,10 @@ def compared(page: Page, pair: tuple[Run, Run]) -> None:
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(pair[1].id))
     go(page, page.get_by_role("tab", name="Overview"))
-    for _ in range(6):
-        page.keyboard.press("ArrowRight")  # which opens the tab, while the answer for the one before is on its way
-    expect(page.get_by_role("tab", name="Drafter")).to_have_attribute("aria-selected", "true")
+    for name in ("Learning", "Long tail", "Timeline", "Speculation", "Training", "Drafter"):
+        page.keyboard.press("ArrowRight")  # which opens the tab: the answer for one may reach the page after the next key
+        expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_role("tabpanel", name=name).get_by_role("button", name="How to read this")).to_be_visible()
     expect(page.get_by_text("Held-out accuracy", exact=True)).to_be_visible()
     go(page, page.get_by_role("button", name=re.compile("Compare with")), "Shift+Tab")
     page.keyboard.press("Enter")

@@ -12,7 +12,6 @@ from dashboard.views.settings.roles import roles
 from dashboard.views.settings.users import users
 from dashboard.views.settings.webhooks import webhooks
 from dashboard.widgets.api_errors import answered
-from dashboard.widgets.tab_row import tab_row
 
 
 def heading() -> None:
@@ -43,7 +42,7 @@ ADMINS = {"Users": users, "Webhooks": webhooks, "Audit": audit_log}
 with answered():
     heading()
     drawn = EVERYBODYS | (ADMINS if me().may_administer else {})
-    for tab, draw in zip(tab_row(list(drawn), "tab"), drawn.values(), strict=True):
+    for tab, draw in zip(st.tabs(list(drawn), key="tab", bind="query-params"), drawn.values(), strict=True):
         if tab.open:
             with tab:
                 draw()
