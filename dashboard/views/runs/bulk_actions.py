@@ -48,9 +48,14 @@ def apply_to_all(done: str, act: Callable[[Longtail, Run], object], runs: Sequen
     totals.clear()  # runs that the list does not show may have changed
 
 
+def ask(done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
+    """For the callback of a button: see ``carry_out``."""
+    state[ASKED] = done, act, runs
+
+
 def carry_out() -> None:
     """What a button was pressed for, once the page has heard all that was clicked: of a run that was deselected a moment before, the
-    button may still have spoken."""
+    button may still have spoken. Before any page is drawn or left, so that it is done now or not at all."""
     if asked := state.pop(ASKED, None):
         done, act, runs = asked
         if still := [run for run in runs if run.id in state.get(SELECTED, ())]:
@@ -131,7 +136,7 @@ def _able(runs: Sequence[Run], action: Action) -> list[Run]:
 
 
 def _button(label: str, done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
-    st.button(_label(label, runs), disabled=not runs, on_click=state.update, args=({ASKED: (done, act, runs)},), key=label)
+    st.button(_label(label, runs), disabled=not runs, on_click=ask, args=(done, act, runs), key=label)
 
 
 def _label(label: str, runs: Sequence[Run]) -> str:
