@@ -106,9 +106,9 @@ def _tag(runs: Sequence[Run]) -> None:
         api.change_run(run.id, run.revision, tags=[each for each in run.tags if each != tag])
 
     with st.container(horizontal=True):
-        st.button("Add", type="primary", disabled=not tag, on_click=apply_to_all, args=("Tagged", add, runs))
+        st.button("Add", type="primary", disabled=not tag, on_click=ask, args=("Tagged", add, runs))
         tagged = [run for run in runs if tag in run.tags]
-        st.button(_label("Remove", tagged), disabled=not tagged, on_click=apply_to_all, args=("Took the tag from", remove, tagged))
+        st.button(_label("Remove", tagged), disabled=not tagged, on_click=ask, args=("Took the tag from", remove, tagged))
 
 
 def confirmation_and_outcome() -> None:

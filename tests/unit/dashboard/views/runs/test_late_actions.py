@@ -77,6 +77,18 @@ def test_delete_spares_a_run_that_was_deselected_in_that_moment(api: Counted, la
     assert runs_left(api) == [second, third]
 
 
+@pytest.mark.parametrize(("label", "before", "after"), [("Add", [], ["mine"]), ("Remove 2", ["mine"], [])])
+def test_a_tag_spares_it_too(api: Counted, label: str, before: list[str], after: list[str]) -> None:
+    for run in api.runs().items:
+        api.change_run(run.id, run.revision, tags=before)
+    page = opened(PAGE, api)
+    page.text_input(key="new-tag").set_value("mine")
+    hear(page, selected(page, 0, 1))
+    hear(page, pressed(page, label), selected(page, 0))
+    assert not page.exception
+    assert [run.tags for run in api.runs().items] == [after, before, before]
+
+
 def test_delete_is_done_before_a_click_on_a_name_leads_away(api: Counted) -> None:
     """Or it would be done on the way back."""
     page = opened(PAGE, api)
