@@ -9,6 +9,7 @@ from dashboard import page_files
 from dashboard.auth.api_client import client
 from dashboard.views.help import tour
 from dashboard.views.new.draft_store import forget_submitted_draft
+from dashboard.views.runs.bulk_actions import carry_out
 from dashboard.widgets.api_errors import answered
 
 ASSETS = Path(__file__).with_name("assets")
@@ -44,6 +45,7 @@ page = st.navigation(  # before the API is asked: while that is away, who opens 
     ],
     position="top",
 )
+carry_out()  # whichever page it is by now, and whether or not that can be drawn
 with answered():
     st.session_state["me"] = client().me()
     if page.url_path in FILES:

@@ -47,7 +47,9 @@ def choose_origin() -> Origin:
     asked = _asked(known)
     if asked is None and state.get("from", next(iter(known))) not in known:
         del state["from"]
-        if state.get("editor") != YAML:  # whose text needs no origin
+        if state.get("editor") == YAML:  # whose text needs no origin, but is no longer what the form says of one
+            state.pop(WRITTEN, None)
+        else:
             start_over()
     if asked is not None and asked != state.get("taken"):
         state["from"] = asked

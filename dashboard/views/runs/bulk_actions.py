@@ -48,9 +48,14 @@ def apply_to_all(done: str, act: Callable[[Longtail, Run], object], runs: Sequen
     totals.clear()  # runs that the list does not show may have changed
 
 
+def ask(done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
+    """For the callback of a button: see ``carry_out``."""
+    state[ASKED] = done, act, runs
+
+
 def carry_out() -> None:
     """What a button was pressed for, once the page has heard all that was clicked: of a run that was deselected a moment before, the
-    button may still have spoken."""
+    button may still have spoken. Before any page is drawn or left, so that it is done now or not at all."""
     if asked := state.pop(ASKED, None):
         done, act, runs = asked
         if still := [run for run in runs if run.id in state.get(SELECTED, ())]:
@@ -101,9 +106,9 @@ def _tag(runs: Sequence[Run]) -> None:
         api.change_run(run.id, run.revision, tags=[each for each in run.tags if each != tag])
 
     with st.container(horizontal=True):
-        st.button("Add", type="primary", disabled=not tag, on_click=apply_to_all, args=("Tagged", add, runs))
+        st.button("Add", type="primary", disabled=not tag, on_click=ask, args=("Tagged", add, runs))
         tagged = [run for run in runs if tag in run.tags]
-        st.button(_label("Remove", tagged), disabled=not tagged, on_click=apply_to_all, args=("Took the tag from", remove, tagged))
+        st.button(_label("Remove", tagged), disabled=not tagged, on_click=ask, args=("Took the tag from", remove, tagged))
 
 
 def confirmation_and_outcome() -> None:
@@ -131,7 +136,7 @@ def _able(runs: Sequence[Run], action: Action) -> list[Run]:
 
 
 def _button(label: str, done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
-    st.button(_label(label, runs), disabled=not runs, on_click=state.update, args=({ASKED: (done, act, runs)},), key=label)
+    st.button(_label(label, runs), disabled=not runs, on_click=ask, args=(done, act, runs), key=label)
 
 
 def _label(label: str, runs: Sequence[Run]) -> str:

@@ -68,8 +68,8 @@ def script() -> str:
 @st.fragment(run_every=REFRESH_SECONDS)
 def page(projects: Mapping[str, str]) -> None:
     """``projects``: ids by name."""
-    leave()
     carry_out()
+    leave()
     choice = run_filters(state.get("seen", ()), projects)
     bar = st.container(horizontal=True, gap="small", vertical_alignment="center")
     with bar:

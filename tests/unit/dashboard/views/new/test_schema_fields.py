@@ -51,6 +51,12 @@ def test_the_form_has_every_setting_with_its_help_and_a_preset_changes_none(pres
         assert spec.help, f"{path} has no help"
 
 
+def test_of_a_run_that_only_trains_a_drafter_the_main_settings_say_how() -> None:
+    config: dict[str, Any] = {"algorithm": {"steps": 0}, "drafter": {"pretrain_minutes": 5}}
+    shown = {path for entries in groups(SCHEMA, config, MAIN).values() for path in entries}
+    assert {path for path in paths(SCHEMA, config) if path.startswith("drafter.pretrain_")} <= shown
+
+
 def test_settings_are_those_of_the_chosen_member_and_no_lists() -> None:
     found = paths(SCHEMA, {"task": {"name": "math"}, "speculation": {"tuner": {"name": "beg"}}})
     assert {"seed", "task.name", "task.path", "speculation.tuner.epsilon", "drafter.spot.trigger.patience"} <= set(found)

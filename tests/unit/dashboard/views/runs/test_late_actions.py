@@ -1,5 +1,6 @@
-"""A button that is pressed before it has heard of the last click on the grid: of a real API."""
+"""A button that is pressed before it has heard of the last click, or right before another one: of a real API."""
 
+import gc
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from api_in_process import Counted, api_with_runs
 from database_copies import DatabaseCopies
+from streamlit.proto.Common_pb2 import StringTriggerValue
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.testing.v1 import AppTest
 
@@ -17,7 +19,8 @@ from dashboard.auth import api_client
 from engine.config import RunConfig
 
 RUNS = 3
-PAGE = Path(page_files.__file__).with_name("views") / "runs" / "page.py"
+APP = Path(page_files.__file__).with_name("app.py")
+PAGE = APP.parent / page_files.RUNS
 
 
 @pytest.fixture
@@ -27,6 +30,16 @@ def api(tmp_path: Path, database_copies: DatabaseCopies, monkeypatch: pytest.Mon
     with api_with_runs(tmp_path, database_copies, plans, "editor") as api:
         monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
         yield api
+    gc.unfreeze()  # what the app keeps
+
+
+def opened(script: Path, api: Counted) -> AppTest:
+    """With the first two runs selected."""
+    page = AppTest.from_file(script, default_timeout=300)
+    page.session_state["me"] = api.me()
+    page.run()
+    hear(page, selected(page, 0, 1))
+    return page
 
 
 def selected(page: AppTest, *rows: int) -> WidgetState:
@@ -34,24 +47,62 @@ def selected(page: AppTest, *rows: int) -> WidgetState:
     return WidgetState(id=page.dataframe[0].proto.id, string_value=told)
 
 
+def pressed(page: AppTest, label: str) -> WidgetState:
+    button = next(button for button in page.button if button.label == label)
+    return WidgetState(id=button.proto.id, trigger_value=True)
+
+
+def name_clicked(page: AppTest, row: int) -> WidgetState:
+    told = StringTriggerValue(data=json.dumps({"row": row, "label": "name"}))
+    return WidgetState(id=page.dataframe[0].proto.button_click_widgets["Name"], string_trigger_value=told)
+
+
 def hear(page: AppTest, *widgets: WidgetState) -> None:
     states = page._tree.get_widget_states()
     states.widgets.extend(widgets)
     page._run(states)
-    assert not page.exception
+
+
+def runs_left(api: Counted) -> list[str]:
+    return [run.id for run in api.runs().items]
 
 
 @pytest.mark.parametrize("last", ["grid", "button"])
 def test_delete_spares_a_run_that_was_deselected_in_that_moment(api: Counted, last: str) -> None:
-    page = AppTest.from_file(PAGE, default_timeout=300)
-    page.session_state["me"] = api.me()
-    assert not page.run().exception
-    first, second = (run.id for run in api.runs().items[:2])
-    hear(page, selected(page, 0, 1))
-    delete = WidgetState(id=page.button(key="Delete").proto.id, trigger_value=True)
-    assert page.button(key="Delete").label == "Delete 2"
-    click = selected(page, 0)
+    page = opened(PAGE, api)
+    first, second, third = runs_left(api)
+    delete, click = pressed(page, "Delete 2"), selected(page, 0)
     hear(page, *((delete, click) if last == "grid" else (click, delete)))
-    left = {run.id for run in api.runs().items}
-    assert first not in left
-    assert second in left
+    assert not page.exception
+    assert runs_left(api) == [second, third]
+
+
+@pytest.mark.parametrize(("label", "before", "after"), [("Add", [], ["mine"]), ("Remove 2", ["mine"], [])])
+def test_a_tag_spares_it_too(api: Counted, label: str, before: list[str], after: list[str]) -> None:
+    for run in api.runs().items:
+        api.change_run(run.id, run.revision, tags=before)
+    page = opened(PAGE, api)
+    page.text_input(key="new-tag").set_value("mine")
+    hear(page, selected(page, 0, 1))
+    hear(page, pressed(page, label), selected(page, 0))
+    assert not page.exception
+    assert [run.tags for run in api.runs().items] == [after, before, before]
+
+
+def test_delete_is_done_before_a_click_on_a_name_leads_away(api: Counted) -> None:
+    """Or it would be done on the way back."""
+    page = opened(PAGE, api)
+    *_, third = runs_left(api)
+    hear(page, pressed(page, "Delete 2"), name_clicked(page, 2))
+    assert page_files.RUN in page.exception[0].message, "the page that it leads to, which there is in the app only"
+    assert runs_left(api) == [third]
+
+
+def test_delete_is_done_whichever_page_is_opened_at_once(api: Counted) -> None:
+    page = opened(APP, api)
+    *_, third = runs_left(api)
+    page.switch_page(page_files.WORKERS)
+    hear(page, pressed(page, "Delete 2"))
+    assert not page.exception
+    assert page.header[0].value == "Workers and queue"
+    assert runs_left(api) == [third]
