@@ -70,7 +70,7 @@ def runs_left(api: Counted) -> list[str]:
 @pytest.mark.parametrize("last", ["grid", "button"])
 def test_delete_spares_a_run_that_was_deselected_in_that_moment(api: Counted, last: str) -> None:
     page = opened(PAGE, api)
-    first, second, third = runs_left(api)
+    _, second, third = runs_left(api)
     delete, click = pressed(page, "Delete 2"), selected(page, 0)
     hear(page, *((delete, click) if last == "grid" else (click, delete)))
     assert not page.exception
