@@ -15,8 +15,14 @@ Pair = tuple[Run, Run]
 HOSTILE = (
     "<img src=x onerror=alert(1)> **bold** ![i](http://evil.example/x.png) :material/home: 🚀 \u05d0\u05d1\u05d2 $x^2$ www.evil.example"
 )
-LATE_MS = 2_500
-"""So long a slow machine may take to draw the grid anew."""
+ENTER_WHILE_DRAWN_ANEW = """(canvas, row) => {
+    canvas.focus();
+    canvas.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true}));
+    canvas.blur();
+    canvas.focus();
+    document.getElementById(row).focus();
+}"""
+"""The row gets the focus back after the key, and its canvas once more before that. At once, or the grid itself could give it back."""
 
 
 @pytest.fixture
@@ -100,11 +106,7 @@ def test_runs_are_selected_and_opened_by_keyboard(page: Page, grid: Grid, pair: 
         page.keyboard.press(key)
     expect(page.get_by_text("1 run selected")).to_be_visible()
     expect(page.get_by_role("button", name="Open run")).to_be_enabled()
-    grid.canvas.focus()  # as while the grid is drawn anew
-    page.keyboard.press("Enter")
-    page.wait_for_timeout(LATE_MS)
-    focus = "cells => cells.forEach(cell => cell.focus())"  # of none, if the row had the focus back before the key and its run is open
-    page.locator(f"#glide-cell-1-{row}").evaluate_all(focus)
+    grid.canvas.evaluate(ENTER_WHILE_DRAWN_ANEW, f"glide-cell-1-{row}")
     expect(page).to_have_url(re.compile(f"/run\\?id={pair[0].id}"))
 
 
