@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from engine.config import parse
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.sglang import weight_transfer
+from engine.rollout.sglang.host_process import START_SECONDS
 
 
 class Remote:
@@ -72,7 +74,8 @@ def test_each_of_several_gpus_gives_weights(parallel: str, monkeypatch: pytest.M
     """Of shards, and of replicas, too."""
     made = list[list[int]]()
 
-    def new_group(ranks: range, backend: str) -> tuple[list[int], str]:
+    def new_group(ranks: range, timeout: timedelta, backend: str) -> tuple[list[int], str]:
+        assert timeout.total_seconds() > START_SECONDS, "SGLang starts while the others wait"
         made.append([*ranks])
         return made[-1], backend
 
