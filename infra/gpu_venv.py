@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import site
 import subprocess
 import sys
 from pathlib import Path
@@ -40,12 +41,19 @@ def beside_own_packages(venv: Path, wheels: str | None) -> Path:
         if made.returncode != 0:
             say(f"this Python cannot make virtual environments, so nothing is installed:\n{tail(made.stdout + made.stderr)}")
             return Path(sys.executable)
+        see_packages_of_this_python(venv)
     source = ["--no-index", "--find-links", wheels] if wheels else []
     for name in absent(python, MEASURING):
         command = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", *source, name]
         if subprocess.run(command, capture_output=True, text=True, check=False).returncode != 0:
             say(f"{name} cannot be had here")
     return python
+
+
+def see_packages_of_this_python(venv: Path) -> None:
+    """``venv`` sees what this Python has installed, even if that is an environment itself: venv looks no further than what both are made of."""
+    folder = next(venv.glob("lib/python*/site-packages"))
+    (folder / "packages_of_its_maker.pth").write_text("\n".join(site.getsitepackages()) + "\n", encoding="utf-8")
 
 
 def absent(python: Path, names: tuple[str, ...]) -> list[str]:

@@ -216,6 +216,21 @@ def test_what_cannot_be_had_for_measuring_is_said(
         gpu_venv.beside_own_packages(made, str(tmp_path / "wheels"))
 
 
+def test_packages_of_an_environment_are_seen_by_the_one_it_makes_for_measuring(venv: Path, tmp_path: Path) -> None:
+    (next(venv.glob("lib/python*/site-packages")) / "in_the_first.py").touch()
+    make = f"""
+import sys
+sys.path.insert(0, {str(SCRIPT.parent)!r})
+import gpu_venv
+from pathlib import Path
+gpu_venv.MEASURING = ()
+print(gpu_venv.beside_own_packages(Path({str(tmp_path / "second")!r}), None))
+"""
+    made = subprocess.run([venv / "bin" / "python", "-c", make], capture_output=True, text=True, check=True).stdout.strip()
+    assert Path(made).is_relative_to(tmp_path / "second")
+    subprocess.run([made, "-c", "import in_the_first, pip"], check=True)
+
+
 def test_an_unknown_command_gets_the_usage() -> None:
     result = subprocess.run([sys.executable, str(SCRIPT), "nonsense"], capture_output=True, text=True, cwd="/", check=False)
     assert result.returncode == 2
