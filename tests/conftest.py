@@ -1,19 +1,24 @@
+from __future__ import annotations
+
 import gc
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import passive_threads  # noqa: F401 - before whatever imports torch
 import pytest
 import scopes
-from database_copies import DatabaseCopies
 from hypothesis import HealthCheck, settings
 from models_for_tests import make_random_model
-from postgres_for_tests import Postgres, shared_folder
 from sizes import ALL, examples
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:  # a machine that only measures on a GPU has no databases
+    from database_copies import DatabaseCopies
+    from postgres_for_tests import Postgres
 
 # Speed is measured elsewhere: a busy machine must not fail a property. By default a property is tried on the same examples each time.
 settings.register_profile(
@@ -34,6 +39,8 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     """A PostgreSQL server, the same one for all of a session's test processes."""
+    from postgres_for_tests import Postgres, shared_folder
+
     server = Postgres(shared_folder(tmp_path_factory.getbasetemp()))
     yield server
     server.close()
@@ -41,6 +48,8 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def database_copies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> DatabaseCopies:
+    from database_copies import DatabaseCopies
+
     return DatabaseCopies(tmp_path_factory.mktemp("originals"), lambda: request.getfixturevalue("postgres"))
 
 
