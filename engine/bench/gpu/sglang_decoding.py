@@ -18,16 +18,20 @@ from engine.bench.gpu.models import device, folders
 from engine.bench.gpu.parts import Part
 from engine.bench.gpu.sglang_plugin import discoverable
 from engine.bench.testbed import countdown_requests, timed
-from engine.config import RolloutConfig, SpeculationConfig
+from engine.config import RolloutConfig, SpeculationConfig, StrategyConfig
 from engine.drafter.export import load_drafter_folder, write_serving_folder
 from engine.drafter.model_card import DrafterCard
 from engine.models.load import end_tokens, load_model, load_tokenizer
 from engine.models.weights import base_weights, ends
 from engine.rollout.interface import Request, Sampling
+from engine.rollout.sglang.arguments import attention_arguments, attention_head
 from engine.rollout.sglang.engine import SGLangEngine
+from engine.rollout.sglang.start_errors import CHAINS_ONLY
 
 DTYPE = torch.bfloat16
 """Of model and drafter alike: left to itself SGLang takes float16 where a folder has float32, as the drafter's does."""
+CHAINS = SpeculationConfig(strategies=tuple(StrategyConfig(depth=depth, top_k=1, verify=depth) for depth in (8, 6, 4, 2)))
+"""What the tuner has to choose from in an SGLang that drafts no trees for it."""
 SHAPES = {"chain": (4, 1, 4), "tree": (8, 4, 24)}
 MEMORY = 0.8
 """Share of a GPU's memory for our engine's weights and cache: nothing else is on it."""
@@ -36,7 +40,7 @@ MEMORY = 0.8
 def run(part: Part) -> None:
     """The largest model first, and of each what a run would have: each SGLang takes a minute to start, or so."""
     arms: dict[str, Any] = {}
-    part.found(version=version("sglang"), batches=part.scale.batches, arms=arms)
+    part.found(version=version("sglang"), batches=part.scale.batches, chains_only=strategies() is CHAINS, arms=arms)
     for name in list(part.scale.models)[::-1]:
         subject = Subject(part, name)
         plain = arms[f"{name}, plain"] = subject.bare()
@@ -47,6 +51,11 @@ def run(part: Part) -> None:
             if "tail_s" in found:
                 found["tail_speedup"] = round(plain["tail_s"] / found["tail_s"], 3)
             part.found()
+
+
+def strategies() -> SpeculationConfig:
+    """Those of a run that says nothing of them, where this SGLang can change to trees."""
+    return CHAINS if version("sglang") == CHAINS_ONLY else SpeculationConfig()
 
 
 @dataclass
@@ -88,7 +97,8 @@ class Subject:
         """SGLang without us. What drafts has no rollouts with a long tail."""
         drafted = drafting(self._exported(), *SHAPES[arm]) if arm in SHAPES else {}
         asked = [([request.prompt for request in requests], sampling) for requests, sampling in self.rollouts]
-        options = {"dtype": _name(DTYPE), "max_running_requests": max(self.part.scale.batches)} | drafted
+        options = {"dtype": _name(DTYPE), "max_running_requests": max(self.part.scale.batches)}
+        options |= drafted | attention_arguments(DTYPE, attention_head(self.model.config))
         served = serve(self.folder, asked[: self._tail] if drafted else asked, **options)
         rates = [round(sum(map(len, one.tokens)) / one.seconds, 1) for one in served[1 : self._tail : 2]]
         if drafted:
@@ -115,7 +125,7 @@ class Subject:
                 self.model.config,
                 base_weights(self.model),
                 rollout=RolloutConfig.model_validate(rollout | {"sglang": {"mem_fraction": MEMORY}}),
-                speculation=SpeculationConfig(),
+                speculation=strategies(),
                 end_tokens=end_tokens(self.model, self.tokenizer),
                 device=device(),
                 drafter_weights=self.drafter,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PretrainedConfig
 
 from engine.config import RolloutConfig, SGLangConfig, SpeculationConfig
 from engine.drafter.export import TOKEN_MAP
@@ -56,8 +57,18 @@ def engine_arguments(
     }
     if device.type == "cpu":
         return arguments | CPU | {"max_total_tokens": rollout.max_batch * length}
-    flash = dtype != torch.float32 and head in HEADS  # else the flash attention kernels refuse
-    return arguments | ({} if flash else {"attention_backend": "triton"}) | {"enable_memory_saver": settings.release_memory}
+    return arguments | attention_arguments(dtype, head) | {"enable_memory_saver": settings.release_memory}
+
+
+def attention_head(config: PretrainedConfig) -> int:
+    """Numbers in an attention head of the model with this configuration."""
+    size: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return size
+
+
+def attention_arguments(dtype: torch.dtype, head: int) -> dict[str, Any]:
+    """What SGLang chooses on a GPU, but for models that its flash attention kernels refuse."""
+    return {} if dtype != torch.float32 and head in HEADS else {"attention_backend": "triton"}
 
 
 def draft_arguments(

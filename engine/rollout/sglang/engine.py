@@ -36,7 +36,7 @@ from engine.rollout.interface import (
 )
 from engine.rollout.response import Response, StopCondition
 from engine.rollout.sglang import supported_drafters, untried_families
-from engine.rollout.sglang.arguments import draft_arguments, engine_arguments, environment
+from engine.rollout.sglang.arguments import attention_head, draft_arguments, engine_arguments, environment
 from engine.rollout.sglang.generation import Generation
 from engine.rollout.sglang.host_process import PREFIX, HostLostError, HostProcess
 from engine.rollout.sglang.host_settings import HostSettings
@@ -266,7 +266,7 @@ class SGLangEngine:
         """With the current weights."""
         folder = new_folder(PREFIX)
         drafted = widest(self._speculation).drafted if self._speculation else 0
-        head = getattr(self._config, "head_dim", None) or self._config.hidden_size // self._config.num_attention_heads
+        head = attention_head(self._config)
         arguments = engine_arguments(self._model, self._rollout, self._device, self._dtype, self._seed, drafted, head)
         if self._speculation and self._drafting:
             if self._drafting == "eagle":
