@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from inspect import signature
 from itertools import accumulate
 from typing import Any
 
@@ -75,7 +76,11 @@ def sequences(parts: Parts, device: torch.device) -> Sequences:
     return Sequences(queries, keys, max(lengths), max(seen), joined)
 
 
+@cache
 def _flash() -> Kernel:
+    """Before torch 2.12 it takes fewer heads of keys than of queries without being told."""
     from torch.nn.attention.varlen import varlen_attn
 
-    return varlen_attn
+    if "enable_gqa" in signature(varlen_attn).parameters:
+        return varlen_attn
+    return lambda *given, enable_gqa, **options: varlen_attn(*given, **options)  # noqa: ARG005

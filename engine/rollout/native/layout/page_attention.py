@@ -108,17 +108,22 @@ class Kernels:
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: PageMask, scale: float) -> Tensor:
         rows = query.shape[2]
+        if mask.paths is not None:
+            torch._dynamo.mark_static(mask.paths, 2)
         if rows >= MOST_ROWS:
             return self._of(False)(query, keys, values, mask, scale)
         if self.have_own(query, keys, values, mask):
             return self._of(True)(query, keys, values, mask, scale)
         query, mask = as_prompt(query, mask)
+        if mask.paths is not None:
+            torch._dynamo.mark_static(mask.paths, 2)
         return self._of(False)(query, keys, values, mask, scale)[:, :, :rows]
 
     def _of(self, few_rows: bool) -> Callable[..., Tensor]:
         if few_rows not in self._made:
             dynamo: Any = torch._dynamo.config
             dynamo.recompile_limit = dynamo.accumulated_recompile_limit = COMPILED
+            dynamo.specialize_int = True  # torch 2.11 cannot compile a mask that computes with a number that may change
             self._made[few_rows] = torch.compile(flex_to_pages, fullgraph=True, dynamic=not few_rows)
         return self._made[few_rows]
 
