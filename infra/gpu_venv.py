@@ -51,7 +51,7 @@ def beside_own_packages(venv: Path, wheels: str | None) -> Path:
 
 
 def see_packages_of_this_python(venv: Path) -> None:
-    """``venv`` sees what this Python has installed, even if that is an environment itself: venv looks no further than what both are made of."""
+    """``venv`` sees what this Python has installed, even if that is an environment, too: by itself it sees what both are made of."""
     folder = next(venv.glob("lib/python*/site-packages"))
     (folder / "packages_of_its_maker.pth").write_text("\n".join(site.getsitepackages()) + "\n", encoding="utf-8")
 

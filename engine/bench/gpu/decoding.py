@@ -66,10 +66,10 @@ def _tail(subject: Bed, engine: NativeEngine, part: Part) -> dict[str, Any]:
 
 
 def tail_rollouts(scale: Scale, tokenizer: PreTrainedTokenizerBase) -> list[tuple[list[Request], Sampling]]:
-    """Of responses of very different lengths, in groups of 8, after a smaller rollout to learn on."""
-    first = countdown_requests(tokenizer, scale.tail_requests // 4, GROUP, seed=900)
-    requests = countdown_requests(tokenizer, scale.tail_requests, GROUP, seed=1000)
-    return [(first, Sampling(max_new_tokens=scale.tail_tokens // 4)), (requests, Sampling(max_new_tokens=scale.tail_tokens, seed=0))]
+    """Of responses of very different lengths, in groups of 8, after others as large, on which kernels are compiled, graphs captured and the
+    tuner learns."""
+    rollouts = [countdown_requests(tokenizer, scale.tail_requests, GROUP, seed) for seed in (900, 1000)]
+    return [(requests, Sampling(max_new_tokens=scale.tail_tokens, seed=0)) for requests in rollouts]
 
 
 def tail_figures(rollouts: Sequence[tuple[Sequence[Completion], RolloutStatistics]]) -> dict[str, Any]:

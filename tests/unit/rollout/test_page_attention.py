@@ -112,6 +112,15 @@ def test_few_rows_have_all_their_pages_in_one_list(name: str) -> None:
         assert torch.equal(mask.partial[slot, 0, 0, :count], cache.pages.entries[slot, :count])
 
 
+def test_a_prompts_two_lists_are_equally_long() -> None:
+    """Before torch 2.12 the GPU's kernel for prompts finds those seen as a whole by the strides of the others' list."""
+    cache, placed = Cache(), Placement(torch.arange(60).expand(3, -1), 128)
+    mask = page_mask(cache.pages, placed, GROUP, None)
+    assert mask.full is not None
+    assert mask.full.shape == mask.partial.shape
+    assert mask.full.stride() == mask.partial.stride()
+
+
 def test_the_levels_of_trees_share_kernels() -> None:
     """Of Qwen2.5-7B at 8 numbers of requests, three strategies whose 93 levels have 744 shapes."""
     kernels, layout = Kernels(), Pages(128, 256, 1, CPU)

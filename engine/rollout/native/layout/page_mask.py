@@ -22,7 +22,8 @@ LEAST_NODES = 16
 
 class PageMask(NamedTuple):
     """For n requests with Q blocks of rows each. Blocks see ``partial`` [n, 1, Q, K] pages, the first ``partial_count`` [n, 1, Q] of
-    them, in part, and likewise ``full`` pages as a whole, if there are any. ``places`` [pages] tells where in a request a page lies, and so
+    them, in part, and likewise ``full`` pages as a whole, if there are any, in a list as long, as torch 2.11 finds both by the strides of
+    the first. ``places`` [pages] tells where in a request a page lies, and so
     the position of each of its rows.
 
     Row r sees positions up to ``positions`` [n, R]; of a tree those before ``newest`` [n], and of the following those that ``paths``
@@ -76,6 +77,8 @@ def page_mask(pages: Pages, placed: Placement, group: int, window: int | None) -
     width = min((span - 1) // pages.page + 2, table.shape[1])
     there = begin[:, :, None] + torch.arange(width, device=begin.device)
     partial = table[:, None].expand(n, blocks, -1).gather(2, there.clamp_(max=table.shape[1] - 1))
+    if full is not None:
+        partial = pad(partial, (0, table.shape[1] - width))
     return PageMask(
         (last // pages.page + 1 - begin).int()[:, None],
         partial[:, None],
