@@ -18,8 +18,7 @@ from engine.rollout.native.attention import part_length
 from engine.rollout.native.decoder_layer import AttentionInputs, ForwardPass, Reading
 from engine.rollout.native.layout.dense_reading import DenseMasks, GatheredPages, SlotViews, SplitViews
 from engine.rollout.native.layout.interface import Copies, Layout
-from engine.rollout.native.layout.page_attention import PageReading
-from engine.rollout.native.layout.page_mask import PageMask, page_mask
+from engine.rollout.native.layout.page_attention import PageMask, PageReading, page_mask
 from engine.rollout.native.layout.pages import Pages
 from engine.rollout.native.layout.runs import runs
 from engine.rollout.native.layout.slots import Slots
@@ -150,11 +149,11 @@ class KVCache:
 
     def _page_masks(self, placed: Placement) -> list[PageMask]:
         assert isinstance(self.layout, Pages)
-        pages, group, window = self.layout, self._a.heads // self._a.kv_heads, self._a.window
-        whole = page_mask(pages, placed, group, None)
+        window = self._a.window
+        whole = page_mask(self.layout, placed, None)
         if placed.drafter or window is None:
             return [whole] * (1 if placed.drafter else len(self._tables))
-        near = page_mask(pages, placed, group, window)
+        near = page_mask(self.layout, placed, window)
         return [near if each == SLIDING else whole for each in self._a.attention_types]
 
     def _reading(self, placed: Placement, layers: slice) -> tuple[Sequence[Any], Reading]:

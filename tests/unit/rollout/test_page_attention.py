@@ -1,13 +1,16 @@
-"""Attention to pages: FlexAttention, and what stands for it on the emulated device, against all keys in one piece."""
+"""Attention to pages: the GPU's kernels, and what stands for them on the emulated device, against all keys in one piece."""
 
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import interpreted_kernels
 import pytest
 import torch
-from sizes import only_with_all
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.rollout.native.layout.page_attention import Kernels, PageReading, as_prompt, attend_to_pages, flex_to_pages
-from engine.rollout.native.layout.page_mask import MOST_ROWS, page_mask, rows_of
+from engine.rollout.native.layout.page_attention import PageMask, PageReading, page_mask
 from engine.rollout.native.layout.pages import Pages
 from engine.rollout.native.placement import Placement
 
@@ -56,117 +59,93 @@ def tree() -> tuple[Placement, Tensor]:
 CASES = {"one token": chain(1), "chain": chain(6), "tree": tree(), "prompt": (Placement(torch.arange(60).expand(3, -1), 60), None)}
 
 
-@pytest.mark.parametrize("window", [None, 21])
-@pytest.mark.parametrize("name", CASES)
-def test_pages_are_read_as_if_they_were_one_piece(name: str, window: int | None) -> None:
+def asked_of(name: str, window: int | None) -> tuple[Cache, Tensor, PageMask, Tensor, list[int]]:
+    """A query to the cache, what it sees [n, T, 128], and the requests that have all the positions they are asked for."""
     cache, (placed, sees) = Cache(), CASES[name]
     if sees is None:  # positions without a page are nobody's
         sees = torch.arange(128) <= placed.positions[:, :, None]
     if window:
         sees = sees & (torch.arange(128) > placed.positions[:, :, None] - window)
     query = torch.randn(3, HEADS, placed.tokens * GROUP, SIZE, generator=torch.Generator().manual_seed(1))
-    mask = page_mask(cache.pages, placed, GROUP, window)
-    mixed = PageReading([cache.keys], [cache.values]).attend(query, 0, mask, 0.3)
     known = [slot for slot, length in enumerate(LENGTHS) if length + 10 >= placed.tokens]
+    return cache, query, page_mask(cache.pages, placed, window), sees, known
+
+
+@pytest.mark.parametrize("window", [None, 21])
+@pytest.mark.parametrize("name", CASES)
+def test_pages_are_read_as_if_they_were_one_piece(name: str, window: int | None) -> None:
+    cache, query, mask, sees, known = asked_of(name, window)
+    mixed = PageReading([cache.keys], [cache.values]).attend(query, 0, mask, 0.3)
     torch.testing.assert_close(mixed[known], cache.expected(query, sees)[known], atol=1e-5, rtol=1e-5)
     assert mixed.isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["chain", "tree"])
-def test_the_mask_is_what_flex_attention_takes(name: str) -> None:
-    """As torch computes it without a compiler: by the mask of every position there is, so the request has all pages that there are."""
-    (placed, sees), length = CASES[name], LENGTHS[1]
-    assert sees is not None
-    alone = Placement(placed.positions[1:2], 128, paths=None if placed.paths is None else placed.paths[1:2])
-    pages = Pages(1, 80, 5, CPU, PAGE)
-    pages.grow(0, length + 10)
-    pages.settle()
-    keys, values = torch.randn(2, HEADS, pages.rows, SIZE, generator=torch.Generator().manual_seed(0))
-    blocks, block = rows_of(placed.tokens * GROUP)
-    query = torch.randn(1, HEADS, blocks * block, SIZE, generator=torch.Generator().manual_seed(1))
-    mask = page_mask(pages, alone, GROUP, None)
-    mixed = flex_to_pages(query, keys, values, mask, 0.3)
-    torch.testing.assert_close(mixed, attend_to_pages(query, keys, values, *mask, 0.3), atol=1e-5, rtol=1e-5)
-    rows = pages.span(0, 80)
-    expected = F.scaled_dot_product_attention(
-        query[:, :, : placed.tokens * GROUP],
-        keys[None, :, rows],
-        values[None, :, rows],
-        sees[1:2, :, :80].repeat_interleave(GROUP, 1)[:, None],
-        scale=0.3,
-    )
-    torch.testing.assert_close(mixed[:, :, : placed.tokens * GROUP], expected, atol=1e-5, rtol=1e-5)
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int | None, int], Tensor]:
+    """What the kernels compute for each case, run by Triton's interpreter, by its window and the processors there are."""
+    pytest.importorskip("triton")
+    calls = {}
+    for case in product(CASES, (None, 21), (1, 1000)):
+        cache, query, mask, *_ = asked_of(*case[:2])
+        calls[case] = (query, cache.keys, cache.values, *mask, 0.3, case[2])
+    cache, query, mask, *_ = asked_of("chain", None)
+    for processors in (1, 1000):  # heads that are no power of two wide, and parts of larger tensors
+        calls["narrow", None, processors] = (query[..., :11], cache.keys[..., :11], cache.values[..., :11], *mask, 0.3, processors)
+    return dict(zip(calls, interpreted_kernels.attend([*calls.values()], tmp_path_factory.mktemp("calls")), strict=True))
 
 
-@pytest.mark.parametrize("name", ["one token", "chain", "tree"])
-def test_few_rows_have_all_their_pages_in_one_list(name: str) -> None:
-    """The GPU's kernel for them finds pages that are seen as a whole by the strides of the others' list, and splits the whole cache, not
-    what a request has, if there are two lists."""
-    cache, placed = Cache(), CASES[name][0]
-    mask = page_mask(cache.pages, placed, GROUP, None)
-    assert mask.full is None
-    assert mask.full_count is None
-    last = placed.positions.amax(1) if placed.paths is None else placed.root[:, 0] + 3
-    for slot, count in enumerate((last // PAGE + 1).tolist()):
-        assert mask.partial_count[slot].tolist() == [[count]]
-        assert torch.equal(mask.partial[slot, 0, 0, :count], cache.pages.entries[slot, :count])
+@pytest.mark.parametrize("processors", [1, 1000], ids=["whole", "shared out"])
+@pytest.mark.parametrize("window", [None, 21])
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernels_read_pages_as_if_they_were_one_piece(
+    name: str, window: int | None, processors: int, interpreted: dict[tuple[str, int | None, int], Tensor]
+) -> None:
+    cache, query, _, sees, known = asked_of(name, window)
+    mixed = interpreted[name, window, processors]
+    torch.testing.assert_close(mixed[known], cache.expected(query, sees)[known], atol=1e-5, rtol=1e-5)
+    assert mixed.isfinite().all()
 
 
-def test_a_prompts_two_lists_are_equally_long() -> None:
-    """Before torch 2.12 the GPU's kernel for prompts finds those seen as a whole by the strides of the others' list."""
-    cache, placed = Cache(), Placement(torch.arange(60).expand(3, -1), 128)
-    mask = page_mask(cache.pages, placed, GROUP, None)
-    assert mask.full is not None
-    assert mask.full.shape == mask.partial.shape
-    assert mask.full.stride() == mask.partial.stride()
+@pytest.mark.parametrize("processors", [1, 1000], ids=["whole", "shared out"])
+def test_heads_need_not_be_powers_of_two_wide(processors: int, interpreted: dict[tuple[str, int | None, int], Tensor]) -> None:
+    cache, query, _, sees, _ = asked_of("chain", None)
+    cache.whole = cache.whole[..., :11]
+    expected = cache.expected(query[..., :11], sees)
+    torch.testing.assert_close(interpreted["narrow", None, processors], expected, atol=1e-5, rtol=1e-5)
 
 
-def test_the_levels_of_trees_share_kernels() -> None:
-    """Of Qwen2.5-7B at 8 numbers of requests, three strategies whose 93 levels have 744 shapes."""
-    kernels, layout = Kernels(), Pages(128, 256, 1, CPU)
-    keys = torch.empty(4, layout.rows, 128)
-    for requests in (1, 2, 4, 8, 16, 32, 64, 128):
-        newest = torch.full((requests, 1), 40)
-        for top_k in (2, 3, 4):
-            for level in range(1, 32):
-                paths = torch.ones(requests, top_k, top_k * level, dtype=torch.bool)
-                mask = page_mask(layout, Placement(newest.expand(-1, top_k), 256, newest=newest, paths=paths), 7, None)
-                assert kernels.have_own(torch.empty(requests, 4, mask.positions.shape[1], 128), keys, keys, mask)
-    assert len(kernels.shapes) == 8 * (3 + 4)
+def test_few_programs_share_their_pages_out_until_all_processors_have_work() -> None:
+    page_kernel = pytest.importorskip("engine.rollout.native.layout.page_kernel")
+    assert page_kernel.splits_of(4, 512, 132) == 64
+    assert page_kernel.splits_of(4, 3, 132) == 2, "there are no more pages"
+    assert page_kernel.splits_of(32, 512, 132) == 8
+    assert page_kernel.splits_of(133, 512, 132) == page_kernel.splits_of(10_000, 512, 132) == 1
 
 
-@pytest.mark.parametrize("name", ["one token", "chain", "tree"])
-def test_shapes_beyond_the_kernels_there_may_be_are_read_as_prompts_are(name: str) -> None:
-    cache, placed, kernels = Cache(), CASES[name][0], Kernels(most=1)
-    mask = page_mask(cache.pages, placed, GROUP, None)
-    rows = mask.positions.shape[1]
-    query = torch.randn(3, HEADS, rows, SIZE, generator=torch.Generator().manual_seed(1))
-    assert [kernels.have_own(each, cache.keys, cache.values, mask) for each in (query, query[:2], query)] == [True, False, True]
-    widened, among = as_prompt(query, mask)
-    assert widened.shape[2] == among.positions.shape[1] == MOST_ROWS
-    mixed = attend_to_pages(widened, cache.keys, cache.values, *among, 0.3)
-    torch.testing.assert_close(mixed[:, :, :rows], attend_to_pages(query, cache.keys, cache.values, *mask, 0.3))
+@pytest.mark.parametrize("capability", [80, 90, 100])
+@pytest.mark.parametrize(("name", "options"), [("read", {"tree": False, "split": True}), ("read", {"tree": True, "split": False}), ("join", {})])
+def test_the_kernels_compile_for_gpus_that_are_not_here(
+    name: str, options: dict[str, Any], capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from engine.rollout.native.layout import page_kernel
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    pointers = {"mixed": "*bf16", "parts": "*fp32", "logs": "*fp32", "table": "*i32", "positions": "*i64", "newest": "*i64", "paths": "*u8"}
+    pointers |= dict.fromkeys(("query", "keys", "values"), "*bf16") | {"scale": "fp32"}
+    fixed = {"heads": 4, "group": 7, "size": 128, "page": 64, "window": 0, "block": 64, "columns": 128, "most": 64} | options
+    kernel = getattr(page_kernel, name)
+    signature = {each: "constexpr" if each in fixed else pointers.get(each, "i32") for each in kernel.arg_names}
+    if options.get("split"):
+        signature["mixed"] = "*fp32"
+    source = ASTSource(kernel, signature, constexprs={each: fixed[each] for each in kernel.arg_names if each in fixed})
+    assert triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]
 
 
-@only_with_all
-@pytest.mark.parametrize("name", ["tree", "chain"])
-def test_its_compiled_kernels_read_the_pages_that_the_mask_lists(name: str) -> None:
-    """Those for a CPU, as there is no GPU: of all requests together, among the pages of others."""
-    cache, (placed, _) = Cache(), CASES[name]
-    blocks, block = rows_of(placed.tokens * GROUP)
-    query = torch.randn(3, HEADS, blocks * block, SIZE, generator=torch.Generator().manual_seed(1))
-    mask = page_mask(cache.pages, placed, GROUP, None)
-    ours = attend_to_pages(query, cache.keys, cache.values, *mask, 0.3)
-    # A kernel for a CPU, and no other, wants a list with room for as many pages as there are, and tensors without gaps.
-    pages = cache.pages.rows // PAGE
-    partial = F.pad(mask.partial, (0, pages - mask.partial.shape[-1]))
-    mask = mask._replace(partial=partial, newest=None if mask.newest is None else mask.newest.contiguous())
-    compiled = torch.compile(flex_to_pages, fullgraph=True, dynamic=False)
-    mixed = compiled(query, cache.keys, cache.values, mask, 0.3)
-    torch.testing.assert_close(mixed, ours, atol=1e-4, rtol=1e-4)
-
-
-def attended(device: torch.device, size: int, tokens: int) -> Tensor:
+def attended(device: torch.device, size: int, tokens: int, tree: bool) -> Tensor:
     """Of four requests that have up to 33 pages each."""
     pages, lengths = Pages(4, 4096, 80, device), torch.tensor([100, 700, 2100, 1000])
     for slot, length in enumerate(lengths.tolist()):
@@ -175,14 +154,17 @@ def attended(device: torch.device, size: int, tokens: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     keys, values = torch.randn(2, HEADS, pages.rows, size, generator=generator).to(device, torch.bfloat16)
     query = torch.randn(4, HEADS, tokens * GROUP, size, generator=generator).to(device, torch.bfloat16)
-    placed = Placement((lengths[:, None] - tokens + torch.arange(tokens)).to(device), 4096)
-    return PageReading([keys], [values]).attend(query, 0, page_mask(pages, placed, GROUP, None), 0.1).cpu()
+    positions = (lengths[:, None] - tokens + torch.arange(tokens)).to(device)
+    paths = torch.rand(4, tokens, tokens, generator=generator) < 0.5
+    paths = (paths.tril() | torch.eye(tokens, dtype=torch.bool)).to(device) if tree else None
+    placed = Placement(positions, 4096, paths=paths)
+    return PageReading([keys], [values]).attend(query, 0, page_mask(pages, placed, None), 0.1).cpu()
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize(("size", "tokens"), [(64, 1), (128, 8), (64, 90)])
-def test_a_gpu_reads_the_pages_that_the_mask_lists(size: int, tokens: int) -> None:
-    """A token, a chain and a prompt, of which each has a kernel of its own."""
-    expected = attended(CPU, size, tokens)
-    torch.testing.assert_close(attended(torch.device("cuda"), size, tokens), expected, atol=2e-2, rtol=2e-2)
+@pytest.mark.parametrize(("size", "tokens", "tree"), [(64, 1, False), (128, 8, False), (96, 25, True), (32, 90, False)])
+def test_a_gpu_reads_the_pages_of_each_request(size: int, tokens: int, tree: bool) -> None:
+    """A token, a chain, a tree and a prompt."""
+    expected = attended(CPU, size, tokens, tree)
+    torch.testing.assert_close(attended(torch.device("cuda"), size, tokens, tree), expected, atol=2e-2, rtol=2e-2)
