@@ -1,5 +1,5 @@
-"""Attention to pages in two kernels of Triton's, for a GPU: one reads a request's pages, shared out among ``splits`` programs where few rows
-would leave processors idle, and the other joins what these have found (as Flash-Decoding does)."""
+"""Attention to pages in two kernels of Triton's, for a GPU: one reads a request's pages, shared out among ``splits`` programs where few
+rows would leave processors idle, and the other joins what these have found (as Flash-Decoding does)."""
 
 import torch
 import triton
@@ -74,15 +74,15 @@ def read(
         k = tl.load(keys + cached, mask=known, other=0.0)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         if tree:
-            node = (position - root)[None, :]
-            in_tree = (node >= 0) & (node < nodes)
-            on_path = tl.load(paths + (request * tokens + token)[:, None] * nodes + node, mask=in_tree, other=0)
-            sees = (node < 0) | (in_tree & (on_path != 0))
+            if (place + 1) * page > root:  # all of the nodes see what is before them
+                node = (position - root)[None, :]
+                in_tree = (node >= 0) & (node < nodes)
+                on_path = tl.load(paths + (request * tokens + token)[:, None] * nodes + node, mask=in_tree, other=0)
+                scores = tl.where((node < 0) | (in_tree & (on_path != 0)), scores, -float("inf"))
         else:
-            sees = position[None, :] <= own[:, None]
+            scores = tl.where(position[None, :] <= own[:, None], scores, -float("inf"))
         if window:
-            sees &= position[None, :] > own[:, None] - window
-        scores = tl.where(sees, scores, -float("inf"))
+            scores = tl.where(position[None, :] > own[:, None] - window, scores, -float("inf"))
         better = tl.maximum(best, tl.max(scores, 1))
         base = tl.where(better == -float("inf"), 0.0, better)
         weights, kept = tl.exp2(scores - base[:, None]), tl.exp2(best - base)
