@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def save(path: Path, result: Mapping[str, Any], settings: Mapping[str, Any], gpu: str | None = None) -> None:
-    """Writes ``result`` and its provenance; ``settings`` are those that the benchmark was started with, ``gpu`` is what it ran on, if any."""
+    """Writes ``result`` and its provenance; ``settings`` are those that the benchmark was started with, ``gpu`` is what it ran on."""
     path.write_text(json.dumps({**result, "provenance": provenance(settings, gpu)}, indent=1) + "\n", encoding="utf-8")
 
 

@@ -101,7 +101,8 @@ def _replayed(attend: Callable[[], Tensor]) -> float:
         graph.replay()
     end.record()
     torch.cuda.synchronize()
-    return start.elapsed_time(end) / 1000 / CALLS / REPLAYS
+    milliseconds: float = start.elapsed_time(end)
+    return milliseconds / 1000 / CALLS / REPLAYS
 
 
 def _called(attend: Callable[[], Tensor]) -> float:

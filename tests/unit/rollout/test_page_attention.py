@@ -158,9 +158,8 @@ def attended(device: torch.device, size: int, tokens: int, tree: bool) -> Tensor
     keys, values = torch.randn(2, HEADS, pages.rows, size, generator=generator).to(device, torch.bfloat16)
     query = torch.randn(4, HEADS, tokens * GROUP, size, generator=generator).to(device, torch.bfloat16)
     positions = (lengths[:, None] - tokens + torch.arange(tokens)).to(device)
-    paths = torch.rand(4, tokens, tokens, generator=generator) < 0.5
-    paths = (paths.tril() | torch.eye(tokens, dtype=torch.bool)).to(device) if tree else None
-    placed = Placement(positions, 4096, paths=paths)
+    paths = ((torch.rand(4, tokens, tokens, generator=generator) < 0.5).tril() | torch.eye(tokens, dtype=torch.bool)).to(device)
+    placed = Placement(positions, 4096, paths=paths if tree else None)
     return PageReading([keys], [values]).attend(query, 0, page_mask(pages, placed, None), 0.1).cpu()
 
 
