@@ -1,5 +1,6 @@
 """Help in the app, and the tour that is offered at a first visit."""
 
+from page_cases import tab
 from playwright.sync_api import Page, expect
 
 from longtail import Longtail
@@ -26,6 +27,8 @@ def test_the_tour_has_five_stations_and_is_offered_once(page: Page, api: Longtai
         expect(station).to_contain_text(f"{number} of 5:")
         leads_on = station.get_by_role("button", name="Next" if number < 5 else "Done")
         ends.append(leads_on.evaluate("button => Math.round(button.getBoundingClientRect().right)"))
+        if number in (3, 4):
+            expect(tab(page, "Timeline" if number == 3 else "Speculation")).to_be_checked()
         leads_on.click()
     assert len(set(ends)) == 1, "a button that moves while its station is drawn can be missed"
     expect(page.get_by_text("5 of 5:")).to_have_count(0)
