@@ -151,6 +151,13 @@ def test_what_another_run_answered_to_a_prompt_is_found_by_that_run_s_name_or_id
     page.get_by_role("combobox", name="In", exact=True).click()
     page.get_by_role("option", name=pair[0].name).click()
     expect(page.get_by_text(f"{pair[0].name}, step")).to_be_visible()
+    page.get_by_role("link", name="Open that run").click()
+    expect(page.get_by_role("heading", name=pair[0].name, exact=True)).to_be_visible()
+    expect(page).to_have_url(re.compile(f"id={pair[0].id}"))
+    page.go_back()
+    expect(page.get_by_role("heading", name=pair[1].name, exact=True)).to_be_visible()
+    expect(page).to_have_url(re.compile(f"id={pair[1].id}"))
+    expect(tab(page, "Samples")).to_be_checked()
 
 
 @only_with_all
