@@ -11,10 +11,11 @@ from dashboard.views.help import tour
 from dashboard.views.new.draft_store import forget_submitted_draft
 from dashboard.views.runs.bulk_actions import carry_out
 from dashboard.widgets.api_errors import answered
+from dashboard.widgets.page_switch import leave
 
 ASSETS = Path(__file__).with_name("assets")
 FILES = {"run": page_files.RUN, "compare": page_files.COMPARE, "": page_files.RUNS}
-"""Pages that the tour leads to, by their address."""
+"""Pages that the tour leads to, and those with buttons that lead to another page, by their address."""
 ABOUT = "Longtail trains reasoning models with adaptive speculative rollouts."  # with an entry of ours the menu offers the theme too
 
 
@@ -46,6 +47,7 @@ page = st.navigation(  # before the API is asked: while that is away, who opens 
     position="top",
 )
 carry_out()  # whichever page it is by now, and whether or not that can be drawn
+leave(FILES.get(page.url_path, ""))
 with answered():
     st.session_state["me"] = client().me()
     if page.url_path in FILES:

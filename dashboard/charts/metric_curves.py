@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import band, finite, smoothed, thinned
-from dashboard.charts.theme import GREY, add_curve, color, dash, faded, figure, label
+from dashboard.charts.theme import GREY, PURPLE, add_curve, color, dash, faded, figure, label
 from longtail.schemas.telemetry import Series
 
 SMALL = 210
 ALL = "all drafts"
+BROAD = 8
+"""Of a curve that is seen on both sides of another one, which runs over it."""
 
 
 def rewards(runs: Mapping[str, Series], window: int = 5) -> go.Figure:
@@ -20,7 +22,8 @@ def rewards(runs: Mapping[str, Series], window: int = 5) -> go.Figure:
 def accept_lengths(runs: Mapping[str, Series], window: int = 1) -> go.Figure:
     """Tokens that one pass of the target yields, its own included; a plain run is at 1 by definition."""
     chart = _curves(runs, "tokens per target pass", "%{y:.2f}", window)
-    chart.update_traces(line_dash="dash", selector={"name": ALL})  # it runs over the curve of who drafts nearly everything
+    chart.update_traces(line={"width": BROAD, "color": PURPLE}, selector={"name": ALL})
+    chart.data = sorted(chart.data, key=lambda trace: trace.name != ALL)  # beneath the curve of who drafts nearly everything
     chart.add_hline(y=1, line={"dash": "dot", "width": 1, "color": GREY}, annotation_text="plain decoding", annotation_position="top right")
     return chart
 

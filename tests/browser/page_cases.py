@@ -40,6 +40,11 @@ def drawn(plot: Locator, expression: str) -> Any:
     return (plot.evaluate_all(looks) or [None])[-1]
 
 
+def tab(page: Page, name: str) -> Locator:
+    """Of a run's page, or of Settings: what opens it."""
+    return page.get_by_role("radiogroup", name="Tabs").get_by_role("radio", name=name, exact=True)
+
+
 def guarded(browser: Browser, url: str, session: str = "") -> Iterator[Page]:
     """A fresh tab. It fails the test if the page asks for anything outside this machine or logs an error."""
     context = browser.new_context(base_url=url, viewport={"width": 1440, "height": 1000}, accept_downloads=True)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from page_cases import Submit, guarded, until
+from page_cases import Submit, guarded, tab, until
 from playwright.sync_api import Browser, Page, expect
 from sizes import only_with_all
 
@@ -31,8 +31,8 @@ def as_role(browser: Browser, stack: Stack, api: Longtail, request: pytest.Fixtu
         return next(tabs[-1])
 
     yield log_in
-    for tab in tabs:
-        assert next(tab, None) is None
+    for opened in tabs:
+        assert next(opened, None) is None
 
 
 def test_a_stranger_logs_in_where_they_wanted_to_go_and_stays_logged_in(stranger: Page, api: Longtail) -> None:
@@ -75,26 +75,26 @@ def test_logging_out(page: Page) -> None:
 def test_a_viewer_looks_and_starts_nothing(as_role: As, api: Longtail, submit: Submit) -> None:
     run = submit(name="stuck for viewers")
     until(lambda: api.run(run.id), lambda run: run.state == "running")
-    tab = as_role("viewer")
-    tab.goto("/new")
-    expect(tab.get_by_text("not start any")).to_be_visible()
-    expect(tab.get_by_role("button", name="Start run")).to_have_count(0)
-    tab.goto("/")
-    expect(tab.get_by_role("button", name="Open run")).to_be_visible()
+    page = as_role("viewer")
+    page.goto("/new")
+    expect(page.get_by_text("not start any")).to_be_visible()
+    expect(page.get_by_role("button", name="Start run")).to_have_count(0)
+    page.goto("/")
+    expect(page.get_by_role("button", name="Open run")).to_be_visible()
     for action in ("Clone", "Cancel", "Tag", "Delete"):
-        expect(tab.get_by_role("button", name=action, exact=True)).to_have_count(0)
-    tab.goto(f"/run?id={run.id}")
-    expect(tab.get_by_role("heading", name="stuck for viewers")).to_be_visible()
-    expect(tab.get_by_role("button", name="Cancel run")).to_have_count(0)
-    tab.goto("/workers")
-    expect(tab.get_by_role("link", name="stuck for viewers")).to_be_visible()
-    tab.goto("/settings?tab=Users")
-    expect(tab.get_by_text("viewer (you)")).to_be_visible()
+        expect(page.get_by_role("button", name=action, exact=True)).to_have_count(0)
+    page.goto(f"/run?id={run.id}")
+    expect(page.get_by_role("heading", name="stuck for viewers")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel run")).to_have_count(0)
+    page.goto("/workers")
+    expect(page.get_by_role("link", name="stuck for viewers")).to_be_visible()
+    page.goto("/settings?tab=Users")
+    expect(page.get_by_text("viewer (you)")).to_be_visible()
     for admins in ("Users", "Webhooks", "Audit"):
-        expect(tab.get_by_role("tab", name=admins)).to_have_count(0)
-    tab.get_by_role("tab", name="Projects").click()
-    expect(tab.get_by_text("You are its viewer")).to_be_visible()
-    expect(tab.get_by_role("button", name=re.compile("Create project|Remove|Save"))).to_have_count(0)
+        expect(tab(page, admins)).to_have_count(0)
+    tab(page, "Projects").click()
+    expect(page.get_by_text("You are its viewer")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("Create project|Remove|Save"))).to_have_count(0)
     api.cancel(run.id)
 
 

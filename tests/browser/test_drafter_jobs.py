@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from page_cases import Submit, drawn, finished, until
+from page_cases import Submit, drawn, finished, tab, until
 from playwright.sync_api import Page, expect
 
 from backend.stack.local_stack import Stack
@@ -26,7 +26,7 @@ def test_a_drafter_is_trained_from_the_form_to_the_download(page: Page, api: Lon
     expect(page).to_have_url(re.compile(r"/run\?id=[0-9a-f]{16}"))
     (run,) = api.runs(q="held drafter").items
     assert (run.steps, run.config["drafter"]["pretrain_minutes"], run.config["drafter"]["recipe"]) == (0, 10, "eagle3")
-    expect(page.get_by_role("tab", name="Pretraining")).to_have_attribute("aria-selected", "true")
+    expect(tab(page, "Pretraining")).to_be_checked()
     expect(page.get_by_text(re.compile(r"drafter: round \d+ · .* left"))).to_be_visible()
     plot = page.locator(".st-key-pretrained-length .js-plotly-plot")
     seen = until(lambda: drawn(plot, POINTS), bool)

@@ -1,5 +1,6 @@
 """Help in the app, and the tour that is offered at a first visit."""
 
+from page_cases import tab
 from playwright.sync_api import Page, expect
 
 from longtail import Longtail
@@ -24,9 +25,11 @@ def test_the_tour_has_five_stations_and_is_offered_once(page: Page, api: Longtai
     ends = []
     for number in range(1, 6):
         expect(station).to_contain_text(f"{number} of 5:")
-        leads_on = station.get_by_role("button", name="Next" if number < 5 else "Done")
+        leads_on = station.get_by_role("button", name="Next")
         ends.append(leads_on.evaluate("button => Math.round(button.getBoundingClientRect().right)"))
-        leads_on.click()
+        if number in (3, 4):
+            expect(tab(page, "Timeline" if number == 3 else "Speculation")).to_be_checked()
+        (leads_on if number < 5 else station.get_by_role("button", name="Done")).click()
     assert len(set(ends)) == 1, "a button that moves while its station is drawn can be missed"
     expect(page.get_by_text("5 of 5:")).to_have_count(0)
     assert api.preferences()["tour"] == ["seen"]

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from page_cases import Submit, drawn, until
+from page_cases import Submit, drawn, tab, until
 from playwright.sync_api import Locator, Page, expect
 from sizes import first, only_with_all
 
@@ -51,9 +51,9 @@ CHARTS = {
 
 def test_every_chart_is_drawn(page: Page, pair: Pair) -> None:
     page.goto(f"/run?id={pair[1].id}&{urlencode({'tab': 'Long tail'})}")
-    expect(page.get_by_role("tab", name="Long tail")).to_have_attribute("aria-selected", "true")
-    for tab, titles in CHARTS.items():
-        page.get_by_role("tab", name=tab).click()
+    expect(tab(page, "Long tail")).to_be_checked()
+    for name, titles in CHARTS.items():
+        tab(page, name).click()
         for title in titles:
             plot = chart(page, title)
             expect(plot.locator("svg.main-svg").first).to_be_visible()
@@ -80,13 +80,13 @@ def test_the_overview_tells_alarms_and_what_to_do(page: Page, api: Longtail, sub
 
 
 @only_with_all
-@pytest.mark.parametrize(("tab", "title"), first(1, [("Timeline", "Workers"), ("Long tail", "Longer than")]))
+@pytest.mark.parametrize(("opened", "title"), first(1, [("Timeline", "Workers"), ("Long tail", "Longer than")]))
 def test_any_step_can_be_chosen_and_stays_zoomed_while_the_run_goes_on(
-    page: Page, api: Longtail, submit: Submit, tab: str, title: str
+    page: Page, api: Longtail, submit: Submit, opened: str, title: str
 ) -> None:
-    run = submit(name=f"slow, with steps to choose in {tab}", algorithm={"steps": 300})
+    run = submit(name=f"slow, with steps to choose in {opened}", algorithm={"steps": 300})
     until(lambda: api.run(run.id), lambda run: run.step >= 3)
-    page.goto(f"/run?id={run.id}&{urlencode({'tab': tab})}")
+    page.goto(f"/run?id={run.id}&{urlencode({'tab': opened})}")
     plot = chart(page, title)
     choose_step(page, 1)
     until(lambda: drawn(plot, STEPS_DRAWN), lambda found: found == [1])
@@ -130,8 +130,9 @@ def test_a_plain_run_has_no_drafter_charts(page: Page, pair: Pair) -> None:
     page.goto(f"/run?id={pair[0].id}")
     expect(page.get_by_role("heading", name="Plain baseline")).to_be_visible()
     expect(chart(page, "Reward").locator("svg.main-svg").first).to_be_visible()
-    for tab in ("Speculation", "Drafter"):
-        expect(page.get_by_role("tab", name=tab)).to_have_count(0)
+    expect(tab(page, "Overview")).to_be_checked()
+    for name in ("Speculation", "Drafter"):
+        expect(tab(page, name)).to_have_count(0)
 
 
 def test_a_running_run_grows_without_a_reload(page: Page, api: Longtail, submit: Submit) -> None:
@@ -247,7 +248,7 @@ def test_the_compared_numbers_are_the_api_s(page: Page, api: Longtail, pair: Pai
 def test_the_drafter_is_downloaded_whole(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
     (artifact,) = api.artifacts(pair[1].id)
     page.goto(f"/run?id={pair[1].id}")
-    page.get_by_role("tab", name="Files").click()
+    tab(page, "Files").click()
     link = page.get_by_role("link", name="Download")
     address, _, signed = (link.get_attribute("href") or "").partition("?link=")
     assert address == api.artifact_url(artifact.id).partition("?")[0]
@@ -266,7 +267,7 @@ def test_foreign_text_is_shown_as_text(page: Page, submit: Submit, api: Longtail
     expect(page.get_by_text("<i>tag</i>").first).to_be_visible()
     until(lambda: text_of(page), lambda text: HOSTILE in text)
     assert page.locator("[data-testid=stMain] :is(img[src^='http'], a[href*=evil], b:has-text('bold'), .katex)").count() == 0
-    page.get_by_role("tab", name="Samples").click()
+    tab(page, "Samples").click()
     expect(page.get_by_text("<b>ok</b>").first).to_be_visible()
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 import replay_engine
 import yaml
-from page_cases import Submit, drawn, finished, until
+from page_cases import Submit, drawn, finished, tab, until
 from playwright.sync_api import Locator, Page, expect
 from sizes import only_with_all
 
@@ -27,9 +27,9 @@ def chatty(api: Longtail, submit: Submit) -> Run:
     return finished(api, submit(name="chatty", algorithm={"steps": 9}))
 
 
-def open_tab(page: Page, run: Run, tab: str) -> None:
-    page.goto(f"/run?{urlencode({'id': run.id, 'tab': tab})}")
-    expect(page.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
+def open_tab(page: Page, run: Run, name: str) -> None:
+    page.goto(f"/run?{urlencode({'id': run.id, 'tab': name})}")
+    expect(tab(page, name)).to_be_checked()
 
 
 def sha256(page: Page, button: Locator, path: Path) -> str:
@@ -92,14 +92,14 @@ def test_samples_show_what_drafted_them_by_colour_and_line(page: Page, api: Long
 def test_a_run_is_a_record_that_can_be_edited_and_done_again(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
     run = pair[1]
     page.goto(f"/run?id={run.id}")
-    page.get_by_role("tab", name="Training").click()
-    training = page.get_by_role("tabpanel", name="Training").get_by_role("button", name="How to read this")
+    tab(page, "Training").click()
+    training = page.locator(".st-key-read-Training").get_by_role("button", name="How to read this")
     expect(training).to_be_visible()
     page.get_by_role("button", name="Edit", exact=True).click()
     page.get_by_role("textbox", name="Notes").fill("better than **last** week's")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_test_id("stText").get_by_text("better than **last** week's")).to_be_visible()  # the form may still be closing
-    expect(training).to_be_visible()  # the tab stays open, although notes above it make Streamlit mount the tabs anew
+    expect(training).to_be_visible()  # the tab stays open, although notes above it make Streamlit mount the row anew
     until(lambda: api.run(run.id).notes, lambda notes: notes == "better than **last** week's")
     expect(page).to_have_title(f"{run.name} · Longtail")
     page.get_by_role("button", name="Reproduce").click()
@@ -151,6 +151,13 @@ def test_what_another_run_answered_to_a_prompt_is_found_by_that_run_s_name_or_id
     page.get_by_role("combobox", name="In", exact=True).click()
     page.get_by_role("option", name=pair[0].name).click()
     expect(page.get_by_text(f"{pair[0].name}, step")).to_be_visible()
+    page.get_by_role("link", name="Open that run").click()
+    expect(page.get_by_role("heading", name=pair[0].name, exact=True)).to_be_visible()
+    expect(page).to_have_url(re.compile(f"id={pair[0].id}"))
+    page.go_back()
+    expect(page.get_by_role("heading", name=pair[1].name, exact=True)).to_be_visible()
+    expect(page).to_have_url(re.compile(f"id={pair[1].id}"))
+    expect(tab(page, "Samples")).to_be_checked()
 
 
 @only_with_all

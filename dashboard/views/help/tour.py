@@ -74,15 +74,16 @@ def _offer() -> None:
 
 
 def _station(at: int) -> None:
-    """What leads on is one button, at the end: while the next station is drawn it stays where it is, or a click on it could miss it."""
+    """ "Next" is one button, at the end of each: while the next station is drawn it stays where it is, or a click on it could miss it. At
+    the last it does nothing, or the second one of two clicks would end the tour."""
     station, is_last = STATIONS[at], at + 1 == len(STATIONS)
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour"):
         st.markdown(f"**{at + 1} of {len(STATIONS)}: {station.title}.** {station.text}", width="stretch")
-        leave = st.empty()
         if is_last:
-            st.button("Done", type="primary", key="tour-on", on_click=_end)
+            st.button("Done", type="primary", on_click=_end)
+            st.button("Next", type="primary", key="tour-on", disabled=True)
         else:
-            leave.button("Leave the tour", on_click=_end)
+            st.button("Leave the tour", on_click=_end)
             st.button("Next", type="primary", key="tour-on", on_click=_go, args=(at + 1,))
 
 

@@ -15,9 +15,9 @@ def chosen_run() -> Run:
     when one goes to another page; or else the newest."""
     named = st.query_params.get("id")
     run = client().run(named) if named else _last() or _newest()
+    if not named or state.get(LAST, run.id) != run.id:
+        st.query_params["id"] = run.id  # which a link from one run's page to another's leaves to the browser, and that leaves as it was
     state[LAST] = run.id
-    if not named:
-        st.query_params["id"] = run.id
     return run
 
 

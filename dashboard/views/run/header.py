@@ -14,7 +14,7 @@ from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago, duration, number, ratio, short
 from dashboard.views.run.action_buttons import action_buttons
 from dashboard.views.run.record import record
-from dashboard.widgets.page_switch import switch_page
+from dashboard.widgets.page_switch import go_from
 from dashboard.widgets.panel import STATE_COLORS
 from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import Series
@@ -30,9 +30,8 @@ def heading(run: Run, partner: Run | None) -> bool:
         for tag in run.tags:
             st.badge(escaped(tag), color="gray")
         st.space("stretch")
-        if partner is not None and st.button(f"Compare with {escaped(short(partner.name, LONGEST_PARTNER))}", help=escaped(partner.name)):
-            first, second = (run, partner) if speculates(partner.config) else (partner, run)
-            switch_page(page_files.COMPARE, {"runs": f"{first.id},{second.id}"})
+        if partner is not None:
+            _comparison(run, partner)
         live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
         if run.kind == "engine" and run.steps:
             st.page_link(page_files.PLANNER, label="Plan this run", query_params={"from": run.id})
@@ -44,6 +43,13 @@ def heading(run: Run, partner: Run | None) -> bool:
     st.caption(f"`{run.id}`{seeded} · created {run.created_at:%Y-%m-%d %H:%M:%S} UTC{started}{attempts}{_origin(run)}{drafter}")
     record(run)
     return live
+
+
+def _comparison(run: Run, partner: Run) -> None:
+    label, pair = f"Compare with {escaped(short(partner.name, LONGEST_PARTNER))}", (run, partner)
+    first, second = pair if speculates(partner.config) else reversed(pair)
+    leads_to = page_files.RUN, page_files.COMPARE, {"runs": f"{first.id},{second.id}"}
+    st.button(label, help=escaped(partner.name), key="compare-with", on_click=go_from, args=leads_to)
 
 
 def _origin(run: Run) -> str:

@@ -19,6 +19,7 @@ from dashboard.views.run.tabs.tab import engine_run
 from dashboard.widgets.api_errors import answered, explained
 from dashboard.widgets.panel import charts_ahead
 from dashboard.widgets.popover import popover
+from dashboard.widgets.tab_row import tab_row
 from longtail.schemas.comparison import Comparison
 from longtail.schemas.runs import Run
 
@@ -56,8 +57,8 @@ def follow(run: Run, following: bool) -> None:
     """The part of the page that a run changes. Held still, or while the API is away, it shows what was known last."""
     key = f"known-{run.id}"
     head_place, tabs = st.container(), tabs_of(run)
-    opened = st.tabs([tab.name for tab in tabs], key="tab", bind="query-params")
-    tab, place = next(((tab, place) for tab, place in zip(tabs, opened, strict=True) if place.open), (tabs[0], opened[0]))
+    chosen, place = tab_row([tab.name for tab in tabs])
+    tab = next(tab for tab in tabs if tab.name == chosen)
     shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
     if following or tab.name not in shown or run.finished:
         with explained():

@@ -1,17 +1,8 @@
-"""Leads to another page from a callback."""
+"""Leads to another page from a callback of the list of runs."""
 
-import streamlit as st
-
-from dashboard.widgets.page_switch import switch_page
-
-state = st.session_state
+from dashboard import page_files
+from dashboard.widgets.page_switch import go_from
 
 
 def go(page: str, name: str, value: str) -> None:
-    """For a callback, as a click whose button is drawn anew meanwhile counts there only: ``leave`` goes."""
-    state["go"] = page, {name: value}
-
-
-def leave() -> None:
-    if wanted := state.pop("go", None):
-        switch_page(wanted[0], wanted[1])
+    go_from(page_files.RUNS, page, {name: value})

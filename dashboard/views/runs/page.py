@@ -19,7 +19,6 @@ from dashboard.views.runs.bulk_actions import action_bar, carry_out, confirmatio
 from dashboard.views.runs.filters import run_filters
 from dashboard.views.runs.group_table import group_table
 from dashboard.views.runs.grouped_runs import MOST, grouped_runs
-from dashboard.views.runs.navigation import leave
 from dashboard.views.runs.own_columns import choose_columns, own_columns
 from dashboard.views.runs.pagination import NumberedPages
 from dashboard.views.runs.run_cards import run_cards
@@ -27,6 +26,7 @@ from dashboard.views.runs.run_table import run_table
 from dashboard.views.runs.saved_views import saved_views
 from dashboard.views.runs.state_totals import state_totals
 from dashboard.widgets.api_errors import answered, show_form_errors
+from dashboard.widgets.page_switch import leave
 from longtail import ApiError
 from longtail.schemas.runs import Run
 
@@ -69,7 +69,7 @@ def script() -> str:
 def page(projects: Mapping[str, str]) -> None:
     """``projects``: ids by name."""
     carry_out()
-    leave()
+    leave(page_files.RUNS)
     choice = run_filters(state.get("seen", ()), projects)
     bar = st.container(horizontal=True, gap="small", vertical_alignment="center")
     with bar:

@@ -12,6 +12,7 @@ from dashboard.views.settings.roles import roles
 from dashboard.views.settings.users import users
 from dashboard.views.settings.webhooks import webhooks
 from dashboard.widgets.api_errors import answered
+from dashboard.widgets.tab_row import tab_row
 
 
 def heading() -> None:
@@ -42,7 +43,6 @@ ADMINS = {"Users": users, "Webhooks": webhooks, "Audit": audit_log}
 with answered():
     heading()
     drawn = EVERYBODYS | (ADMINS if me().may_administer else {})
-    for tab, draw in zip(st.tabs(list(drawn), key="tab", bind="query-params"), drawn.values(), strict=True):
-        if tab.open:
-            with tab:
-                draw()
+    chosen, place = tab_row(list(drawn))
+    with place:
+        drawn[chosen]()

@@ -8,11 +8,13 @@ from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago
 from dashboard.widgets.api_errors import explained
+from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import panel
 from longtail import ApiError
 from longtail.schemas.identity import ROLES, Token, allows
 
 WIDTHS = (2.8, 1, 1.2, 2, 2, 1.4)
+ROWS, HEADINGS = "rows-tokens", ("What it is for", "Kind", "Acts as", "Last used", "Expires", "")
 SHORTEST_PASSWORD = 12
 ALL = "all my projects"
 WANTED = {
@@ -24,9 +26,11 @@ WANTED = {
 def tokens() -> None:
     with panel("Tokens and sessions", "A token lets a program or another machine in: LONGTAIL_TOKEN, or longtail login."):
         new_token()
-        for token in client().tokens(limit=200).items:
-            if not token.is_over:
-                row(token)
+        with st.container(key=ROWS):
+            row_headings(ROWS, WIDTHS, HEADINGS)
+            for token in client().tokens(limit=200).items:
+                if not token.is_over:
+                    row(token)
 
 
 def new_token() -> None:
@@ -51,8 +55,8 @@ def row(token: Token) -> None:
     name.text(token.name)
     kind.text("this one" if token.id == me().token_id else token.kind)
     scope.badge(token.scope, color="gray")
-    used.caption(f"used {ago(token.last_used_at, now)}" if token.last_used_at else "never used")
-    expires.caption(f"until {token.expires_at:%Y-%m-%d}" if token.expires_at else "does not expire")
+    used.caption(ago(token.last_used_at, now) if token.last_used_at else "never")
+    expires.caption(f"{token.expires_at:%Y-%m-%d}" if token.expires_at else "never")
     if end.button("Revoke", key=f"revoke-{token.id}", disabled=token.id == me().token_id):
         try:
             client().revoke_token(token.id)

@@ -167,9 +167,10 @@ def test_acceptance_and_accept_length_are_told_by_drafter() -> None:
 
 def test_what_all_drafts_bring_is_seen_beside_the_drafter_that_makes_them_all() -> None:
     same = Series(steps=[0, 1], values=[2.0, 2.5])
-    learned, everything = metric_curves.accept_lengths({"learned drafter": same, metric_curves.ALL: same}).data
-    assert (learned.line.dash, everything.line.dash) == ("solid", "dash")
-    assert learned.line.color != everything.line.color
+    beneath, above = metric_curves.accept_lengths({"learned drafter": same, metric_curves.ALL: same}).data
+    assert (beneath.name, above.name) == (metric_curves.ALL, "learned drafter")
+    assert beneath.line.width >= 3 * above.line.width
+    assert beneath.line.color != above.line.color
 
 
 @pytest.mark.parametrize(

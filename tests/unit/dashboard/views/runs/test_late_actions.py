@@ -106,3 +106,13 @@ def test_delete_is_done_whichever_page_is_opened_at_once(api: Counted) -> None:
     assert not page.exception
     assert page.header[0].value == "Workers and queue"
     assert runs_left(api) == [third]
+
+
+def test_a_click_on_a_name_leads_nowhere_once_another_page_is_opened(api: Counted) -> None:
+    page = opened(APP, api)
+    click = name_clicked(page, 2)
+    page.switch_page(page_files.WORKERS)
+    hear(page, click)
+    assert page.header[0].value == "Workers and queue"
+    page.switch_page(page_files.RUNS).run()
+    assert page.header[0].value == "Runs", "not the run, on the way back"

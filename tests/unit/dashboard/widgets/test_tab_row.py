@@ -1,0 +1,36 @@
+import pytest
+from streamlit.testing.v1 import AppTest
+
+NAMES = ["Overview", "Training", "Drafter"]
+
+
+def script(names: list[str]) -> None:
+    from dashboard.widgets.tab_row import tab_row
+
+    chosen, place = tab_row(names)
+    place.text(chosen)
+
+
+def page(**address: str) -> AppTest:
+    shown = AppTest.from_function(script, args=(NAMES,), default_timeout=300)
+    shown.query_params.update(address)
+    return shown.run()
+
+
+def drawn(page: AppTest) -> list[str]:
+    return [text.value for text in page.text]
+
+
+def test_no_answer_tells_the_page_which_tab_to_open_as_its_reader_may_be_farther_by_then() -> None:
+    seen = page()
+    assert drawn(seen) == ["Overview"]
+    for name in ("Training", "Drafter"):
+        (control,) = seen.segmented_control
+        control.set_value(name).run()
+        (control,) = seen.segmented_control
+        assert (drawn(seen), control.proto.set_value) == ([name], False)
+
+
+@pytest.mark.parametrize(("named", "opened"), [("Drafter", "Drafter"), ("of another run", "Overview"), ("", "Overview")])
+def test_an_address_opens_its_tab_and_the_first_where_there_is_none(named: str, opened: str) -> None:
+    assert drawn(page(tab=named)) == [opened]
