@@ -23,8 +23,8 @@ MEASURED, ASSUMED = 0.15, 0.3
 """Standard deviation of the log error of a cost table, and of the guess without one."""
 LEAST_GAIN = math.log(1.05)
 """What drafting must promise over plain decoding, for what is believed of it is never exact."""
-LAST = 1.0
-"""Steps of drafting that bring a request nothing: the last one goes beyond its end, and not all requests of a batch end at once."""
+LAST = 2.0
+"""Steps of drafting that bring a request nothing: the last one goes beyond its end, and a batch waits for its least lucky request."""
 PATIENT = 2
 """Intervals that a decision holds for once it was confirmed after the first."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
