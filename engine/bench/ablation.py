@@ -1,83 +1,37 @@
-"""``bench tuner --ablate``: what each part of the tuner goodput is worth, in seconds of rollouts.
+"""``bench tuner --ablate``: what each part of the tuner goodput is worth, in seconds of virtual rollouts.
 
-The rollouts are virtual: the speculator, its tuner and the tail's plans are the real ones, and so is the cost table of the model on this
-machine, but the clock and what is accepted are simulated. On a real machine noise of 5 % hides what is looked for here, 1 %. Each strategy
-departs from the table by an error of its own, the machine's speed drifts, steps have noise and hiccups, acceptance moves from step to
-step, and in 3 seeds of 10 the drafter is broken in one of them. All variants of a seed meet the same. N-grams do not take part: what they
-find depends on texts.
+On a real machine noise of 5 % hides what is looked for here, 1 %: the clock and what is accepted are simulated (virtual_rollouts.py).
 """
 
 import math
-import random
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, stdev
 from typing import Any
-from unittest.mock import patch
 
-import numpy as np
-
+from engine.bench.testbed import Bed
+from engine.bench.virtual_rollouts import Rollouts
 from engine.config import SpeculationConfig
-from engine.speculation.speculator import Speculator, StepPlan
-from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tail_mode import TailMode
 from engine.speculation.tuner import acceptance_rates, goodput
 from engine.speculation.tuner.cost_table import CostTable
 from engine.speculation.tuner.exploration import Exploration
 from engine.speculation.tuner.step_time_correction import StepTimeCorrection
 
-CASES: Mapping[str, tuple[int, bool]] = {"1": (1, False), "4": (4, False), "16": (16, False), "32": (32, False), "long tail": (32, True)}
+CASES: Mapping[str, tuple[int, bool]] = {
+    "1": (1, False),
+    "4": (4, False),
+    "16": (16, False),
+    "32": (32, False),
+    "32, long tail": (32, True),
+}
 """Requests at once, and whether their lengths differ."""
 RATES = (0.1, 0.35, 0.6)
-"""Of a draft's first token to be accepted, and of each further one."""
-SEEDS, STEPS = 8, 5
-TOKENS, LIMIT, PROMPT, GROUP = 256, 1024, 60, 4
-BREAKS, BROKEN, BROKEN_AT = 0.3, 0.12, 3
-TABLE_ERROR, MACHINE_ERROR, DRIFT, NOISE = 0.12, 0.3, 0.003, 0.08
-HICCUPS = 0.01
-
-
-@dataclass
-class VirtualRequest:
-    """A running request that ends after ``needed`` tokens; a drafted token at a position is accepted if ``luck`` there is below ``rate``."""
-
-    id: int
-    group: int
-    needed: int
-    rate: float
-    luck: Any
-    length: int = PROMPT
-    generated: int = 0
-    drafted: int = 0
-
-    def accepts(self, shape: Strategy, limit: int) -> int:
-        """Of a draft cut to ``limit`` tokens. Branches beside the likeliest one help, the more of them are checked."""
-        share = min(1.0, limit / (2.0 * shape.depth))
-        rate = 1 - (1 - self.rate) ** (1 + 0.35 * math.log2(shape.top_k) * share)
-        tokens = 0
-        while tokens < min(shape.depth, limit) and self.luck[self.generated + tokens] < rate:
-            tokens += 1
-        return tokens
-
-
-class VirtualMachine:
-    """Takes as long as ``costs`` say, but for errors that are its own. ``seed`` decides those."""
-
-    def __init__(self, costs: CostTable, seed: int) -> None:
-        self._costs, self._rng = costs, random.Random(seed)
-        self._errors: dict[Strategy, float] = {}
-        self._speed = self._rng.gauss(0, MACHINE_ERROR)
-
-    def seconds(self, strategy: Strategy, context: Context) -> float:
-        """Of a decode step; what the drafter catches up with is in it."""
-        if strategy not in self._errors:
-            self._errors[strategy] = random.Random(f"{self._speed} {strategy}").gauss(0, TABLE_ERROR)
-        self._speed += self._rng.gauss(0, DRIFT)
-        late = self._costs.catch_up(context) if strategy != OFF and context.behind > strategy.depth + 1 else 0.0
-        noise = self._errors[strategy] + self._rng.gauss(0, NOISE)
-        hiccup = self._rng.uniform(2, 6) if self._rng.random() < HICCUPS else 1.0
-        return hiccup * math.exp(self._speed) * (self._costs.seconds(strategy, context) * math.exp(noise) + late)
+"""At which a drafted token is accepted, if those before it are."""
+SEEDS = 5
 
 
 class _Uncorrected(StepTimeCorrection):
@@ -107,3 +61,54 @@ PARTS: Mapping[str, tuple[Any, str, Any]] = {
     "plans for the tail": (TailMode, "strategies", lambda *_: None),
 }
 """What is put in the place of each part to switch it off."""
+
+
+def run(quick: bool, model: str) -> dict[str, Any]:
+    """Per cent that rollouts take longer without each part: geometric means over rates and seeds, and the standard error of all cases."""
+    bed = Bed(model)
+    costs = bed.engine(SpeculationConfig(), max(size for size, _ in CASES.values())).measured()
+    assert costs, "the default tuner goes by costs"
+    return {"facts": bed.facts(), "seeds": 1 if quick else SEEDS, **ablated(costs, CASES, 1 if quick else SEEDS)}
+
+
+def ablated(costs: CostTable, cases: Mapping[str, tuple[int, bool]], seeds: int) -> dict[str, Any]:
+    """``against_plain``: what all parts together save; ``without``: by part, case (and ``all``, ``error``)."""
+    rollouts = [(case, rate, seed) for case in cases for rate in RATES for seed in range(seeds)]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        seconds = {name: list(pool.map(partial(_seconds, costs, cases, name), rollouts)) for name in ("", "plain", *PARTS)}
+    whole = seconds.pop("")
+    changes = {
+        name: [(case, math.log(other / one)) for (case, _, _), other, one in zip(rollouts, found, whole, strict=True)]
+        for name, found in seconds.items()
+    }
+    table = {name: _by_case(found) for name, found in changes.items()}
+    return {"plain": table.pop("plain"), "without": table}
+
+
+def _by_case(changes: list[tuple[str, float]]) -> dict[str, float]:
+    every = [change for _, change in changes]
+    means = {case: fmean(change for of, change in changes if of == case) for case, _ in changes} | {"all": fmean(every)}
+    percent = {case: round(100 * math.expm1(mean), 2) for case, mean in means.items()}
+    return percent | {"error": round(100 * stdev(every) / math.sqrt(len(every)), 2)}
+
+
+def _seconds(costs: CostTable, cases: Mapping[str, tuple[int, bool]], part: str, rollout: tuple[str, float, int]) -> float:
+    """Of some rollouts without ``part`` (empty: with all)."""
+    case, rate, seed = rollout
+    with switched_off(part):
+        return Rollouts(costs, seed, speculates=part != "plain").seconds(*cases[case], rate)
+
+
+@contextmanager
+def switched_off(part: str) -> Iterator[None]:
+    """Nothing where there is no such part."""
+    if part not in PARTS:
+        yield
+        return
+    owner, name, instead = PARTS[part]
+    usual = getattr(owner, name)
+    setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        setattr(owner, name, usual)

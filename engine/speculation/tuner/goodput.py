@@ -177,11 +177,14 @@ class GoodputTuner:
         expected, of_tokens = self._acceptance.belief()
         correction, of_seconds = self._correction.belief(context.batch.bit_length())
         predicted = self._log_predicted(context)
-        late = np.where(self._learned, np.exp(-np.array(predicted)) * self._catch_up(context), 0.0) if context.behind else 0.0
-        once = (np.where(self._drafting, LAST, 0.0) + late) * (1 + expected)
+        once = (np.where(self._drafting, LAST, 0.0) + self._late(context, predicted)) * (1 + expected)
         score: Array = np.log1p(expected) - predicted - correction - np.log1p(once / context.horizon)
         score[self._index[OFF]] += LEAST_GAIN
         return score, of_tokens + of_seconds
+
+    def _late(self, context: Context, predicted: list[float]) -> Array:
+        """Steps [A] in which the drafter catches up, before it can draft."""
+        return np.where(self._learned, self._catch_up(context) * np.exp(-np.array(predicted)), 0.0) if context.behind else np.zeros(1)
 
     def _eligible(self, context: Context) -> list[int]:
         return [index for index, arm in enumerate(self._arms) if arm.drafter in context.drafters]

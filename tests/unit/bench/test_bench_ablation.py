@@ -1,0 +1,41 @@
+"""The virtual rollouts by which parts of the tuner are judged."""
+
+import pytest
+
+from engine.bench.ablation import PARTS, ablated, switched_off
+from engine.bench.virtual_rollouts import Rollouts
+from engine.speculation.tuner import goodput
+from engine.speculation.tuner.cost_table import CostTable, Grid
+
+CHEAP = CostTable(Grid((1, 32), (1, 25), (64,), [[[0.010], [0.016]], [[0.020], [0.200]]]), Grid((1,), (1,), (64,), [[[0.0005]]]))
+
+
+def test_a_part_is_switched_off_and_on_again() -> None:
+    usual = [getattr(owner, name) for owner, name, _ in PARTS.values()]
+    for part, (owner, name, instead) in PARTS.items():
+        with switched_off(part):
+            assert getattr(owner, name) is instead
+    assert [getattr(owner, name) for owner, name, _ in PARTS.values()] == usual
+
+
+def test_the_same_seed_gives_the_same_seconds_and_drafts_that_are_accepted_save_some() -> None:
+    one, again = (Rollouts(CHEAP, 3).seconds(2, False, 0.6) for _ in range(2))
+    assert one == again
+    plain = Rollouts(CHEAP, 3, speculates=False).seconds(2, False, 0.6)
+    assert one < 0.8 * plain
+
+
+def test_without_what_drafts_must_promise_more_is_drafted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tuner that asks for what no draft brings is as slow as plain decoding."""
+    monkeypatch.setattr(goodput, "LEAST_GAIN", 10.0)
+    plain = Rollouts(CHEAP, 3, speculates=False).seconds(2, False, 0.6)
+    assert Rollouts(CHEAP, 3).seconds(2, False, 0.6) == pytest.approx(plain, rel=0.1)
+    with switched_off("least gain"):
+        assert Rollouts(CHEAP, 3).seconds(2, False, 0.6) < 0.8 * plain
+
+
+def test_every_part_has_its_row() -> None:
+    found = ablated(CHEAP, {"1": (1, False), "long tail": (3, True)}, seeds=1)
+    assert set(found["without"]) == set(PARTS)
+    assert found["plain"]["1"] > 20
+    assert {*found["without"]["trials"]} == {"1", "long tail", "all", "error"}
