@@ -1,8 +1,8 @@
 """Rollouts of the real speculator, its tuner and the tail's plans on a simulated clock, by the cost table of a model on this machine.
 
 Each strategy departs from the table by an error of its own, the machine's speed drifts, and steps have noise and hiccups. Acceptance moves
-from rollout to rollout, and in 3 seeds of 10 the drafter is broken in one of them. N-grams do not take part: what they find depends on
-texts.
+from rollout to rollout, and with every third seed the drafter is broken in one of them. N-grams do not take part: what they find depends
+on texts.
 """
 
 import math
@@ -21,8 +21,8 @@ from engine.speculation.tuner.cost_table import CostTable
 STEPS = 5
 TOKENS, LIMIT, PROMPT, GROUP = 256, 1024, 60, 4
 """Of an even response, of the longest, of a prompt; and responses of a prompt."""
-BREAKS, BROKEN_AT, BROKEN = 0.3, 3, 0.12
-"""Share of seeds in which the drafter breaks, for which rollout, and how much is accepted then."""
+BREAKS, BROKEN_AT, BROKEN = 3, 3, 0.12
+"""With the second of so many seeds the drafter breaks; for which rollout, and at what rate it is accepted then."""
 TABLE_ERROR, MACHINE_ERROR, DRIFT, NOISE = 0.12, 0.3, 0.003, 0.08
 """Standard deviations of logs of times: of a strategy, of the machine, what a step adds to that, and of a step."""
 HICCUPS = 0.01
@@ -56,19 +56,18 @@ class VirtualMachine:
     """Takes as long as ``costs`` say, but for errors that are its own. ``seed`` decides those."""
 
     def __init__(self, costs: CostTable, seed: int) -> None:
-        self._costs, self._rng = costs, random.Random(seed)
-        self._errors: dict[Strategy, float] = {}
+        self._costs, self._rng, self._seed = costs, random.Random(seed), seed
         self._speed = self._rng.gauss(0, MACHINE_ERROR)
 
-    def seconds(self, strategy: Strategy, context: Context) -> float:
-        """Of a decode step; what the drafter catches up with is in it."""
-        if strategy not in self._errors:
-            self._errors[strategy] = random.Random(f"{self._speed} {strategy}").gauss(0, TABLE_ERROR)
+    def seconds(self, strategy: Strategy, context: Context, verified: float) -> float:
+        """Of a decode step in which requests have ``verified`` drafts on average. What the drafter catches up with is in it."""
+        costs, target = self._costs, self._costs.target
+        fewer = target(context.batch, verified + 1, context.length) - target(context.batch, strategy.verify + 1, context.length)
+        late = costs.catch_up(context) if strategy != OFF and context.behind > strategy.depth + 1 else 0.0
         self._speed += self._rng.gauss(0, DRIFT)
-        late = self._costs.catch_up(context) if strategy != OFF and context.behind > strategy.depth + 1 else 0.0
-        noise = self._errors[strategy] + self._rng.gauss(0, NOISE)
+        noise = random.Random(f"{self._seed} {strategy}").gauss(0, TABLE_ERROR) + self._rng.gauss(0, NOISE)
         hiccup = self._rng.uniform(2, 6) if self._rng.random() < HICCUPS else 1.0
-        return hiccup * math.exp(self._speed) * (self._costs.seconds(strategy, context) * math.exp(noise) + late)
+        return hiccup * math.exp(self._speed) * ((costs.seconds(strategy, context) + fewer) * math.exp(noise) + late)
 
 
 class Rollouts:
@@ -79,13 +78,13 @@ class Rollouts:
         self._speculator = Speculator(config, seed, costs)
         self._machine = VirtualMachine(costs, seed)
         self._rng, self._seed, self._learned = random.Random(seed), seed, speculates
-        self._breaks = self._rng.random() < BREAKS
+        self._breaks = seed % BREAKS == 1
 
     def seconds(self, requests: int, uneven: bool, rate: float) -> float:
         """``rate`` is the first; from rollout to rollout it changes a little."""
         total = 0.0
         for step in range(STEPS):
-            rate = min(0.85, max(0.1, rate + self._rng.gauss(0, 0.03)))
+            rate = min(0.9, max(0.05, rate + self._rng.gauss(0, 0.03)))
             total += self._rollout(step, self._batch(step, requests, uneven, BROKEN if self._breaks and step == BROKEN_AT else rate))
         return total
 
@@ -113,12 +112,13 @@ class Rollouts:
 
     def _step(self, plan: StepPlan, batch: list[VirtualRequest]) -> float:
         shape = plan.shape or OFF
-        limits = plan.limits or [shape.verify] * len(batch)
+        limits = [0 if plan.given and plan.given[place] is not None else shape.verify for place in range(len(batch))]
+        limits = [min(pair) for pair in zip(limits, plan.limits or limits, strict=True)]
         behind = max(request.length - request.drafted for request in batch)
         context = Context(len(batch), fmean(request.length for request in batch), behind=behind)
         accepted = [request.accepts(shape, limit) if plan.shape else 0 for request, limit in zip(batch, limits, strict=True)]
         kept = [min(tokens + 1, request.needed - request.generated) for tokens, request in zip(accepted, batch, strict=True)]
-        seconds = self._machine.seconds(shape, context)
+        seconds = self._machine.seconds(shape, context, fmean(limits))
         for request, tokens in zip(batch, kept, strict=True):
             request.length += tokens
             request.generated += tokens

@@ -57,6 +57,10 @@ class Context:
     horizon: float = inf
     behind: int = 0
 
+    @property
+    def versions(self) -> tuple[int, int]:
+        return self.target_version, self.drafter_version
+
 
 class RunningRequest(Protocol):
     """A running request: its id and group, the tokens known (prompt included), generated, and seen by the learned drafter."""

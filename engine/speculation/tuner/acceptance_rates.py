@@ -18,8 +18,8 @@ PRIOR = 2.0
 """Drafts that a guess from elsewhere counts as."""
 FOLLOWED = 50
 """Decode steps of a shape after which an observation counts 1/e, if that is sooner than by the memory: drafters change untold, too."""
-STALE, SLIGHT = 150, 16
-"""Decode steps after which a rate that is not observed any more counts 1/e; up to so many change too little to be worth a thought."""
+STALE = 150
+"""Decode steps after which a rate that is not observed any more counts 1/e."""
 KEPT = 8.0
 """Drafts that the evidence counts as at most, once the weights have changed."""
 
@@ -40,22 +40,18 @@ class AcceptanceRates:
         self._shape_of = np.array([shape for shape, _ in self._arms.values()])
         self._positions = max((levels for _, levels in self._arms.values()), default=0)
         self._drafted = np.array([[position < levels for position in range(self._positions)] for _, levels in self._arms.values()])
-        self._memory = config.memory
-        self._widen = config.widen
+        self._memory, self._widen = config.memory, config.widen
         self._belief: tuple[Array, Array] | None = None
-        self._age = 0
         # [shape, accepted or rejected, position]
         self._counts: Array = np.zeros((len(shapes), 2, self._positions))
 
     def record(self, strategy: Strategy, accepted: Sequence[int], steps: int) -> None:
         """``accepted`` of each draft, all from ``steps`` decode steps of ``strategy``; what it does not draft only ages."""
         shape, levels = self._arms[strategy]
-        self._age += steps
+        self._counts *= math.exp(-steps / STALE)
+        self._belief = None
         if not levels or not accepted:
-            if self._age > SLIGHT:
-                self._grow_old()
             return
-        self._grow_old()
         ends = np.bincount(accepted, minlength=levels + 1)
         reached = ends[::-1].cumsum()[::-1]
         seen = np.array([reached[1 : levels + 1], ends[:levels]])
@@ -82,7 +78,6 @@ class AcceptanceRates:
         return self._belief
 
     def state(self) -> dict[str, Any]:
-        self._grow_old()
         return {name: counts.tolist() for name, counts in zip(self._names, self._counts, strict=True)}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -93,11 +88,6 @@ class AcceptanceRates:
                 saved = np.asarray(state[name])
                 saved = (saved[0] if saved.ndim > counts.ndim else saved)[:, : self._positions]
                 counts[:, : saved.shape[-1]] = saved
-
-    def _grow_old(self) -> None:
-        """By the steps since the last time."""
-        self._counts *= math.exp(-self._age / STALE)
-        self._age, self._belief = 0, None
 
     def _moments(self) -> tuple[Array, Array]:
         mean, variance = self._rates()

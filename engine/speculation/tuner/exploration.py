@@ -6,33 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.speculation.strategy import Context, Strategy
+from engine.speculation.strategy import Strategy
 from engine.speculation.tuner.step_time_correction import Array
 
 PLAUSIBLE = 2.0
 """Standard deviations by which an arm may be better than it seems."""
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
-
 RETRY = 25
 """Decode steps after which n-grams are asked again: their drafts end where they do not pay, which their predicted seconds do not know."""
 
 
 @dataclass
 class ArmChoice:
-    """``arm`` for ``steps`` steps."""
+    """``arm`` for ``steps`` steps, while the weights are of these ``versions``."""
 
     arm: int
     steps: int
-    context: Context
+    versions: tuple[int, int]
 
     def __post_init__(self) -> None:
         self.left = self.steps
-
-    def suits(self, context: Context) -> bool:
-        """Whether the weights are the same as when it was made."""
-        made = self.context
-        return made.target_version == context.target_version and made.drafter_version == context.drafter_version
 
 
 class Exploration:

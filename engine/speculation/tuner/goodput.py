@@ -38,7 +38,6 @@ class ArmRun:
 
     arm: int
     bucket: int
-    context: Context
     accepted: list[int] = field(default_factory=list)
     timed: list[tuple[Context, float]] = field(default_factory=list)
     steps: int = 0
@@ -88,7 +87,9 @@ class GoodputTuner:
         decision = self._decisions.get(bucket)
         if decision is None or decision.left <= 0 or not self._holds(decision, context):
             self._learn()
-            self._notice_versions(context)
+            if self._versions not in (None, context.versions):
+                self._acceptance.widen()
+            self._versions = context.versions
             decision = self._decisions[bucket] = self._decide(context, decision)
         decision.left -= 1
         return self._arms[decision.arm]
@@ -104,8 +105,7 @@ class GoodputTuner:
         caught_up = run.arm == arm
         if not caught_up or run.bucket != bucket or run.steps >= PATIENT * self._interval:
             self._learn()
-            run = self._run = ArmRun(arm, bucket, context)
-        run.context = context
+            run = self._run = ArmRun(arm, bucket)
         run.accepted.extend(accepted)
         run.steps += 1
         if caught_up:
@@ -152,24 +152,21 @@ class GoodputTuner:
         self._restart()
 
     def _holds(self, decision: ArmChoice, context: Context) -> bool:
-        return decision.suits(context) and self._arms[decision.arm].drafter in context.drafters
+        return decision.versions == context.versions and self._arms[decision.arm].drafter in context.drafters
 
     def _restart(self) -> None:
         self._decisions = {}
-        self._run = ArmRun(-1, 0, Context(1))
+        self._run = ArmRun(-1, 0)
 
     def _decide(self, context: Context, last: ArmChoice | None) -> ArmChoice:
+        """The first one at a batch size is the best; then others are tried beside it. A new one holds for few steps."""
         score, covariance = self._belief(context)
         eligible = self._eligible(context)
         best = max(eligible, key=score.__getitem__)
-        chosen = self._exploration.choose(eligible, score, covariance if last else 0 * covariance)  # first the best, then others beside it
-        return ArmChoice(chosen, self._held(best, context, last) if chosen == best else TRIAL, context)
-
-    def _held(self, best: int, context: Context, last: ArmChoice | None) -> int:
-        """Steps that the choice of ``best`` holds for: few at first."""
-        if last is None or last.arm != best or not last.suits(context):
-            return TRIAL
-        return PATIENT * self._interval if last.steps >= self._interval else self._interval
+        chosen = self._exploration.choose(eligible, score, covariance if last else 0 * covariance)
+        if last is None or last.versions != context.versions or last.arm != best or chosen != best:
+            return ArmChoice(chosen, TRIAL, context.versions)
+        return ArmChoice(best, PATIENT * self._interval if last.steps >= self._interval else self._interval, context.versions)
 
     def _belief(self, context: Context) -> tuple[Array, Array]:
         """Of all arms: log tokens a second [A] that each request gets up to the horizon, with what drafting costs once, and how certain
@@ -198,15 +195,9 @@ class GoodputTuner:
         context = Context(batch, (lengths + 0.5) * LENGTHS)
         return [math.log(max(self.predicted(arm, context), 1e-9)) for arm in self._arms]
 
-    def _notice_versions(self, context: Context) -> None:
-        versions = (context.target_version, context.drafter_version)
-        if self._versions not in (None, versions):
-            self._acceptance.widen()
-        self._versions = versions
-
     def _learn(self) -> None:
         run = self._run
-        self._run = ArmRun(run.arm, run.bucket, run.context)
+        self._run = ArmRun(run.arm, run.bucket)
         if not run.steps:
             return
         strategy, seconds = self._arms[run.arm], [elapsed for _, elapsed in run.timed]

@@ -2,8 +2,10 @@
 
 import pytest
 
+from engine.bench import virtual_rollouts
 from engine.bench.ablation import PARTS, ablated, switched_off
-from engine.bench.virtual_rollouts import Rollouts
+from engine.bench.virtual_rollouts import Rollouts, VirtualMachine
+from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner import goodput
 from engine.speculation.tuner.cost_table import CostTable, Grid
 
@@ -35,7 +37,17 @@ def test_without_what_drafts_must_promise_more_is_drafted(monkeypatch: pytest.Mo
 
 
 def test_every_part_has_its_row() -> None:
-    found = ablated(CHEAP, {"1": (1, False), "long tail": (3, True)}, seeds=1)
+    found = ablated(CHEAP, {"one": (1, False), "long_tail": (3, True)}, seeds=1)
     assert set(found["without"]) == set(PARTS)
-    assert found["plain"]["1"] > 20
-    assert {*found["without"]["trials"]} == {"1", "long tail", "all", "error"}
+    assert found["plain"]["one"] > 20
+    assert {*found["without"]["trials"]} == {"one", "long_tail", "all", "error"}
+
+
+def test_in_a_mixed_step_the_target_checks_what_each_request_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 24 drafts costs 0.25 ms beside 10 ms for none, and each of four levels 0.5 ms."""
+    machine, context, chain = VirtualMachine(CHEAP, 0), Context(1, 64.0), Strategy("eagle", 4, 1, 4)
+    for name in ("TABLE_ERROR", "DRIFT", "NOISE", "HICCUPS"):
+        monkeypatch.setattr(virtual_rollouts, name, 0.0)
+    whole, half = (machine.seconds(chain, context, verified) for verified in (4.0, 2.0))
+    plain = machine.seconds(OFF, context, 0.0)
+    assert (whole / plain, half / plain) == pytest.approx(((10 + 1 + 4 * 0.5) / 10, (10 + 0.5 + 4 * 0.5) / 10))
