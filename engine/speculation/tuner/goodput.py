@@ -39,9 +39,9 @@ class ArmRun:
     arm: int
     bucket: int
     accepted: list[int] = field(default_factory=list)
-    timed: list[tuple[Context, float]] = field(default_factory=list)
+    log_ratios: list[float] = field(default_factory=list)
     steps: int = 0
-    catch_up: float = 0.0
+    seconds: float = 0.0
 
 
 class GoodputTuner:
@@ -83,20 +83,20 @@ class GoodputTuner:
         self._look_up = lru_cache(LOOKED_UP)(self._log_costs)
 
     def select(self, context: Context) -> Strategy:
-        bucket = context.batch.bit_length()
-        decision = self._decisions.get(bucket)
-        if decision is None or decision.left <= 0 or not self._holds(decision, context):
+        decision = self._holding(context)
+        if decision is None:
             self._learn()
             if self._versions not in (None, context.versions):
                 self._acceptance.widen()
             self._versions = context.versions
-            decision = self._decisions[bucket] = self._decide(context, decision)
+            bucket = context.batch.bit_length()
+            decision = self._decisions[bucket] = self._decide(context, self._decisions.get(bucket))
         decision.left -= 1
         return self._arms[decision.arm]
 
     def going_on(self, context: Context) -> Strategy | None:
-        decision = self._decisions.get(context.batch.bit_length())
-        return self._arms[decision.arm] if decision and decision.left > 0 and self._holds(decision, context) else None
+        decision = self._holding(context)
+        return self._arms[decision.arm] if decision else None
 
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
         """Only notes the step: it is learnt from together with the next ones. ``strategy`` may be another than was selected, if there
@@ -108,10 +108,9 @@ class GoodputTuner:
             run = self._run = ArmRun(arm, bucket)
         run.accepted.extend(accepted)
         run.steps += 1
+        run.seconds += elapsed
         if caught_up:
-            run.timed.append((context, elapsed))
-        else:
-            run.catch_up = elapsed
+            run.log_ratios.append(math.log(max(elapsed, 1e-9)) - self._log_predicted(context)[arm])
 
     def expected(self, strategy: Strategy) -> float:
         """Mean accepted tokens of a draft, by what was learnt so far."""
@@ -151,8 +150,11 @@ class GoodputTuner:
         self._correction.load_state(state["correction"])
         self._restart()
 
-    def _holds(self, decision: ArmChoice, context: Context) -> bool:
-        return decision.versions == context.versions and self._arms[decision.arm].drafter in context.drafters
+    def _holding(self, context: Context) -> ArmChoice | None:
+        """The decision that holds for the next step, too."""
+        decision = self._decisions.get(context.batch.bit_length())
+        holds = decision and decision.left > 0 and decision.versions == context.versions
+        return decision if decision and holds and self._arms[decision.arm].drafter in context.drafters else None
 
     def _restart(self) -> None:
         self._decisions = {}
@@ -200,11 +202,9 @@ class GoodputTuner:
         self._run = ArmRun(run.arm, run.bucket)
         if not run.steps:
             return
-        strategy, seconds = self._arms[run.arm], [elapsed for _, elapsed in run.timed]
-        self._counts.add(1 << (run.bucket - 1), strategy, run.accepted, run.catch_up + sum(seconds), run.steps)
+        strategy = self._arms[run.arm]
+        self._counts.add(1 << (run.bucket - 1), strategy, run.accepted, run.seconds, run.steps)
         self._acceptance.record(strategy, run.accepted, run.steps)
         self._exploration.note(run.steps)
-        if seconds:
-            predicted = [self._log_predicted(context)[run.arm] for context, _ in run.timed]
-            log_ratios = [math.log(max(elapsed, 1e-9)) - guess for elapsed, guess in zip(seconds, predicted, strict=True)]
-            self._correction.update(run.arm, run.bucket, median_low(log_ratios), len(log_ratios))
+        if run.log_ratios:
+            self._correction.update(run.arm, run.bucket, median_low(run.log_ratios), len(run.log_ratios))

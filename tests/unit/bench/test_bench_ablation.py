@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.bench import virtual_rollouts
+from engine.bench import ablation, virtual_rollouts
 from engine.bench.ablation import PARTS, ablated, switched_off
 from engine.bench.virtual_rollouts import Rollouts, VirtualMachine
 from engine.speculation.strategy import OFF, Context, Strategy
@@ -36,7 +36,8 @@ def test_without_what_drafts_must_promise_more_is_drafted(monkeypatch: pytest.Mo
         assert Rollouts(CHEAP, 3).seconds(2, False, 0.6) < 0.8 * plain
 
 
-def test_every_part_has_its_row() -> None:
+def test_every_part_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ablation, "RATES", (0.6,))
     found = ablated(CHEAP, {"one": (1, False), "long_tail": (3, True)}, seeds=1)
     assert set(found["without"]) == set(PARTS)
     assert found["plain"]["one"] > 20
