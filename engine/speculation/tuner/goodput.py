@@ -153,8 +153,9 @@ class GoodputTuner:
     def _holding(self, context: Context) -> ArmChoice | None:
         """The decision that holds for the next step, too."""
         decision = self._decisions.get(context.batch.bit_length())
-        holds = decision and decision.left > 0 and decision.versions == context.versions
-        return decision if decision and holds and self._arms[decision.arm].drafter in context.drafters else None
+        if decision is None or decision.left <= 0 or decision.versions != context.versions:
+            return None
+        return decision if self._arms[decision.arm].drafter in context.drafters else None
 
     def _restart(self) -> None:
         self._decisions = {}
