@@ -13,8 +13,8 @@ PLAUSIBLE = 2.0
 """Standard deviations by which an arm may be better than it seems."""
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
-RETRY = 25
-"""Decode steps after which n-grams are asked again: their drafts end where they do not pay, which their predicted seconds do not know."""
+SHARE = 0.005
+"""Of all steps, which trials of n-grams may lose: what they find changes from text to text, without new weights."""
 
 
 @dataclass
@@ -31,11 +31,11 @@ class ArmChoice:
 
 class Exploration:
     """Each arm is chosen with the probability that it is the best, and never if that is implausible. Evidence that grows old becomes
-    uncertain, so that an arm that was given up gets its turn. N-grams get theirs if one whole draft more would make them the best."""
+    uncertain, so that an arm that was given up gets its turn. N-grams get theirs once a share of the steps since their last one pays it."""
 
     def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
-        self._ngrams = {index: math.log1p(arm.verify) for index, arm in enumerate(arms) if arm.drafter == "ngram"}
-        self._idle = RETRY
+        self._ngrams = {index for index, arm in enumerate(arms) if arm.drafter == "ngram"}
+        self._idle = round(TRIAL / SHARE)  # pays a first trial, whatever it may lose
         self._rng = rng
 
     def choose(self, arms: Sequence[int], score: Array, covariance: Array) -> int:
@@ -46,8 +46,9 @@ class Exploration:
             variance = covariance[arm, arm] + covariance[best, best] - 2 * covariance[arm, best]
             return float(score[arm]) + (math.sqrt(variance) * min(self._rng.gauss(0, 1), PLAUSIBLE) if variance > 0 else 0.0)
 
-        overdue = [arm for arm in arms if arm in self._ngrams and score[arm] + self._ngrams[arm] > score[best]]
-        chosen = max(overdue if overdue and self._idle >= RETRY else arms, key=hoped)
+        lost = {arm: TRIAL * -math.expm1(score[arm] - score[best]) for arm in arms if arm in self._ngrams and arm != best}
+        paid = [arm for arm, steps in lost.items() if steps <= SHARE * self._idle]
+        chosen = max(paid or arms, key=hoped)
         self._idle = 0 if chosen in self._ngrams else self._idle
         return chosen
 
@@ -62,4 +63,4 @@ class Exploration:
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
-        self._idle = state["idle"].get("ngram", RETRY)
+        self._idle = state["idle"].get("ngram", round(TRIAL / SHARE))
