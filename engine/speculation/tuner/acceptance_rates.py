@@ -18,7 +18,7 @@ PRIOR = 2.0
 """Drafts that a guess from elsewhere counts as."""
 FOLLOWED = 50
 """Decode steps of a shape after which an observation counts 1/e, if that is sooner than by the memory: drafters change untold, too."""
-STALE = 150
+STALE = 300
 """Decode steps after which a rate that is not observed any more counts 1/e."""
 KEPT = 8.0
 """Drafts that the evidence counts as at most, once the weights have changed."""

@@ -9,7 +9,7 @@ from typing import Any
 from engine.speculation.strategy import Strategy
 from engine.speculation.tuner.step_time_correction import Array
 
-PLAUSIBLE = 2.0
+PLAUSIBLE = 1.3
 """Standard deviations by which an arm may be better than it seems."""
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
