@@ -12,14 +12,14 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
-def save(path: Path, result: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Writes ``result`` and its provenance; ``settings`` are those that the benchmark was started with."""
-    path.write_text(json.dumps({**result, "provenance": provenance(settings)}, indent=1) + "\n", encoding="utf-8")
+def save(path: Path, result: Mapping[str, Any], settings: Mapping[str, Any], gpu: str | None = None) -> None:
+    """Writes ``result`` and its provenance; ``settings`` are those that the benchmark was started with, ``gpu`` is what it ran on, if any."""
+    path.write_text(json.dumps({**result, "provenance": provenance(settings, gpu)}, indent=1) + "\n", encoding="utf-8")
 
 
-def provenance(settings: Mapping[str, Any]) -> dict[str, Any]:
+def provenance(settings: Mapping[str, Any], gpu: str | None = None) -> dict[str, Any]:
     return {
-        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "machine": ", ".join(filter(None, (gpu, processor(), f"{os.cpu_count()} cores"))),
         "load": round(os.getloadavg()[0], 2),
         "commit": commit(),
         "date": datetime.now(UTC).date().isoformat(),

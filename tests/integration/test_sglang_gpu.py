@@ -1,4 +1,4 @@
-"""SGLang where it belongs. Nobody has run these yet: no machine of ours with a GPU had SGLang."""
+"""SGLang where it belongs. Nobody has run these to their end yet."""
 
 import json
 from pathlib import Path

@@ -11,7 +11,8 @@ Tell = Callable[[Mapping[str, Any]], None]
 """Keeps a result so far: what is cut off leaves what it has told last."""
 
 MINUTES = {
-    "marked_tests": 3.0,
+    "marked_tests": 2.0,
+    "page_attention": 1.0,
     "decoding": 6.0,
     "sglang_decoding": 5.0,
     "learner_step": 5.0,

@@ -10,6 +10,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
 from engine.bench.provenance import save
 
@@ -23,10 +25,11 @@ def measure(name: str, file: Path, scratch: Path, emulated: bool, seconds: float
     fails, says so. After ``seconds`` it will be cut off."""
     began = time.monotonic()
     kept: dict[str, Any] = {}
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
     def tell(result: Mapping[str, Any], ended: str = RUNNING) -> None:
         kept.update(result)
-        save(file, {**kept, "ended": ended, "seconds": round(time.monotonic() - began, 1)}, {"emulate": emulated})
+        save(file, {**kept, "ended": ended, "seconds": round(time.monotonic() - began, 1)}, {"emulate": emulated}, gpu)
 
     tell({})
     part = Part(EMULATED if emulated else FULL, scratch, tell, began + seconds)

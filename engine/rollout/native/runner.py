@@ -74,8 +74,8 @@ class Runner:
         self._drafter_rotary = self._rotary_of(layout) if drafting else None
         self._cache_of = partial(KVCache, architecture, Rotary(config, computed), like=computed, width=width)
         self._reads_pages, self.cache_tokens = plan is not None or like.is_cuda, cache_tokens
-        self._width = 2 * architecture.kv_heads * architecture.head_dim
-        self._position = computed.itemsize * (self._width * (architecture.layers + drafting) + width)
+        keys_and_values = 2 * architecture.kv_heads * architecture.head_dim * (architecture.layers + drafting)
+        self._position = computed.itemsize * (keys_and_values + width)
         self._widths = _widths(architecture, computed)
         self._beside = step_memory(plan or GraphPlan.of_engine(None, 1), self._widths)
         self._size, self._room_for_one = (0, 0), False
@@ -128,7 +128,7 @@ class Runner:
         capacity = whole_reach(capacity, LANES, LANES if self._reads_pages else part_length())
         if self._reads_pages or self.cache_tokens is not None:
             limit = max(self.cache_tokens, capacity) if self.cache_tokens and self._room_for_one else self.cache_tokens
-            pages = make_pages(slots, capacity, self._computed, self._position, self._width, limit, self._beside)
+            pages = make_pages(slots, capacity, self._computed, self._position, limit, self._beside)
             return self._cache_of(self._drafter_rotary, layout=pages, capacity=capacity, reads_pages=self._reads_pages)
         return self._cache_of(self._drafter_rotary, layout=Slots(slots, capacity, self._device), capacity=capacity)
 

@@ -124,7 +124,8 @@ def test_few_programs_share_their_pages_out_until_all_processors_have_work() -> 
 
 @pytest.mark.parametrize("capability", [80, 90, 100])
 @pytest.mark.parametrize(
-    ("name", "options"), [("read", {"tree": False, "split": True}), ("read", {"tree": True, "split": False}), ("join", {})]
+    ("name", "options"),
+    [("read_pages", {"tree": False, "split": True}), ("read_pages", {"tree": True, "split": False}), ("join_splits", {})],
 )
 def test_the_kernels_compile_for_gpus_that_are_not_here(
     name: str, options: dict[str, Any], capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

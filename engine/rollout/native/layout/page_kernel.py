@@ -15,7 +15,7 @@ LOG2_E = 1.4426950408889634
 
 
 @triton.jit(do_not_specialize=["rows", "tokens", "width", "nodes", "splits"])  # type: ignore[untyped-decorator]
-def read(
+def read_pages(
     mixed: tl.tensor,
     logs: tl.tensor,
     query: tl.tensor,
@@ -100,7 +100,7 @@ def read(
 
 
 @triton.jit(do_not_specialize=["splits"])  # type: ignore[untyped-decorator]
-def join(
+def join_splits(
     mixed: tl.tensor,
     parts: tl.tensor,
     logs: tl.tensor,
@@ -150,7 +150,7 @@ def attend(
     mixed = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     parts = torch.empty(n, heads, rows, splits, size, dtype=torch.float32, device=query.device) if splits > 1 else mixed
     logs = torch.empty(n, heads, rows, splits, dtype=torch.float32, device=query.device) if splits > 1 else mixed
-    read[n * splits, heads, blocks](
+    read_pages[n * splits, heads, blocks](
         parts,
         logs,
         query,
@@ -180,5 +180,5 @@ def attend(
         num_warps=4 if block * columns <= 64 * 128 else 8,
     )
     if splits > 1:
-        join[(n * heads * rows,)](mixed, parts, logs, splits, size=size, columns=columns, most=MOST_SPLITS, num_warps=4)
+        join_splits[(n * heads * rows,)](mixed, parts, logs, splits, size=size, columns=columns, most=MOST_SPLITS, num_warps=4)
     return mixed

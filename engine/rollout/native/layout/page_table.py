@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PAGE = 64
-"""Positions of a page, by default: on average half of one is lost for a request, and FlexAttention reads blocks of as many."""
-
-NOWHERE = 2**24
+"""Positions of a page, by default: on average half of one is lost for a request, and a GPU multiplies blocks of as many."""
 
 
 class OutOfPagesError(Exception):
@@ -28,9 +26,6 @@ class PageTable:
         self.page = page
         self.entries: NDArray[np.int32] = np.zeros((slots, self.pages(capacity)), np.int32)
         """[slots, places], 0 where there is no page."""
-        self.places: NDArray[np.int32] = np.zeros(pages + 1, np.int32)
-        """[pages], where in tables a page is; page 0 is behind all positions."""
-        self.places[0] = NOWHERE
         self.changes = 0
         self._held = [0] * slots
         self._holders = [0] * (pages + 1)
@@ -59,7 +54,6 @@ class PageTable:
             raise OutOfPagesError(f"slot {slot} lacks {lacks} pages for {length} positions, {len(self._free)} are free")
         for _ in range(lacks):
             page = self._free.pop()
-            self.places[page] = self._held[slot]
             self._hold(slot, page)
 
     def share(self, source: int, target: int, length: int) -> tuple[int, int]:

@@ -21,10 +21,8 @@ class Pages:
         self.slots, self.page, self.table = slots, page, PageTable(slots, capacity, pages, page)
         self.rows = (pages + 1) * page if slots else 0
         width = self.table.pages(capacity)
-        self._known = torch.zeros(slots * width + pages + 1, dtype=torch.int32, device=device)
-        self.entries = self._known[: slots * width].view(slots, width)
-        """[slots, places]: the pages of each slot. It stays where it is in memory, as ``places`` [pages] does."""
-        self.places = self._known[slots * width :]
+        self.entries = torch.zeros(slots, width, dtype=torch.int32, device=device)
+        """[slots, places]: the pages of each slot. It stays where it is in memory."""
         self._settled = -1
 
     @property
@@ -36,7 +34,7 @@ class Pages:
 
     def settle(self) -> None:
         if self._settled != self.table.changes:
-            send_to(self._known, np.concatenate((self.table.entries.ravel(), self.table.places)))
+            send_to(self.entries, self.table.entries)
             self._settled = self.table.changes
 
     def index(self, positions: Tensor, first: int) -> Tensor:
