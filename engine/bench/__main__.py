@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from engine.bench import (
+    ablation,
     algorithms,
     checkpoint,
     context,
@@ -102,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--scenario", choices=sorted(e2e.SCENARIOS), help="for e2e: a policy that moves away from its drafter, or no drafter"
     )
+    parser.add_argument("--ablate", action="store_true", help="for tuner: what each of its parts is worth, in virtual rollouts")
     parser.add_argument("--seeds", type=int, help="for e2e: seeds of each scale or scenario, in place of its own number")
     parser.add_argument("--runs", type=Path, help=f"keep runs in this folder and do not repeat those it has ({', '.join(OF_RUNS)})")
     options = parser.parse_args(arguments)
@@ -139,13 +141,14 @@ def main(arguments: list[str] | None = None) -> int:
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     """What a result says of how it was made: what it was measured with, but not where."""
     drafter = options.drafter and options.drafter.absolute().name
-    told = {name: getattr(options, name) for name in ("quick", "model", "minutes", "scenario", "seeds")}
+    told = {name: getattr(options, name) for name in ("quick", "model", "minutes", "scenario", "ablate", "seeds")}
     return told | {"drafter": drafter}
 
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
     if options.name in BENCHES:
         run, usual = BENCHES[options.name]
+        run = ablation.run if options.name == "tuner" and options.ablate else run
         return run(options.quick, options.model or usual)
     of_runs, usual = OF_RUNS[options.name]
     if options.name == "e2e":

@@ -1,12 +1,10 @@
 """How many tokens a running response still needs, judged by responses that are finished."""
 
-import math
 from bisect import bisect_right
 from collections import deque
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 STRANGERS = 4.0  # history, however long, counts like less than this many siblings: they answer other prompts
 
@@ -54,16 +52,6 @@ class RemainingLengthPredictor:
         predicted = min(self._sums[first] / strangers, limit) - length if strangers else limit - length
         return max(1.0, predicted, min(length / 4, limit - length))
 
-    def spread(self, length: float, limit: int) -> float:
-        """Standard deviation of the lengths that are still possible after ``length`` tokens, by history alone; without any, that of
-        anything up to ``limit``."""
-        first = bisect_right(self._sorted, length)
-        strangers = len(self._sorted) - first
-        if not strangers:
-            return (limit - length) / math.sqrt(12)
-        mean = self._sums[first] / strangers
-        return math.sqrt(max(self._squares[first] / strangers - mean**2, 0.0))
-
     def state(self) -> dict[str, Any]:
         """For a checkpoint; plain JSON values."""
         return {"history": list(self._history), "siblings": [[group, list(lengths)] for group, lengths in self._siblings.items()]}
@@ -74,15 +62,8 @@ class RemainingLengthPredictor:
         self._index()
 
     def _index(self) -> None:
-        """``_sums[i]`` is the sum of ``_sorted[i:]``, ``_squares[i]`` that of their squares."""
+        """``_sums[i]`` is the sum of ``_sorted[i:]``; there is a last one for nothing."""
         lengths = np.sort(np.array(self._history, np.int64))
-        sums, squares = _from_here(lengths), _from_here(lengths**2)
         # First what ``_sorted`` leads to: another thread may ask meanwhile.
-        self._sums: list[int] = sums
-        self._squares: list[int] = squares
+        self._sums: list[int] = [*lengths[::-1].cumsum()[::-1].tolist(), 0]
         self._sorted: list[int] = lengths.tolist()
-
-
-def _from_here(values: NDArray[np.int64]) -> list[int]:
-    """For each index the sum of ``values`` from there on, and 0 behind the last."""
-    return [*values[::-1].cumsum()[::-1].tolist(), 0]

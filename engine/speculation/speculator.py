@@ -225,11 +225,10 @@ class Speculator:
         lengths = [request.length for request in batch]
         generated = sum(request.generated for request in batch) / len(batch)
         horizon = self._lengths.outlook(generated, self._limit)
-        spread = self._lengths.spread(generated, self._limit)
         behind = max(length - request.drafted for length, request in zip(lengths, batch, strict=True))
         length, versions = sum(lengths) / len(batch), self._versions
         self._fresh = FRESH - 1
-        self._now = Context(len(batch), length, versions["target"], versions["drafter"], drafters, horizon, spread, behind)
+        self._now = Context(len(batch), length, versions["target"], versions["drafter"], drafters, horizon, behind)
         return self._now
 
     def _drafters(self, batch: int, learned: bool) -> frozenset[DrafterName]:

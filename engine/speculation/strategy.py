@@ -46,9 +46,8 @@ OFF = Strategy("none", 0, 0, 0)
 @dataclass(frozen=True)
 class Context:
     """A decode step to come: ``batch`` running requests of ``length`` known tokens on average, the versions of the weights, and the
-    drafters that can be asked now (always with "none"). ``horizon``: tokens that each request is predicted to need still, and
-    ``spread``, how much they differ in that (standard deviation); ``behind``: tokens that the learned drafter has not seen yet, of the
-    request that has most of them."""
+    drafters that can be asked now (always with "none"). ``horizon``: tokens that each request is predicted to need still; ``behind``:
+    tokens that the learned drafter has not seen yet, of the request that has most of them."""
 
     batch: int
     length: float = 0.0
@@ -56,8 +55,11 @@ class Context:
     drafter_version: int = 0
     drafters: Set[DrafterName] = ALL_DRAFTERS
     horizon: float = inf
-    spread: float = inf
     behind: int = 0
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        return self.target_version, self.drafter_version
 
 
 class RunningRequest(Protocol):

@@ -60,7 +60,7 @@ class TailMode:
 
 
 def _key(batch: Sequence[RunningRequest], context: Context) -> tuple[object, ...]:
-    return tuple(request.id for request in batch), context.drafters, context.target_version, context.drafter_version
+    return tuple(request.id for request in batch), context.drafters, context.versions
 
 
 class MixedSteps:

@@ -117,8 +117,7 @@ class StrategyChoice:
         if self._config.suffix.enabled:
             drafters.add("ngram")
         horizon = self._lengths.outlook(generated, self._limit)
-        spread = self._lengths.spread(generated, self._limit)
-        return Context(batch, known + generated, *versions, frozenset(drafters), horizon, spread)
+        return Context(batch, known + generated, *versions, frozenset(drafters), horizon)
 
     def _live(self, context: Context, first: float) -> Choice:
         used: Counter[Strategy] = Counter()

@@ -106,7 +106,7 @@ class NativeEngine:
             self._take_drafter(drafter_weights, 0)
         self._costs = (Architecture.of(config), costs) if speculation and costs and isinstance(speculation.tuner, GoodputConfig) else None
         if speculation:
-            self.speculator = Speculator(speculation, seed, None if costs_later else self._measured())
+            self.speculator = Speculator(speculation, seed, None if costs_later else self.measured())
             if self._drafter_loaded:
                 self.speculator.loaded("drafter", 0)
 
@@ -182,7 +182,7 @@ class NativeEngine:
     def measure_costs(self) -> None:
         """Has the tuner go by the costs of the drafter that is there now, unless it does: that is so for all drafters of the same number of
         tokens. Between generations only; costs that this machine does not know yet are measured, which may take a minute."""
-        if self.speculator and self._measured_with != (self._drafted(),) and (costs := self._measured()):
+        if self.speculator and self._measured_with != (self._drafted(),) and (costs := self.measured()):
             self.speculator.take_costs(costs)
 
     def loaded_weights(self) -> LoadedWeights:
@@ -368,7 +368,8 @@ class NativeEngine:
             ngram_accepted_by_position=[0] * self._deepest,
         )
 
-    def _measured(self) -> CostTable | None:
+    def measured(self) -> CostTable | None:
+        """What decode steps cost on this machine, measured now if it is not known yet; None if nothing goes by it."""
         if self._costs is None:
             return None
         (architecture, folder), drafted = self._costs, self._drafted()

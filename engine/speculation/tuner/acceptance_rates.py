@@ -16,14 +16,12 @@ Array = NDArray[np.float64]
 FIRST_GUESS = 0.5
 PRIOR = 2.0
 """Drafts that a guess from elsewhere counts as."""
-RECENT = 32
-"""Drafts after which an observation counts 1/e in the short memory, which notices a change."""
-STALE, SLIGHT = 300, 32
-"""Decode steps after which a rate that is not observed any more counts 1/e; up to so many change too little to be worth a thought."""
-KEPT = 32.0
+FOLLOWED = 50
+"""Decode steps of a shape after which an observation counts 1/e, if that is sooner than by the memory: drafters change untold, too."""
+STALE = 300
+"""Decode steps after which a rate that is not observed any more counts 1/e."""
+KEPT = 8.0
 """Drafts that the evidence counts as at most, once the weights have changed."""
-CHANGED = 8.0
-"""Log likelihood ratio of recent to long-term rates at which the long memory is dropped."""
 
 
 class AcceptanceRates:
@@ -42,92 +40,71 @@ class AcceptanceRates:
         self._shape_of = np.array([shape for shape, _ in self._arms.values()])
         self._positions = max((levels for _, levels in self._arms.values()), default=0)
         self._drafted = np.array([[position < levels for position in range(self._positions)] for _, levels in self._arms.values()])
-        self._memories = (config.memory, min(RECENT, config.memory))
-        self._widen = config.widen
-        self._belief: tuple[Array, Array, Array] | None = None
-        self._age = 0
-        # [shape, long or short memory, accepted or rejected, position]
-        self._counts: Array = np.zeros((len(shapes), 2, 2, self._positions))
+        self._memory, self._widen = config.memory, config.widen
+        self._belief: tuple[Array, Array] | None = None
+        # [shape, accepted or rejected, position]
+        self._counts: Array = np.zeros((len(shapes), 2, self._positions))
 
     def record(self, strategy: Strategy, accepted: Sequence[int], steps: int) -> None:
         """``accepted`` of each draft, all from ``steps`` decode steps of ``strategy``; what it does not draft only ages."""
         shape, levels = self._arms[strategy]
-        self._age += steps
+        self._counts *= math.exp(-steps / STALE)
+        self._belief = None
         if not levels or not accepted:
-            if self._age > SLIGHT:
-                self._grow_old()
             return
-        self._grow_old()
         ends = np.bincount(accepted, minlength=levels + 1)
         reached = ends[::-1].cumsum()[::-1]
         seen = np.array([reached[1 : levels + 1], ends[:levels]])
-        for memory, counts in zip(self._memories, self._counts[shape, :, :, :levels], strict=True):
-            kept = math.exp(-len(accepted) / memory)
-            counts *= kept * math.exp(steps / STALE)  # these steps were no absence
-            counts += memory * (1 - kept) / len(accepted) * seen
-        self._notice_change(shape)
+        forgotten = len(accepted) / self._memory + steps / FOLLOWED
+        counts = self._counts[shape, :, :levels]
+        counts *= math.exp(steps / STALE - forgotten)  # these steps were no absence
+        counts += -math.expm1(-forgotten) / forgotten * seen
 
     def widen(self) -> None:
-        """New weights: the rates are less certain, but the best guess. The short memory starts anew."""
-        total = self._counts[:, :1].sum(2, keepdims=True)
-        self._counts[:, :1] *= np.minimum(self._widen, KEPT / np.maximum(total, KEPT))
-        self._counts[:, 1] = 0
+        """New weights: the rates are less certain, but the best guess."""
+        total = self._counts.sum(1, keepdims=True)
+        self._counts *= np.minimum(self._widen, KEPT / np.maximum(total, KEPT))
         self._belief = None
 
     def expected(self, strategy: Strategy) -> float:
         """Mean accepted tokens of a draft; 0 for plain decoding."""
         return float(self.belief()[0][list(self._arms).index(strategy)])
 
-    def belief(self) -> tuple[Array, Array, Array]:
-        """Of all strategies: mean accepted tokens [A] and their variance [A] from draft to draft; and how certain the means are: the
-        covariance [A, A] of the logs of accepted + 1 (delta method)."""
+    def belief(self) -> tuple[Array, Array]:
+        """Of all strategies: mean accepted tokens [A], and how certain they are: the covariance [A, A] of the logs of accepted + 1 (delta
+        method)."""
         if self._belief is None:
             self._belief = self._moments()
         return self._belief
 
     def state(self) -> dict[str, Any]:
-        self._grow_old()
         return {name: counts.tolist() for name, counts in zip(self._names, self._counts, strict=True)}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Takes over the shapes and positions that both have."""
+        """Takes over the shapes and positions that both have. Earlier versions kept a long memory and a short one."""
         self._belief = None
         for name, counts in zip(self._names, self._counts, strict=True):
             if name in state:
-                saved = np.asarray(state[name])[:, :, : self._positions]
-                counts[:, :, : saved.shape[-1]] = saved
+                saved = np.asarray(state[name])
+                saved = (saved[0] if saved.ndim > counts.ndim else saved)[:, : self._positions]
+                counts[:, : saved.shape[-1]] = saved
 
-    def _grow_old(self) -> None:
-        """By the steps since the last time."""
-        self._counts *= math.exp(-self._age / STALE)
-        self._age, self._belief = 0, None
-
-    def _moments(self) -> tuple[Array, Array, Array]:
+    def _moments(self) -> tuple[Array, Array]:
         mean, variance = self._rates()
         rates = np.where(self._drafted, mean[self._shape_of], 0.0)
         reached = rates.cumprod(1)
         beyond = reached[:, ::-1].cumsum(1)[:, ::-1]
         expected = reached.sum(1)
-        scatter = reached @ (2 * np.arange(self._positions) + 1) - expected**2
         slopes = np.where(self._drafted, beyond / mean[self._shape_of], 0.0) / (1 + expected)[:, None]
         same = self._shape_of[:, None] == self._shape_of
-        return expected, scatter, np.where(same, (slopes * variance[self._shape_of]) @ slopes.T, 0.0)
+        return expected, np.where(same, (slopes * variance[self._shape_of]) @ slopes.T, 0.0)
 
     def _rates(self) -> tuple[Array, Array]:
         """Mean and variance of each rate, both [S, P]; the mean is never 0 or 1."""
-        accepted, total = self._counts[:, 0, 0], self._counts[:, 0].sum(1)
+        accepted, total = self._counts[:, 0], self._counts.sum(1)
         counts = np.stack([accepted, total, self._siblings @ accepted, self._siblings @ total], axis=2)
         mean = np.array([_posterior(shape) for shape in counts.tolist()])
         return mean, mean * (1 - mean) / (total + PRIOR + 1)
-
-    def _notice_change(self, shape: int) -> None:
-        """Drops the long memory where it makes the recent drafts too unlikely. The short one is half old itself."""
-        long_and_short = self._counts[shape] + 0.5
-        rates = long_and_short / long_and_short.sum(1, keepdims=True)
-        long, short = (self._counts[shape, 1] * np.log(rates)).sum((1, 2))
-        if short - long > CHANGED:
-            self._counts[shape, 0] = self._counts[shape, 1] * self._widen
-            self._counts[shape, 1] = 0
 
 
 def _posterior(positions: list[list[float]]) -> list[float]:

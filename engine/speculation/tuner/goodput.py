@@ -15,19 +15,16 @@ from engine.events import ArmStatistics
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.acceptance_rates import AcceptanceRates
 from engine.speculation.tuner.arm_counts import ArmCounts
-from engine.speculation.tuner.cost_table import CostTable, assumed_catch_up, assumed_seconds, draft_levels
+from engine.speculation.tuner.cost_table import CostTable, assumed_catch_up, assumed_seconds
 from engine.speculation.tuner.exploration import TRIAL, ArmChoice, Exploration
 from engine.speculation.tuner.step_time_correction import Array, StepTimeCorrection
-from engine.speculation.tuner.straggler_delay import straggler_delay
 
 MEASURED, ASSUMED = 0.15, 0.3
 """Standard deviation of the log error of a cost table, and of the guess without one."""
 LEAST_GAIN = math.log(1.05)
 """What drafting must promise over plain decoding, for what is believed of it is never exact."""
-LAST = 1.0
-"""Steps of drafting that bring a request nothing: the last one goes beyond its end, and not all requests of a batch end at once."""
-WORTH_TRYING, WORTH_LOSING = 0.45, 0.05
-"""Shares of what is still to be generated that a trial may take, and that it may be expected to lose: what it teaches is for the rest."""
+LAST = 2.0
+"""Steps of drafting that bring a request nothing: the last one goes beyond its end, and a batch waits for its least lucky request."""
 PATIENT = 2
 """Intervals that a decision holds for once it was confirmed after the first."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
@@ -41,11 +38,10 @@ class ArmRun:
 
     arm: int
     bucket: int
-    context: Context
     accepted: list[int] = field(default_factory=list)
-    timed: list[tuple[Context, float]] = field(default_factory=list)
+    log_ratios: list[float] = field(default_factory=list)
     steps: int = 0
-    catch_up: float = 0.0
+    seconds: float = 0.0
 
 
 class GoodputTuner:
@@ -53,9 +49,7 @@ class GoodputTuner:
 
     AcceptanceRates is pooled over batch sizes. Seconds are those of the cost table, or a guess, times a correction learnt live. A decision
     holds for ``interval`` steps at one power-of-two bucket of batch sizes, and for longer once it was confirmed. Now and then an arm
-    that is not the best is tried: with the probability that it is better, never if that is implausible, and only while trials have
-    not lost more than their allowance.
-    A drafter that was given up is tried again at new weights, and rarely in between.
+    that is not the best is tried, see exploration.py.
 
     ``predicted(strategy, context)`` gives the seconds of a step before correction, of any strategy.
     """
@@ -70,7 +64,6 @@ class GoodputTuner:
         self._learned = np.array([arm.drafter == "eagle" for arm in self._arms])
         self._drafting = np.array([arm != OFF for arm in self._arms])
         self._acceptance = AcceptanceRates(self._arms, config)
-        self._most = np.log1p([draft_levels(arm) for arm in self._arms])
         self._exploration = Exploration(self._arms, rng)
         self._counts = ArmCounts()
         self._versions: tuple[int, int] | None = None
@@ -90,37 +83,34 @@ class GoodputTuner:
         self._look_up = lru_cache(LOOKED_UP)(self._log_costs)
 
     def select(self, context: Context) -> Strategy:
-        bucket = context.batch.bit_length()
-        decision = self._decisions.get(bucket)
-        if decision is None or decision.left <= 0 or not self._holds(decision, context):
+        decision = self._holding(context)
+        if decision is None:
             self._learn()
-            self._notice_versions(context)
-            decision = self._decisions[bucket] = self._decide(context, decision)
+            if self._versions not in (None, context.versions):
+                self._acceptance.widen()
+            self._versions = context.versions
+            bucket = context.batch.bit_length()
+            decision = self._decisions[bucket] = self._decide(context, self._decisions.get(bucket))
         decision.left -= 1
         return self._arms[decision.arm]
 
     def going_on(self, context: Context) -> Strategy | None:
-        decision = self._decisions.get(context.batch.bit_length())
-        return self._arms[decision.arm] if decision and decision.left > 0 and self._holds(decision, context) else None
+        decision = self._holding(context)
+        return self._arms[decision.arm] if decision else None
 
     def record(self, strategy: Strategy, context: Context, accepted: Sequence[int], elapsed: float) -> None:
         """Only notes the step: it is learnt from together with the next ones. ``strategy`` may be another than was selected, if there
         was nothing to draft."""
-        bucket, arm = context.batch.bit_length(), self._index[strategy]
-        decision, run = self._decisions.get(bucket), self._run
-        if decision and decision.arm != arm:
-            self._exploration.asked(decision.arm)
+        bucket, arm, run = context.batch.bit_length(), self._index[strategy], self._run
         caught_up = run.arm == arm
         if not caught_up or run.bucket != bucket or run.steps >= PATIENT * self._interval:
             self._learn()
-            run = self._run = ArmRun(arm, bucket, context)
-        run.context = context
+            run = self._run = ArmRun(arm, bucket)
         run.accepted.extend(accepted)
         run.steps += 1
+        run.seconds += elapsed
         if caught_up:
-            run.timed.append((context, elapsed))
-        else:
-            run.catch_up = elapsed
+            run.log_ratios.append(math.log(max(elapsed, 1e-9)) - self._log_predicted(context)[arm])
 
     def expected(self, strategy: Strategy) -> float:
         """Mean accepted tokens of a draft, by what was learnt so far."""
@@ -134,8 +124,7 @@ class GoodputTuner:
 
     def best(self, context: Context) -> Strategy:
         """The arm of highest mean value; explores nothing, changes nothing."""
-        tokens, seconds, scatter, _ = self._belief(context)
-        score = self._score(context, tokens, seconds, self._late(context, seconds), scatter)
+        score, _ = self._belief(context)
         return self._arms[max(self._eligible(context), key=score.__getitem__)]
 
     def take_arms(self) -> list[ArmStatistics]:
@@ -161,57 +150,41 @@ class GoodputTuner:
         self._correction.load_state(state["correction"])
         self._restart()
 
-    def _holds(self, decision: ArmChoice, context: Context) -> bool:
-        return decision.suits(context) and self._arms[decision.arm].drafter in context.drafters
+    def _holding(self, context: Context) -> ArmChoice | None:
+        """The decision that holds for the next step, too."""
+        decision = self._decisions.get(context.batch.bit_length())
+        if decision is None or decision.left <= 0 or decision.versions != context.versions:
+            return None
+        return decision if self._arms[decision.arm].drafter in context.drafters else None
 
     def _restart(self) -> None:
         self._decisions = {}
-        self._run = ArmRun(-1, 0, Context(1))
+        self._run = ArmRun(-1, 0)
 
     def _decide(self, context: Context, last: ArmChoice | None) -> ArmChoice:
-        tokens, seconds, scatter, covariance = self._belief(context)
-        late, eligible = self._late(context, seconds), self._eligible(context)
-        score = self._score(context, tokens, seconds, late, scatter)
-        potential = self._score(context, self._most, seconds, late, np.zeros(len(self._arms)))
+        """The first one at a batch size is the best; then others are tried beside it. A new one holds for few steps."""
+        score, covariance = self._belief(context)
+        eligible = self._eligible(context)
         best = max(eligible, key=score.__getitem__)
-        delays = straggler_delay(context, np.full(len(self._arms), TRIAL), scatter)
-        losses = TRIAL * (np.exp(score[best] + seconds) - np.exp(tokens)) + late * np.exp(score[best]) + delays
-        pays = (TRIAL * np.exp(tokens) <= WORTH_TRYING * context.horizon) & (losses <= WORTH_LOSING * context.horizon)
-        eligible = [arm for arm in eligible if pays[arm] or arm in (best, self._index[OFF])]
-        chosen = self._exploration.choose(eligible, score, losses, potential, covariance)
-        if chosen != best:
-            self._exploration.charge(float(delays[chosen]))
-            return ArmChoice(chosen, TRIAL, context, math.exp(tokens[best] - seconds[best]))
-        return ArmChoice(best, self._held(best, context, last), context)
+        chosen = self._exploration.choose(eligible, score, covariance if last else 0 * covariance)
+        if last is None or last.versions != context.versions or last.arm != best or chosen != best:
+            return ArmChoice(chosen, TRIAL, context.versions)
+        return ArmChoice(best, PATIENT * self._interval if last.steps >= self._interval else self._interval, context.versions)
 
-    def _held(self, best: int, context: Context, last: ArmChoice | None) -> int:
-        """Steps that the choice of ``best`` holds for: few at first."""
-        if last is None or last.arm != best or not last.suits(context):
-            return TRIAL
-        return PATIENT * self._interval if last.steps >= self._interval else self._interval
-
-    def _belief(self, context: Context) -> tuple[Array, Array, Array, Array]:
-        """Of all arms: log tokens [A] that a step brings each request, its log seconds [A], the variance [A] of its tokens from draft to
-        draft, and the covariance [A, A] of the difference of the logs."""
-        expected, scatter, of_tokens = self._acceptance.belief()
+    def _belief(self, context: Context) -> tuple[Array, Array]:
+        """Of all arms: log tokens a second [A] that each request gets up to the horizon, with what drafting costs once, and how certain
+        they are: the covariance [A, A]."""
+        expected, of_tokens = self._acceptance.belief()
         correction, of_seconds = self._correction.belief(context.batch.bit_length())
-        return np.log1p(expected), self._log_predicted(context) + correction, scatter, of_tokens + of_seconds
-
-    def _late(self, context: Context, seconds: Array) -> Array:
-        """Seconds [A] in which the drafter catches up, before it can draft."""
-        if not context.behind:
-            return np.zeros(len(self._arms))
-        slower = np.exp(seconds - self._log_predicted(context))
-        late: Array = np.where(self._learned, slower * self._catch_up(context), 0.0)
-        return late
-
-    def _score(self, context: Context, tokens: Array, seconds: Array, late: Array, scatter: Array) -> Array:
-        """Log tokens a second [A] up to the horizon: steps that bring ``tokens`` (log), and what drafting costs once."""
-        gain = np.exp(tokens)
-        once = (np.where(self._drafting, LAST, 0.0) + late * np.exp(-seconds)) * gain
-        score: Array = tokens - seconds - np.log1p((once + straggler_delay(context, context.horizon / gain, scatter)) / context.horizon)
+        predicted = self._log_predicted(context)
+        once = (np.where(self._drafting, LAST, 0.0) + self._late(context, predicted)) * (1 + expected)
+        score: Array = np.log1p(expected) - predicted - correction - np.log1p(once / context.horizon)
         score[self._index[OFF]] += LEAST_GAIN
-        return score
+        return score, of_tokens + of_seconds
+
+    def _late(self, context: Context, predicted: list[float]) -> Array:
+        """Steps [A] in which the drafter catches up, before it can draft."""
+        return np.where(self._learned, self._catch_up(context) * np.exp(-np.array(predicted)), 0.0) if context.behind else np.zeros(1)
 
     def _eligible(self, context: Context) -> list[int]:
         return [index for index, arm in enumerate(self._arms) if arm.drafter in context.drafters]
@@ -225,28 +198,14 @@ class GoodputTuner:
         context = Context(batch, (lengths + 0.5) * LENGTHS)
         return [math.log(max(self.predicted(arm, context), 1e-9)) for arm in self._arms]
 
-    def _notice_versions(self, context: Context) -> None:
-        versions = (context.target_version, context.drafter_version)
-        if self._versions not in (None, versions):
-            self._acceptance.widen()
-            self._exploration.renew()
-        self._versions = versions
-
     def _learn(self) -> None:
         run = self._run
-        self._run = ArmRun(run.arm, run.bucket, run.context)
+        self._run = ArmRun(run.arm, run.bucket)
         if not run.steps:
             return
-        strategy, seconds = self._arms[run.arm], [elapsed for _, elapsed in run.timed]
-        self._counts.add(1 << (run.bucket - 1), strategy, run.accepted, run.catch_up + sum(seconds), run.steps)
+        strategy = self._arms[run.arm]
+        self._counts.add(1 << (run.bucket - 1), strategy, run.accepted, run.seconds, run.steps)
         self._acceptance.record(strategy, run.accepted, run.steps)
-        if seconds:
-            predicted = [self._log_predicted(context)[run.arm] for context, _ in run.timed]
-            log_ratios = [math.log(max(elapsed, 1e-9)) - guess for elapsed, guess in zip(seconds, predicted, strict=True)]
-            self._correction.update(run.arm, run.bucket, median_low(log_ratios), len(log_ratios))
-        tokens = run.steps * (1 + sum(run.accepted) / max(len(run.accepted), 1))
-        self._exploration.note(run.arm, run.steps, tokens)
-        decision = self._decisions.get(run.bucket)
-        if decision and decision.price and decision.arm == run.arm:
-            step = self.seconds(strategy, run.context)
-            self._exploration.charge((min(run.catch_up, 3 * step) + len(run.timed) * step) * decision.price - tokens)
+        self._exploration.note(run.steps)
+        if run.log_ratios:
+            self._correction.update(run.arm, run.bucket, median_low(run.log_ratios), len(run.log_ratios))

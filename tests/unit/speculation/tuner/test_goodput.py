@@ -15,7 +15,6 @@ from engine.config import GoodputConfig
 from engine.events import ArmStatistics
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable, Grid
-from engine.speculation.tuner.exploration import Exploration
 from engine.speculation.tuner.goodput import GoodputTuner
 
 # facts of TLT, section 5: milliseconds by batch size and drafted tokens, and the share of drafts accepted at least so far
@@ -284,6 +283,19 @@ def test_state_survives_a_checkpoint() -> None:
     assert drive(resumed, 1) == drive(tuner, 1)
 
 
+def test_a_state_of_an_earlier_version_can_be_loaded() -> None:
+    """It had what was left to lose by trials, and how long each drafter was not asked."""
+    tuner, resumed = make(6), make(99)
+    machine = Machine(0)
+    for _ in range(100):
+        machine.step(tuner, Context(4))
+    state = json.loads(json.dumps(tuner.state()))
+    state["exploration"] |= {"credit": 1.5, "allowance": 2.0, "tokens": 300.0, "idle": {"none": 0, "eagle": 7}}
+    resumed.load_state(state)
+    assert resumed.state()["exploration"]["rng"] == tuner.state()["exploration"]["rng"]
+    assert resumed.expected(K3) == tuner.expected(K3)
+
+
 def test_a_state_saved_with_other_strategies_gives_what_fits() -> None:
     tuner, machine = make(), Machine(0)
     for _ in range(300):
@@ -354,13 +366,3 @@ def test_a_trial_must_not_lose_much_of_what_is_left(horizon: float, tried: bool)
     context = Context(64, behind=800, horizon=horizon)
     chosen = {make(seed, costs).select(context) for seed in range(20)}
     assert (chosen != {OFF}) == tried
-
-
-def test_new_weights_allow_trials_in_proportion_to_what_rollouts_bring() -> None:
-    exploration = Exploration((OFF, *ARMS), random.Random(0))
-    for brought, credit in ((1000.0, 2.0), (16.0, 0.32)):
-        exploration.renew()
-        exploration.note(0, 10, brought)
-        exploration.charge(1000.0)
-        exploration.renew()
-        assert exploration.state()["credit"] == pytest.approx(credit)

@@ -1,4 +1,4 @@
-"""What luck costs, against requests that are simulated one by one."""
+"""Rollouts that drafts hardly help: short responses of one length, simulated one by one. Each waits for its least lucky request."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,6 @@ from engine.speculation.remaining_length import RemainingLengthPredictor
 from engine.speculation.strategy import OFF, Context
 from engine.speculation.tuner.cost_table import CostTable, Grid
 from engine.speculation.tuner.goodput import GoodputTuner
-from engine.speculation.tuner.straggler_delay import LATE, straggler_delay
 
 RATES = (0.6, 0.5)
 SHORT, MANY = 16, 64
@@ -26,39 +25,13 @@ def tokens(rng: np.random.Generator, requests: int) -> np.ndarray:
     return 1 + first + (first & (rng.random(requests) < RATES[1]))
 
 
-def moments() -> tuple[float, float]:
-    draws = tokens(np.random.default_rng(0), 200_000)
-    return float(draws.mean()), float(draws.var())
-
-
-@pytest.mark.parametrize(("batch", "steps"), [(64, 6), (16, 6), (64, 20), (2, 10)])
-@pytest.mark.parametrize("spread", [0.0, 5.0, 100.0])
-def test_it_is_how_far_the_last_request_is_behind_its_fellows(batch: int, steps: int, spread: float) -> None:
-    rng, (mean, variance) = np.random.default_rng(1), moments()
-    late = []
-    for _ in range(2000):
-        left = rng.normal(0, spread, batch)
-        brought = sum(tokens(rng, batch) for _ in range(steps))
-        late.append((left - brought).max() + steps * mean - left.max())
-    predicted = straggler_delay(Context(batch, spread=spread), np.array([0.0, steps]), np.array([variance, variance])) / LATE
-    assert predicted[0] == 0
-    assert predicted[1] == pytest.approx(np.mean(late), rel=0.15, abs=0.4)
-
-
-def test_nothing_is_lost_alone_or_without_drafts_or_where_nothing_is_known() -> None:
-    steps, variance = np.array([5.0, 5.0]), np.array([0.0, 2.0])
-    assert not straggler_delay(Context(1, spread=0.0), steps, variance).any()
-    assert straggler_delay(Context(9, spread=0.0), steps, variance)[0] == 0
-    assert not straggler_delay(Context(9), steps, variance).any()
-
-
 def decode(tuner: GoodputTuner, machine: Machine, version: int, lengths: RemainingLengthPredictor) -> float:
     """Seconds of a rollout of MANY responses that all end at SHORT tokens."""
     lengths.new_step()
     done, seconds = np.zeros(MANY), 0.0
     while (running := np.flatnonzero(done < SHORT)).size:
         at = float(done[running].mean())
-        context = Context(len(running), at, version, version, horizon=lengths.outlook(at, SHORT), spread=lengths.spread(at, SHORT))
+        context = Context(len(running), at, version, version, horizon=lengths.outlook(at, SHORT))
         strategy = tuner.select(context)
         brought = tokens(machine.rng, len(running)) if strategy != OFF else np.ones(len(running), int)
         kept = np.minimum(brought, SHORT - done[running]).astype(int)
