@@ -41,7 +41,7 @@ def beside_own_packages(venv: Path, wheels: str | None) -> Path:
         if made.returncode != 0:
             say(f"this Python cannot make virtual environments, so nothing is installed:\n{tail(made.stdout + made.stderr)}")
             return Path(sys.executable)
-        see_packages_of_this_python(venv)
+    see_packages_of_this_python(venv)
     source = ["--no-index", "--find-links", wheels] if wheels else []
     for name in absent(python, MEASURING):
         command = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", *source, name]

@@ -14,8 +14,9 @@ from engine.rollout.native.layout.pages import Pages
 from engine.rollout.native.placement import Placement
 
 HEADS, GROUP, SIZE, CAPACITY = 4, 7, 128, 32_768
-CALLS, REPLAYS = 10, 10
-"""Attentions in a graph, so that what the host does between two of them is left out; and how often it is run."""
+LEAST_BYTES = 2 * 10**8
+"""Of the keys and values of all layers, which are read in turns: a GPU's cache has room for a quarter of it."""
+REPLAYS = 10
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,15 @@ class Case:
     tokens: int
     length: int
     tree: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of keys and values of a layer, in 16 bits."""
+        return 2 * 2 * self.requests * self.length * HEADS * SIZE
+
+    @property
+    def layers(self) -> int:
+        return max(10, LEAST_BYTES // self.bytes)
 
     def __str__(self) -> str:
         kind = " in a tree" if self.tree else ""
@@ -51,49 +61,49 @@ def run(part: Part) -> None:
 
 def _measure(case: Case) -> dict[str, float]:
     where = device()
-    attend = _attention(case, where)
+    attend = _attention(case, where, case.layers if where.type == "cuda" else 1)
     began = time.perf_counter()
-    attend()
+    attend(0)
     if where.type == "cuda":
         torch.cuda.synchronize()
     first = time.perf_counter() - began
-    seconds = _replayed(attend) if where.type == "cuda" else _called(attend)
-    seen = case.length if case.tokens < 64 else case.length - case.tokens / 2  # what the tokens of a prompt see, on average
-    bytes_read = 2 * 2 * case.requests * case.length * HEADS * SIZE
+    seconds = _replayed(attend, case.layers) if where.type == "cuda" else _called(attend)
+    seen = case.length - (0 if case.tree else (case.tokens - 1) / 2)  # positions, on average
     operations = 4 * case.requests * case.tokens * HEADS * GROUP * SIZE * seen
     return {
         "first_s": round(first, 2),
         "us": round(1e6 * seconds, 1),
-        "gb_s": round(bytes_read / seconds / 1e9),
+        "gb_s": round(case.bytes / seconds / 1e9),
         "tflop_s": round(operations / seconds / 1e12, 1),
     }
 
 
-def _attention(case: Case, where: torch.device) -> Callable[[], Tensor]:
+def _attention(case: Case, where: torch.device, layers: int) -> Callable[[int], Tensor]:
+    """That of a layer, whose keys and values lie as in the engine's cache."""
     pages = Pages(case.requests, CAPACITY, case.requests * (case.length // 64 + 1), where)
     for slot in range(case.requests):
         pages.grow(slot, case.length)
     pages.settle()
     dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
-    keys, values = torch.randn(2, HEADS, pages.rows, SIZE, device=where, dtype=dtype)
+    keys, values = torch.randn(layers, pages.rows, 2, HEADS, SIZE, device=where, dtype=dtype).permute(2, 0, 3, 1, 4)
     query = torch.randn(case.requests, HEADS, case.tokens * GROUP, SIZE, device=where, dtype=dtype)
     positions = (case.length - case.tokens + torch.arange(case.tokens, device=where)).expand(case.requests, -1)
     paths = torch.ones(case.requests, case.tokens, case.tokens, dtype=torch.bool, device=where).tril() if case.tree else None
-    mask, reading = page_mask(pages, Placement(positions, CAPACITY, paths=paths), None), PageReading([keys], [values])
-    return lambda: reading.attend(query, 0, mask, SIZE**-0.5)
+    mask, reading = page_mask(pages, Placement(positions, CAPACITY, paths=paths), None), PageReading(keys.unbind(), values.unbind())
+    return lambda layer: reading.attend(query, layer, mask, SIZE**-0.5)
 
 
-def _replayed(attend: Callable[[], Tensor]) -> float:
-    """Seconds of one, in a graph of many."""
+def _replayed(attend: Callable[[int], Tensor], layers: int) -> float:
+    """Seconds of one, in a graph of ``layers``, so that what the host does between two of them is left out."""
     beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     beside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(beside):
-        attend()
+        attend(0)
     torch.cuda.current_stream().wait_stream(beside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            attend()
+        for layer in range(layers):
+            attend(layer)
     graph.replay()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     start.record()
@@ -102,10 +112,10 @@ def _replayed(attend: Callable[[], Tensor]) -> float:
     end.record()
     torch.cuda.synchronize()
     milliseconds: float = start.elapsed_time(end)
-    return milliseconds / 1000 / CALLS / REPLAYS
+    return milliseconds / 1000 / layers / REPLAYS
 
 
-def _called(attend: Callable[[], Tensor]) -> float:
+def _called(attend: Callable[[int], Tensor]) -> float:
     began = time.perf_counter()
-    attend()
+    attend(0)
     return time.perf_counter() - began

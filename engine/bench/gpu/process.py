@@ -10,8 +10,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
 from engine.bench.provenance import save
 
@@ -25,7 +23,7 @@ def measure(name: str, file: Path, scratch: Path, emulated: bool, seconds: float
     fails, says so. After ``seconds`` it will be cut off."""
     began = time.monotonic()
     kept: dict[str, Any] = {}
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    gpu = None if emulated else _gpu()
 
     def tell(result: Mapping[str, Any], ended: str = RUNNING) -> None:
         kept.update(result)
@@ -43,6 +41,12 @@ def measure(name: str, file: Path, scratch: Path, emulated: bool, seconds: float
         ended = f"{type(error).__name__}: {error}"[:SHOWN]
     tell({}, ended)
     return ended
+
+
+def _gpu() -> str | None:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
 def main() -> int:

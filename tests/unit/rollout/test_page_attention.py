@@ -17,6 +17,8 @@ from engine.rollout.native.placement import Placement
 HEADS, GROUP, SIZE, PAGE = 2, 3, 16, 16
 LENGTHS = (5, 70, 33)
 CPU = torch.device("cpu")
+NOBODYS = 1e3
+"""What lies in the cache where nothing was written."""
 
 
 class Cache:
@@ -25,7 +27,7 @@ class Cache:
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(0)
         self.pages = Pages(4, 128, 16, CPU, PAGE)
-        self.keys, self.values = torch.full((2, HEADS, self.pages.rows, SIZE), 1e3)
+        self.keys, self.values = torch.full((2, HEADS, self.pages.rows, SIZE), NOBODYS)
         self.whole = torch.randn(2, 3, HEADS, 128, SIZE, generator=generator)
         self.whole[:, 2, :, :PAGE] = self.whole[:, 1, :, :PAGE]
         for slot, length in enumerate(LENGTHS):
@@ -87,7 +89,8 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int
     calls = {}
     for case in product(CASES, (None, 21), (1, 1000)):
         cache, query, mask, *_ = asked_of(*case[:2])
-        calls[case] = (query, cache.keys, cache.values, *mask, 0.3, case[2])
+        nobodys = cache.values.masked_fill(cache.values == NOBODYS, torch.nan)
+        calls[case] = (query, cache.keys, nobodys, *mask, 0.3, case[2])
     cache, query, mask, *_ = asked_of("chain", None)
     for processors in (1, 1000):  # heads that are no power of two wide, and parts of larger tensors
         calls["narrow", None, processors] = (query[..., :11], cache.keys[..., :11], cache.values[..., :11], *mask, 0.3, processors)
@@ -103,7 +106,6 @@ def test_the_kernels_read_pages_as_if_they_were_one_piece(
     cache, query, _, sees, known = asked_of(name, window)
     mixed = interpreted[name, window, processors]
     torch.testing.assert_close(mixed[known], cache.expected(query, sees)[known], atol=1e-5, rtol=1e-5)
-    assert mixed.isfinite().all()
 
 
 @pytest.mark.parametrize("processors", [1, 1000], ids=["whole", "shared out"])
@@ -122,13 +124,25 @@ def test_few_programs_share_their_pages_out_until_all_processors_have_work() -> 
     assert page_kernel.splits_of(133, 512, 132) == page_kernel.splits_of(10_000, 512, 132) == 1
 
 
-@pytest.mark.parametrize("capability", [80, 90, 100])
+SHARED = {80: 166_912, 86: 101_376, 90: 232_448, 100: 232_448}
+"""Bytes that a program may have on a GPU of such a compute capability."""
+CHAIN, TREE = {"tree": False, "window": 0}, {"tree": True, "window": 0}
+
+
+@pytest.mark.parametrize("capability", SHARED)
+@pytest.mark.parametrize("size", [64, 128, 256])
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("read_pages", {"tree": False, "split": True}), ("read_pages", {"tree": True, "split": False}), ("join_splits", {})],
+    [
+        ("read_pages", CHAIN | {"split": True}),
+        ("read_pages", TREE | {"split": False}),
+        ("read_pages", TREE | {"split": True, "window": 21}),
+        ("join_splits", {}),
+    ],
+    ids=["chain", "tree", "tree in a window", "join"],
 )
 def test_the_kernels_compile_for_gpus_that_are_not_here(
-    name: str, options: dict[str, Any], capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, options: dict[str, Any], size: int, capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     triton = pytest.importorskip("triton")
     from triton.backends.compiler import GPUTarget
@@ -137,36 +151,42 @@ def test_the_kernels_compile_for_gpus_that_are_not_here(
     from engine.rollout.native.layout import page_kernel
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    pointers = {"mixed": "*bf16", "parts": "*fp32", "logs": "*fp32", "table": "*i32", "positions": "*i64", "newest": "*i64", "paths": "*u8"}
+    integers = ("table", "positions", "newest", "paths")
+    pointers = dict.fromkeys(integers[1:], "*i64") | {"table": "*i32", "output": "*bf16", "parts": "*fp32", "log_sums": "*fp32"}
     pointers |= dict.fromkeys(("query", "keys", "values"), "*bf16") | {"scale": "fp32"}
-    fixed = {"heads": 4, "group": 7, "size": 128, "page": 64, "window": 0, "block": 64, "columns": 128, "most": 64} | options
+    block = page_kernel.block_of(1000, size, 2)
+    fixed = {"heads": 4, "group": 7, "size": size, "page": 64, "block": block, "columns": size, "most": 64} | options
     kernel = getattr(page_kernel, name)
     signature = {each: "constexpr" if each in fixed else pointers.get(each, "i32") for each in kernel.arg_names}
     if options.get("split"):
-        signature["mixed"] = "*fp32"
+        signature["output"] = "*fp32"
     source = ASTSource(kernel, signature, constexprs={each: fixed[each] for each in kernel.arg_names if each in fixed})
-    assert triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 4 if block * size <= 8192 else 8})
+    assert compiled.asm["cubin"]
+    assert compiled.metadata.shared <= SHARED[capability]
 
 
-def attended(device: torch.device, size: int, tokens: int, tree: bool) -> Tensor:
+def attended(device: torch.device, size: int, tokens: int, tree: bool, window: int | None) -> Tensor:
     """Of four requests that have up to 33 pages each."""
     pages, lengths = Pages(4, 4096, 80, device), torch.tensor([100, 700, 2100, 1000])
     for slot, length in enumerate(lengths.tolist()):
         pages.grow(slot, length)
     pages.settle()
     generator = torch.Generator().manual_seed(0)
-    keys, values = torch.randn(2, HEADS, pages.rows, size, generator=generator).to(device, torch.bfloat16)
+    store = torch.randn(pages.rows, 2, HEADS, size, generator=generator).to(device, torch.bfloat16)
+    keys, values = store.permute(1, 2, 0, 3)  # as the engine's cache has them
     query = torch.randn(4, HEADS, tokens * GROUP, size, generator=generator).to(device, torch.bfloat16)
     positions = (lengths[:, None] - tokens + torch.arange(tokens)).to(device)
     paths = ((torch.rand(4, tokens, tokens, generator=generator) < 0.5).tril() | torch.eye(tokens, dtype=torch.bool)).to(device)
     placed = Placement(positions, 4096, paths=paths if tree else None)
-    return PageReading([keys], [values]).attend(query, 0, page_mask(pages, placed, None), 0.1).cpu()
+    return PageReading([keys], [values]).attend(query, 0, page_mask(pages, placed, window), 0.1).cpu()
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize(("size", "tokens", "tree"), [(64, 1, False), (128, 8, False), (96, 25, True), (32, 90, False)])
-def test_a_gpu_reads_the_pages_of_each_request(size: int, tokens: int, tree: bool) -> None:
-    """A token, a chain, a tree and a prompt."""
-    expected = attended(CPU, size, tokens, tree)
-    torch.testing.assert_close(attended(torch.device("cuda"), size, tokens, tree), expected, atol=2e-2, rtol=2e-2)
+@pytest.mark.parametrize("window", [None, 300])
+@pytest.mark.parametrize(("size", "tokens", "tree"), [(64, 1, False), (128, 8, False), (96, 25, True), (256, 70, True), (32, 90, False)])
+def test_a_gpu_reads_the_pages_of_each_request(size: int, tokens: int, tree: bool, window: int | None) -> None:
+    """A token, a chain, trees and a prompt."""
+    expected = attended(CPU, size, tokens, tree, window)
+    torch.testing.assert_close(attended(torch.device("cuda"), size, tokens, tree, window), expected, atol=5e-3, rtol=2e-2)

@@ -8,16 +8,29 @@ from torch import Tensor
 
 LEAST_ROWS, MOST_ROWS = 16, 64
 """Of a block of a query."""
+WIDE = 256
+"""Bytes of a row of keys beyond which a block has half as many rows: else smaller GPUs (sm_86, sm_89) lack shared memory."""
 MOST_SPLITS = 64
 PROGRAMS = 2
 """For each processor of a GPU."""
 LOG2_E = 1.4426950408889634
 
 
-@triton.jit(do_not_specialize=["rows", "tokens", "width", "nodes", "splits"])  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator]
+def word_of(words: tl.tensor, index: tl.tensor, count: tl.tensor) -> tl.tensor:
+    """Bits of nodes, by row; all are set of what lies before the tree, and none behind it."""
+    inside = (index >= 0) & (index < count)
+    bits = tl.load(words + index, mask=inside, other=0)
+    return tl.where(index < 0, -1, bits).to(tl.uint64, bitcast=True)
+
+
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["rows", "tokens", "width", "nodes", "splits"],
+    do_not_specialize_on_alignment=["table", "positions", "newest", "paths"],
+)
 def read_pages(
-    mixed: tl.tensor,
-    logs: tl.tensor,
+    output: tl.tensor,
+    log_sums: tl.tensor,
     query: tl.tensor,
     keys: tl.tensor,
     values: tl.tensor,
@@ -46,79 +59,78 @@ def read_pages(
     block: tl.constexpr,
     columns: tl.constexpr,
 ) -> None:
-    """What a block of rows sees of every ``splits``-th page, from the ``part``-th on: the mean of values in ``mixed``, and in ``logs`` the
-    logarithm, to base 2, of the sum of weights."""
+    """What a block of rows sees of every ``splits``-th page, from the ``part``-th on: the mean of values in ``output``, and in ``log_sums``
+    the logarithm, to base 2, of the sum of weights."""
     request, part = (tl.program_id(0) // splits).to(tl.int64), tl.program_id(0) % splits
     head, row = tl.program_id(1).to(tl.int64), tl.program_id(2) * block + tl.arange(0, block)
-    there, column = row < rows, tl.arange(0, columns)
-    token = tl.minimum(row // group, tokens - 1)
-    own = tl.load(positions + request * tokens + token)
-    known = column[None, :] < size
+    column, offset = tl.arange(0, columns), tl.arange(0, page)
+    in_rows, in_head = row < rows, (column < size)[None, :]
+    token = request * tokens + tl.minimum(row // group, tokens - 1)
+    row_position = tl.load(positions + token)
     asked = query + request * query_request + head * query_head + row[:, None] * query_row + column[None, :]
-    q = tl.load(asked, mask=there[:, None] & known, other=0.0)
-    if tree:
-        root = tl.load(newest + request)
-        last = (root + nodes - 1) // page + 1
-    else:
-        root = tl.max(own, 0)
-        last = root // page + 1
-    begin = tl.maximum(tl.min(own, 0) - window + 1, 0) // page if window else 0
-    best = tl.full([block], -float("inf"), tl.float32)
-    total = tl.zeros([block], tl.float32)
-    found = tl.zeros([block, columns], tl.float32)
-    for place in range(begin + part, last, splits):
-        offset = tl.arange(0, page)
-        entry = tl.load(table + request * width + place).to(tl.int64) * page + offset
-        position = place * page + offset
-        cached = head * cache_head + entry[:, None] * cache_row + column[None, :]
-        k = tl.load(keys + cached, mask=known, other=0.0)
+    q = tl.load(asked, mask=in_rows[:, None] & in_head, other=0.0)
+    root = tl.load(newest + request) if tree else tl.max(row_position, 0)
+    end = root + (nodes if tree else 1)
+    begin = tl.maximum(tl.min(row_position, 0) - window + 1, 0) // page if window else 0
+    words = (nodes + 63) // 64
+    row_max = tl.full([block], -float("inf"), tl.float32)
+    row_sum = tl.zeros([block], tl.float32)
+    accumulated = tl.zeros([block, columns], tl.float32)
+    for index in range(begin + part, (end - 1) // page + 1, splits):
+        number = tl.load(table + request * width + index).to(tl.int64)
+        position = index * page + offset
+        cached = head * cache_head + (number * page + offset)[:, None] * cache_row + column[None, :]
+        k = tl.load(keys + cached, mask=in_head, other=0.0)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         if tree:
-            if (place + 1) * page > root:  # all of the nodes see what is before them
-                node = (position - root)[None, :]
-                in_tree = (node >= 0) & (node < nodes)
-                on_path = tl.load(paths + (request * tokens + token)[:, None] * nodes + node, mask=in_tree, other=0)
-                scores = tl.where((node < 0) | (in_tree & (on_path != 0)), scores, -float("inf"))
+            node = index * page - root
+            first = node >> 6
+            shift = (node - first * 64).to(tl.uint64)
+            low, high = word_of(paths + token * words, first, words), word_of(paths + token * words, first + 1, words)
+            bits = (low >> shift) | ((high << 1) << (63 - shift))
+            sees = ((bits[:, None] >> offset[None, :].to(tl.uint64)) & 1) != 0
         else:
-            scores = tl.where(position[None, :] <= own[:, None], scores, -float("inf"))
+            sees = position[None, :] <= row_position[:, None]
         if window:
-            scores = tl.where(position[None, :] > own[:, None] - window, scores, -float("inf"))
-        better = tl.maximum(best, tl.max(scores, 1))
-        base = tl.where(better == -float("inf"), 0.0, better)
-        weights, kept = tl.exp2(scores - base[:, None]), tl.exp2(best - base)
-        v = tl.load(values + cached, mask=known, other=0.0)
-        total = total * kept + tl.sum(weights, 1)
-        found = found * kept[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
-        best = better
-    seen = total > 0
-    found /= tl.where(seen, total, 1.0)[:, None]
+            sees &= position[None, :] > row_position[:, None] - window
+        scores = tl.where(sees, scores, -float("inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, 1))
+        base = tl.where(new_max == -float("inf"), 0.0, new_max)
+        weights, kept = tl.exp2(scores - base[:, None]), tl.exp2(row_max - base)
+        written = (position < end) & (number > 0)  # what is left there of others may not be finite
+        v = tl.load(values + cached, mask=written[:, None] & in_head, other=0.0)
+        row_sum = row_sum * kept + tl.sum(weights, 1)
+        accumulated = accumulated * kept[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+        row_max = new_max
+    seen = row_sum > 0
+    accumulated /= tl.where(seen, row_sum, 1.0)[:, None]
     line = (request * heads + head) * rows + row
     if split:
         line = line * splits + part
-        tl.store(logs + line, tl.where(seen, best + tl.log2(tl.where(seen, total, 1.0)), -float("inf")), mask=there)
-    tl.store(mixed + line[:, None] * size + column[None, :], found.to(mixed.dtype.element_ty), mask=there[:, None] & known)
+        tl.store(log_sums + line, tl.where(seen, row_max + tl.log2(tl.where(seen, row_sum, 1.0)), -float("inf")), mask=in_rows)
+    tl.store(output + line[:, None] * size + column[None, :], accumulated.to(output.dtype.element_ty), mask=in_rows[:, None] & in_head)
 
 
 @triton.jit(do_not_specialize=["splits"])  # type: ignore[untyped-decorator]
 def join_splits(
-    mixed: tl.tensor,
+    output: tl.tensor,
     parts: tl.tensor,
-    logs: tl.tensor,
+    log_sums: tl.tensor,
     splits: tl.tensor,
     size: tl.constexpr,
     columns: tl.constexpr,
     most: tl.constexpr,
 ) -> None:
-    """A row of ``mixed`` [rows, size] from ``parts`` [rows, splits, size] and their ``logs``."""
+    """A row of ``output`` [rows, size] from ``parts`` [rows, splits, size] and their ``log_sums``."""
     row, part, column = tl.program_id(0).to(tl.int64), tl.arange(0, most), tl.arange(0, columns)
-    log = tl.load(logs + row * splits + part, mask=part < splits, other=-float("inf"))
-    best = tl.max(log, 0)
-    weights = tl.exp2(log - tl.where(best == -float("inf"), 0.0, best))
-    known = (part < splits)[:, None] & (column < size)[None, :]
-    found = tl.load(parts + (row * splits + part)[:, None] * size + column[None, :], mask=known, other=0.0)
+    logs = tl.load(log_sums + row * splits + part, mask=part < splits, other=-float("inf"))
+    highest = tl.max(logs, 0)
+    weights = tl.exp2(logs - tl.where(highest == -float("inf"), 0.0, highest))
+    inside = (part < splits)[:, None] & (column < size)[None, :]
+    means = tl.load(parts + (row * splits + part)[:, None] * size + column[None, :], mask=inside, other=0.0)
     total = tl.sum(weights, 0)
-    whole = tl.sum(found * weights[:, None], 0) / tl.where(total > 0, total, 1.0)
-    tl.store(mixed + row * size + column, whole.to(mixed.dtype.element_ty), mask=column < size)
+    joined = tl.sum(means * weights[:, None], 0) / tl.where(total > 0, total, 1.0)
+    tl.store(output + row * size + column, joined.to(output.dtype.element_ty), mask=column < size)
 
 
 def splits_of(programs: int, pages: int, processors: int) -> int:
@@ -126,6 +138,12 @@ def splits_of(programs: int, pages: int, processors: int) -> int:
     two."""
     wanted = min(max(1, PROGRAMS * processors // programs), pages, MOST_SPLITS)
     return int(1 << (wanted.bit_length() - 1))
+
+
+def block_of(rows: int, columns: int, itemsize: int) -> int:
+    """Rows that a program takes of a query, of heads of ``columns`` numbers."""
+    most = MOST_ROWS if columns * itemsize <= WIDE else MOST_ROWS // 2
+    return int(min(max(LEAST_ROWS, triton.next_power_of_2(rows)), most))
 
 
 def attend(
@@ -136,30 +154,34 @@ def attend(
     positions: Tensor,
     newest: Tensor | None,
     paths: Tensor | None,
+    nodes: int,
     window: int,
     page: int,
     scale: float,
     processors: int,
 ) -> Tensor:
     """See ``page_attention.attend_to_pages``; ``processors``: those of the GPU."""
+    assert keys.stride() == values.stride()
+    assert query.stride(3) == keys.stride(2) == 1
     n, heads, rows, size = query.shape
-    tokens, nodes = positions.shape[1], 0 if paths is None else paths.shape[2]
-    block = min(max(LEAST_ROWS, triton.next_power_of_2(rows)), MOST_ROWS)
-    blocks, columns = triton.cdiv(rows, block), max(LEAST_ROWS, triton.next_power_of_2(size))
+    tokens = positions.shape[1]
+    columns = max(LEAST_ROWS, triton.next_power_of_2(size))
+    block = block_of(rows, columns, query.itemsize)
+    blocks = triton.cdiv(rows, block)
     splits = splits_of(n * heads * blocks, table.shape[1], processors)
-    mixed = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    parts = torch.empty(n, heads, rows, splits, size, dtype=torch.float32, device=query.device) if splits > 1 else mixed
-    logs = torch.empty(n, heads, rows, splits, dtype=torch.float32, device=query.device) if splits > 1 else mixed
+    output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    parts = torch.empty(n, heads, rows, splits, size, dtype=torch.float32, device=query.device) if splits > 1 else output
+    log_sums = torch.empty(n, heads, rows, splits, dtype=torch.float32, device=query.device) if splits > 1 else output
     read_pages[n * splits, heads, blocks](
         parts,
-        logs,
+        log_sums,
         query,
         keys,
         values,
         table,
         positions,
         positions if newest is None else newest,
-        positions if paths is None else paths.view(torch.uint8),
+        positions if paths is None else paths,
         scale * LOG2_E,
         rows,
         tokens,
@@ -177,8 +199,8 @@ def attend(
         split=splits > 1,
         block=block,
         columns=columns,
-        num_warps=4 if block * columns <= 64 * 128 else 8,
+        num_warps=4 if block * columns <= MOST_ROWS * 128 else 8,
     )
     if splits > 1:
-        join_splits[(n * heads * rows,)](mixed, parts, logs, splits, size=size, columns=columns, most=MOST_SPLITS, num_warps=4)
-    return mixed
+        join_splits[(n * heads * rows,)](output, parts, log_sums, splits, size=size, columns=columns, most=MOST_SPLITS, num_warps=4)
+    return output
