@@ -45,7 +45,8 @@ def page_mask(pages: Pages, placed: Placement, window: int | None) -> PageMask:
 
 def _words(paths: Tensor) -> Tensor:
     """``paths`` [n, T, nodes] as bits, [n, T, words]."""
-    bits = F.pad(paths.long(), (0, -paths.shape[2] % WORD)).unflatten(2, (-1, WORD))
+    padded = F.pad(paths.long(), (0, -paths.shape[2] % WORD))
+    bits = padded.view(*padded.shape[:2], -1, WORD)
     return bits.mul_(1 << torch.arange(WORD, device=paths.device)).sum(3)
 
 
