@@ -98,8 +98,8 @@ class Subject:
         drafted = drafting(self._exported(), *SHAPES[arm]) if arm in SHAPES else {}
         asked = [([request.prompt for request in requests], sampling) for requests, sampling in self.rollouts]
         options = {"dtype": _name(DTYPE), "max_running_requests": max(self.part.scale.batches)}
-        options |= drafted | attention_arguments(DTYPE, attention_head(self.model.config))
-        served = serve(self.folder, asked[: self._tail] if drafted else asked, **options)
+        attention = attention_arguments(DTYPE, attention_head(self.model.config)) if device().type == "cuda" else {}
+        served = serve(self.folder, asked[: self._tail] if drafted else asked, **options | drafted | attention)
         rates = [round(sum(map(len, one.tokens)) / one.seconds, 1) for one in served[1 : self._tail : 2]]
         if drafted:
             return {"tok_s": rates}
