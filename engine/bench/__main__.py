@@ -111,6 +111,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--json: there is no folder {options.json.parent}")
     if options.minutes and min(options.minutes) <= 0:
         parser.error("--minutes: give more than 0")
+    if options.ablate and options.name != "tuner":
+        parser.error("--ablate is for tuner alone")
     if options.seeds is not None and options.seeds < 1:
         parser.error("--seeds: give at least 1")
     try:

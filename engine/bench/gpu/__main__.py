@@ -39,7 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.emulate and not gpu():
         parser.error("there is no GPU that PyTorch sees here; --emulate rehearses without one")
     out: Path = options.out or RESULTS
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out: {error}")
     with TemporaryDirectory(prefix="longtail-gpu-") as scratch:
         states = measure(options.parts, out, Path(scratch), options.minutes * 60, options.emulate)
     return 0 if all(state == 0 for state in states) else 1

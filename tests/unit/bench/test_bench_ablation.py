@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.bench import __main__ as command
 from engine.bench import ablation, virtual_rollouts
 from engine.bench.ablation import PARTS, ablated, switched_off
 from engine.bench.virtual_rollouts import Rollouts, VirtualMachine
@@ -52,3 +53,9 @@ def test_in_a_mixed_step_the_target_checks_what_each_request_has(monkeypatch: py
     whole, half = (machine.seconds(chain, context, verified) for verified in (4.0, 2.0))
     plain = machine.seconds(OFF, context, 0.0)
     assert (whole / plain, half / plain) == pytest.approx(((10 + 1 + 4 * 0.5) / 10, (10 + 0.5 + 4 * 0.5) / 10))
+
+
+def test_only_the_tuner_has_parts_to_switch_off(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["graphs", "--ablate", "--model", "nosuch"])
+    assert "--ablate is for tuner alone" in capsys.readouterr().err

@@ -147,6 +147,13 @@ def test_what_cannot_be_is_told(options: list[str], says: str, monkeypatch: pyte
     assert says in capsys.readouterr().err
 
 
+def test_a_folder_for_results_that_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit):
+        command.main(["--emulate", "--out", str(tmp_path / "file")])
+    assert "--out: " in capsys.readouterr().err
+
+
 def test_every_part_has_a_module_and_a_section_and_all_fit_into_the_time() -> None:
     shown = {section.bench for section in SECTIONS}
     assert {f"gpu_{part}" for part in MINUTES} <= shown
