@@ -30,5 +30,5 @@ def row_headings(key: str, widths: Sequence[float], headings: Sequence[str]) -> 
 
 
 def _css(text: str) -> str:
-    """Nothing in it ends the string, or the style."""
-    return "".join(letter if (letter.isascii() and letter.isalnum()) or letter in PLAIN else f"\\{ord(letter):06x}" for letter in text)
+    """Nothing in it ends the string, or the style. A space ends what is escaped, or CSS would take the one that follows for that."""
+    return "".join(letter if (letter.isascii() and letter.isalnum()) or letter in PLAIN else f"\\{ord(letter):06x} " for letter in text)

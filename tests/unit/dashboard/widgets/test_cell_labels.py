@@ -1,3 +1,5 @@
+import re
+
 from dashboard.widgets.cell_labels import labelled
 
 
@@ -11,3 +13,9 @@ def test_no_heading_ends_the_style() -> None:
     assert css.count("</style>") == 1
     assert "script>" not in css
     assert css.count('"') == 2
+
+
+def test_a_space_after_an_escaped_letter_stays() -> None:
+    """CSS takes one space after the digits of an escaped letter for their end."""
+    css = labelled("td", ["Demo: TLT"])
+    assert re.sub(r"\\([0-9a-f]{6}) ?", lambda escaped: chr(int(escaped[1], 16)), css).count('"Demo: TLT"') == 1
