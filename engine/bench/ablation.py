@@ -41,7 +41,7 @@ class _Uncorrected(StepTimeCorrection):
         pass
 
 
-def _best(_: Exploration, arms: list[int], score: Any, covariance: Any) -> int:  # noqa: ARG001
+def _best(_: Exploration, arms: list[int], score: Any, *__: Any) -> int:
     return max(arms, key=score.__getitem__)
 
 

@@ -14,7 +14,8 @@ PLAUSIBLE = 1.3
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
 SHARE = 0.005
-"""Of all steps, which trials of n-grams may lose: what they find changes from text to text, without new weights."""
+"""Of all steps, in steps of the best arm, which trials of n-grams may lose: what they find changes from text to text, without new
+weights."""
 
 
 @dataclass
@@ -35,26 +36,30 @@ class Exploration:
 
     def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
         self._ngrams = {index for index, arm in enumerate(arms) if arm.drafter == "ngram"}
-        self._idle = round(TRIAL / SHARE)  # pays a first trial, whatever it may lose
+        self._idle: int | None = None  # steps since their last trial; the first one is free, whatever it may cost
         self._rng = rng
 
-    def choose(self, arms: Sequence[int], score: Array, covariance: Array) -> int:
-        """One of ``arms``, by their log values: of mean ``score`` [A] and ``covariance`` [A, A]."""
+    def choose(self, arms: Sequence[int], score: Array, covariance: Array, seconds: Array) -> int:
+        """One of ``arms``, by their log values: of mean ``score`` [A] and ``covariance`` [A, A]. ``seconds`` [A]: logs of a step's."""
         best = max(arms, key=score.__getitem__)
 
         def hoped(arm: int) -> float:
             variance = covariance[arm, arm] + covariance[best, best] - 2 * covariance[arm, best]
             return float(score[arm]) + (math.sqrt(variance) * min(self._rng.gauss(0, 1), PLAUSIBLE) if variance > 0 else 0.0)
 
-        lost = {arm: TRIAL * -math.expm1(score[arm] - score[best]) for arm in arms if arm in self._ngrams and arm != best}
-        paid = [arm for arm, steps in lost.items() if steps <= SHARE * self._idle]
+        def lost(arm: int) -> float:
+            return TRIAL * math.exp(seconds[arm] - seconds[best]) * -math.expm1(score[arm] - score[best])
+
+        steps = math.inf if self._idle is None else self._idle
+        paid = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= SHARE * steps]
         chosen = max(paid or arms, key=hoped)
         self._idle = 0 if chosen in self._ngrams else self._idle
         return chosen
 
     def note(self, steps: int) -> None:
         """So many went by."""
-        self._idle += steps
+        if self._idle is not None:
+            self._idle += steps
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()
@@ -63,4 +68,4 @@ class Exploration:
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
-        self._idle = state["idle"].get("ngram", round(TRIAL / SHARE))
+        self._idle = state["idle"].get("ngram")

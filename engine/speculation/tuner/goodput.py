@@ -124,7 +124,7 @@ class GoodputTuner:
 
     def best(self, context: Context) -> Strategy:
         """The arm of highest mean value; explores nothing, changes nothing."""
-        score, _ = self._belief(context)
+        score, *_ = self._belief(context)
         return self._arms[max(self._eligible(context), key=score.__getitem__)]
 
     def take_arms(self) -> list[ArmStatistics]:
@@ -163,24 +163,25 @@ class GoodputTuner:
 
     def _decide(self, context: Context, last: ArmChoice | None) -> ArmChoice:
         """The first one at a batch size is the best; then others are tried beside it. A new one holds for few steps."""
-        score, covariance = self._belief(context)
+        score, covariance, seconds = self._belief(context)
         eligible = self._eligible(context)
         best = max(eligible, key=score.__getitem__)
-        chosen = self._exploration.choose(eligible, score, covariance if last else 0 * covariance)
+        chosen = self._exploration.choose(eligible, score, covariance if last else 0 * covariance, seconds)
         if last is None or last.versions != context.versions or last.arm != best or chosen != best:
             return ArmChoice(chosen, TRIAL, context.versions)
         return ArmChoice(best, PATIENT * self._interval if last.steps >= self._interval else self._interval, context.versions)
 
-    def _belief(self, context: Context) -> tuple[Array, Array]:
-        """Of all arms: log tokens a second [A] that each request gets up to the horizon, with what drafting costs once, and how certain
-        they are: the covariance [A, A]."""
+    def _belief(self, context: Context) -> tuple[Array, Array, Array]:
+        """Of all arms: log tokens a second [A] that each request gets up to the horizon, with what drafting costs once, how certain
+        they are: the covariance [A, A], and log seconds [A] of a step."""
         expected, of_tokens = self._acceptance.belief()
         correction, of_seconds = self._correction.belief(context.batch.bit_length())
         predicted = self._log_predicted(context)
+        seconds = predicted + correction
         once = (np.where(self._drafting, LAST, 0.0) + self._late(context, predicted)) * (1 + expected)
-        score: Array = np.log1p(expected) - predicted - correction - np.log1p(once / context.horizon)
+        score: Array = np.log1p(expected) - seconds - np.log1p(once / context.horizon)
         score[self._index[OFF]] += LEAST_GAIN
-        return score, of_tokens + of_seconds
+        return score, of_tokens + of_seconds, seconds
 
     def _late(self, context: Context, predicted: list[float]) -> Array:
         """Steps [A] in which the drafter catches up, before it can draft."""

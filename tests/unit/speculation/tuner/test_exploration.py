@@ -11,19 +11,19 @@ from engine.speculation.tuner.exploration import SHARE, TRIAL, Exploration
 NGRAM = Strategy("ngram", 8, 1, 8)
 
 
-@pytest.mark.parametrize("value", [0.9, 0.5, 0.1])
-def test_trials_of_ngrams_go_on_and_lose_their_share_of_the_steps_at_most(value: float) -> None:
-    """``value``: tokens a second with n-grams, as a share of those without; both are known for certain."""
+@pytest.mark.parametrize(("value", "dear"), [(0.9, 1), (0.5, 1), (0.1, 1), (0.1, 9), (0.9, 0.3)])
+def test_trials_of_ngrams_go_on_and_lose_their_share_of_the_steps_at_most(value: float, dear: float) -> None:
+    """``value``: tokens a second with n-grams, as a share of those without; ``dear``: likewise the seconds of a step. Both are certain."""
     exploration, decisions, tried = Exploration((OFF, NGRAM), random.Random(0)), 5000, 0
     for _ in range(decisions):
-        tried += exploration.choose([0, 1], np.log([1.0, value]), np.zeros((2, 2)))
+        tried += exploration.choose([0, 1], np.log([1.0, value]), np.zeros((2, 2)), np.log([1.0, dear]))
         exploration.note(TRIAL)
-    lost = (tried - 1) * TRIAL * (1 - value)
+    lost = (tried - 1) * TRIAL * dear * (1 - value)
     assert 0.8 * SHARE < lost / (decisions * TRIAL) <= SHARE
 
 
 def test_ngrams_that_are_the_best_leave_the_others_their_trials() -> None:
     uncertain = np.diag([0.25, 0.25])
     exploration = Exploration((OFF, NGRAM), random.Random(0))
-    chosen = [exploration.choose([0, 1], np.array([0.0, 0.1]), uncertain) for _ in range(200)]
+    chosen = [exploration.choose([0, 1], np.array([0.0, 0.1]), uncertain, np.zeros(2)) for _ in range(200)]
     assert 20 < chosen.count(0) < 100
