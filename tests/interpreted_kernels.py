@@ -17,7 +17,7 @@ def attend(calls: list[tuple[Any, ...]], folder: Path) -> list[Tensor]:
     """What each of the calls returns, in a process of their own: Triton interprets all of its kernels or none."""
     file = folder / "calls.pt"
     torch.save(calls, file)
-    path = os.pathsep.join(map(str, (TESTS.parent, TESTS)))
+    path = os.pathsep.join(filter(None, (str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "interpreted_kernels", str(file)]
     subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path}, check=True, timeout=600)
     found: list[Tensor] = torch.load(file)
