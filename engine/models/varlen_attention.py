@@ -78,7 +78,7 @@ def sequences(parts: Parts, device: torch.device) -> Sequences:
 
 @cache
 def _flash() -> Kernel:
-    """Before torch 2.12 it takes fewer heads of keys than of queries without being told."""
+    """That of torch 2.11 takes fewer heads of keys than of queries without being told."""
     from torch.nn.attention.varlen import varlen_attn
 
     if "enable_gqa" in signature(varlen_attn).parameters:

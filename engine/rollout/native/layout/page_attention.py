@@ -5,7 +5,7 @@ A CPU does the same by gathering. That is for the emulated device and for tests;
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -94,24 +94,12 @@ def _of_shape(query: Tensor, *_: object) -> Tensor:
 
 
 @attend_to_pages.register_kernel("cuda")
-def _on_gpu(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    table: Tensor,
-    positions: Tensor,
-    newest: Tensor | None,
-    paths: Tensor | None,
-    nodes: int,
-    window: int,
-    page: int,
-    scale: float,
-) -> Tensor:
+def _on_gpu(query: Tensor, *rest: Any) -> Tensor:
     from engine.rollout.native.layout import page_kernel
 
-    mask = (table, positions, newest, paths, nodes, window, page)
     with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
-        return page_kernel.attend(query, keys, values, *mask, scale, _processors(query.device))
+        mixed: Tensor = page_kernel.attend(query, *rest, processors=_processors(query.device))
+    return mixed
 
 
 @cache
