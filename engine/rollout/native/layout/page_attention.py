@@ -3,7 +3,7 @@
 A CPU does the same by gathering. That is for the emulated device and for tests; our own way on a CPU is exact to the bit (attention.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -97,9 +97,9 @@ def _of_shape(query: Tensor, *_: object) -> Tensor:
 def _on_gpu(query: Tensor, *rest: Any) -> Tensor:
     from engine.rollout.native.layout import page_kernel
 
+    attend: Callable[..., Tensor] = page_kernel.attend
     with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
-        mixed: Tensor = page_kernel.attend(query, *rest, processors=_processors(query.device))
-    return mixed
+        return attend(query, *rest, _processors(query.device))
 
 
 @cache
