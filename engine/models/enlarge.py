@@ -54,16 +54,17 @@ def enlarged_config(source: Path, width: int, layers: int) -> dict[str, object]:
     return _config(read_config(source), width, read_facts(source).layers, layers)
 
 
-def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0) -> None:
-    """Writes the drafter folder ``target`` for a model enlarged by ``width``, from ``source``, the drafter of the model before.
+def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0, device: torch.device = CPU) -> None:
+    """Writes the drafter folder ``target`` for a model enlarged by ``width``, from ``source``, the drafter of the model before. ``device``: as
+    for that.
 
     If the model's embedding is its head, its features are smaller by ``width`` (see ``enlarge``), and so is the drafter's whole
     residual stream, which it reads without a norm in attention only.
     """
-    config, generator = read_config(source), Generator().manual_seed(seed)
+    config, generator = read_config(source), Generator(device).manual_seed(seed)
     scale = 1 / width if config.get("target_ties_embeddings", config.get("tie_word_embeddings")) else 1.0
     wider = {}
-    for name, tensor in _weights(source).items():
+    for name, tensor in _weights(source, device).items():
         if not tensor.is_floating_point():
             wider[name] = tensor  # the draft vocabulary
         elif name == "fc.weight":

@@ -27,7 +27,7 @@ def folders(part: Part, name: str) -> tuple[Path, Path]:
         enlarge(TINY, part.scratch / f"{name}.part", width, layers, device=device())
         (part.scratch / f"{name}.part").rename(model)
     if not drafter.is_dir():
-        enlarge_drafter(DRAFTER, part.scratch / f"{drafter.name}.part", width)
+        enlarge_drafter(DRAFTER, part.scratch / f"{drafter.name}.part", width, device=device())
         (part.scratch / f"{drafter.name}.part").rename(drafter)
     return model, drafter
 
