@@ -55,8 +55,8 @@ def enlarged_config(source: Path, width: int, layers: int) -> dict[str, object]:
 
 
 def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0, device: torch.device = CPU) -> None:
-    """Writes the drafter folder ``target`` for a model enlarged by ``width``, from ``source``, the drafter of the model before. ``device``: as
-    for that.
+    """Writes the drafter folder ``target`` for a model enlarged by ``width``, from ``source``, the drafter of the model before; ``device``
+    as there.
 
     If the model's embedding is its head, its features are smaller by ``width`` (see ``enlarge``), and so is the drafter's whole
     residual stream, which it reads without a norm in attention only.

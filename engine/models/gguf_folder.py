@@ -87,4 +87,5 @@ def _model(file: Path, dtype: torch.dtype, head_dim: int | None, held: int) -> A
         raise ModelError(f"{len(missing)} weights are missing, such as {missing[0]}")
     for name in ("quantization_config", "_model_name_or_path"):
         vars(model.config).pop(name, None)
+    model.hf_quantizer = None  # transformers 5.17 saves nothing that was read from blocks
     return model

@@ -57,7 +57,11 @@ def engine_arguments(
     }
     if device.type == "cpu":
         return arguments | CPU | {"max_total_tokens": rollout.max_batch * length}
-    return arguments | attention_arguments(dtype, head) | {"enable_memory_saver": settings.release_memory}
+    on_gpu = {
+        "enable_memory_saver": settings.release_memory,
+        "disable_prefill_cuda_graph": True,  # capturing 46 sizes is most of the time that a start takes
+    }
+    return arguments | attention_arguments(dtype, head) | on_gpu
 
 
 def attention_head(config: PretrainedConfig) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from gguf import GGMLQuantizationType, GGUFWriter, RopeScalingType
 from gguf_files import NEVER, write_gguf
 from models_for_tests import Family, make_random_model
 from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
 from engine.config import RunConfig
 from engine.errors import ModelError
@@ -31,6 +33,7 @@ from engine.models.download import Wheel
 from engine.models.folder import home, read_config, read_facts
 from engine.models.library import add, get, known_models, remove
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
+from engine.models.weights import base_weights
 from engine.preflight import check_light
 
 TEXT = "It's 12 + 345,\n\tnaïve  東京 <eos> 🙂"
@@ -61,6 +64,23 @@ def test_a_gguf_file_becomes_the_model_that_it_was_made_from(tmp_path: Path, fam
     assert end_tokens(after, new) == {1}, "the end of the file, not its beginning"
     assert new.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False) == "<user>x"
     assert "quantization_config" not in read_config(folder)
+
+
+def test_a_gguf_file_is_written_where_transformers_says_that_what_has_blocks_is_not(
+    tmp_path: Path, random_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As transformers 5.17 does of all that it reads from such a file."""
+    read = AutoModelForCausalLM.from_pretrained
+
+    def read_as_quantised(*arguments: Any, **options: Any) -> Any:
+        model, loaded = read(*arguments, **options)
+        model.hf_quantizer = SimpleNamespace(quantization_config=SimpleNamespace(quant_method="gguf"))
+        return model, loaded
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AutoModelForCausalLM, "from_pretrained", read_as_quantised)
+        folder = add(write_gguf(random_model, tmp_path / "some-model.gguf"), say=lambda _: None)
+    assert base_weights(load_model(folder, "auto")).keys() == base_weights(load_model(random_model, "auto")).keys()
 
 
 def test_a_gguf_file_needs_no_extra_and_the_command_says_only_its_own_lines(tmp_path: Path) -> None:
