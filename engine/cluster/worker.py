@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.checkpoint import storage
 from engine.checkpoint.drafter_snapshots import SessionProgress
+from engine.cluster.cache_lending import cache_lending
 from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyStop
 from engine.cluster.distributed_rollout.finish_forecast import FinishForecaster
 from engine.cluster.learner_rank import LearnerRank
@@ -22,7 +23,7 @@ from engine.cluster.shares import LearnShare, RolloutShare
 from engine.cluster.spot_training.sent_weights import SentWeights
 from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.spot_training.worker_side import SpotTraining
-from engine.config import RolloutConfig, RunConfig
+from engine.config import RunConfig
 from engine.drafter.data_buffer import HELD_OUT_EVERY, Entry, group_of
 from engine.drafter.export import write_drafter_folder
 from engine.drafter.finished_responses import FinishedResponses
@@ -61,7 +62,7 @@ class Worker(LearnerRank):
         self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published, self._giving)
         # Then the engine's checksum of the target is the policy's.
         self._copies_exactly = config.rollout.engine != "sglang" and self._dtype == torch.float32
-        self._lends_memory = lends_memory(config.rollout, self.device)
+        self._lending = cache_lending(self.engine, config.rollout, self.device)
         self._drafter_version = 0
         self._first_responses: Sequence[PromptAndResponse] = ()
         # SGLang keeps no features: they are taken out of the learner's passes over the responses.
@@ -122,6 +123,8 @@ class Worker(LearnerRank):
 
     def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         share = super().learn(rows, inferred, step)
+        if self._lending:
+            self._lending.updated()
         self._write_remembered()
         return share
 
@@ -143,11 +146,11 @@ class Worker(LearnerRank):
         on_finish: Callable[[Completion], None] | None = None,
         finished: FinishedResponses | None = None,
     ) -> list[Completion]:
-        if self._lends_memory:
-            self.engine.resume()
+        if self._lending:
+            self._lending.rollout_begins()
         completions = self.engine.generate(requests, sampling, on_finish, finished.keep if finished else None)
-        if self._lends_memory:
-            self.engine.release()  # until the next rollout: the drafter's training and the update use it
+        if self._lending:
+            self._lending.rollout_ended()
         return completions
 
     def forecast(self) -> float | None:
@@ -381,9 +384,3 @@ class Worker(LearnerRank):
     def _require_spot(self) -> SpotTraining:
         assert self.spot is not None, "the plain baseline has no drafter"
         return self.spot
-
-
-def lends_memory(rollout: RolloutConfig, device: torch.device) -> bool:
-    """Whether training has the memory of the engine's cache between rollouts. The native engine's takes all that is left of a GPU; on a CPU
-    it takes what is written."""
-    return rollout.sglang.release_memory if rollout.engine == "sglang" else device.type == "cuda"

@@ -70,6 +70,9 @@ class EmulatedCuda:
         self.syncs.clear()
         self.replays, self.peak = 0, self.bytes
 
+    def _forget_peak(self) -> None:
+        self.peak = self.bytes
+
     def __enter__(self) -> "EmulatedCuda":
         self._entered.enter_context(patch.multiple(torch.cuda, create=True, **self._names()))
         self._entered.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
@@ -99,6 +102,9 @@ class EmulatedCuda:
             "synchronize": lambda device=None: self._waits("synchronize"),  # noqa: ARG005
             "empty_cache": lambda: None,
             "memory_reserved": lambda device=None: self.bytes,  # noqa: ARG005
+            "memory_allocated": lambda device=None: self.bytes,  # noqa: ARG005
+            "max_memory_allocated": lambda device=None: self.peak,  # noqa: ARG005
+            "reset_peak_memory_stats": lambda device=None: self._forget_peak(),  # noqa: ARG005
             "mem_get_info": lambda device=None: (MEMORY - self.bytes, MEMORY),  # noqa: ARG005
             "get_device_name": lambda device=None: "emulated",  # noqa: ARG005
             "CUDAGraph": partial(Graph, self._replays),

@@ -13,8 +13,8 @@ import torch.distributed as dist
 from psutil import virtual_memory
 from transformers import AutoConfig
 
-from engine.cluster.worker import Worker, lends_memory
-from engine.config import DrafterConfig, RolloutConfig, RunConfig, parse
+from engine.cluster.worker import Worker
+from engine.config import DrafterConfig, RunConfig, parse
 from engine.drafter.data_buffer import HELD_OUT_EVERY, bytes_per_token, group_of, most_bytes
 from engine.drafter.export import load_drafter_folder
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind
@@ -248,17 +248,6 @@ def test_a_worker_with_shards_does_what_one_with_the_whole_policy_does(
     exported = load_model(policy, torch.float32)
     for name, weight in whole.policy.weights().items():
         torch.testing.assert_close(exported.get_parameter(name).detach(), weight, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("engine", "device", "lent"), [("native", "cuda", True), ("native", "cpu", False), ("sglang", "cuda", False), ("sglang", "cpu", False)]
-)
-def test_a_native_engine_lends_the_memory_of_a_gpu_to_training(engine: str, device: str, lent: bool) -> None:
-    """Its cache takes all that is left. SGLang's has a fixed part, and is asked to lend it."""
-    assert lends_memory(RolloutConfig.model_validate({"engine": engine}), torch.device(device)) is lent
-    if engine == "sglang":
-        asked = RolloutConfig.model_validate({"engine": engine, "sglang": {"release_memory": True}})
-        assert lends_memory(asked, torch.device(device))
 
 
 @pytest.mark.usefixtures("home")
