@@ -6,6 +6,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,6 +72,17 @@ OF_RUNS = {
 }
 """Those whose runs a folder can keep."""
 
+OPTIONS_OF: Mapping[str, Collection[str]] = {
+    "data": OF_DATA,
+    "minutes": ("real",),
+    "drafter": ("sglang", *OF_DRAFTER, "e2e"),
+    "scenario": ("e2e",),
+    "ablate": ("tuner",),
+    "seeds": ("e2e",),
+    "runs": OF_RUNS,
+}
+"""The benchmarks that heed an option; one that would do nothing is refused."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
@@ -109,10 +121,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.parent}")
-    if options.minutes and min(options.minutes) <= 0:
+    for option, names in OPTIONS_OF.items():
+        if getattr(options, option) not in (None, False) and options.name not in names:
+            parser.error(f"--{option} is for {' and '.join(names)} alone")
+    if options.minutes and not all(minutes > 0 for minutes in options.minutes):
         parser.error("--minutes: give more than 0")
-    if options.ablate and options.name != "tuner":
-        parser.error("--ablate is for tuner alone")
     if options.seeds is not None and options.seeds < 1:
         parser.error("--seeds: give at least 1")
     try:

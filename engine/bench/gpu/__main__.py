@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parts", nargs="+", choices=MINUTES, default=list(MINUTES), help="only these, in this order")
     parser.add_argument("--out", type=Path, help=f"folder for results (default {RESULTS.relative_to(ROOT)}; none with --emulate)")
     options = parser.parse_args(arguments)
-    if options.minutes <= 0:
+    if not options.minutes > 0:
         parser.error("--minutes: give more than 0")
     if options.emulate and options.out is None:
         parser.error("--out: name a folder; what is rehearsed is no result")

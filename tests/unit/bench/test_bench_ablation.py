@@ -55,7 +55,15 @@ def test_in_a_mixed_step_the_target_checks_what_each_request_has(monkeypatch: py
     assert (whole / plain, half / plain) == pytest.approx(((10 + 1 + 4 * 0.5) / 10, (10 + 0.5 + 4 * 0.5) / 10))
 
 
-def test_only_the_tuner_has_parts_to_switch_off(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["graphs", "--ablate"], "--ablate is for tuner alone"),
+        (["tuner", "--ablate", "--seeds", "3"], "--seeds is for e2e alone"),
+        (["graphs", "--data", "train.jsonl"], "--data is for draft_vocabulary and real and sglang alone"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        command.main(["graphs", "--ablate", "--model", "nosuch"])
-    assert "--ablate is for tuner alone" in capsys.readouterr().err
+        command.main([*arguments, "--model", "nosuch"])
+    assert says in capsys.readouterr().err

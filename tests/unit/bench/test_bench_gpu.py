@@ -136,11 +136,16 @@ def test_nothing_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
-MISTAKES = {"--out: name a folder": ["--emulate"], "give more than 0": ["--minutes", "0"], "no GPU that PyTorch sees": []}
+MISTAKES = [
+    ("--out: name a folder", ["--emulate"]),
+    ("give more than 0", ["--minutes", "0"]),
+    ("give more than 0", ["--minutes", "nan"]),
+    ("no GPU that PyTorch sees", []),
+]
 
 
-@pytest.mark.parametrize(("says", "options"), MISTAKES.items())
-def test_what_cannot_be_is_told(options: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("says", "options"), MISTAKES)
+def test_what_cannot_be_is_told(says: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "gpu", lambda: False)
     with pytest.raises(SystemExit):
         command.main(options)
