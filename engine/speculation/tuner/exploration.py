@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from engine.speculation.strategy import Strategy
 from engine.speculation.tuner.step_time_correction import Array
 
@@ -42,19 +44,25 @@ class Exploration:
     def choose(self, arms: Sequence[int], score: Array, covariance: Array, seconds: Array) -> int:
         """One of ``arms``, by their log values: of mean ``score`` [A] and ``covariance`` [A, A]. ``seconds`` [A]: logs of a step's."""
         best = max(arms, key=score.__getitem__)
-
-        def hoped(arm: int) -> float:
-            variance = covariance[arm, arm] + covariance[best, best] - 2 * covariance[arm, best]
-            return float(score[arm]) + (math.sqrt(variance) * min(self._rng.gauss(0, 1), PLAUSIBLE) if variance > 0 else 0.0)
+        hoped = self._hoped(arms, best, score, covariance) if covariance.any() else score
 
         def lost(arm: int) -> float:
             return TRIAL * math.exp(seconds[arm] - seconds[best]) * -math.expm1(score[arm] - score[best])
 
         steps = math.inf if self._idle is None else self._idle
         paid = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= SHARE * steps]
-        chosen = max(paid or arms, key=hoped)
+        chosen = max(paid or arms, key=hoped.__getitem__)
         self._idle = 0 if chosen in self._ngrams else self._idle
         return chosen
+
+    def _hoped(self, arms: Sequence[int], best: int, score: Array, covariance: Array) -> dict[int, float]:
+        """What each of ``arms`` may be worth. The draws are of all arms together: those of one shape are right or wrong together, and that
+        many are uncertain makes it no likelier that one of them is better."""
+        variances, axes = np.linalg.eigh(covariance[np.ix_(arms, arms)])
+        errors = axes @ (np.sqrt(np.maximum(variances, 0.0)) * [self._rng.gauss(0, 1) for _ in arms])
+        against_best = dict(zip(arms, errors - errors[arms.index(best)], strict=True))
+        spread = {arm: covariance[arm, arm] + covariance[best, best] - 2 * covariance[arm, best] for arm in arms}
+        return {arm: float(score[arm] + min(against_best[arm], PLAUSIBLE * math.sqrt(max(spread[arm], 0.0)))) for arm in arms}
 
     def note(self, steps: int) -> None:
         """So many went by."""
