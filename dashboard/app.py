@@ -11,6 +11,7 @@ from dashboard.views.help import tour
 from dashboard.views.new.draft_store import forget_submitted_draft
 from dashboard.views.runs.bulk_actions import carry_out
 from dashboard.widgets.api_errors import answered
+from dashboard.widgets.page_address import drop_foreign
 from dashboard.widgets.page_switch import leave
 
 ASSETS = Path(__file__).with_name("assets")
@@ -48,6 +49,7 @@ page = st.navigation(  # before the API is asked: while that is away, who opens 
 )
 carry_out()  # whichever page it is by now, and whether or not that can be drawn
 leave(FILES.get(page.url_path, ""))
+drop_foreign(page.url_path)
 with answered():
     st.session_state["me"] = client().me()
     if page.url_path in FILES:

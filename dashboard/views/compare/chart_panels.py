@@ -6,6 +6,7 @@ from dashboard.charts.comparison_curves import metric_title
 from dashboard.text.escaping import escaped
 from dashboard.text.metric_meanings import meaning
 from dashboard.views.compare.figures import ComparisonFigures
+from dashboard.widgets.one_of import one_of
 from dashboard.widgets.panel import chart, empty, panel
 
 LONGER, BY_LENGTH = "longer than", "by length"
@@ -51,8 +52,5 @@ def speed(figures: ComparisonFigures) -> None:
 
 def lengths(figures: ComparisonFigures) -> None:
     with panel("Response lengths", TAILS) as head:
-        kinds = [LONGER, BY_LENGTH]
-        shape = head.segmented_control(
-            "Share of responses", kinds, default=LONGER, required=True, key="lengths", bind="query-params", label_visibility="collapsed"
-        )
+        shape = one_of("Share of responses", (LONGER, BY_LENGTH), "lengths", head, label_visibility="collapsed")
         chart(figures.response_lengths(shape == BY_LENGTH), "tails", "How long the responses of each run are will appear here.")

@@ -6,6 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.comparison_curves import CurveOptions
+from dashboard.widgets.one_of import one_of
 
 MOST_METRICS = 8
 FIRST_METRICS = ("reward_mean", "step_seconds", "accept_length", "response_tokens")
@@ -18,7 +19,7 @@ def chosen_metrics(keys: Sequence[str]) -> tuple[list[str], CurveOptions, bool, 
     with st.container(horizontal=True, vertical_alignment="bottom"):
         first = [key for key in FIRST_METRICS if key in keys] or list(keys[: len(FIRST_METRICS)])
         metrics = st.multiselect("Metrics", keys, first, key="metric", bind="query-params", max_selections=MOST_METRICS, width=620)
-        over = st.segmented_control("Over", [STEPS, TIME], default=STEPS, required=True, key="over", bind="query-params")
+        over = one_of("Over", (STEPS, TIME), "over")
         window = st.selectbox("Smoothing (steps)", WINDOWS, 2, key="smoothing", bind="query-params", width=150)
         log_x = st.toggle("Log x", key="logx", bind="query-params")
         log_y = st.toggle("Log y", key="logy", bind="query-params", help="What is 0 or less has no place on a logarithmic axis.")

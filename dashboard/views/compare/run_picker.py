@@ -39,7 +39,11 @@ def chosen_runs() -> list[Run]:
             width="stretch",
         )
     _explain(wanted, offers)
-    state["compared"] = st.query_params["runs"] = ",".join(chosen)
+    state["compared"] = ",".join(chosen)
+    if chosen:
+        st.query_params["runs"] = state["compared"]
+    else:
+        st.query_params.pop("runs", None)
     return [offers[run_id] for run_id in chosen]
 
 

@@ -16,6 +16,7 @@ from dashboard.data.run_data import RunData
 from dashboard.text.escaping import escaped
 from dashboard.text.metric_meanings import meaning
 from dashboard.views.run.tabs.tab import Tab
+from dashboard.widgets.one_of import one_of
 from dashboard.widgets.panel import chart, empty, panel
 from longtail import Longtail
 from longtail.schemas.runs import Run
@@ -38,7 +39,7 @@ def show(data: RunData) -> None:
         pattern = st.text_input(
             "Find", key="metric-find", bind="query-params", placeholder="regular expression: reward|length", max_chars=200, width=260
         )
-        over = st.segmented_control("Over", [STEPS, TIME, TOKENS], default=STEPS, required=True, key="metric-over", bind="query-params")
+        over = one_of("Over", (STEPS, TIME, TOKENS), "metric-over")
         window = st.selectbox("Smoothing (steps)", WINDOWS, key="metric-window", bind="query-params", width=140)
         log_x, log_y = st.toggle("Log x", key="metric-log-x"), st.toggle("Log y", key="metric-log-y")
         st.space("stretch")
