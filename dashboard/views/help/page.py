@@ -14,7 +14,7 @@ with st.container(horizontal=True, vertical_alignment="center"):
     st.markdown(
         "Longtail trains reasoning models by reinforcement learning, and makes the long tail of each rollout shorter.", width="stretch"
     )
-    if st.button("Take the tour", type="primary", help="Five stations, each of them a page"):
+    if st.button("Take the tour", type="primary", help="What there is to see, on the pages themselves"):
         tour.begin()
         switch_page(page_files.RUNS)
 word = st.text_input("Find a word", type="search", key="word", placeholder="accept length", live=True, width=320).lower()
