@@ -7,11 +7,13 @@ import streamlit as st
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
 from dashboard.widgets.api_errors import explained
+from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import panel
 from longtail.schemas.identity import ROLES
 from longtail.schemas.projects import DEFAULT_PROJECT, Member, Project
 
 WIDTHS = (3, 1.5, 1.2)
+ROWS, HEADINGS = "rows-members", ("Member", "Role", "")
 MOST = 200
 WANTED = {
     "name": "**Name**: 1 to 64 characters, such as long tails",
@@ -49,8 +51,11 @@ def _project(project: Project) -> None:
         _change(project)
     elif project.description:
         st.text(project.description)
-    for member in client().members(project.id):
-        _member(project, member, administers)
+    if members := client().members(project.id):
+        with st.container(key=ROWS):
+            row_headings(ROWS, WIDTHS, HEADINGS)
+            for member in members:
+                _member(project, member, administers)
     if administers:
         _admit(project)
 

@@ -20,4 +20,4 @@ def roles() -> None:
 
 def _row(right: str, needed: Role) -> dict[str, str]:
     mine = f"{me().role} (you)"
-    return {"": right} | {mine if role == me().role else role: "✓" if allows(role, needed) else "–" for role in ROLES}
+    return {"Right": right} | {mine if role == me().role else role: "✓" if allows(role, needed) else "–" for role in ROLES}

@@ -5,19 +5,23 @@ import streamlit as st
 from dashboard.auth.api_client import client
 from dashboard.text.escaping import escaped
 from dashboard.widgets.api_errors import explained
+from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import panel
 from longtail import ApiError
 from longtail.schemas.identity import ROLES, User
 
 WIDTHS = (3, 1.5, 1.5, 2, 1.2)
+ROWS, HEADINGS = "rows-users", ("Name", "Role", "State", "Since", "")
 WANTED = {"name": "**Name**: up to 64 of a-z, 0-9, dot, underscore and hyphen, the first a letter or a digit, such as ada.l"}
 
 
 def users() -> None:
     with panel("Users", "viewer: looks; editor: also starts and stops runs; admin: also manages users."):
         new_user()
-        for user in client().users(limit=200).items:
-            row(user)
+        with st.container(key=ROWS):
+            row_headings(ROWS, WIDTHS, HEADINGS)
+            for user in client().users(limit=200).items:
+                row(user)
 
 
 def new_user() -> None:
@@ -38,7 +42,7 @@ def row(user: User) -> None:
     name.text(user.name)
     chosen = role.selectbox("Role", ROLES, ROLES.index(user.role), key=f"role-{user.id}", label_visibility="collapsed")
     state.badge("disabled" if user.disabled else "active", color="gray" if user.disabled else "green")
-    created.caption(f"since {user.created_at:%Y-%m-%d}")
+    created.caption(f"{user.created_at:%Y-%m-%d}")
     clicked = action.button("Enable" if user.disabled else "Disable", key=f"disable-{user.id}")
     try:
         if clicked:
