@@ -145,7 +145,7 @@ def test_samples_of_a_step_and_in_an_order(page: Page, api: Longtail, chatty: Ru
 @only_with_all
 def test_what_another_run_answered_to_a_prompt_is_found_by_that_run_s_name_or_id(page: Page, pair: Pair) -> None:
     open_tab(page, pair[1], "Samples")
-    page.get_by_role("button", name="Elsewhere").first.click()
+    page.get_by_text("Elsewhere").first.click()
     page.get_by_label("Find a run").fill(pair[0].id)
     page.wait_for_timeout(FOUND_MS)
     page.get_by_role("combobox", name="In", exact=True).click()
@@ -154,6 +154,9 @@ def test_what_another_run_answered_to_a_prompt_is_found_by_that_run_s_name_or_id
     page.get_by_role("link", name="Open that run").click()
     expect(page.get_by_role("heading", name=pair[0].name, exact=True)).to_be_visible()
     expect(page).to_have_url(re.compile(f"id={pair[0].id}"))
+    expect(tab(page, "Samples")).to_be_checked()
+    expect(page.get_by_text("Elsewhere").first).to_be_visible()
+    expect(page.get_by_label("Find a run")).to_have_count(0)
     page.go_back()
     expect(page.get_by_role("heading", name=pair[1].name, exact=True)).to_be_visible()
     expect(page).to_have_url(re.compile(f"id={pair[1].id}"))

@@ -62,7 +62,7 @@ class Route(NamedTuple):
 
 
 def route(runs: Sequence[Run]) -> Route:
-    """With that of the ``runs``, newest first, which has most of the tabs, rather with steps than without. The tabs that it has not are left
+    """With that of the ``runs``, newest first, which has most of the tabs, rather with steps than without. Those that it has not are left
     out: nothing is told of what is not there."""
 
     def value(run: Run) -> tuple[int, bool]:

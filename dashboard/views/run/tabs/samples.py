@@ -22,6 +22,7 @@ from longtail.schemas.telemetry import SEARCHED_SAMPLES, Outcome, SampleItem
 
 HEIGHT, LAST_STEP, MOST, OTHERS = 900, 2**31 - 1, 60, 20
 ORDERS = ("newest first", "longest first")
+ELSEWHERE = "Elsewhere: the same prompt at other steps, or in another run"
 THIS, HELP = "this run", f"This run, or one of the newest {OTHERS} that are found"
 SAMPLES_A_STEP = 4
 """At most, that are told."""
@@ -62,18 +63,13 @@ def _among(steps: int, wanted: Mapping[str, Any]) -> str:
 
 def _group(data: RunData, group: SampleGroup) -> None:
     with st.container(border=True):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**step {group.step}**{_rewards(group)}", width="stretch")
-            place = f"{group.step}-{group.items[0].prompt_number}-{hash(group.prompt)}"
-            with st.popover(
-                "Elsewhere",
-                key=f"elsewhere-{place}",
-                on_change="rerun",
-                help="The same prompt at other steps, or in another run",
-            ) as more:
-                if more.open:
-                    _elsewhere(data, group, place)
+        st.markdown(f"**step {group.step}**{_rewards(group)}")
+        place = f"{data.run.id}-{group.step}-{group.items[0].prompt_number}-{hash(group.prompt)}"
         st.code(visible(group.prompt), language=None, wrap_lines=True)
+        more = st.expander(ELSEWHERE, key=f"elsewhere-{place}", on_change="rerun")
+        if more.open:
+            with more:
+                _elsewhere(data, group, place)
         for first in range(0, len(group.items), 2):
             for column, item in zip(
                 st.columns(2) if len(group.items) > 1 else [st.container()], group.items[first : first + 2], strict=False
@@ -122,10 +118,12 @@ def offered(run: Run, found: Sequence[Run]) -> dict[str, str]:
 
 def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
     """Side by side: the earliest and latest answers of this run, or those of another one."""
-    query = st.text_input("Find a run", type="search", max_chars=200, key=f"other-find-{place}", placeholder="name, notes or id", live=True)
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    hint = "name, notes or id"
+    query = row.text_input("Find a run", type="search", max_chars=200, key=f"other-find-{place}", placeholder=hint, live=True, width=230)
     runs = fetch_or_cached("other-runs", query, lambda: client().runs(q=query or None, limit=OTHERS).items, data.asked_at) or ()
     names = offered(data.run, runs)
-    chosen = st.selectbox("In", list(names), format_func=names.__getitem__, key=f"other-{place}", help=HELP)
+    chosen = row.selectbox("In", list(names), format_func=names.__getitem__, key=f"other-{place}", help=HELP, width=260)
     asked, fetch = (chosen, group.prompt), partial(client().samples, chosen, limit=MOST, prompt=group.prompt)
     found = fetch_or_cached("other-samples", asked, fetch, data.asked_at) or ()
     there = [item for item in found if chosen != data.run.id or item.step != group.step]
@@ -133,8 +131,9 @@ def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
         st.caption("It has no sample of this prompt.")
         return
     steps = sorted({item.step for item in there})
-    step = st.selectbox("Step", steps, len(steps) - 1, key=f"other-step-{place}")
-    st.page_link(page_files.RUN, label="Open that run", query_params={"id": chosen, "tab": "Samples"})
+    step = row.selectbox("Step", steps, len(steps) - 1, key=f"other-step-{place}", width=130)
+    if chosen != data.run.id:
+        row.page_link(page_files.RUN, label="Open that run", query_params={"id": chosen, "tab": "Samples"})
     here, other = st.columns(2)
     with here:
         st.caption(f"this run, step {group.step}")

@@ -10,7 +10,6 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import page_files
 from dashboard.auth import api_client
-from longtail.schemas.projects import DEFAULT_PROJECT
 
 PAGE = Path(page_files.__file__).parent / page_files.SETTINGS
 
@@ -18,7 +17,8 @@ PAGE = Path(page_files.__file__).parent / page_files.SETTINGS
 @pytest.fixture
 def api(tmp_path: Path, database_copies: DatabaseCopies, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     with api_with_runs(tmp_path, database_copies, [], "admin") as api:
-        api.set_member(DEFAULT_PROJECT, "ada", "admin")
+        for project in api.projects().items:
+            api.set_member(project.id, "ada", "admin")
         monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
         yield api
 
