@@ -5,6 +5,7 @@ import re
 from grid import Grid
 from page_cases import until
 from playwright.sync_api import Page, WebSocketRoute, expect
+from sizes import only_with_all
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -67,3 +68,19 @@ def test_a_run_stays_open_though_the_list_has_looked_for_news_when_it_was_left(p
     page.wait_for_timeout(SETTLE_MS)
     assert network.came_late
     expect(question).to_be_visible()
+
+
+@only_with_all
+def test_what_the_way_back_leads_to_has_nothing_of_the_page_that_was_left_in_its_address(page: Page, pair: tuple[Run, Run]) -> None:
+    page.goto("/?tag=pair")
+    Grid(page).open(pair[1].name)
+    expect(page.get_by_text("Is it training?")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
+    expect(page).not_to_have_url(re.compile("id="))
+    page.goto(f"/run?id={pair[1].id}")
+    page.get_by_role("button", name="Compare with").click()
+    expect(page.get_by_role("heading", name="Compare", exact=True)).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("Is it training?")).to_be_visible()
+    expect(page).not_to_have_url(re.compile("runs="))

@@ -56,7 +56,8 @@ def _station(way: Route, at: int) -> None:
         else:
             st.button("Leave the tour", on_click=_end)
             st.button("Next", type="primary", key="tour-on", on_click=_go, args=(at + 1,))
-    st.html(f"<script>{ONE_CLICK.read_text(encoding='utf-8')}</script>", unsafe_allow_javascript=True)
+    with st.container(key="tour-clicks"):
+        st.html(f"<script>{ONE_CLICK.read_text(encoding='utf-8')}</script>", unsafe_allow_javascript=True)
 
 
 def _go(at: int) -> None:

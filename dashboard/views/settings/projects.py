@@ -63,7 +63,7 @@ def _project(project: Project) -> None:
 def _change(project: Project) -> None:
     with st.form(f"project-{project.id}", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
         name = st.text_input("Name", project.name, max_chars=64, width=280)
-        description = st.text_input("Description", project.description, max_chars=2000, width="stretch")
+        description = st.text_input("Description", project.description, max_chars=2000, width=480)
         archived = st.toggle("Archived", project.archived_at is not None, disabled=project.id == DEFAULT_PROJECT)
         wanted = st.form_submit_button("Save")
     if wanted:
