@@ -89,7 +89,7 @@ def test_a_page_that_is_left_open_asks_whether_the_run_goes_on_and_hardly_more(
         shown.session_state[key] = value
     if name == "Samples":
         latest = api.samples(run.id, limit=1)[0]
-        shown.session_state[f"elsewhere-{latest.step}-{latest.prompt_number}-{hash(latest.prompt)}"] = True
+        shown.session_state[f"elsewhere-{run.id}-{latest.step}-{latest.prompt_number}-{hash(latest.prompt)}"] = True
     for _ in range(SETTLING_LOOKS):
         assert not shown.run().exception
     if name == "Metrics":
