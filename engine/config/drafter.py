@@ -6,6 +6,10 @@ from pydantic import Field
 
 from engine.config.section import HostPath, HostPathText, Section, Unlimited
 
+BASE_WIDTH = 576
+"""Hidden size up to which a drafter's learning rates are taken as they are: that of SmolLM2-135M, on whose drafters ours were chosen."""
+WIDER = f"a model of a hidden size above {BASE_WIDTH} takes {BASE_WIDTH} / hidden size of it"
+
 
 class TriggerConfig(Section):
     """When idle workers train: at every step while that helps, then less and less often, or when one of these asks for it."""
@@ -29,9 +33,12 @@ class SpotConfig(Section):
         ge=0,
         description="Seconds to the first judged steps of training, assumed until measured; a tail must last twice as long",
     )
-    learning_rate: float = Field(2e-4, gt=0, le=1, description="Of the drafter, once it has learned")
+    learning_rate: float = Field(2e-4, gt=0, le=1, description=f"Of the drafter, once it has learned; {WIDER}")
     first_learning_rate: float = Field(
-        2e-3, gt=0, le=1, description="Of a drafter that starts from nothing; it falls to learning_rate as sessions stop helping"
+        2e-3,
+        gt=0,
+        le=1,
+        description=f"Of a drafter that starts from nothing; it falls to learning_rate as sessions stop helping; {WIDER}",
     )
     tokens_per_microbatch: int = Field(
         1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
@@ -84,7 +91,7 @@ class DrafterConfig(Section):
     pretrain_responses: HostPath | None = Field(
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"
     )
-    pretrain_learning_rate: float = Field(5e-4, gt=0, le=1, description="Of the drafter while it is pretrained, at its largest")
+    pretrain_learning_rate: float = Field(5e-4, gt=0, le=1, description=f"Of the drafter while it is pretrained, at its largest; {WIDER}")
     pretrain_reverse_kl: float | None = Field(
         None,
         ge=0,

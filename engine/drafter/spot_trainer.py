@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from engine.config import SpotConfig
 from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.drafter.held_out_evaluation import LOOK_AHEAD, UNJUDGED, HeldOutEvaluation, Judged, gain_noise
+from engine.drafter.learning_rate import width_share
 from engine.drafter.model import Drafter
 from engine.drafter.packing import SEGMENT, MicroBatch, Segment, aligned, cut, pack, rows
 from engine.drafter.recipe import HeldOutTruth, Recipe, TrainingTruth, chain_acceptance, ranks
@@ -98,14 +99,15 @@ class SpotTrainer:
 
     @property
     def learning_rate(self) -> float:
+        """As it is configured: of it a wide drafter's optimizers have their ``width_share``."""
         rate: float = self._optimizers[0].param_groups[0]["lr"]
-        return rate
+        return rate / width_share(self.drafter.config.hidden_size)
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * width_share(self.drafter.config.hidden_size)
 
     def slow_down(self) -> None:
         """A session did not help: the next one takes smaller steps, down to ``config.learning_rate``, at which drafters keep up."""
