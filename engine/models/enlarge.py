@@ -25,11 +25,14 @@ OUTPUTS = ("o_proj", "down_proj")
 ATTENTION_INPUTS = ("q_proj.weight", "k_proj.weight", "v_proj.weight")
 
 
-def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0, device: torch.device = CPU) -> None:
+def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0, device: torch.device = CPU, own_head: bool = False) -> None:
     """Writes the model folder ``target``: ``source`` with all widths times ``width`` (a power of two, at least 2) and ``layers`` layers.
 
     Parameters grow about ``width``² times in each layer. Dtype and tokenizer stay. ``device`` is where the shares are drawn, which of
     billions of weights takes a CPU minutes; others are drawn there than on a CPU.
+
+    Where the embedding is the head it reads every copy with its full weight, so that features become smaller by ``width``; training with
+    Adam, whose steps do not, then goes that much further. With ``own_head`` the model gets a head beside the embedding instead.
     """
     depth = read_facts(source).layers
     if width < 2 or width & (width - 1):
@@ -42,26 +45,32 @@ def enlarge(source: Path, target: Path, width: int, layers: int, seed: int = 0, 
         wider[name] = _added(name, weights[origin], width, generator) if added else _widened(name, weights[origin], width, generator)
     if config.get("tie_word_embeddings"):
         wider.pop("lm_head.weight", None)
-        wider["model.norm.weight"] /= width  # the embedding as head reads every copy with its full weight
-    _write(target, wider, _config(config, width, depth, layers))
+        if own_head:
+            wider["lm_head.weight"] = _shared_out(weights["model.embed_tokens.weight"], width, generator)
+        else:
+            wider["model.norm.weight"] /= width
+    _write(target, wider, enlarged_config(source, width, layers, own_head))
     for file in source.iterdir():
         if file.is_file() and file.suffix != ".safetensors" and file.name not in ("config.json", "model.safetensors.index.json"):
             shutil.copy(file, target)
 
 
-def enlarged_config(source: Path, width: int, layers: int) -> dict[str, object]:
+def enlarged_config(source: Path, width: int, layers: int, own_head: bool = False) -> dict[str, object]:
     """What ``enlarge`` writes into config.json."""
-    return _config(read_config(source), width, read_facts(source).layers, layers)
+    config = _config(read_config(source), width, read_facts(source).layers, layers)
+    return config | {"tie_word_embeddings": False} if own_head else config
 
 
-def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0, device: torch.device = CPU) -> None:
+def enlarge_drafter(source: Path, target: Path, width: int, seed: int = 0, device: torch.device = CPU, own_head: bool = False) -> None:
     """Writes the drafter folder ``target`` for a model enlarged by ``width``, from ``source``, the drafter of the model before; ``device``
-    as there.
+    and ``own_head`` as there.
 
     If the model's embedding is its head, its features are smaller by ``width`` (see ``enlarge``), and so is the drafter's whole
     residual stream, which it reads without a norm in attention only.
     """
     config, generator = read_config(source), Generator(device).manual_seed(seed)
+    if own_head:
+        config["target_ties_embeddings"] = False
     scale = 1 / width if config.get("target_ties_embeddings", config.get("tie_word_embeddings")) else 1.0
     wider = {}
     for name, tensor in _weights(source, device).items():

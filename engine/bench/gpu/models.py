@@ -18,16 +18,17 @@ def device() -> torch.device:
 
 
 def folders(part: Part, name: str) -> tuple[Path, Path]:
-    """Of the model of this name, and of its drafter. They draft and are drafted for as ``tiny`` is, whose function they have."""
+    """Of the model of this name, and of its drafter. They draft and are drafted for as ``tiny`` is, whose function they have.
+    Their heads are their own, as those of large models are, which keeps the size of what a drafter is trained on."""
     width, layers = part.scale.models[name]
     if width == 1:
         return TINY, DRAFTER
     model, drafter = part.scratch / name, part.scratch / f"{name}-drafter"
     if not model.is_dir():
-        enlarge(TINY, part.scratch / f"{name}.part", width, layers, device=device())
+        enlarge(TINY, part.scratch / f"{name}.part", width, layers, device=device(), own_head=True)
         (part.scratch / f"{name}.part").rename(model)
     if not drafter.is_dir():
-        enlarge_drafter(DRAFTER, part.scratch / f"{drafter.name}.part", width, device=device())
+        enlarge_drafter(DRAFTER, part.scratch / f"{drafter.name}.part", width, device=device(), own_head=True)
         (part.scratch / f"{drafter.name}.part").rename(drafter)
     return model, drafter
 

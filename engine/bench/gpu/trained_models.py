@@ -80,7 +80,7 @@ def choice(scale: Scale, gpu: int, host: int) -> Choice:
 def planned(scale: Scale, trained: Trained, gpu: int) -> MemoryPlan:
     width, layers = scale.models[trained.name]
     config = configuration(TINY, DRAFTER, scale, trained.way)
-    shape = Shape.of(enlarged_config(TINY, width, layers))
+    shape = Shape.of(enlarged_config(TINY, width, layers, own_head=True))
     return plan(shape, Hardware(gpus=1, memory=gpu), config.cluster.learner, load_of(config))
 
 

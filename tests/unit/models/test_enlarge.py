@@ -53,6 +53,18 @@ def test_function_stays(tmp_path: Path, family: Family, tied: bool, width: int, 
     assert (after.config.num_hidden_layers, after.config.hidden_size) == (layers, width * before.config.hidden_size)
 
 
+def test_with_a_head_of_its_own_the_features_of_a_tied_model_keep_their_size(tmp_path: Path) -> None:
+    source = make_random_model(tmp_path / "source", tied=True)
+    enlarge(source, tmp_path / "target", width=4, layers=3, own_head=True)
+    before, after = load_model(source, torch.float32), load_model(tmp_path / "target", torch.float32)
+    ids = random_ids(before.config.vocab_size)
+    assert (logits(before, ids) - logits(after, ids)).abs().max() <= 1e-4
+    with torch.no_grad():
+        narrow, wide = (model.base_model(ids).last_hidden_state for model in (before, after))
+    assert torch.allclose(wide, narrow.repeat(1, 1, 4), atol=1e-4)
+    assert not after.config.tie_word_embeddings
+
+
 def test_shares_are_exact_in_bfloat16(tmp_path: Path) -> None:
     source = make_random_model(tmp_path / "source")
     load_model(source, torch.bfloat16).save_pretrained(source)
@@ -126,14 +138,14 @@ def test_parameters_grow_with_the_square_of_the_width(pair: tuple[Path, Path]) -
     assert load_tokenizer(pair[1]).eos_token_id == 1
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("tied", "own_head"), [(True, False), (True, True), (False, False)])
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
-def test_enlarged_drafter_drafts_the_same(tmp_path: Path, family: Family, tied: bool) -> None:
+def test_enlarged_drafter_drafts_the_same(tmp_path: Path, family: Family, tied: bool, own_head: bool) -> None:
     source = make_random_model(tmp_path / "source", family, tied=tied)
-    enlarge(source, tmp_path / "target", width=2, layers=3)
+    enlarge(source, tmp_path / "target", width=2, layers=3, own_head=own_head)
     models = [load_model(folder, torch.float32) for folder in (source, tmp_path / "target")]
     write_drafter_folder(tmp_path / "drafter", _random_drafter(models[0]), models[0].config, DrafterCard("source", "countdown", 0))
-    enlarge_drafter(tmp_path / "drafter", tmp_path / "wide", width=2)
+    enlarge_drafter(tmp_path / "drafter", tmp_path / "wide", width=2, own_head=own_head)
     ids = random_ids(models[0].config.vocab_size)
     before, after = (_drafted(model, tmp_path / name, ids) for model, name in zip(models, ("drafter", "wide"), strict=True))
     assert (before - after).abs().max() <= 1e-3 * before.abs().max()
