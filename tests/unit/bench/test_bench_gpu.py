@@ -5,21 +5,26 @@ import os
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from safetensors.torch import load_file
 from sizes import only_with_all
 
 from engine.bench.gpu import __main__ as command
 from engine.bench.gpu import host_memory, learner_step, process, sglang_plugin, trained_models
+from engine.bench.gpu.models import folders
 from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
 from engine.bench.provenance import ROOT
 from engine.bench.report import SECTIONS, Measured, at, page
-from engine.models.folder import DRAFTER, TINY
+from engine.models.enlarge import enlarged_config
+from engine.models.folder import DRAFTER, TINY, read_config
 from engine.planner.memory import GB
+from engine.planner.model_shape import Shape
 
 
 def read(folder: Path, part: str) -> dict[str, Any]:
@@ -87,6 +92,15 @@ def test_a_second_model_is_trained_if_there_is_as_much_time_left(
     monkeypatch.setattr(time, "monotonic", lambda: clock() + 60 * len(tried))
     learner_step.run(part)
     assert (tried, part.result["left_out"]) == (["tiny, offloaded", "tiny, on the GPU"][: 2 - len(left_out)], left_out)
+
+
+def test_features_of_models_that_are_made_keep_their_size(tmp_path: Path) -> None:
+    scale = replace(EMULATED, models={"wide": (2, 16)})
+    model, drafter = folders(Part(scale, tmp_path, lambda _: None), "wide")
+    assert Shape.of(read_config(model)) == Shape.of(enlarged_config(TINY, 2, 16, own_head=True))
+    norm = "model.norm.weight"
+    assert load_file(model / "model.safetensors")[norm].max() == load_file(TINY / "model.safetensors")[norm].max()
+    assert read_config(drafter)["target_ties_embeddings"] is False
 
 
 def test_a_container_s_limit_counts(tmp_path: Path) -> None:
