@@ -73,9 +73,9 @@ def test_a_gguf_file_is_written_where_transformers_says_that_what_has_blocks_is_
     read = AutoModelForCausalLM.from_pretrained
 
     def read_as_quantised(*arguments: Any, **options: Any) -> Any:
-        model, loaded = read(*arguments, **options)
-        model.hf_quantizer = SimpleNamespace(quantization_config=SimpleNamespace(quant_method="gguf"))
-        return model, loaded
+        found: Any = read(*arguments, **options)
+        found[0].hf_quantizer = SimpleNamespace(quantization_config=SimpleNamespace(quant_method="gguf"))
+        return found
 
     with monkeypatch.context() as patched:
         patched.setattr(AutoModelForCausalLM, "from_pretrained", read_as_quantised)
