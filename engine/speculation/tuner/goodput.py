@@ -102,6 +102,10 @@ class GoodputTuner:
         """Only notes the step: it is learnt from together with the next ones. ``strategy`` may be another than was selected, if there
         was nothing to draft."""
         bucket, arm, run = context.batch.bit_length(), self._index[strategy], self._run
+        decision = self._decisions.get(bucket)
+        if decision and decision.arm != arm:  # n-grams that found nothing, which is a draft that ends early
+            self._acceptance.record(self._arms[decision.arm], [0] * len(accepted), 1)
+            decision.left = 0
         caught_up = run.arm == arm
         if not caught_up or run.bucket != bucket or run.steps >= PATIENT * self._interval:
             self._learn()
