@@ -1,5 +1,6 @@
 """Whether training has the memory of the engine's cache between rollouts."""
 
+import math
 from typing import Protocol
 
 import torch
@@ -7,7 +8,7 @@ import torch
 from engine.config import RolloutConfig
 
 GROWTH = 2.0
-"""Of what training has needed at most: what must be free for the next one. Rows differ in length from step to step."""
+"""Of what training may need by its rows: what must be free for it. Free blocks may not fit, and a drafter may be trained anew."""
 
 
 class Cache(Protocol):
@@ -42,8 +43,9 @@ class GpuMemory:
         self._device = device
 
     def free(self) -> int:
-        unused = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
-        return torch.cuda.mem_get_info(self._device)[0] + unused
+        """Of what torch keeps, none: a part belongs to graphs, and nobody else can take that."""
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(self._device)[0]
 
     def used(self) -> int:
         return torch.cuda.memory_allocated(self._device)
@@ -56,15 +58,14 @@ class GpuMemory:
 
 
 class CacheLending:
-    """The cache is lent for the first update, and from then on where ``GROWTH`` times what updates needed is not free beside it. One that
-    stays keeps its graphs, whose capture takes longer than many a rollout's steps: a second for thirty of them."""
+    """The cache is lent until an update has had rows that teach, and from then on where ``GROWTH`` times what the longest rows may need is
+    not free beside it. One that stays keeps its graphs, each of which takes some 40 ms to record."""
 
-    def __init__(self, cache: Cache, memory: DeviceMemory | None) -> None:
-        """Without ``memory`` it is always lent."""
-        self._cache, self._memory = cache, memory
+    def __init__(self, cache: Cache, memory: DeviceMemory | None, largest: int = 1) -> None:
+        """Without ``memory`` it is always lent. ``largest``: tokens of the largest micro-batch that there may be."""
+        self._cache, self._memory, self._largest = cache, memory, largest
         self._lent = False
-        self._before = 0
-        self._needed: int | None = None
+        self._before = self._needed = self._longest = 0
 
     def rollout_begins(self) -> None:
         if self._lent:
@@ -72,22 +73,29 @@ class CacheLending:
         self._lent = False
 
     def rollout_ended(self) -> None:
-        if self._needed is None or self._memory is None or self._memory.free() < GROWTH * self._needed:
+        if self._memory is None or self._memory.free() < self._may_need():
             self._cache.release()
             self._lent = True
         if self._memory:
             self._before = self._memory.used()
             self._memory.forget()
 
-    def updated(self) -> None:
-        """The policy was, for the last time before the next rollout: all that trains has had its memory."""
+    def updated(self, longest: int) -> None:
+        """The policy was, for the last time before the next rollout: all that trains has had its memory. ``longest``: tokens of the longest
+        row that had a gradient; 0 if none had."""
         if self._memory:
-            self._needed = max(self._needed or 0, self._memory.most_used() - self._before)
+            self._needed = max(self._needed, self._memory.most_used() - self._before)
+            self._longest = max(self._longest, longest)
+
+    def _may_need(self) -> float:
+        """By the longest row so far, as what a pass keeps grows with its tokens: a row is never cut."""
+        return GROWTH * self._needed * max(1.0, self._largest / self._longest) if self._longest else math.inf
 
 
-def cache_lending(cache: Cache, rollout: RolloutConfig, device: torch.device) -> CacheLending | None:
+def cache_lending(cache: Cache, rollout: RolloutConfig, device: torch.device, microbatch: int) -> CacheLending | None:
     """None where the cache stays what it is. The native engine's takes all that is left of a GPU; on a CPU it takes what is written.
-    SGLang's graphs outlast a release."""
+    SGLang's graphs outlast a release. ``microbatch``: the tokens of one, unless a row has more."""
     if rollout.engine == "sglang":
         return CacheLending(cache, None) if rollout.sglang.release_memory else None
-    return CacheLending(cache, GpuMemory(device)) if device.type == "cuda" else None
+    largest = max(microbatch, rollout.max_prompt_tokens + rollout.max_new_tokens)
+    return CacheLending(cache, GpuMemory(device), largest) if device.type == "cuda" else None

@@ -62,7 +62,7 @@ class Worker(LearnerRank):
         self.engine = build_engine(config, rank, folder, self.policy, self._tokenizer, self.device, published, self._giving)
         # Then the engine's checksum of the target is the policy's.
         self._copies_exactly = config.rollout.engine != "sglang" and self._dtype == torch.float32
-        self._lending = cache_lending(self.engine, config.rollout, self.device)
+        self._lending = cache_lending(self.engine, config.rollout, self.device, config.algorithm.tokens_per_microbatch)
         self._drafter_version = 0
         self._first_responses: Sequence[PromptAndResponse] = ()
         # SGLang keeps no features: they are taken out of the learner's passes over the responses.
@@ -70,7 +70,7 @@ class Worker(LearnerRank):
         self._keeps_features = config.drafter.spot.enabled or config.drafter.pretrain_minutes > 0
         self._staged: dict[str, Any] = {}
         self._max_batch = config.rollout.max_batch
-        self._trains_policy = config.algorithm.steps > 0
+        self._trains_policy, self._kl_in_loss = config.algorithm.steps > 0, config.algorithm.kl_in_loss
         self._step = -1
         self._halt = threading.Event()
         self._early_stop = WorkerEarlyStop(self.engine.abort)
@@ -124,7 +124,8 @@ class Worker(LearnerRank):
     def learn(self, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None, step: int) -> LearnShare:
         share = super().learn(rows, inferred, step)
         if self._lending:
-            self._lending.updated()
+            teaching = (len(row.tokens) for row in rows if row.teaches(self._kl_in_loss))
+            self._lending.updated(max(teaching, default=0))
         self._write_remembered()
         return share
 

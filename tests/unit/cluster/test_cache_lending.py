@@ -1,5 +1,6 @@
 """When training has the memory of the engine's cache: from made-up bytes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,14 +50,14 @@ class Gpu:
         assert self.most <= 100 * MB, "the memory of the GPU ran out"
 
 
-def steps(gpu: Gpu, *needs: int) -> list[list[str]]:
-    """What is done to the cache in each step, whose update needs so much."""
-    lending, seen = CacheLending(gpu, gpu), []
-    for each in needs:
+def steps(gpu: Gpu, *needs: int, rows: Sequence[int] = (), largest: int = 1) -> list[list[str]]:
+    """What is done to the cache in each step, whose update needs so much, with a longest row of so many of ``largest`` tokens."""
+    lending, seen = CacheLending(gpu, gpu, largest), []
+    for each, longest in zip(needs, rows or [largest] * len(needs), strict=True):
         lending.rollout_begins()
         lending.rollout_ended()
         gpu.train(each)
-        lending.updated()
+        lending.updated(longest)
         seen.append(gpu.done[:])
         gpu.done.clear()
     return seen
@@ -72,6 +73,18 @@ def test_a_cache_that_takes_what_is_left_is_lent_at_each_step() -> None:
 
 def test_an_update_that_needs_more_than_the_ones_before_has_the_cache_next_time() -> None:
     assert steps(Gpu(20 * MB), 30 * MB, 60 * MB, 60 * MB) == [["release"], ["resume"], ["release"]]
+
+
+def test_an_update_without_a_row_that_teaches_does_not_tell_what_the_next_one_needs() -> None:
+    """As where all responses to each prompt are wrong."""
+    assert steps(Gpu(90 * MB), 0, 0, 99 * MB, rows=(0, 0, 8), largest=8) == [["release"], ["resume", "release"], ["resume", "release"]]
+
+
+def test_longer_rows_than_there_were_need_more() -> None:
+    """A cache that leaves 50 MB: rows of a quarter of the greatest length took 20, and those of all of it take 60."""
+    lent = ["resume", "release"]
+    assert steps(Gpu(50 * MB), 20 * MB, 20 * MB, 60 * MB, 60 * MB, rows=(2, 2, 8, 8), largest=8) == [["release"], lent, lent, lent]
+    assert steps(Gpu(20 * MB), 10 * MB, 40 * MB, 40 * MB, rows=(4, 8, 8), largest=8) == [["release"], ["resume"], []]
 
 
 def test_answers_before_the_first_update_do_not_tell_what_it_needs() -> None:
@@ -95,6 +108,6 @@ def test_answers_before_the_first_update_do_not_tell_what_it_needs() -> None:
 )
 def test_which_engines_lend(rollout: dict[str, Any], device: str, lent: bool, measures: bool) -> None:
     """The native one's cache takes all that is left of a GPU. SGLang's has a fixed part, and is asked to lend it."""
-    lending = cache_lending(Gpu(0), RolloutConfig.model_validate(rollout), torch.device(device))
+    lending = cache_lending(Gpu(0), RolloutConfig.model_validate(rollout), torch.device(device), 2048)
     assert (lending is not None) is lent
     assert lending is None or (lending._memory is not None) is measures

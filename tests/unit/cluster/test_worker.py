@@ -4,7 +4,9 @@ import json
 import socket
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -13,6 +15,7 @@ import torch.distributed as dist
 from psutil import virtual_memory
 from transformers import AutoConfig
 
+from engine.cluster.cache_lending import CacheLending
 from engine.cluster.worker import Worker
 from engine.config import DrafterConfig, RunConfig, parse
 from engine.drafter.data_buffer import HELD_OUT_EVERY, bytes_per_token, group_of, most_bytes
@@ -248,6 +251,24 @@ def test_a_worker_with_shards_does_what_one_with_the_whole_policy_does(
     exported = load_model(policy, torch.float32)
     for name, weight in whole.policy.weights().items():
         torch.testing.assert_close(exported.get_parameter(name).detach(), weight, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("advantage", "released"), [(1.0, 1), (0.0, 3)])
+@pytest.mark.usefixtures("home")
+def test_a_cache_stays_once_an_update_has_told_what_it_needs(
+    random_model: Path, monkeypatch: pytest.MonkeyPatch, advantage: float, released: int
+) -> None:
+    """On a GPU; here of one whose memory never ends, which an update without a row that teaches does not tell."""
+    settings = config(random_model).model_dump(mode="json")
+    worker = Worker(0, parse(settings | {"algorithm": {"kl_coefficient": 0.0}}), "")
+    memory, done = SimpleNamespace(free=lambda: 2**60, used=int, most_used=lambda: 2**20, forget=int), list[str]()
+    monkeypatch.setattr(worker, "_lending", CacheLending(worker.engine, memory, 2048))
+    monkeypatch.setattr(worker.engine, "release", partial(done.append, "release"))
+    rows = [TrainingRow((3, 4, 5, 6), 2, advantage, (-1.0, -1.0))]
+    for step in range(3):
+        worker.rollout(step, REQUESTS, Sampling(max_new_tokens=4))
+        worker.learn(rows, worker.infer(rows), step)
+    assert done == ["release"] * released
 
 
 @pytest.mark.usefixtures("home")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 from checked_graphs import emulated
 from native_cases import chains, make_engine, make_guessable, make_requests, make_target
 
@@ -39,9 +40,23 @@ def test_graphs_outlast_updates_beside_a_cache_that_stays(monkeypatch: pytest.Mo
             lending.rollout_begins()
             found.append([completion.tokens for completion in engine.generate(requests, sampling)])
             lending.rollout_ended()
-            lending.updated()
+            lending.updated(1)
             counts.append(len(captured))
             captured.clear()
     assert min(counts[:2]) > 0
     assert counts[2:] == [0, 0]
     assert found == expected
+
+
+def test_what_a_gpu_has_and_had() -> None:
+    with emulated():
+        memory = GpuMemory(CUDA)
+        free, used = memory.free(), memory.used()
+        kept = torch.zeros(2**20, device=CUDA)
+        memory.forget()
+        passing = torch.zeros(2**21, device=CUDA)
+        del passing
+        assert free - memory.free() == memory.used() - used == kept.nbytes
+        assert memory.most_used() - memory.used() == 2**23
+        memory.forget()
+        assert memory.most_used() == memory.used()
