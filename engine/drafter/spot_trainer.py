@@ -305,12 +305,15 @@ class SpotTrainer:
             "optimizers": [host_copy(optimizer.state_dict()) for optimizer in self._optimizers],
             "random": self._random.getstate(),
             "uses": dict(self._uses),
+            "width_share": width_share(self.drafter.config.hidden_size),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.drafter.load_state_dict(state["drafter"])
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+        if "width_share" not in state:  # checkpoints of earlier versions have the rate as it was configured
+            self.learning_rate = self._optimizers[0].param_groups[0]["lr"]
         self._random.setstate(state["random"])
         self._uses = Counter(state["uses"])
 

@@ -42,6 +42,12 @@ def test_a_wide_drafters_optimizer_has_its_share_of_what_is_configured() -> None
         trainer.slow_down()
     (optimizer,) = trainer.state_dict()["optimizers"]
     assert optimizer["param_groups"][0]["lr"] == pytest.approx(1.5e-4), "however slow, it keeps its share"
+    saved = trainer.state_dict()
+    trainer.load_state_dict(saved)
+    assert trainer.learning_rate == pytest.approx(3e-4)
+    del saved["width_share"]
+    trainer.load_state_dict(saved)
+    assert trainer.learning_rate == pytest.approx(1.5e-4), "a checkpoint of an earlier version has what was configured"
 
 
 def test_a_step_changes_what_a_drafter_predicts_by_as_much_whatever_its_width(
