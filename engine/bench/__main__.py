@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--json: there is no folder {options.json.parent}")
     for option, names in OPTIONS_OF.items():
         if getattr(options, option) not in (None, False) and options.name not in names:
-            parser.error(f"--{option} is for {' and '.join(names)} alone")
+            parser.error(f"--{option} is for {', '.join(names)} alone")
     if options.minutes and not all(minutes > 0 for minutes in options.minutes):
         parser.error("--minutes: give more than 0")
     if options.seeds is not None and options.seeds < 1:

@@ -1,4 +1,4 @@
-"""A tour of five stations, offered at the first visit. It can be left at any of them, and is not offered again then."""
+"""A tour of up to five stations, offered at the first visit. It can be left at any of them, and is not offered again then."""
 
 from pathlib import Path
 

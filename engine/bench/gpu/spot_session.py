@@ -36,7 +36,8 @@ def run(part: Part) -> None:
         microsteps=report.microsteps,
         microsteps_s=round(report.microsteps / seconds, 2),
         tokens_s=round(report.tokens / seconds),
-        late_s=round(seconds - scale.seconds, 3),
     )
+    if seconds >= scale.seconds:  # else there was nothing left to train on
+        part.found(late_s=round(seconds - scale.seconds, 3))
     if isfinite(report.after.accepted):  # else there was no time to look
         part.found(accepted_before=round(report.before.accepted, 4), accepted_after=round(report.after.accepted, 4))

@@ -59,7 +59,7 @@ def engine_arguments(
         return arguments | CPU | {"max_total_tokens": rollout.max_batch * length}
     on_gpu = {
         "enable_memory_saver": settings.release_memory,
-        "disable_prefill_cuda_graph": True,  # capturing 46 sizes is most of the time that a start takes
+        "disable_prefill_cuda_graph": True,  # a rollout prefills once, and all their sizes would be captured at each start
     }
     return arguments | attention_arguments(dtype, head) | on_gpu
 

@@ -60,7 +60,7 @@ def test_in_a_mixed_step_the_target_checks_what_each_request_has(monkeypatch: py
     [
         (["graphs", "--ablate"], "--ablate is for tuner alone"),
         (["tuner", "--ablate", "--seeds", "3"], "--seeds is for e2e alone"),
-        (["graphs", "--data", "train.jsonl"], "--data is for draft_vocabulary and real and sglang alone"),
+        (["graphs", "--data", "train.jsonl"], "--data is for draft_vocabulary, real, sglang alone"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
