@@ -15,9 +15,10 @@ PLAUSIBLE = 1.3
 """Standard deviations by which an arm may be better than it seems."""
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
-SHARE = 0.005
-"""Of all steps, in steps of the best arm, which trials of n-grams may lose: what they find changes from text to text, without new
-weights."""
+FIRST, SHARE, ALLOWANCE = 3.0, 0.02, 1.0
+"""What trials may be expected to lose, in steps of the best arm: at first, then a share of all steps, of which so much may be saved up."""
+NGRAM_SHARE = 0.005
+"""The same of n-grams, which are tried for it whatever is believed of them: what they find changes from text to text."""
 
 
 @dataclass
@@ -34,11 +35,12 @@ class ArmChoice:
 
 class Exploration:
     """Each arm is chosen with the probability that it is the best, and never if that is implausible. Evidence that grows old becomes
-    uncertain, so that an arm that was given up gets its turn. N-grams get theirs once a share of the steps since their last one pays it."""
+    uncertain, so that an arm that was given up gets its turn; but not before a share of the steps pays what that is expected to lose."""
 
     def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
         self._ngrams = {index for index, arm in enumerate(arms) if arm.drafter == "ngram"}
-        self._idle: int | None = None  # steps since their last trial; the first one is free, whatever it may cost
+        self._credit = FIRST
+        self._idle: int | None = None  # steps since the last trial of n-grams; the first one is free, whatever it may cost
         self._rng = rng
 
     def choose(self, arms: Sequence[int], score: Array, covariance: Array, seconds: Array) -> int:
@@ -50,8 +52,10 @@ class Exploration:
             return TRIAL * math.exp(seconds[arm] - seconds[best]) * -math.expm1(score[arm] - score[best])
 
         steps = math.inf if self._idle is None else self._idle
-        paid = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= SHARE * steps]
-        chosen = max(paid or arms, key=hoped.__getitem__)
+        due = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= NGRAM_SHARE * steps]
+        chosen = max(due or [arm for arm in arms if lost(arm) <= self._credit], key=hoped.__getitem__)
+        if not due:
+            self._credit -= lost(chosen)
         self._idle = 0 if chosen in self._ngrams else self._idle
         return chosen
 
@@ -66,14 +70,16 @@ class Exploration:
 
     def note(self, steps: int) -> None:
         """So many went by."""
+        self._credit = max(self._credit, min(self._credit + SHARE * steps, ALLOWANCE))
         if self._idle is not None:
             self._idle += steps
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()
-        return {"rng": [version, list(numbers), gauss], "idle": {"ngram": self._idle}}
+        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "idle": {"ngram": self._idle}}
 
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
+        self._credit = min(state.get("credit", FIRST), FIRST)  # an earlier version had none, and another one another
         self._idle = state["idle"].get("ngram")
