@@ -37,7 +37,10 @@ def test_what_many_are_uncertain_of_together_makes_none_of_them_likelier_to_be_b
     score, covariance = np.array([0.0] + 8 * [-0.05]), np.full((9, 9), 0.01)
     covariance[0], covariance[:, 0] = 0.0, 0.0
     exploration = Exploration((OFF, *(Strategy("eagle", depth, 1, depth) for depth in range(1, 9))), random.Random(0))
-    chosen = [exploration.choose(range(9), score, covariance, np.zeros(9)) for _ in range(1000)]
+    chosen = []
+    for _ in range(1000):
+        chosen.append(exploration.choose(range(9), score, covariance, np.zeros(9)))
+        exploration.note(20)
     assert 250 < sum(arm != 0 for arm in chosen) < 370  # a normal error of 0.1 exceeds 0.05 in 31 % of draws
 
 
