@@ -121,6 +121,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.parent}")
+    if options.name == "report" and (options.json or options.model or options.quick):
+        parser.error("report takes no options: it measures nothing")
+    if options.runs and options.runs.exists() and not options.runs.is_dir():
+        parser.error(f"--runs: {options.runs} is no folder")
     for option, names in OPTIONS_OF.items():
         if getattr(options, option) not in (None, False) and options.name not in names:
             parser.error(f"--{option} is for {', '.join(names)} alone")

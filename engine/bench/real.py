@@ -104,7 +104,7 @@ def run(quick: bool, model: str, data: Path | None, minutes: Sequence[float] | N
 
 def training_file(bench: str, data: Path | None) -> Path:
     """``data``, which must be there with TEST beside it: DataError."""
-    if data is None or not data.with_name(TEST).is_file():
+    if data is None or not data.is_file() or not data.with_name(TEST).is_file():
         raise DataError(f"bench {bench}: --data: give GSM8K's training file, with {TEST} beside it (JSONL with columns question, answer)")
     return data
 

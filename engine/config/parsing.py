@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from engine.config.algorithm import SET_BY_NAME
 from engine.config.run import RunConfig
+from engine.config.yaml_text import read_yaml
 from engine.errors import ConfigError
 
 LONGEST_BITS, LONGEST_TEXT = 512, 200
@@ -65,7 +66,7 @@ def load(path: Path) -> RunConfig:
     if not path.is_file():
         raise ConfigError(f"{path}: {'a folder, not a file of a configuration' if path.is_dir() else 'no such file'}")
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also a date such as 2026-13-45

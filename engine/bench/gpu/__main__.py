@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--out: name a folder; what is rehearsed is no result")
     if not options.emulate and not gpu():
         parser.error("there is no GPU that PyTorch sees here; --emulate rehearses without one")
-    out: Path = options.out or RESULTS
+    out: Path = (options.out or RESULTS).absolute()  # parts run in the folder of the sources
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,11 +1,15 @@
 """The virtual rollouts by which parts of the tuner are judged."""
 
+from pathlib import Path
+
 import pytest
 
 from engine.bench import __main__ as command
 from engine.bench import ablation, virtual_rollouts
 from engine.bench.ablation import PARTS, ablated, switched_off
+from engine.bench.real import training_file
 from engine.bench.virtual_rollouts import Rollouts, VirtualMachine
+from engine.errors import DataError
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner import goodput
 from engine.speculation.tuner.cost_table import CostTable, Grid
@@ -67,3 +71,29 @@ def test_an_option_that_would_do_nothing_is_refused(arguments: list[str], says: 
     with pytest.raises(SystemExit):
         command.main([*arguments, "--model", "nosuch"])
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--quick"], ["--model", "tiny"], ["--json", "report.json"]])
+def test_the_report_measures_nothing_and_takes_no_options(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "write", lambda: None)
+    with pytest.raises(SystemExit):
+        command.main(["report", *options])
+    assert "report takes no options" in capsys.readouterr().err
+
+
+def test_runs_are_kept_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command, "_measured", lambda _: {})
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit):
+        command.main(["e2e", "--runs", str(tmp_path / "file")])
+    assert "--runs: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", ["", "nosuch.jsonl"])
+def test_data_to_train_on_must_be_a_file(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "test.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="give GSM8K's training file"):
+        training_file("real", Path(data))

@@ -173,6 +173,20 @@ def test_a_folder_for_results_that_cannot_be_is_told(tmp_path: Path, capsys: pyt
     assert "--out: " in capsys.readouterr().err
 
 
+def test_results_are_where_the_folder_was_named_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts run in the folder of the sources."""
+    named: list[Path] = []
+
+    def measure(_: object, out: Path, *__: object) -> list[int]:
+        named.append(out)
+        return []
+
+    monkeypatch.setattr(command, "measure", measure)
+    monkeypatch.chdir(tmp_path)
+    command.main(["--emulate", "--out", "results"])
+    assert named == [tmp_path / "results"]
+
+
 def test_every_part_has_a_module_and_a_section_and_all_fit_into_the_time() -> None:
     shown = {section.bench for section in SECTIONS}
     assert {f"gpu_{part}" for part in MINUTES} <= shown

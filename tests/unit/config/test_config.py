@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.config import GoodputConfig, RunConfig, SpeculationConfig, StrategyConfig, merged, parse
+from engine.config import GoodputConfig, RunConfig, SpeculationConfig, StrategyConfig, load, merged, parse
 from engine.config.algorithm import AlgorithmConfig
 from engine.config.task import MathConfig
+from engine.config.yaml_text import read_yaml
 from engine.errors import ConfigError
 
 RISING = "speculation.tuner.beg: thresholds must start with 1 and rise, such as [1, 3, 9]"
@@ -163,3 +164,24 @@ def test_another_name_takes_what_the_old_one_stood_for_with_it() -> None:
     assert changed.algorithm == AlgorithmConfig(name="rloo", steps=7)
     assert changed.task == MathConfig(path=Path("x.jsonl"))
     assert parse(merged(base, {"algorithm": {"name": "dapo", "steps": 8}})).algorithm.clip_high == 0.28
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name: one\nname: two\n", "name is given twice"),
+        ("drafter: {path: null}\ncluster: {workers: 1}\ndrafter: {kind: eagle}\n", "drafter is given twice"),
+        ("cluster: {workers: 1, workers: 2}\n", "workers is given twice"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load(file)
+
+
+def test_what_is_merged_in_may_be_given_anew() -> None:
+    one = "one: &one\n  a: 1\n  b: &two {<<: {c: 1}, c: 2}\n"
+    found = read_yaml(one + "other: {<<: *one, <<: *two, a: 2, 1: 3, '1': 4}\n")
+    assert (found["one"]["b"], found["other"]["a"], found["other"][1], found["other"]["1"]) == ({"c": 2}, 2, 3, 4)
