@@ -28,13 +28,36 @@ def dump(config: Config) -> str:
 def parse(text: str) -> Config:
     """The mapping that ``text`` says, in JSON types; NotAConfigError if it is none."""
     try:
+        twice = _given_twice(yaml.compose(text, yaml.SafeLoader))
         data: Any = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise NotAConfigError(f"not readable as YAML: {_said(error)}") from None
+    if twice:
+        raise NotAConfigError(f"{twice} is given twice; the first one would be lost")
     if not isinstance(data, dict):
         raise NotAConfigError("a configuration is a mapping, such as name: my run")
     config: Config = json.loads(_json(data), parse_constant=_infinity)
     return config
+
+
+def _given_twice(root: yaml.Node | None) -> str | None:
+    """A key that a mapping has twice, with its line. Aliases may make a node part of many, or of itself: each is looked at once."""
+    left, seen = [root], set[int]()
+    while left:
+        node = left.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left.extend(node.value)
+            continue
+        keys: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys and key.value != "<<":
+                return f"line {key.start_mark.line + 1}: {key.value}"
+            keys.add(str(key.value))
+            left.append(value)
+    return None
 
 
 def yaml_editor(key: str) -> str:

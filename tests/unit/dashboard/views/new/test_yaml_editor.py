@@ -17,6 +17,10 @@ def test_anchors_and_dates_are_plain_values() -> None:
     assert parse("a: &x {b: 1}\nc: *x\nd: 2026-01-31\n1: e") == {"a": {"b": 1}, "c": {"b": 1}, "d": "2026-01-31", "1": "e"}
 
 
+def test_what_is_merged_may_be_overridden() -> None:
+    assert parse("a: &x {b: 1}\nc: {<<: *x, b: 2}")["c"] == {"b": 2}
+
+
 def test_an_infinite_limit_is_a_text_as_in_json() -> None:
     assert parse("{a: .inf, b: [-.inf]}") == {"a": "Infinity", "b": ["-Infinity"]}
 
@@ -31,6 +35,8 @@ def test_an_infinite_limit_is_a_text_as_in_json() -> None:
         ("just text", "is a mapping"),
         ("", "is a mapping"),
         ("a: .nan", "nan is none"),
+        ("drafter: {recipe: hass}\nname: x\ndrafter: {path: auto}", "line 3: drafter is given twice"),
+        ("a: [{b: {c: 1, c: 2}}]", "line 1: c is given twice"),
         ("a: &a [*a]", "contains itself"),
         ("2026-01-31: x", "texts as its keys"),
         (BOMB, f"at most {MOST_BYTES:,} characters"),
