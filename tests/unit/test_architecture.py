@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -137,6 +138,12 @@ def test_files_are_small() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in tracked("*.py")}
     assert {name: lines for name, lines in lengths.items() if lines > 500} == {}
     assert median(lines for name, lines in lengths.items() if name.split("/")[0] in OURS and lines) < 120
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """They are in no packages: pytest imports each by its name alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_nothing_is_a_utility() -> None:
