@@ -45,16 +45,9 @@ def _best(_: Exploration, arms: list[int], score: Any, *__: Any) -> int:
     return max(arms, key=score.__getitem__)
 
 
-def _own(positions: list[list[float]]) -> list[float]:
-    return POSTERIOR([[accepted, drafted, 0.0, 0.0] for accepted, drafted, _, _ in positions])
-
-
-POSTERIOR = acceptance_rates._posterior
 PARTS: Mapping[str, tuple[Any, str, Any]] = {
     "correction of step times": (goodput, "StepTimeCorrection", _Uncorrected),
     "trials": (Exploration, "choose", _best),
-    "longer decisions once confirmed": (goodput, "PATIENT", 1),
-    "guesses from sibling shapes": (acceptance_rates, "_posterior", _own),
     "less certainty at new weights": (acceptance_rates.AcceptanceRates, "widen", lambda _: None),
     "forgetting by steps": (acceptance_rates, "FOLLOWED", 1e9),
     "catch-up of the drafter": (goodput.GoodputTuner, "_late", lambda *_: 0.0),

@@ -55,7 +55,7 @@ class GoodputConfig(Section):
         512, ge=16, description="Drafts after which an observation of acceptance counts 1/e; with few requests at once it does sooner"
     )
     widen: float = Field(0.25, ge=0, le=1, description="What a weight update leaves of the certainty about acceptance")
-    interval: int = Field(8, ge=1, description="Decode steps between decisions at one batch size; twice as many once one was confirmed")
+    interval: int = Field(8, ge=1, description="Decode steps that a decision holds for at one batch size, once it was confirmed")
 
 
 class FixedConfig(Section):

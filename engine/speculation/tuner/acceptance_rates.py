@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 FIRST_GUESS = 0.5
 PRIOR = 2.0
-"""Drafts that a guess from elsewhere counts as."""
+"""Drafts that a guess counts as."""
 FOLLOWED = 50
 """Decode steps of a shape after which an observation counts 1/e, if that is sooner than by the memory: drafters change untold, too."""
 STALE = 300
@@ -28,15 +28,14 @@ class AcceptanceRates:
     """Conditional acceptance of a drafted position given that the one before was accepted, as discounted Beta counts.
 
     The rates belong to a shape: the drafter, and for a tree its top_k and verify. Chains of different depth share them, since a
-    position of a chain does not depend on what follows. Guesses for a position that was not observed: the drafter's other shapes,
-    then the position before it. An n-gram draft that ends early counts as rejected there.
+    position of a chain does not depend on what follows. The guess for a position that was not observed is the one before it. An n-gram
+    draft that ends early counts as rejected there.
     """
 
     def __init__(self, strategies: Sequence[Strategy], config: GoodputConfig) -> None:
         shapes = list(dict.fromkeys(_shape(strategy) for strategy in strategies))
         self._arms = {strategy: (shapes.index(_shape(strategy)), draft_levels(strategy)) for strategy in strategies}
         self._names = [" ".join(map(str, shape)) for shape in shapes]
-        self._siblings = np.array([[float(a != b and a[0] == b[0]) for b in shapes] for a in shapes])
         self._shape_of = np.array([shape for shape, _ in self._arms.values()])
         self._positions = max((levels for _, levels in self._arms.values()), default=0)
         self._drafted = np.array([[position < levels for position in range(self._positions)] for _, levels in self._arms.values()])
@@ -102,19 +101,10 @@ class AcceptanceRates:
     def _rates(self) -> tuple[Array, Array]:
         """Mean and variance of each rate, both [S, P]; the mean is never 0 or 1."""
         accepted, total = self._counts[:, 0], self._counts.sum(1)
-        counts = np.stack([accepted, total, self._siblings @ accepted, self._siblings @ total], axis=2)
-        mean = np.array([_posterior(shape) for shape in counts.tolist()])
+        mean, before = np.empty_like(total), np.full(len(total), FIRST_GUESS)
+        for position in range(self._positions):
+            before = mean[:, position] = (accepted[:, position] + PRIOR * before) / (total[:, position] + PRIOR)
         return mean, mean * (1 - mean) / (total + PRIOR + 1)
-
-
-def _posterior(positions: list[list[float]]) -> list[float]:
-    """Mean rates of a shape's positions; each is [accepted, drafted, and both of the drafter's other shapes]."""
-    means, before = [], FIRST_GUESS
-    for accepted, drafted, elsewhere, drafted_elsewhere in positions:
-        guess = (elsewhere + before) / (drafted_elsewhere + 1)
-        before = (accepted + PRIOR * guess) / (drafted + PRIOR)
-        means.append(before)
-    return means
 
 
 def _shape(strategy: Strategy) -> tuple[str, int, int]:

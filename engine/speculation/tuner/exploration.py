@@ -23,14 +23,11 @@ NGRAM_SHARE = 0.005
 
 @dataclass
 class ArmChoice:
-    """``arm`` for ``steps`` steps, while the weights are of these ``versions``."""
+    """``arm`` for the steps that are ``left``, while the weights are of these ``versions``."""
 
     arm: int
-    steps: int
+    left: int
     versions: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        self.left = self.steps
 
 
 class Exploration:

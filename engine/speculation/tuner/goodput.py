@@ -25,8 +25,6 @@ LEAST_GAIN = math.log(1.05)
 """What drafting must promise over plain decoding, for what is believed of it is never exact."""
 LAST = 2.0
 """Steps of drafting that bring a request nothing: the last one goes beyond its end, and a batch waits for its least lucky request."""
-PATIENT = 2
-"""Intervals that a decision holds for once it was confirmed after the first."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
 """Costs are looked up for mean lengths in steps of so many tokens, for batches of up to ``EXACT`` requests and multiples of that, and
 so many of them are remembered."""
@@ -48,8 +46,8 @@ class GoodputTuner:
     """Chooses argmax of batch * (1 + expected accepted) / seconds; plain decoding is one more arm.
 
     AcceptanceRates is pooled over batch sizes. Seconds are those of the cost table, or a guess, times a correction learnt live. A decision
-    holds for ``interval`` steps at one power-of-two bucket of batch sizes, and for longer once it was confirmed. Now and then an arm
-    that is not the best is tried, see exploration.py.
+    holds for ``interval`` steps at one power-of-two bucket of batch sizes. Now and then an arm that is not the best is tried, see
+    exploration.py.
 
     ``predicted(strategy, context)`` gives the seconds of a step before correction, of any strategy.
     """
@@ -68,19 +66,18 @@ class GoodputTuner:
         self._counts = ArmCounts()
         self._versions: tuple[int, int] | None = None
         self._predict(costs)
-        self._restart()
 
     def take_costs(self, costs: CostTable) -> None:
         """Those of a drafter of another size: how far the old ones were off is forgotten."""
         self._learn()
         self._predict(costs)
-        self._restart()
 
     def _predict(self, costs: CostTable | None) -> None:
         self.predicted: Callable[[Strategy, Context], float] = costs.seconds if costs else assumed_seconds
         self._catch_up: Callable[[Context], float] = costs.catch_up if costs else assumed_catch_up
         self._correction = StepTimeCorrection([str(arm) for arm in self._arms], MEASURED if costs else ASSUMED)
         self._look_up = lru_cache(LOOKED_UP)(self._log_costs)
+        self._restart()
 
     def select(self, context: Context) -> Strategy:
         decision = self._holding(context)
@@ -107,7 +104,7 @@ class GoodputTuner:
             self._acceptance.record(self._arms[decision.arm], [0] * len(accepted), 1)
             decision.left = 0
         caught_up = run.arm == arm
-        if not caught_up or run.bucket != bucket or run.steps >= PATIENT * self._interval:
+        if not caught_up or run.bucket != bucket or run.steps >= self._interval:
             self._learn()
             run = self._run = ArmRun(arm, bucket)
         run.accepted.extend(accepted)
@@ -125,11 +122,6 @@ class GoodputTuner:
         arm = self._index[strategy]
         correction, _ = self._correction.belief(context.batch.bit_length())
         return math.exp(self._log_predicted(context)[arm] + correction[arm])
-
-    def best(self, context: Context) -> Strategy:
-        """The arm of highest mean value; explores nothing, changes nothing."""
-        score, *_ = self._belief(context)
-        return self._arms[max(self._eligible(context), key=score.__getitem__)]
 
     def take_arms(self) -> list[ArmStatistics]:
         self._learn()
@@ -171,9 +163,8 @@ class GoodputTuner:
         eligible = self._eligible(context)
         best = max(eligible, key=score.__getitem__)
         chosen = self._exploration.choose(eligible, score, covariance if last else 0 * covariance, seconds)
-        if last is None or last.versions != context.versions or last.arm != best or chosen != best:
-            return ArmChoice(chosen, TRIAL, context.versions)
-        return ArmChoice(best, PATIENT * self._interval if last.steps >= self._interval else self._interval, context.versions)
+        confirmed = last is not None and last.versions == context.versions and last.arm == chosen == best
+        return ArmChoice(chosen, self._interval if confirmed else TRIAL, context.versions)
 
     def _belief(self, context: Context) -> tuple[Array, Array, Array]:
         """Of all arms: log tokens a second [A] that each request gets up to the horizon, with what drafting costs once, how certain

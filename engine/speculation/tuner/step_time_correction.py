@@ -56,12 +56,8 @@ class StepTimeCorrection:
         self._covariance -= np.outer(row, row / variance)
 
     def state(self) -> dict[str, Any]:
-        return {
-            "arms": self._arms,
-            "buckets": list(self._buckets),
-            "mean": self._mean.tolist(),
-            "covariance": self._covariance.tolist(),
-        }
+        mean, covariance = self._mean.tolist(), self._covariance.tolist()
+        return {"arms": self._arms, "buckets": list(self._buckets), "mean": mean, "covariance": covariance}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Takes over what was learnt of the arms that both have; the others keep what they have."""
