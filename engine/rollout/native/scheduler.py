@@ -23,14 +23,14 @@ class Scheduler:
 
     def admit(self, room: Room = UNLIMITED, beyond: int = 0) -> tuple[range, list[tuple[int, int]]]:
         """Fills the free slots, as long as ``room`` has pages for what is known of a response and ``beyond`` positions more, and is left
-        with one for each that runs, which it will soon need. Returns the new slots to prefill, those of responses that go on last, and
-        (source, target) slots of those that share an equal prompt."""
+        with what those that run lack for as many, or with one for each, which it will soon need. Returns the new slots to prefill, those
+        of responses that go on last, and (source, target) slots of those that share an equal prompt."""
         first = len(self.running)
         if not self.waiting or first == self._slots:
             return range(0), []
         holders = {response.request.prompt: slot for slot, response in enumerate(self.running)}
         new, begun, siblings = list[Response](), list[Response](), list[Response]()
-        free = room.free - first
+        free = room.free - max(first, room.missing([response.length + beyond for response in self.running]))
         while self.waiting and (admitted := first + len(new) + len(begun) + len(siblings)) < self._slots:
             response = self.waiting[0]
             sibling = not response.tokens and response.request.prompt in holders

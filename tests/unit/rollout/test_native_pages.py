@@ -69,7 +69,7 @@ def test_responses_have_the_same_bits_in_few_pages(temperature: float) -> None:
     drafter, requests = make_guessable(target), make_requests(9, 48, group=3, longest=40)
     sampling = Sampling(temperature, max_new_tokens=70, seed=3)
     roomy = make_engine(target, drafter, strategies((2, 2, 3), suffix=True), end_tokens=ENDS)
-    full = make_engine(target, drafter, strategies((2, 2, 3), suffix=True), end_tokens=ENDS, cache_tokens=352)
+    full = make_engine(target, drafter, strategies((2, 2, 3), suffix=True), end_tokens=ENDS, cache_tokens=288)
     for engine in (roomy, full):
         with_random_tuner(engine, RandomTuner(3, more=(TREES[0], *NGRAMS[:1])))
     seen = watched(full)

@@ -1,6 +1,7 @@
 """Slots, admission, pre-emption and retirement."""
 
 import random
+from itertools import product
 
 import torch
 
@@ -67,6 +68,18 @@ def test_requests_are_admitted_as_long_as_there_are_pages_and_one_more_for_each(
     scheduler = Scheduler(make([(1,), (2,)]), 8)
     scheduler.admit(room(3, []))
     assert scheduler.admit(room(3, [1])) == (range(0), []), "the free pages are for the one that runs"
+
+
+def test_nobody_is_admitted_who_would_have_to_wait_again_at_once() -> None:
+    """Drafts may need several pages of each that runs."""
+    for beyond, lengths, pages in product((4, 20, 40), ([1], [20, 9], [30, 30, 8]), range(12, 40)):
+        made, scheduler = room(pages, lengths), Scheduler(make([(7,) * length for length in (*lengths, 12, 5)]), 8)
+        scheduler.running = [scheduler.waiting.popleft() for _ in lengths]
+        if made.missing([length + beyond for length in lengths]) > made.free:
+            continue
+        for slot in scheduler.admit(made, beyond)[0]:
+            made.grow(slot, scheduler.running[slot].length)
+        assert scheduler.preempt(made, beyond) is None
 
 
 def test_the_shortest_wait_again_until_the_others_have_room() -> None:
