@@ -100,7 +100,8 @@ class GoodputTuner:
         was nothing to draft."""
         bucket, arm, run = context.batch.bit_length(), self._index[strategy], self._run
         decision = self._decisions.get(bucket)
-        if decision and strategy == OFF and self._arms[decision.arm].drafter == "ngram":  # nothing was found: a draft that ends early
+        asked = decision is not None and "ngram" in context.drafters and self._arms[decision.arm].drafter == "ngram"
+        if decision and asked and strategy == OFF:  # nothing was found: a draft that ends early
             self._acceptance.record(self._arms[decision.arm], [0] * len(accepted), 1)
             decision.left = 0
         caught_up = run.arm == arm

@@ -212,6 +212,19 @@ def test_ngrams_that_find_nothing_are_seldom_asked(batch: int) -> None:
     assert 1 <= asked <= 15
 
 
+def test_plain_steps_in_which_no_ngram_could_be_asked_teach_nothing_of_them() -> None:
+    """As above the threshold when the next rollout begins, or while the store rests."""
+    suffix = Strategy("ngram", 5, 1, 5)
+    tuner, machine, context = make(arms=[suffix]), Machine(0), Context(40)
+    while machine.steps < 200 or machine.step(tuner, context) != suffix:
+        machine.step(tuner, context)
+    known, resting = tuner.expected(suffix), replace(context, drafters=frozenset({"none"}))
+    for _ in range(200):
+        tuner.record(OFF, resting, [0] * 40, TABLE.seconds(OFF, resting))
+    assert known > 1
+    assert tuner.expected(suffix) == pytest.approx(known, rel=0.1)
+
+
 def test_ngram_drafts_are_tried_whatever_they_seem_to_cost() -> None:
     """They end themselves where they do not pay."""
     suffix = Strategy("ngram", 5, 1, 5)
