@@ -44,11 +44,12 @@ class Generation:
         return keys
 
     def give_up(self) -> None:
-        """The host is gone: what was to be aborted is."""
+        """There is, or was, no host that knows of it: what was to be aborted is."""
         for key in self._unwanted & self._open.keys():
             self._abort(self._open.pop(key))
 
     def _run(self, host: HostProcess) -> None:
+        self.give_up()  # while a host was being started, nobody could be told of it
         for key, response in self._open.items():
             request = response.request
             host.send(Begin(key, list(response.known), sampling_arguments(request, self._sampling, self._end_tokens)))
