@@ -99,8 +99,10 @@ class Streams:
     @contextmanager
     def on(self, stream: "Stream") -> Iterator[None]:
         before, self.current = self.current, stream
-        yield
-        self.current = before
+        try:
+            yield
+        finally:
+            self.current = before
 
 
 class Stream:

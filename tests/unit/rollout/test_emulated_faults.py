@@ -108,6 +108,14 @@ def test_a_stream_may_read_what_it_has_waited_for() -> None:
         assert y.sum().item() == 6
 
 
+def test_work_goes_on_where_it_was_after_an_error_on_another_stream() -> None:
+    with emulated():
+        before = torch.cuda.current_stream()
+        with pytest.raises(ZeroDivisionError), torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+            raise ZeroDivisionError
+        assert torch.cuda.current_stream() is before
+
+
 def test_pinned_memory_has_what_is_copied_there_when_the_host_has_waited() -> None:
     with emulated():
         x, there, event = torch.ones(3, device=CUDA), torch.zeros(3, pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
