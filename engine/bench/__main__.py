@@ -113,7 +113,9 @@ def main(arguments: list[str] | None = None) -> int:
         f"{PRETRAINED}",
     )
     parser.add_argument(
-        "--scenario", choices=sorted(e2e.SCENARIOS), help="for e2e: a policy that moves away from its drafter, or no drafter"
+        "--scenario",
+        choices=sorted(e2e.SCENARIOS),
+        help="for e2e: no drafter at the start, a policy that moves away from its drafter, or prompts that come back",
     )
     parser.add_argument("--ablate", action="store_true", help="for tuner: what each of its parts is worth, in virtual rollouts")
     parser.add_argument("--seeds", type=int, help="for e2e: seeds of each scale or scenario, in place of its own number")

@@ -1,7 +1,7 @@
 """``bench e2e``: whole RL runs of the default configuration, plain and in four ways faster, in turns (TLT section 6).
 
 On a CPU all arms of a seed generate the same responses to the bit and learn the same, so their times compare step by step; on a GPU near
-ties part them, and only sums over many steps compare. ``--scenario`` chooses other runs: see ``drift`` and ``cold_start``.
+ties part them, and only sums over many steps compare. ``--scenario`` chooses other runs: see ``drift``, ``cold_start`` and ``repeats``.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from engine.bench import cold_start, drift
+from engine.bench import cold_start, drift, repeats
 from engine.bench.arm_comparison import compared, estimates, rollout_share, spread, step_times, training_step_ratios
 from engine.bench.arms import COUNTDOWN, LONG_TAILED, Config, Scale, take_turns
 from engine.bench.testbed import machine
@@ -21,7 +21,7 @@ from engine.models.load import resolve
 from engine.rollout.data_type import native_data_type
 
 REAL = "smollm2-135m"
-SCENARIOS = {"drift": drift.run, "cold": cold_start.run}
+SCENARIOS = {"drift": drift.run, "cold": cold_start.run, "repeats": repeats.run}
 SHOWN = ("uniform", "demo", REAL, "small")
 
 

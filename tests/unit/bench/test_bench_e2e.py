@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from step_events_for_tests import step
 
-from engine.bench import cold_start, drift, e2e
+from engine.bench import cold_start, drift, e2e, repeats
 from engine.bench.algorithms import configuration as algorithm_configuration
 from engine.bench.arm_comparison import compared, estimates, step_times, training_step_ratios
 from engine.bench.arms import ARMS, Scale, configuration
@@ -16,10 +16,15 @@ from engine.errors import ConfigError
 from engine.events import AnyEvent
 from engine.models.folder import DRAFTER
 
+DATA = Path("/data/repeats.jsonl")
 SCALES = {
     f"{name}{' quick' * quick}": scale
     for quick in (True, False)
-    for name, scale in (e2e.scales(quick) | {"drift": drift.scale(quick, "tiny"), "cold": cold_start.scale(quick, "tiny")}).items()
+    for name, scale in (
+        e2e.scales(quick)
+        | {"drift": drift.scale(quick, "tiny"), "cold": cold_start.scale(quick, "tiny"), "repeats": repeats.scale(quick, "tiny", DATA)}
+        | {"forgetful": repeats.forgetful(repeats.scale(quick, "tiny", DATA))}
+    ).items()
 }
 
 
