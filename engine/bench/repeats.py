@@ -64,7 +64,7 @@ def run(quick: bool, model: str, folder: Path, seeds: int | None) -> dict[str, A
     turns = seeds or chosen.seeds
     kept = take_turns(folder, "repeats", chosen, turns)
     forgot = take_turns(folder, "forgetful", forgetful(chosen), turns)
-    runs = [one | {f"{arm}, forgetful": events for arm, events in other.items()} for one, other in zip(kept, forgot, strict=True)]
+    runs = [{**one, **{f"{arm}, forgetful": events for arm, events in other.items()}} for one, other in zip(kept, forgot, strict=True)]
     return {
         "facts": machine() | {"workers": 2, "model": model, "prompts": count},
         "seeds": turns,
