@@ -1,6 +1,7 @@
 """The learned drafter at work: it catches up with the target, then drafts a chain or a tree on its own predictions."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -17,6 +18,20 @@ from engine.rollout.response import Response
 from engine.speculation.strategy import Strategy
 
 TOKENS_PER_PASS = 4096
+FAR = 32
+"""Positions behind which a request is that has just come, or was decoded plainly; drafts alone leave fewer."""
+
+
+def alike(behind: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of slots that catch up by themselves: one, or two where that spares a third. For those who came last lie last, and have
+    all of their prompt to catch up with, of which the others would repeat as much."""
+    n, most = len(behind), max(behind)
+    if most < FAR:
+        return [(0, n)]
+    before, after = list(accumulate(behind, max)), list(accumulate(reversed(behind), max))[::-1]
+    read = [cut * before[cut - 1] + (n - cut) * after[cut] for cut in range(1, n)]
+    cut = min(range(1, n), key=lambda each: read[each - 1], default=n)
+    return [(0, cut), (cut, n)] if cut < n and 3 * read[cut - 1] <= 2 * n * most else [(0, n)]
 
 
 def scratch(strategy: Strategy, device: torch.device) -> int:
@@ -88,13 +103,14 @@ class Drafting:
     def _fill(self) -> None:
         """Shows the drafter all that the target has seen since its last step, but for the last. Requests that are less far behind than
         others, or than they may be as far as the host knows, repeat some positions, to no effect."""
-        cache, n = self._cache, len(self._batch)
-        behind = max(response.length - 1 - response.drafted for response in self._batch) + self._unread
-        if behind > 1:
-            older = (self._newest - behind + cache.positions[: behind - 1]).clamp_min_(0)
-            for part in torch.split(older, max(1, TOKENS_PER_PASS // n), 1):
-                inputs, index = self._inputs(part)
-                self._passes.fill(*inputs, Placement(part, self._known, index=index, drafter=True, attends=False))
+        cache = self._cache
+        behind = [response.length - 1 - response.drafted + self._unread for response in self._batch]
+        for first, after in alike(behind):
+            most = max(behind[first:after])
+            older = (self._newest[first:after] - most + cache.positions[: most - 1]).clamp_min_(0)
+            for part in torch.split(older, max(1, TOKENS_PER_PASS // (after - first)), 1) if most > 1 else ():
+                inputs, index = self._inputs(part, first)
+                self._passes.fill(*inputs, Placement(part, self._known, first=first, index=index, drafter=True, attends=False))
         for response in self._batch:
             response.drafted = response.length - 1
 
@@ -104,9 +120,9 @@ class Drafting:
         inputs, index = self._inputs(last)
         return self._passes.draft(*inputs, self._cache.plan(Placement(last, self._known, index=index, drafter=True)))
 
-    def _inputs(self, positions: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """Tokens and features that the drafter reads at ``positions`` [n, T], and the rows of these."""
-        index, following = self._cache.index(torch.cat((positions, positions + 1), 1)).chunk(2, 1)
+    def _inputs(self, positions: Tensor, first: int = 0) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Tokens and features that the drafter reads at ``positions`` [n, T] of slots ``first`` and following, and the rows of these."""
+        index, following = self._cache.index(torch.cat((positions, positions + 1), 1), first).chunk(2, 1)
         features = self._passes.fuse(self._cache.features[index.flatten()])
         return (self._cache.tokens[following.flatten()], features), index
 

@@ -1,5 +1,6 @@
 """Served drafts are what the training module would draft from the same history, whatever was decoded plainly in between."""
 
+import pytest
 import torch
 from native_cases import RandomTuner, chains, make_engine, make_guessable, make_requests, make_target, with_random_tuner
 from torch import Tensor
@@ -7,6 +8,9 @@ from transformers import PreTrainedModel
 
 from engine.drafter.model import Drafter
 from engine.rollout.interface import Request, Sampling
+from engine.rollout.native.drafting import alike
+from engine.rollout.native.forward_passes import ForwardPasses
+from engine.rollout.native.placement import Placement
 
 LIMIT, DEEPEST = 25, 5
 
@@ -81,3 +85,41 @@ def test_drafts_after_switching_off_and_on() -> None:
                 assert accepted == accepted_offline(target, drafter, tokens, known - 1, strategy.verify)
                 known += accepted + 1
             assert {strategy.verify > 0 for strategy, _ in tuner.steps} == {False, True}
+
+
+def test_those_who_came_last_catch_up_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three prompts of 40 tokens in two slots: the last to come is shown its own to the drafter, and the other request nothing again."""
+    target, drafter = make_case("qwen2")
+    prompts = [tuple(range(40))] * 2 + [tuple(range(40, 0, -1))]
+    requests = [Request(index, index, prompt) for index, prompt in enumerate(prompts)]
+    ends = frozenset(range(8))
+    engine = make_engine(target, drafter.state_dict(), chains(3), slots=2, end_tokens=ends)
+    shown: list[tuple[int, int]] = []
+    usual = ForwardPasses.fill
+
+    def fill(self: ForwardPasses, tokens: Tensor, features: Tensor, placed: Placement) -> None:
+        shown.append((placed.first, placed.positions.numel()))
+        usual(self, tokens, features, placed)
+
+    monkeypatch.setattr(ForwardPasses, "fill", fill)
+    found = {done.request.id: done.tokens for done in engine.generate(requests, Sampling(max_new_tokens=LIMIT, seed=5))}
+    assert [first for first, positions in shown if positions >= 38] == [0, 1], "two prompts at once, then the third"
+    assert max(positions for first, positions in shown if first == 1) < 60
+    plain = make_engine(target, slots=2, end_tokens=ends)
+    assert found == {done.request.id: done.tokens for done in plain.generate(requests, Sampling(max_new_tokens=LIMIT, seed=5))}
+
+
+@pytest.mark.parametrize(
+    ("behind", "ranges"),
+    [
+        ([300], [(0, 1)]),
+        ([1, 9, 1, 20], [(0, 4)]),
+        ([4, 2, 40], [(0, 2), (2, 3)]),
+        ([1, 1, 300, 200], [(0, 2), (2, 4)]),
+        ([100, 1, 1], [(0, 1), (1, 3)]),
+        ([90, 80, 30], [(0, 3)]),
+        ([1, 300, 1, 300], [(0, 4)]),
+    ],
+)
+def test_two_ranges_catch_up_by_themselves_where_that_spares_a_third(behind: list[int], ranges: list[tuple[int, int]]) -> None:
+    assert alike(behind) == ranges
