@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from engine.config.import_path import ImportPath
-from engine.config.section import Section, Unlimited
+from engine.config.section import LearningRate, Section, Unlimited
 
 AdvantageName = Literal["group_normalised", "group_centred", "leave_one_out", "batch_normalised", "group_centred_batch_normalised"]
 LossName = Literal["clipped_ratio", "sequence_ratio", "clipped_weight", "score_function"]
@@ -49,7 +49,7 @@ class AlgorithmConfig(Section):
         le=16,
         description="Dynamic sampling (DAPO): further rollouts of a step at most, while groups whose rewards are all equal leave it short",
     )
-    learning_rate: float = Field(2e-5, gt=0, le=1, description="Of the policy")
+    learning_rate: LearningRate = Field(2e-5, description="Of the policy")
     warmup_steps: int = Field(2, ge=0, description="Steps over which the learning rate rises to its value")
     schedule: Literal["constant", "linear", "cosine"] = Field(
         "constant", description="The learning rate from then on: constant, or falling to 0 behind the last step"

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.config.section import HostPath, HostPathText, Section, Unlimited
+from engine.config.section import HostPath, HostPathText, LearningRate, Section, Unlimited
 
 BASE_WIDTH = 576
 """Hidden size up to which a drafter's learning rates are taken as they are: that of SmolLM2-135M, on whose drafters ours were chosen."""
@@ -33,11 +33,9 @@ class SpotConfig(Section):
         ge=0,
         description="Seconds to the first judged steps of training, assumed until measured; a tail must last twice as long",
     )
-    learning_rate: float = Field(2e-4, gt=0, le=1, description=f"Of the drafter, once it has learned; {WIDER}")
-    first_learning_rate: float = Field(
+    learning_rate: LearningRate = Field(2e-4, description=f"Of the drafter, once it has learned; {WIDER}")
+    first_learning_rate: LearningRate = Field(
         2e-3,
-        gt=0,
-        le=1,
         description=f"Of a drafter that starts from nothing; it falls to learning_rate as sessions stop helping; {WIDER}",
     )
     tokens_per_microbatch: int = Field(
@@ -91,7 +89,7 @@ class DrafterConfig(Section):
     pretrain_responses: HostPath | None = Field(
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"
     )
-    pretrain_learning_rate: float = Field(5e-4, gt=0, le=1, description=f"Of the drafter while it is pretrained, at its largest; {WIDER}")
+    pretrain_learning_rate: LearningRate = Field(5e-4, description=f"Of the drafter while it is pretrained, at its largest; {WIDER}")
     pretrain_reverse_kl: float | None = Field(
         None,
         ge=0,

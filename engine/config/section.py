@@ -5,7 +5,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, PlainSerializer
 
 PATH_BYTES = 2048
 """Half of what Linux takes: the names of the files in a folder come after it."""
@@ -36,6 +36,8 @@ def _spelled(limit: float) -> float | str:
 Unlimited = Annotated[float, AllowInfNan(True), PlainSerializer(_spelled, return_type=float | str, when_used="json")]
 """A limit, which a bound of its field keeps from being NaN. It may be infinite, .inf in YAML, where that has a meaning. JSON has no such
 number: there it is the text "Infinity"."""
+LearningRate = Annotated[float, Field(ge=1e-12, le=1)]
+"""A step of AdamW moves a weight by about this much: with less than 1e-12 no float32 weight above 2e-5 would change (half its spacing)."""
 
 
 class Section(BaseModel):

@@ -77,6 +77,19 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
         (speculation(tail_requests=-1), "speculation.tail_requests: Input should be greater than or equal to 0 (got -1)"),
         (speculation(threshold=0), "speculation.threshold: Input should be greater than or equal to 1 (got 0)"),
         ({"algorithm": {"learning_rate": math.inf}}, "algorithm.learning_rate: Input should be a finite number (got inf)"),
+        (
+            {"algorithm": {"learning_rate": 5e-324}},
+            "algorithm.learning_rate: Input should be greater than or equal to 0.000000000001 (got 5e-324)",
+        ),
+        (
+            {"drafter": {"pretrain_learning_rate": 0}},
+            "drafter.pretrain_learning_rate: Input should be greater than or equal to 0.000000000001 (got 0)",
+        ),
+        (
+            {"drafter": {"spot": {"learning_rate": 1e-13}}},
+            "drafter.spot.learning_rate: Input should be greater than or equal to 0.000000000001",
+        ),
+        ({"drafter": {"spot": {"first_learning_rate": 1.5}}}, "drafter.spot.first_learning_rate: Input should be less than or equal to 1"),
         ({"drafter": {"spot": {"trigger": {"drift": math.nan}}}}, "drafter.spot.trigger.drift: Input should be"),
         ({"drafter": {"spot": {"trigger": {"drift": -math.inf}}}}, "drafter.spot.trigger.drift: Input should be greater than"),
         ({"algorithm": {"max_gradient_norm": "NaN"}}, "algorithm.max_gradient_norm: Input should be greater than 0 (got 'NaN')"),
