@@ -1,5 +1,6 @@
 """Hugging Face folders from GGUF files."""
 
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,7 @@ from engine.models.load import load_tokenizer, parameters_of, quiet
 # Its own progress bar does not heed that engine.models.load turns them off.
 modeling_gguf_pytorch_utils.tqdm = logging.tqdm  # type: ignore[attr-defined]
 
+GB = 10**9
 SUPPORTED = ("qwen2", "qwen3", "llama")
 UNQUANTISED = {GGMLQuantizationType.F32: torch.float32, GGMLQuantizationType.F16: torch.float16}
 
@@ -32,19 +34,23 @@ class _Reader(GGUFReader):
 def unpack(file: Path, folder: Path) -> None:
     """Writes the model folder ``folder``: the values of ``file`` in bfloat16, or float32 or float16 if all its matrices are that.
 
-    ModelError if the file is damaged, of an architecture that is not supported, or has what transformers would leave out.
+    ModelError if the file is damaged, of an architecture that is not supported, has what transformers would leave out, or would take
+    more than the disk has left.
     """
     try:
         reader = _Reader(file)
         fields = {name: field.contents() for name, field in reader.fields.items()}
+    except OSError as error:
+        raise ModelError(f"{file}: cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"{file}: damaged, or no GGUF file: {error}") from None
     _check(file, fields, {tensor.name for tensor in reader.tensors})
+    types = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
+    dtype = UNQUANTISED.get(types.pop(), torch.bfloat16) if len(types) == 1 else torch.bfloat16
+    held = sum(int(tensor.n_elements) for tensor in reader.tensors)
+    _check_room(file, held * dtype.itemsize, folder.parent)
     try:
         tokenizer = gguf_tokenizer(fields)
-        types = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
-        dtype = UNQUANTISED.get(types.pop(), torch.bfloat16) if len(types) == 1 else torch.bfloat16
-        held = sum(int(tensor.n_elements) for tensor in reader.tensors)
         with quiet():
             model = _model(file, dtype, fields.get("qwen3.attention.key_length"), held)
     except ModelError as error:
@@ -68,6 +74,13 @@ def _check(file: Path, fields: dict[str, Any], tensors: set[str]) -> None:
     scaling = fields.get(f"{family}.rope.scaling.type", "none")
     if scaling != "none" or "rope_freqs.weight" in tensors:
         raise ModelError(f"{file}: its scaled rotary embedding cannot be taken from GGUF; use the model's Hugging Face folder instead")
+
+
+def _check_room(file: Path, needed: int, folder: Path) -> None:
+    """``needed``: bytes of the weights, as they are written."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise ModelError(f"{file}: as a model folder it takes {needed / GB:,.1f} GB, and {free / GB:,.1f} GB are free in {folder.parent}")
 
 
 def _model(file: Path, dtype: torch.dtype, head_dim: int | None, held: int) -> Any:

@@ -27,6 +27,7 @@ DOWNLOADS = {
     )
 }
 """SmolLM2-135M-Instruct, Apache-2.0."""
+GGUF = b"GGUF"
 Say = Callable[[str], None]
 
 
@@ -63,6 +64,7 @@ def add(path: Path, name: str | None = None, say: Say = print) -> Path:
     is_file = path.is_file()
     name = _free(name or (path.stem if is_file else path.absolute().name))
     if is_file:
+        _check_gguf(path)
         with _made(name) as scratch:
             _unpack(path, scratch, say)
         return _place(name)
@@ -127,6 +129,17 @@ def _free(name: str) -> str:
     if name in BUILT_IN or kept(name):
         raise ModelError(f"there is a model {name} already; give another --name, or first: longtail models remove {name}")
     return name
+
+
+def _check_gguf(file: Path) -> None:
+    """At once, however large the file is: without torch, and without mapping it into memory."""
+    try:
+        with file.open("rb") as opened:
+            begins = opened.read(len(GGUF))
+    except OSError as error:
+        raise ModelError(f"{file}: cannot be read: {error.strerror}") from None
+    if begins != GGUF:
+        raise ModelError(f"{file}: damaged, or no GGUF file: it does not begin with {GGUF.decode()}")
 
 
 def _unpack(file: Path, scratch: Path, say: Say) -> None:

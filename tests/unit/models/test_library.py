@@ -176,6 +176,47 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, models: Path) -> None
     assert left(models) == []
 
 
+TERABYTE = 10**12
+
+
+def test_what_is_no_gguf_file_is_told_before_it_is_unpacked(tmp_path: Path, models: Path) -> None:
+    file, said = tmp_path / "model.gguf", list[str]()
+    file.touch()
+    os.truncate(file, TERABYTE)
+    with pytest.raises(ModelError, match=r"model\.gguf: damaged, or no GGUF file: it does not begin with GGUF"):
+        add(file, say=said.append)
+    assert said == []
+    assert left(models) == []
+
+
+def test_a_model_that_the_disk_cannot_hold_is_refused_before_its_weights_are_read(tmp_path: Path, models: Path) -> None:
+    file = tmp_path / "model.gguf"
+    writer = GGUFWriter(file, "llama")
+    writer.add_block_count(0)
+    writer.add_tensor_info("output.weight", (TERABYTE // 4,), np.dtype(np.float32), TERABYTE)
+    for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_ti_data_to_file, writer.close):
+        write()
+    os.truncate(file, TERABYTE + 2**16)
+    with pytest.raises(ModelError, match=r"model\.gguf: as a model folder it takes 500\.0 GB, and [\d,.]+ GB are free in .*home/models"):
+        add(file, say=lambda _: None)
+    assert left(models) == []
+
+
+def test_a_file_that_cannot_be_read_is_not_called_one_that_cannot_be_written(tmp_path: Path, models: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    os.truncate(file, TERABYTE)
+    taken = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + TERABYTE // 2, hard))
+    try:
+        with pytest.raises(ModelError, match=r"model\.gguf: cannot be read: Cannot allocate memory"):
+            add(file, say=lambda _: None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert left(models) == []
+
+
 ARRAY, UINT32 = 9, 4
 
 
