@@ -20,6 +20,7 @@ UNAUTHORIZED, NOT_FOUND = 401, 404
 PASSING = frozenset({0, 408, 429, 500, 502, 503, 504})
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.-]{1,200})+", re.ASCII)
 """What ids and names are made of; others, such as ``../x``, would lead elsewhere."""
+LONGEST_SHOWN = 200
 MOST = 200
 """Items that the server gives on one page."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 10.0
@@ -85,10 +86,10 @@ class Transport:
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         if not _PATH.fullmatch(path):
+            asked = path.split("/", 4)[-1]  # behind /api/v1/runs/ and the like
+            shown = asked if len(asked) <= LONGEST_SHOWN else asked[:LONGEST_SHOWN] + "..."
             raise ApiError(
-                NOT_FOUND,
-                "Not found",
-                f"nothing has such an id or name: {path.rsplit('/', 1)[-1]!r}; they are of letters, digits, '.', '_' and '-'",
+                NOT_FOUND, "Not found", f"nothing has such an id or name: {shown!r}; they are of letters, digits, '.', '_' and '-'"
             )
         try:
             response = self._http.request(method, path, **options)

@@ -3,7 +3,9 @@
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.auth.api_client import client, run_if_any
+from dashboard.auth.api_client import NOT_FOUND, client, run_if_any
+from dashboard.widgets.api_errors import explain
+from longtail import ApiError
 from longtail.schemas.runs import Run
 
 LAST = "run-shown-last"
@@ -14,11 +16,23 @@ def chosen_run() -> Run:
     """The one that the address names; else the one that was shown last, as Streamlit leaves an address without it in the browser's history
     when one goes to another page; or else the newest."""
     named = st.query_params.get("id")
-    run = client().run(named) if named else _last() or _newest()
+    run = _named(named) if named else _last() or _newest()
     if not named or state.get(LAST, run.id) != run.id:
         st.query_params["id"] = run.id  # which a link from one run's page to another's leaves to the browser, and that leaves as it was
     state[LAST] = run.id
     return run
+
+
+def _named(run_id: str) -> Run:
+    """Where there is none any more, or never was, the page says so and leads back."""
+    try:
+        return client().run(run_id)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        explain(error)
+        st.page_link(page_files.RUNS, label="All runs", query_params={})
+        st.stop()
 
 
 def _last() -> Run | None:

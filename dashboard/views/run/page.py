@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard import page_files
 from dashboard.analysis.run_config import speculates
-from dashboard.auth.api_client import client
+from dashboard.auth.api_client import client, run_if_any
 from dashboard.data.glances import partner
 from dashboard.data.refresh_pace import RefreshPace
 from dashboard.data.run_data import RunData, refreshed
@@ -62,7 +62,9 @@ def follow(run: Run, following: bool) -> None:
     shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
     if following or tab.name not in shown or run.finished:
         with explained():
-            latest = client().run(run.id) if shown else run
+            latest = run_if_any(run.id) if shown else run
+            if latest is None:
+                st.rerun()  # the page says that the run is gone
             pace: RefreshPace = st.session_state.setdefault(f"pace-{run.id}", RefreshPace())
             began = monotonic()
             if pace.is_due(latest, tab.name, began) or tab.name not in shown:
