@@ -116,19 +116,32 @@ def offered(run: Run, found: Sequence[Run]) -> dict[str, str]:
     return {run.id: THIS} | {run_id: f"{label} ({run_id[:6]})" if label == THIS else label for run_id, label in others.items()}
 
 
+def not_found(run: Run, found: Sequence[Run] | None, query: str) -> str | None:
+    """As Markdown, that a search for other runs than ``run`` found none; of what was not answered nothing is known."""
+    if found is None or any(other.id != run.id for other in found):
+        return None
+    if not query:
+        return "There is no other run to look in."
+    return f"No other run has {escaped(query)} in its name or notes, or at the beginning of its id."
+
+
 def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
     """Side by side: the earliest and latest answers of this run, or those of another one."""
     row = st.container(horizontal=True, vertical_alignment="bottom")
     hint = "name, notes or id"
     query = row.text_input("Find a run", type="search", max_chars=200, key=f"other-find-{place}", placeholder=hint, live=True, width=230)
-    runs = fetch_or_cached("other-runs", query, lambda: client().runs(q=query or None, limit=OTHERS).items, data.asked_at) or ()
-    names = offered(data.run, runs)
+    runs = fetch_or_cached("other-runs", query, lambda: client().runs(q=query or None, limit=OTHERS).items, data.asked_at)
+    names = offered(data.run, runs or ())
     chosen = row.selectbox("In", list(names), format_func=names.__getitem__, key=f"other-{place}", help=HELP, width=260)
+    if nothing := not_found(data.run, runs, query):
+        st.caption(nothing)
     asked, fetch = (chosen, group.prompt), partial(client().samples, chosen, limit=MOST, prompt=group.prompt)
     found = fetch_or_cached("other-samples", asked, fetch, data.asked_at) or ()
     there = [item for item in found if chosen != data.run.id or item.step != group.step]
     if not there:
-        st.caption("It has no sample of this prompt.")
+        st.caption(
+            "It has no sample of this prompt." if chosen != data.run.id else "This run has no sample of this prompt at another step."
+        )
         return
     steps = sorted({item.step for item in there})
     step = row.selectbox("Step", steps, len(steps) - 1, key=f"other-step-{place}", width=130)

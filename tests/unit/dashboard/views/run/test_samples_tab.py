@@ -4,7 +4,7 @@ import pytest
 from example_runs import run
 
 from dashboard.charts.theme import GREEN, GREY, VERMILION
-from dashboard.views.run.tabs.samples import advantage_told, judged, offered
+from dashboard.views.run.tabs.samples import advantage_told, judged, not_found, offered
 from longtail.schemas.telemetry import SampleItem
 
 
@@ -24,3 +24,11 @@ def test_every_run_to_look_in_has_a_name_of_its_own() -> None:
     names = offered(own, others)
     assert list(names) == [each.id for each in others]
     assert list(names.values()) == ["this run", "same (00bb00)", "same (01bb00)", "this run (02bb00)", "other"]
+
+
+def test_a_search_that_finds_no_other_run_says_what_was_searched() -> None:
+    own, other = (run(f"0{number}aa000000000000", {"name": "same"}) for number in range(2))
+    assert not_found(own, [own], "ti*ny") == "No other run has ti\\*ny in its name or notes, or at the beginning of its id."
+    assert not_found(own, [], "") == "There is no other run to look in."
+    assert not_found(own, [other, own], "ti*ny") is None
+    assert not_found(own, None, "ti*ny") is None, "nobody has answered"
