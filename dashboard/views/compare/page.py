@@ -15,7 +15,7 @@ from dashboard.views.compare import chart_panels, seed_table
 from dashboard.views.compare.export_menu import export_menu
 from dashboard.views.compare.figures import ALWAYS, ComparisonFigures
 from dashboard.views.compare.metric_picker import chosen_metrics
-from dashboard.views.compare.run_picker import chosen_runs
+from dashboard.views.compare.run_picker import chosen_runs, to_choose
 from dashboard.views.compare.settings_panels import settings_panels
 from dashboard.views.compare.speedup_cards import speedup_cards, unmeasured_runs
 from dashboard.views.compare.tables import config_rows, run_rows
@@ -84,7 +84,7 @@ with answered(), charts_ahead():
     if chosen:
         st.set_page_config(page_title=f"{visible(short(' / '.join(run.name for run in chosen), 120))} · Compare · Longtail")
     if len(chosen) < 2:
-        st.info("Choose two runs or more. The first is the baseline that the others are measured by.")
+        st.info(to_choose(chosen))
     else:
         live = any(not run.finished for run in chosen)
         st.fragment(show, run_every=REFRESH_SECONDS if live else None)(chosen)

@@ -47,6 +47,12 @@ def chosen_runs() -> list[Run]:
     return [offers[run_id] for run_id in chosen]
 
 
+def to_choose(chosen: Sequence[Run]) -> str:
+    """As Markdown, what is missing where fewer than two runs are chosen."""
+    what = f"Add a run to compare {escaped(chosen[0].name)} with. The first one" if chosen else "Choose two runs or more. The first"
+    return f"{what} is the baseline that the others are measured by."
+
+
 def _explain(wanted: Sequence[str], offers: Mapping[str, Run]) -> None:
     """What of the address is left out."""
     unknown = [escaped(short(run_id)) for run_id in wanted[:MOST_RUNS] if run_id not in offers]
