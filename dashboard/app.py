@@ -52,8 +52,7 @@ leave(FILES.get(page.url_path, ""))
 drop_foreign(page.url_path)
 with answered():
     st.session_state["me"] = client().me()
-    if page.url_path in FILES:
-        tour.show(FILES[page.url_path])
+    tour.show(FILES.get(page.url_path, ""))
     if page.url_path != "new":
         forget_submitted_draft()
 page.run()

@@ -14,6 +14,8 @@ with st.container(horizontal=True, vertical_alignment="center"):
     st.markdown(
         "Longtail trains reasoning models by reinforcement learning, and makes the long tail of each rollout shorter.", width="stretch"
     )
+    if tour.is_left():
+        st.button("Go on with the tour", on_click=tour.go_on)
     if st.button("Take the tour", type="primary", help="What there is to see, on the pages themselves"):
         tour.begin()
         switch_page(page_files.RUNS)

@@ -1,4 +1,5 @@
-"""A tour of up to five stations, offered at the first visit. It can be left at any of them, and is not offered again then."""
+"""A tour of up to five stations, offered at the first visit. It can be left at any of them, and is not offered again then. Whoever goes to
+another page meanwhile is not followed; Help goes on with it."""
 
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from dashboard.views.help.stations import Route, route
 from dashboard.views.run.chosen_run import LAST
 from dashboard.widgets.page_switch import switch_page
 
-SEEN, AT, GOES, ROUTE = "tour", "tour-station", "tour-goes", "tour-route"
+SEEN, AT, GOES, ROUTE, DRAWN, LEFT = "tour", "tour-station", "tour-goes", "tour-route", "tour-drawn", "tour-left"
+"""Keys of the session: whether the tour was seen, its station, whether it leads there now, its route, the station that has been drawn, and
+the one that the reader has left for another page."""
 ONE_CLICK = Path(page_files.__file__).with_name("assets") / "one_click_a_station.js"
 state = st.session_state
 
@@ -19,22 +22,50 @@ state = st.session_state
 def begin() -> None:
     state[AT] = 0
     state.pop(ROUTE, None)
+    state.pop(LEFT, None)
+
+
+def is_left() -> bool:
+    """Whether the reader has gone elsewhere, so that the tour can go on."""
+    return LEFT in state
+
+
+def go_on() -> None:
+    """Where it was left, with the runs that there are by now."""
+    state[AT], state[GOES] = state.pop(LEFT), True
+    state.pop(ROUTE, None)
 
 
 def show(file: str) -> None:
-    """The station of this page, if the tour is there; on the list of runs of who has not seen it, the offer."""
-    at = state.get(AT)
-    if at is None:
+    """The station of this page, if the tour is there; on the list of runs of who has not seen it, the offer. ``file``: empty if it is that
+    of a page without a station."""
+    if AT not in state:
         if file == page_files.RUNS and not preference(SEEN):
             _offer()
         return
     if ROUTE not in state:
         state[ROUTE] = route(client().runs().items)
     way: Route = state[ROUTE]
+    at = state[AT] = min(state[AT], len(way.stations) - 1)
     if state.pop(GOES, False):
         switch_page(way.stations[at].file, way.address(at))
-    if way.stations[at].file == file:
+    if way.stations[at].file == file and (not way.stations[at].tab or _run_shown() in (way.run_id, None)):
+        state[DRAWN] = at
         _station(way, at)
+    elif state.get(DRAWN) == at:
+        _leave(at)
+
+
+def _run_shown() -> str | None:
+    """On the page of a run; see chosen_run."""
+    shown: str | None = st.query_params.get("id") or state.get(LAST)
+    return shown
+
+
+def _leave(at: int) -> None:
+    state[LEFT] = at
+    st.toast("The tour waits for you in Help.")
+    _end()
 
 
 def _offer() -> None:
@@ -72,4 +103,5 @@ def _go(at: int) -> None:
 
 def _end() -> None:
     state.pop(AT, None)
+    state.pop(DRAWN, None)
     keep(SEEN, ["seen"])

@@ -1,10 +1,26 @@
+"""The tour: alone, and on the pages of the app with a real API."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from api_in_process import Counted, api_with_runs
+from database_copies import DatabaseCopies
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.testing.v1 import AppTest
 
+from backend.demo_data import telemetry
+from backend.demo_data.planned_runs import PlannedRun, identity
+from dashboard import page_files
+from dashboard.auth import api_client
 from dashboard.views.help import tour
 from dashboard.views.help.stations import STATIONS, Route
+from engine.config import RunConfig
 
 LAST = len(STATIONS) - 1
+OLDER, NEWEST = identity(0, 0), identity(0, 1)
+APP = Path(page_files.__file__).with_name("app.py")
 
 
 def script() -> None:
@@ -31,3 +47,61 @@ def test_the_second_click_on_next_is_not_one_on_done() -> None:
     assert tour.AT in page.session_state
     assert page.session_state[tour.AT] == LAST
     assert [button.label for button in page.button if not button.disabled] == ["Done"]
+
+
+@pytest.fixture
+def api(tmp_path: Path, database_copies: DatabaseCopies, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+    config = RunConfig.model_validate(telemetry.config(algorithm={"steps": 2}))
+    plans = [PlannedRun(run_id, config, "succeeded", 2, 1.8e9 + number) for number, run_id in enumerate((OLDER, NEWEST))]
+    with api_with_runs(tmp_path, database_copies, plans, "viewer") as api:
+        monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
+        yield api
+    gc.unfreeze()  # what the app keeps
+
+
+@pytest.fixture
+def page(api: Counted) -> AppTest:
+    """At the second station."""
+    page = AppTest.from_file(APP, default_timeout=300)
+    page.session_state["me"] = api.me()
+    page.run()
+    press(page, "Show me around")
+    press(page, "Next")
+    assert told(page) == ["2 of 5"]
+    return page
+
+
+def press(page: AppTest, label: str) -> None:
+    next(button for button in page.button if button.label == label).click().run()
+    assert not page.exception
+
+
+def told(page: AppTest) -> list[str]:
+    """Which station is there, or the offer."""
+    texts = [str(text.value).removeprefix("**") for text in page.markdown]
+    return [text.partition(":")[0] for text in texts if text[1:6] == " of 5" or text.startswith("New here?")]
+
+
+def opened(page: AppTest, file: str, **address: str) -> AppTest:
+    page.switch_page(file)
+    page.query_params.update(address)
+    page.run()
+    assert not page.exception
+    return page
+
+
+def test_whoever_goes_elsewhere_is_not_followed_and_goes_on_from_help(page: AppTest, api: Counted) -> None:
+    for file in (page_files.WORKERS, page_files.RUNS, page_files.RUN):
+        assert told(opened(page, file)) == []
+    assert api.preferences()["tour"] == ["seen"]
+    press(opened(page, page_files.HELP), "Go on with the tour")
+    assert (page.header[0].value, told(page)) == ("countdown TLT", ["2 of 5"])
+    press(page, "Leave the tour")
+    assert "Go on with the tour" not in [button.label for button in opened(page, page_files.HELP).button]
+
+
+def test_the_page_of_another_run_is_elsewhere(page: AppTest) -> None:
+    assert told(opened(page, page_files.RUN, id=NEWEST)) == ["2 of 5"]
+    assert told(opened(page, page_files.RUN, id=OLDER)) == []
+    assert [str(toast.value) for toast in page.toast] == ["The tour waits for you in Help."]
+
