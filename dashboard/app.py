@@ -35,7 +35,7 @@ st.html(ASSETS / "narrow.css")
 st.logo(str(ASSETS / "logo.svg"), size="large")
 page = st.navigation(  # before the API is asked: while that is away, who opens the address of a page stays there
     [
-        st.Page(page_files.RUNS, title="Runs", url_path="runs", default=True),
+        st.Page(page_files.RUNS, title="Runs", default=True),
         st.Page(page_files.NEW_RUN, title="New run", url_path="new"),
         st.Page(page_files.PLANNER, title="Planner", url_path="planner"),
         st.Page(page_files.RUN, title="Run", url_path="run", visibility="hidden"),

@@ -12,7 +12,6 @@ from streamlit.file_util import get_static_dir
 CHARTS, TABLES, TEXTS = "PlotlyChart", "DataFrame", "Html"
 DRAWN_WITH: Mapping[str, tuple[str, ...]] = {
     "/": (TABLES, TEXTS),
-    "/runs": (TABLES, TEXTS),
     "/run": (CHARTS, TEXTS),
     "/compare": (CHARTS, TEXTS),
 }

@@ -104,4 +104,3 @@ def test_the_page_of_another_run_is_elsewhere(page: AppTest) -> None:
     assert told(opened(page, page_files.RUN, id=NEWEST)) == ["2 of 5"]
     assert told(opened(page, page_files.RUN, id=OLDER)) == []
     assert [str(toast.value) for toast in page.toast] == ["The tour waits for you in Help."]
-
