@@ -13,7 +13,7 @@ from dashboard.data.run_data import RunData, refreshed
 from dashboard.text.escaping import visible
 from dashboard.text.guides import GUIDES
 from dashboard.views.run import header, question_cards
-from dashboard.views.run.chosen_run import chosen_run
+from dashboard.views.run.chosen_run import LAST_TAB, chosen_run
 from dashboard.views.run.tab_list import tabs_of
 from dashboard.views.run.tabs.tab import engine_run
 from dashboard.widgets.api_errors import answered, explained
@@ -59,6 +59,7 @@ def follow(run: Run, following: bool) -> None:
     head_place, tabs = st.container(), tabs_of(run)
     chosen, place = tab_row([tab.name for tab in tabs])
     tab = next(tab for tab in tabs if tab.name == chosen)
+    st.session_state[LAST_TAB] = chosen
     shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
     if following or tab.name not in shown or run.finished:
         with explained():
