@@ -29,15 +29,15 @@ def curves(figures: ComparisonFigures) -> None:
     if figures.options.over_time and figures.runs_without_times():
         names = ", ".join(map(escaped, figures.runs_without_times()))
         st.caption(f"Not on an axis of time, as they report no step_seconds: {names}")
-    for index, (key, figure) in enumerate(drawn.items()):
+    for index, key in enumerate(reported := figures.reported()):
         if index % 2 == 0:
             columns = st.columns(2)
         with columns[index % 2], panel(escaped(metric_title(key)), metric_help(key)):
-            missing = figures.unmeasured(key)
-            chart(figure if len(missing) < len(figures.names) else None, f"curve-{key}", "Not measured in any of these runs.")
-            if 0 < len(missing) < len(figures.names):
-                st.caption(f"Not measured: {', '.join(map(escaped, missing))}")
-    if not drawn:
+            missing = escaped(figures.not_measured(key))
+            chart(drawn.get(key), f"curve-{key}", missing)
+            if missing and key in drawn:
+                st.caption(missing)
+    if not reported:
         empty("The metrics chosen above will appear here as soon as one of the runs has reported them.")
 
 

@@ -32,8 +32,8 @@ class ComparisonFigures:
     by_group: bool = False
 
     def curves(self) -> dict[str, go.Figure]:
-        """By key."""
-        found = {metric.key: metric for metric in self.comparison.metrics}
+        """By key, of those that some run has values of."""
+        found = {metric.key: metric for metric in self.comparison.metrics if len(self._unmeasured(metric.key)) < len(self.names)}
         clocks = {run_id: TrainingClock.of(found[SECONDS], run_id) for run_id in self._timed(found)}
         if self.by_group:
             return {key: group_bands(found[key], self.groups(), self.options) for key in self.keys if key in found}
@@ -52,8 +52,19 @@ class ComparisonFigures:
         timed = self._timed({metric.key: metric for metric in self.comparison.metrics})
         return [name for run_id, name in self.names.items() if run_id not in timed]
 
-    def unmeasured(self, key: str) -> list[str]:
-        """Names of the runs that have no value of it."""
+    def reported(self) -> list[str]:
+        """Of ``keys`` those that some run has reported, be it without a value."""
+        known = {metric.key for metric in self.comparison.metrics}
+        return [key for key in self.keys if key in known]
+
+    def not_measured(self, key: str) -> str:
+        """In words, which runs have no value of it; empty if all have."""
+        missing = self._unmeasured(key)
+        if len(missing) == len(self.names):
+            return "Not measured in any of these runs."
+        return f"Not measured: {', '.join(missing)}" if missing else ""
+
+    def _unmeasured(self, key: str) -> list[str]:
         found = next((metric.values for metric in self.comparison.metrics if metric.key == key), {})
         return [name for run_id, name in self.names.items() if all(value is None for value in found.get(run_id, ()))]
 

@@ -21,17 +21,17 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A titled table or chart with a remark. What is in it is text, whatever it looks like."""
+    """A titled table or chart, or nothing but a remark. What is in it is text, whatever it looks like."""
 
     title: str
-    content: Sequence[Row] | go.Figure
+    content: Sequence[Row] | go.Figure | None
     remark: str = ""
 
 
 def comparison_report(figures: ComparisonFigures) -> str:
     found, names = figures.comparison, figures.names
+    curves = figures.curves()
     charts = {
-        **{metric_title(key): figure for key, figure in figures.curves().items()},
         "Time per phase": figures.phases(),
         "What a faster rollout brings": figures.amdahl(),
         "Response lengths": figures.response_lengths(as_shares=False),
@@ -40,6 +40,7 @@ def comparison_report(figures: ComparisonFigures) -> str:
         "Comparison of " + ", ".join(names.values()),
         [
             ReportSection("Side by side", tables.run_rows(found, names)),
+            *(ReportSection(metric_title(key), curves.get(key), figures.not_measured(key)) for key in figures.reported()),
             *(ReportSection(title, figure) for title, figure in charts.items() if figure is not None),
             ReportSection("Over seeds", seed_table.rows(found.items, names), seed_table.remark(found.items)),
             ReportSection("Configuration differences", tables.config_rows(found, names, only_differences=True)),
@@ -56,7 +57,8 @@ def html_page(title: str, sections: Sequence[ReportSection]) -> str:
 
 
 def _section(section: ReportSection) -> str:
-    content = _chart(section.content) if isinstance(section.content, go.Figure) else _table(section.content)
+    shown = section.content
+    content = "" if shown is None else _chart(shown) if isinstance(shown, go.Figure) else _table(shown)
     remark = f"<p>{escape(section.remark)}</p>" if section.remark else ""
     return f"<section><h2>{escape(section.title)}</h2>{remark}{content}</section>"
 

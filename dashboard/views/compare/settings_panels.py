@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+import streamlit as st
+
 from dashboard.analysis.config_differences import one_line_yaml
 from dashboard.charts.settings_against_figures import Value, parallel_coordinates, scatter
+from dashboard.text.escaping import escaped
 from dashboard.text.natural_order import natural_order
 from dashboard.views.compare.figures import ComparisonFigures
 from dashboard.widgets.panel import chart, empty, panel
@@ -35,6 +38,8 @@ def settings_panels(figures: ComparisonFigures) -> None:
         )
         points = {names[item.run.id]: (setting_of(item, x), figure_of(item, y)) for item in items}
         chart(scatter(points, x, _title(y)), "scatter", "No run has both.")
+        if missing := without_mark(points):
+            st.caption(missing)
     with panel("Settings and what came of them", PARALLEL) as head:
         first = [*settings[:4], "reward_last", "seconds_per_step"]
         axes = head.multiselect(
@@ -49,6 +54,12 @@ def settings_panels(figures: ComparisonFigures) -> None:
         )
         lines = {names[item.run.id]: axis_values(item, axes, settings) for item in items}
         chart(parallel_coordinates(lines, [_title(axis) for axis in axes]), "parallel", "Choose two axes or more.")
+
+
+def without_mark(points: Mapping[str, tuple[Value, Value]]) -> str | None:
+    """As Markdown, which of the runs that ``scatter`` gets it leaves out; None if it leaves out none, or all."""
+    missing = [escaped(name) for name, pair in points.items() if None in pair]
+    return f"Without a mark, as one of the two is not known: {', '.join(missing)}" if 0 < len(missing) < len(points) else None
 
 
 def axis_values(item: ComparedRun, axes: Sequence[str], settings: Sequence[str]) -> list[Value]:

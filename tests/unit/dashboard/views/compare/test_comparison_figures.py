@@ -15,8 +15,9 @@ from dashboard.charts.phase_times import phases_by_run
 from dashboard.charts.theme import color, dash
 from dashboard.text.run_labels import run_labels
 from dashboard.views.compare.figures import ComparisonFigures
-from dashboard.views.compare.html_report import ReportSection, html_page
+from dashboard.views.compare.html_report import ReportSection, comparison_report, html_page
 from dashboard.views.compare.measures_csv import measures_csv
+from dashboard.views.compare.settings_panels import without_mark
 from dashboard.views.compare.tables import config_rows, run_rows
 from longtail.schemas.comparison import AlignedMetric, Comparison, ConfigDifference, flat
 
@@ -144,6 +145,24 @@ def test_the_report_needs_nothing_else_and_shows_text_as_text() -> None:
     assert "default-src 'none'" in own
     assert own.count("&lt;/script&gt;&lt;img") >= 3
     assert "1.60×" in own
+
+
+def test_what_was_not_measured_is_called_that() -> None:
+    metrics = metric("loss", [1.0], [2.0]), metric("kl", [None], [0.5]), metric("entropy", [None], [None])
+    shown = ComparisonFigures(comparison(*metrics), NAMES, {}, ["loss", "kl", "entropy"], CurveOptions())
+    told = [shown.not_measured(key) for key in ("loss", "kl", "entropy")]
+    assert told == ["", "Not measured: plain", "Not measured in any of these runs."]
+    assert list(shown.curves()) == ["loss", "kl"]
+    report = comparison_report(shown)
+    assert report.count("<h2>entropy</h2><p>Not measured in any of these runs.</p></section>") == 1
+    assert report.count("<h2>kl</h2><p>Not measured: plain</p>") == 1
+    assert report.count("Not measured") == 2
+
+
+def test_runs_without_a_mark_are_named() -> None:
+    points = {"plain": (1e-3, None), "tlt": (1e-4, 0.5), "*": (None, None)}
+    assert without_mark(points) == "Without a mark, as one of the two is not known: plain, \\*"
+    assert without_mark({"tlt": (1e-4, 0.5)}) is None
 
 
 def test_the_figures_as_a_table() -> None:
