@@ -58,8 +58,9 @@ def asked(message: bytes) -> ClientState:
 
 
 def test_a_run_stays_open_though_the_list_has_looked_for_news_when_it_was_left(page: Page, pair: tuple[Run, Run]) -> None:
+    """Whose address was typed by hand."""
     network, grid = LateLook(page), Grid(page)
-    page.goto("/?tag=pair")
+    page.goto("/runs?tag=pair")
     grid.has(pair[1].name, pair[0].name)
     until(network.has_looked, bool)
     grid.open(pair[1].name)

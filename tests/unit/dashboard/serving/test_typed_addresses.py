@@ -1,19 +1,19 @@
-"""Addresses typed by hand: of the application that the server runs, without an API behind it."""
+"""Addresses typed by hand lead to a page, with all that they hold. That the dashboard has them, a test of page switches shows."""
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from dashboard.auth.api_client import client_of_session, cookie_name
-from dashboard.server import app
+from dashboard.serving.typed_addresses import ROUTES
 
 
 @pytest.mark.parametrize(
     ("typed", "leads_to"), [("/runs", "/"), ("/runs/", "/"), ("/runs?tag=a%2Fb&tag=c&deleted=true", "/?tag=a%2Fb&tag=c&deleted=true")]
 )
-def test_the_list_of_runs_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, typed: str, leads_to: str) -> None:
-    monkeypatch.setenv("LONGTAIL_URL", "http://127.0.0.1:9")
-    client_of_session.cache_clear()
-    visitor = TestClient(app, base_url="http://localhost", follow_redirects=False)
-    visitor.cookies.set(cookie_name(), "lt_something")
+def test_the_list_of_runs_is_found_by_its_name(typed: str, leads_to: str) -> None:
+    pages = Route("/{path:path}", lambda _: PlainTextResponse("a page"))
+    visitor = TestClient(Starlette(routes=[*ROUTES, pages]), base_url="http://localhost", follow_redirects=False)
     reply = visitor.get(typed)
     assert (reply.status_code, reply.headers.get("location")) == (307, leads_to)
