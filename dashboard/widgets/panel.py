@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal
 
 import plotly.graph_objects as go
@@ -27,7 +28,10 @@ STATE_COLORS: dict[RunState, Color] = {
 CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]}
 MARGIN = 22
 """Above a chart, in pixels: room for what stands over its lanes."""
+TO_COME, NONE_CAME = "will appear here", "Nothing of this was recorded before the run ended."
 BLANK = go.Figure(layout={"height": 10, "margin": dict.fromkeys("lrtb", 0), "xaxis": {"visible": False}, "yaxis": {"visible": False}})
+_ended: ContextVar[bool] = ContextVar("ended", default=False)
+"""Whether what is being drawn is of a run from which nothing more comes."""
 
 
 @contextmanager
@@ -41,6 +45,16 @@ def charts_ahead() -> Iterator[None]:
         yield
     below.empty()
     st.session_state["charts_to_come"] = False
+
+
+@contextmanager
+def nothing_to_come(ended: bool) -> Iterator[None]:
+    """Of a run that has ``ended``, what is empty is not said to be filled."""
+    before = _ended.set(ended)
+    try:
+        yield
+    finally:
+        _ended.reset(before)
 
 
 @contextmanager
@@ -75,7 +89,12 @@ def _table(figure: go.Figure, key: str) -> None:
     popover("Table", f"table-{key}", show, type="tertiary")
 
 
+def to_come(message: str) -> str:
+    """The ``message`` that something will appear here, or, of a run that has ended, that nothing has."""
+    return NONE_CAME if _ended.get() and TO_COME in message else message
+
+
 def empty(message: str) -> None:
-    """Stands in for a chart that has no data yet."""
+    """Stands in for a chart that has no data yet, or never will have."""
     with st.container(height=240, border=False, horizontal_alignment="center", vertical_alignment="center"):
-        st.caption(message, text_alignment="center")
+        st.caption(to_come(message), text_alignment="center")

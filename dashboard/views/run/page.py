@@ -17,7 +17,7 @@ from dashboard.views.run.chosen_run import LAST_TAB, chosen_run
 from dashboard.views.run.tab_list import tabs_of
 from dashboard.views.run.tabs.tab import engine_run
 from dashboard.widgets.api_errors import answered, explained
-from dashboard.widgets.panel import charts_ahead
+from dashboard.widgets.panel import charts_ahead, nothing_to_come
 from dashboard.widgets.popover import popover
 from dashboard.widgets.tab_row import tab_row
 from longtail.schemas.comparison import Comparison
@@ -80,7 +80,7 @@ def follow(run: Run, following: bool) -> None:
         header.progress(data.run, data.series("step_seconds"), speedup(data.run, comparison))
         if engine_run(run):
             question_cards.question_cards(data, comparison)
-    with place:
+    with place, nothing_to_come(data.run.finished):
         how_to_read(tab.name, run)
         tab.show(data)
     if following and (data.run.state, data.run.actions) != (run.state, run.actions):

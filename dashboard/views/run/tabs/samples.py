@@ -17,6 +17,7 @@ from dashboard.text.formats import count, number
 from dashboard.text.run_labels import run_labels
 from dashboard.views.run import response_html
 from dashboard.views.run.tabs.tab import Tab, training_run
+from dashboard.widgets.panel import to_come
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import SEARCHED_SAMPLES, Outcome, SampleItem
 
@@ -42,9 +43,8 @@ def show(data: RunData) -> None:
     wanted: dict[str, Any] = {"step": step, "outcome": outcome, "contains": contains, "longest": order == ORDERS[1]}
     found = fetch_or_cached("samples", asked, partial(client().samples, run.id, limit=MOST, **wanted), data.asked_at) or ()
     if not found:
-        st.caption(
-            "No sample is like that." if contains or outcome or step is not None else "A few responses of each step will appear here."
-        )
+        chosen = contains or outcome or step is not None
+        st.caption("No sample is like that." if chosen else to_come("A few responses of each step will appear here."))
         return
     groups = sample_groups(found, longest_first=order == ORDERS[1])
     st.caption(f"{count(len(found), 'response')} to {count(len(groups), 'prompt')}{_among(run.step, wanted)}")
