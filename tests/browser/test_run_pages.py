@@ -112,7 +112,7 @@ def choose_step(page: Page, step: int) -> None:
 def test_a_step_that_is_not_there_is_explained(page: Page, pair: Pair) -> None:
     page.goto(f"/run?id={pair[1].id}&tab=Timeline")
     choose_step(page, 999)
-    expect(page.get_by_text("The run has no such step yet.")).to_be_visible()
+    expect(page.get_by_text("The run has no such step.")).to_be_visible()
 
 
 @only_with_all

@@ -29,7 +29,7 @@ def show(data: RunData) -> None:
         if picked:
             _histogram(picked, limit)
         else:
-            empty("The lengths of each step's responses will appear here." if not data.lengths else "The run has no such step yet.")
+            empty("The lengths of each step's responses will appear here." if not data.lengths else "The run has no such step.")
     with right, panel("Longer than", "Share of the responses that are longer than so many tokens.") as head:
         if picked:
             log = head.toggle(

@@ -43,7 +43,7 @@ def show(data: RunData) -> None:
             return
         window = _window(data, head)
         if not window.spans:
-            empty("The run has no such step yet.")
+            empty("The run has no such step.")
             return
         origin = data.run.started_at.timestamp() if data.run.started_at else window.spans[0].start
         chart(worker_timeline.worker_timeline(window.spans, min(origin, window.spans[0].start), window.decoding), f"timeline-{window.name}")
