@@ -14,12 +14,15 @@ RETRY_SECONDS = 3
 
 
 @contextmanager
-def answered() -> Iterator[None]:
-    """Runs a page's requests. If the API refuses, the page says why; if it is away, the page comes back by itself."""
+def answered(way_back: tuple[str, str] | None = None) -> Iterator[None]:
+    """Runs a page's requests. If the API refuses, the page says why, with a link to the file, and of the label, of the ``way_back``; if it
+    is away, the page comes back by itself."""
     try:
         yield
     except ApiError as error:
         explain(error)
+        if error.status and way_back:
+            st.page_link(way_back[0], label=way_back[1], query_params={})
         if not error.status:
             st.button("Try again")
             _come_back()

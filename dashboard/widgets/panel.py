@@ -41,10 +41,12 @@ def charts_ahead() -> Iterator[None]:
     page, below = st.container(), st.empty()
     if st.session_state.setdefault("charts_to_come", True):
         below.plotly_chart(BLANK, key="ahead", config={"staticPlot": True})
-    with page:
-        yield
-    below.empty()
-    st.session_state["charts_to_come"] = False
+    try:
+        with page:
+            yield
+        st.session_state["charts_to_come"] = False
+    finally:
+        below.empty()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dashboard.widgets.page_switch import switch_page
 
 SEEN, AT, GOES, ROUTE, DRAWN, LEFT = "tour", "tour-station", "tour-goes", "tour-route", "tour-drawn", "tour-left"
 """Keys of the session: whether the tour was seen, its station, whether it leads there now, its route, the station that has been drawn, and
-the one that the reader has left for another page."""
+the one that the reader has left."""
 ONE_CLICK = Path(page_files.__file__).with_name("assets") / "one_click_a_station.js"
 state = st.session_state
 
@@ -26,7 +26,7 @@ def begin() -> None:
 
 
 def is_left() -> bool:
-    """Whether the reader has gone elsewhere, so that the tour can go on."""
+    """Whether the reader has left it before its end, so that it can go on."""
     return LEFT in state
 
 
@@ -62,15 +62,9 @@ def _run_shown() -> str | None:
     return shown
 
 
-def _leave(at: int) -> None:
-    state[LEFT] = at
-    st.toast("The tour waits for you in Help.")
-    _end()
-
-
 def _offer() -> None:
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour-offer"):
-        st.markdown("**New here?** A short tour shows what there is to see.", width="stretch")
+        st.markdown("**New here?** A short tour shows what there is to see. If you leave it, Help goes on with it.", width="stretch")
         st.button("Show me around", type="primary", on_click=begin)
         st.button("No, thanks", on_click=_end)
 
@@ -85,7 +79,7 @@ def _station(way: Route, at: int) -> None:
             st.button("Done", type="primary", on_click=_end)
             st.button("Next", type="primary", key="tour-on", disabled=True)
         else:
-            st.button("Leave the tour", on_click=_end)
+            st.button("Leave the tour", on_click=_leave, args=(at,))
             st.button("Next", type="primary", key="tour-on", on_click=_go, args=(at + 1,))
     with st.container(key="tour-clicks"):
         st.html(f"<script>{ONE_CLICK.read_text(encoding='utf-8')}</script>", unsafe_allow_javascript=True)
@@ -99,6 +93,11 @@ def _go(at: int) -> None:
     else:
         state[GOES] = True
     state[AT] = at
+
+
+def _leave(at: int) -> None:
+    state[LEFT] = at
+    _end()
 
 
 def _end() -> None:

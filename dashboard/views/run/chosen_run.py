@@ -3,9 +3,7 @@
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.auth.api_client import NOT_FOUND, client, run_if_any
-from dashboard.widgets.api_errors import explain
-from longtail import ApiError
+from dashboard.auth.api_client import client, run_if_any
 from longtail.schemas.runs import Run
 
 LAST, LAST_TAB = "run-shown-last", "tab-shown-last"
@@ -18,7 +16,7 @@ def chosen_run() -> Run:
     them in the browser's history when one goes to another page; or else the newest. That tab opens in a run of the script of its own: in
     that of a way back Streamlit takes every choice from the address alone."""
     named = st.query_params.get("id")
-    run = _named(named) if named else _last() or _newest()
+    run = client().run(named) if named else _last() or _newest()
     if not named and state.get(LAST) == run.id and LAST_TAB in state:
         st.query_params["id"], state["tab"] = run.id, state[LAST_TAB]
         st.rerun()
@@ -26,18 +24,6 @@ def chosen_run() -> Run:
         st.query_params["id"] = run.id  # which a link from one run's page to another's leaves to the browser, and that leaves as it was
     state[LAST] = run.id
     return run
-
-
-def _named(run_id: str) -> Run:
-    """Where there is none any more, or never was, the page says so and leads back."""
-    try:
-        return client().run(run_id)
-    except ApiError as error:
-        if error.status != NOT_FOUND:
-            raise
-        explain(error)
-        st.page_link(page_files.RUNS, label="All runs", query_params={})
-        st.stop()
 
 
 def _last() -> Run | None:

@@ -87,7 +87,7 @@ def follow(run: Run, following: bool) -> None:
         st.rerun()
 
 
-with answered(), charts_ahead():
+with answered((page_files.RUNS, "All runs")), charts_ahead():
     run = chosen_run()
     st.set_page_config(page_title=f"{visible(run.name)} · Longtail")
     following = header.heading(run, partner(run))

@@ -76,6 +76,7 @@ def test_what_was_asked_for_is_shown_as_it_is(page: AppTest, asked: str) -> None
     assert not page.exception
     assert f"'{asked}'" in refusal(page)
     assert "All runs" in links(page)
+    assert page.main.get("plotly_chart") == [], "what the browser loads ahead of charts that do not come"
 
 
 def test_of_an_endless_id_the_beginning_is_shown(page: AppTest) -> None:
