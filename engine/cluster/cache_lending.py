@@ -66,8 +66,10 @@ class CacheLending:
         self._cache, self._memory, self._largest = cache, memory, largest
         self._lent = False
         self._before = self._needed = self._longest = 0
+        self._counts = False
 
     def rollout_begins(self) -> None:
+        self._count()
         if self._lent:
             self._cache.resume()
         self._lent = False
@@ -77,15 +79,17 @@ class CacheLending:
             self._cache.release()
             self._lent = True
         if self._memory:
-            self._before = self._memory.used()
+            self._before, self._counts = self._memory.used(), True
             self._memory.forget()
 
     def updated(self, longest: int) -> None:
-        """The policy was, for the last time before the next rollout: all that trains has had its memory. ``longest``: tokens of the longest
-        row that had a gradient; 0 if none had."""
-        if self._memory:
+        """The policy was. ``longest``: tokens of the longest row that had a gradient; 0 if none had."""
+        self._longest = max(self._longest, longest)
+
+    def _count(self) -> None:
+        """What was taken since the last rollout: by an update, or by a drafter that was trained or judged."""
+        if self._memory and self._counts:
             self._needed = max(self._needed, self._memory.most_used() - self._before)
-            self._longest = max(self._longest, longest)
 
     def _may_need(self) -> float:
         """By the longest row so far, as what a pass keeps grows with its tokens: a row is never cut."""

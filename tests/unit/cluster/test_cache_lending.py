@@ -97,6 +97,24 @@ def test_answers_before_the_first_update_do_not_tell_what_it_needs() -> None:
     gpu.train(99 * MB)
 
 
+@pytest.mark.parametrize("after_update", [False, True])
+def test_what_a_drafter_took_between_two_rollouts_counts(after_update: bool) -> None:
+    """Before the second rollout of a step that is filled up, or behind the update, where it is judged. A cache that leaves 50 MB."""
+    gpu = Gpu(50 * MB)
+    lending = CacheLending(gpu, gpu)
+    for _ in range(2):
+        lending.rollout_begins()
+        lending.rollout_ended()
+        if not after_update:
+            gpu.train(60 * MB)
+            lending.rollout_begins()
+            lending.rollout_ended()
+        gpu.train(10 * MB)
+        lending.updated(1)
+        if after_update:
+            gpu.train(60 * MB)
+
+
 @pytest.mark.parametrize(
     ("rollout", "device", "lent", "measures"),
     [

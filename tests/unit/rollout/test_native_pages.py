@@ -21,6 +21,7 @@ from native_cases import (
     with_mkl,
     with_random_tuner,
 )
+from psutil import virtual_memory
 from torch import Tensor
 
 from engine.bench.emulated_cuda.memory import CUDA
@@ -137,7 +138,8 @@ def fill(store: Tensor, rows: slice) -> None:
 
 def test_a_slot_takes_what_is_written_and_gives_it_back() -> None:
     """In 8 layers; 16 KiB a position, 16 MB a slot."""
-    slots = Slots(4, 1000, CPU)
+    warm, slots = Slots(1, 20, CPU), Slots(4, 1000, CPU)
+    fill(warm.zeros(torch.empty(0), 8, warm.rows, 512), warm.span(0, 20))  # torch loads what it needs for that
     before = resident()
     store = slots.zeros(torch.empty(0), 8, slots.rows, 512)
     for slot in range(4):
@@ -155,6 +157,14 @@ def test_a_slot_takes_what_is_written_and_gives_it_back() -> None:
     slots.release(3)
     assert abs(resident() - now) < 2**18, "what is little stays, too"
     assert (store[:, slots.span(1, 1000)][:, 30:990] == 0).all()
+
+
+def test_slots_may_be_longer_than_the_memory_of_the_machine() -> None:
+    """As 64 requests of 32,768 tokens are that hardly ever get so long."""
+    rows = 2 * virtual_memory().total // 2**12
+    memory = MappedMemory(torch.float32, (rows, 2**10))
+    memory.tensor[rows // 2] = 1
+    assert memory.tensor[rows // 2 - 1 : rows // 2 + 2].sum(1).tolist() == [0, 2**10, 0]
 
 
 def test_memory_that_shares_a_page_with_what_is_needed_stays() -> None:

@@ -2,11 +2,14 @@
 
 import math
 import mmap
+import sys
 
 import torch
 from torch import Tensor
 
-PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+"""Linux else refuses to map more than the machine has, although little of it may ever be written. Python names it from 3.13 on."""
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
 SMALL_PAGES = getattr(mmap, "MADV_NOHUGEPAGE", None)
 
 
