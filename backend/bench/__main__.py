@@ -17,6 +17,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, help="also write the result to this file, with where it comes from")
     parser.add_argument("--quick", action="store_true", help="fewer points and requests")
     options = parser.parse_args(arguments)
+    if options.json and not (options.json.parent.is_dir() and not options.json.is_dir()):
+        parser.error(f"--json: {options.json} is a folder, or in none; name a file")
     with interruptible():  # a benchmark that is told to end takes its servers with it
         result = BENCHES[options.name](options.quick)
     for name, value in result.items():

@@ -123,6 +123,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.parent}")
+    if options.json and options.json.is_dir():
+        parser.error(f"--json: {options.json} is a folder; name a file")
     if options.name == "report" and (options.json or options.model or options.quick):
         parser.error("report takes no options: it measures nothing")
     if options.runs and options.runs.exists() and not options.runs.is_dir():

@@ -93,7 +93,7 @@ def write() -> None:
 def results(root: Path = ROOT) -> list[Measured]:
     """All of them, by name; DataError if there is one that the report would leave out."""
     files = sorted(path for folder in FOLDERS for path in (root / folder).glob("*.json"))
-    contents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files}
+    contents = {path.stem: _content(path) for path in files}
     notes = footnotes(contents.values())
     found = [Measured(name, content, notes.get(_told(content), "")) for name, content in contents.items()]
     known = {section.bench for section in SECTIONS} | {"observations"}
@@ -101,6 +101,16 @@ def results(root: Path = ROOT) -> list[Measured]:
         if one.bench not in known:
             raise DataError(f"{one.name}.json: no section of engine/bench/figures.yaml shows a benchmark {one.bench}")
     return found
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: not readable as JSON: {error}; measure it again, or take it away") from None
+    if not (isinstance(content, dict) and "provenance" in content):
+        raise DataError(f"{path}: no result of a benchmark, for it has no provenance; take it away")
+    return content
 
 
 def footnotes(contents: Iterable[Mapping[str, Any]]) -> dict[str, str]:

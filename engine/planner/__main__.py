@@ -26,7 +26,10 @@ MOST = 10**9
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.known and options.json:
+        parser.error("--known has no JSON: it compares in words")
     if options.known:
         for line in published_figures():
             print(_comparison(line))

@@ -1,11 +1,10 @@
 """Sizes of a dense causal language model of any supported family, from its config.json or by name."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.folder import kept, read_config
+from engine.models.folder import locate, read_config
 
 NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
 
@@ -81,5 +80,10 @@ PRESETS = {
 
 
 def shape(model: str) -> Shape:
-    """Of a preset, a kept model, or a Hugging Face folder (its config.json is enough). ModelError if there is none of them."""
-    return PRESETS.get(model) or Shape.of(read_config(kept(model) or Path(model)))
+    """Of a preset, a built-in or kept model, or a Hugging Face folder (its config.json is enough). ModelError if there is none of them."""
+    if model in PRESETS:
+        return PRESETS[model]
+    if not (folder := locate(model)).is_dir():
+        known = f"{', '.join(PRESETS)}, a name that `longtail models` lists"
+        raise ModelError(f"{model}: no such folder; use {known}, or a Hugging Face folder")
+    return Shape.of(read_config(folder))

@@ -4,6 +4,7 @@ Each part writes a file of its own whenever it has found something, so that a ru
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -43,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         parser.error(f"--out: {error}")
+    if not os.access(out, os.W_OK):
+        parser.error(f"--out: nothing can be written to {out}")
     with TemporaryDirectory(prefix="longtail-gpu-") as scratch:
         states = measure(options.parts, out, Path(scratch), options.minutes * 60, options.emulate)
     return 0 if all(state == 0 for state in states) else 1

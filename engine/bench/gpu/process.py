@@ -24,10 +24,12 @@ def measure(name: str, file: Path, scratch: Path, emulated: bool, seconds: float
     began = time.monotonic()
     kept: dict[str, Any] = {}
     gpu = None if emulated else _gpu()
+    aside = file.with_suffix(".part")  # who is killed while it writes leaves what was there
 
     def tell(result: Mapping[str, Any], ended: str = RUNNING) -> None:
         kept.update(result)
-        save(file, {**kept, "ended": ended, "seconds": round(time.monotonic() - began, 1)}, {"emulate": emulated}, gpu)
+        save(aside, {**kept, "ended": ended, "seconds": round(time.monotonic() - began, 1)}, {"emulate": emulated}, gpu)
+        aside.replace(file)
 
     tell({})
     part = Part(EMULATED if emulated else FULL, scratch, tell, began + seconds)

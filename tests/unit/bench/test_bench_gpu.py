@@ -58,6 +58,35 @@ def test_a_part_that_fails_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest
     assert read(tmp_path, "weight_sync")["first"] == 1
 
 
+def test_a_part_that_is_killed_while_it_writes_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save = process.save
+
+    def cut_off(file: Path, result: dict[str, Any], *rest: Any) -> None:
+        if "second" in result:
+            file.write_text('{"first": 1, "seco', encoding="utf-8")
+            raise KeyboardInterrupt
+        save(file, result, *rest)
+
+    def run(part: Part) -> None:
+        part.found(first=1)
+        part.found(second=2)
+
+    monkeypatch.setattr(process, "save", cut_off)
+    monkeypatch.setattr("engine.bench.gpu.weight_sync.run", run)
+    with pytest.raises(KeyboardInterrupt):
+        process.measure("weight_sync", tmp_path / "gpu_weight_sync.json", tmp_path, emulated=True)
+    assert read(tmp_path, "weight_sync")["first"] == 1
+
+
+def test_a_folder_that_nothing_can_be_written_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)  # to root no folder is closed
+    with pytest.raises(SystemExit):
+        command.main(["--emulate", "--out", str(tmp_path), "--parts", "weight_sync", "--minutes", "0.001"])
+    assert "--out: nothing can be written to" in capsys.readouterr().err
+
+
 TOO_MUCH = {"7B": "offloaded it takes 166 GB of the host's 128"}
 
 

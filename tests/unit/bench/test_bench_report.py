@@ -1,11 +1,13 @@
 """The page of figures says what the files of results say, and the files say where their figures come from."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.bench import __main__ as platform
 from engine.bench import __main__ as command
 from engine.bench.gpu.parts import MINUTES
 from engine.bench.provenance import ROOT, provenance, save
@@ -47,6 +49,25 @@ def test_the_page_and_its_pictures_are_those_of_the_files() -> None:
     assert drawn[README.with_name("timelines.svg")]
     assert {path for path in map(README.with_name, DRAWN) if path.exists()} == set(drawn)
     assert [path.name for path, content in drawn.items() if path.read_text(encoding="utf-8") != content] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [('{"seconds": 1, "prov', "not readable as JSON"), ("[]", "no provenance"), ('{"seconds": 1}', "no provenance")]
+)
+def test_a_file_that_is_no_whole_result_is_named(tmp_path: Path, text: str, word: str) -> None:
+    (tmp_path / FOLDERS[0]).mkdir(parents=True)
+    (tmp_path / FOLDERS[0] / "spot.json").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=rf"spot\.json: .*{word}"):
+        results(tmp_path)
+
+
+@pytest.mark.parametrize("main", [command.main, platform.main])
+def test_a_folder_is_no_file_for_a_result(main: Callable[[list[str]], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be found out when all is measured, and that lost."""
+    name = "device" if main is command.main else "pages"
+    with pytest.raises(SystemExit):
+        main([name, "--quick", "--json", str(tmp_path)])
+    assert f"--json: {tmp_path} is a folder" in capsys.readouterr().err
 
 
 def test_a_picture_stands_in_its_section_and_only_there() -> None:

@@ -210,9 +210,12 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["70B"]) == 1
     assert "DOES NOT FIT" in capsys.readouterr().out
     assert main(["no-such-model"]) == 2
-    assert "no config.json" in capsys.readouterr().err
+    assert "no such folder; use 0.5B, 7B, 8B, 32B, 70B, a name" in capsys.readouterr().err
     assert main(["7B", "--parallel", "ddp", "--cpu-offload"]) == 2
     assert "needs parallel=fsdp" in capsys.readouterr().err
     assert main(["7B", "--tensor-parallel", "3"]) == 2
+    assert main(["tiny"]) == 0, "as of `longtail models`"
     assert main(["--known"]) == 0
+    with pytest.raises(SystemExit):
+        main(["--known", "--json"])
     assert "predicted" in capsys.readouterr().out
