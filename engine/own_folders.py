@@ -13,17 +13,28 @@ from pathlib import Path
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
+LONGEST = 13
+"""Bytes of a path below which there is room for that of a socket, which ends at 107: Ray's takes 64, and our folder's name up to 30."""
+SHORT = "/tmp"
+
+
 def new_folder(prefix: str) -> Path:
-    """A folder of this process's own; its path is short, as those of sockets, which end at 107 bytes, must be."""
-    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
+    """A folder of this process's own; its path is short, as those of sockets must be."""
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=_short()))
 
 
 def sweep(prefix: str) -> None:
     """Removes the folders of processes that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+    for folder in _short().glob(f"{prefix}*"):
         owner = folder.name.removeprefix(prefix).split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _short() -> Path:
+    """Where temporary folders are: not in TMPDIR if that is as long as clusters give it to jobs."""
+    chosen = tempfile.gettempdir()
+    return Path(chosen if len(os.fsencode(chosen)) <= LONGEST else SHORT)
 
 
 @contextmanager

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,20 @@ def test_a_ray_that_does_not_start_is_told_in_a_line(monkeypatch: pytest.MonkeyP
         ray_session(RunConfig().cluster),
     ):
         pass
+
+
+def test_ray_has_room_for_its_sockets_wherever_temporary_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a socket's path there are 107 bytes, and the longest number of a process has 7 digits."""
+    asked = dict[str, Any]()
+    monkeypatch.setattr("ray.init", lambda **given: asked.update(given))
+    (long := tmp_path / "as-long-as-those-of-jobs").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    with ray_session(RunConfig().cluster):
+        folder = Path(asked["_temp_dir"])
+        assert folder.is_dir()
+        digits = 7 - len(str(os.getpid()))
+        assert len(f"{folder}/session_2026-11-27_19-18-44_213330_1234567/sockets/plasma_store") + digits <= 107
+    assert not folder.exists()
 
 
 def test_a_mistake_is_no_reason_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
