@@ -136,8 +136,15 @@ def _resolved(model: str) -> str:
 
 
 def check_drafter(config: RunConfig) -> None:
-    """ModelError unless drafter.path is a folder with a drafter of the recipe's kind, or one of its words."""
-    path = config.drafter.path
+    """ModelError unless drafter.path is a folder with a drafter of the recipe's kind, or one of its words; ConfigError if one that is to
+    be made could not draft what a strategy asks for."""
+    path, size = config.drafter.path, config.drafter.draft_vocabulary
+    widest = max((strategy.top_k for strategy in config.speculation.strategies), default=0)
+    if config.speculation.enabled and path is None and config.drafter.pretrain_minutes > 0 and 0 < size < widest:
+        raise ConfigError(
+            f"drafter.draft_vocabulary: {size} tokens are fewer than the {widest} branches (top_k) of a strategy; raise it, or set it to 0 "
+            "for all tokens"
+        )
     if not config.speculation.enabled or path in (None, "builtin", "auto"):
         return
     if not (Path(path) / "config.json").is_file():

@@ -2,6 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_responses_to_pretrain_on_are_looked_at(random_model: Path, tmp_path: Pa
     for path, fault in ((file, r"line 2: no column 'response'"), (tmp_path / "none.jsonl", "no such file")):
         with pytest.raises(ConfigError, match=rf"^drafter\.pretrain_responses: .*{fault}"):
             check_light(config(random_model, **pretraining(path)))
+
+
+@pytest.mark.parametrize(("tokens", "minutes", "fits"), [(3, 1, False), (4, 1, True), (0, 1, True), (3, 0, True)])
+def test_a_drafter_that_is_made_has_tokens_for_all_branches(random_model: Path, tokens: int, minutes: int, fits: bool) -> None:
+    """Else its first version would be refused, when all has been trained."""
+    asked = config(random_model, drafter={"path": None, "draft_vocabulary": tokens, "pretrain_minutes": minutes})
+    with nullcontext() if fits else pytest.raises(ConfigError, match=r"^drafter\.draft_vocabulary: 3 tokens .* 4 branches"):
+        check_light(asked)
 
 
 def test_a_good_run_passes(random_model: Path) -> None:
