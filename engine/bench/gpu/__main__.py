@@ -5,6 +5,7 @@ Each part writes a file of its own whenever it has found something, so that a ru
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--out: {error}")
     if not os.access(out, os.W_OK):
         parser.error(f"--out: nothing can be written to {out}")
+    for ended in (signal.SIGTERM, signal.SIGHUP):  # whoever ends it, the part that runs ends with it
+        signal.signal(ended, lambda number, _: sys.exit(128 + number))
     with TemporaryDirectory(prefix="longtail-gpu-") as scratch:
         states = measure(options.parts, out, Path(scratch), options.minutes * 60, options.emulate)
     return 0 if all(state == 0 for state in states) else 1

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 import tomllib
@@ -85,6 +87,30 @@ def test_a_folder_that_nothing_can_be_written_to_is_refused(
     with pytest.raises(SystemExit):
         command.main(["--emulate", "--out", str(tmp_path), "--parts", "weight_sync", "--minutes", "0.001"])
     assert "--out: nothing can be written to" in capsys.readouterr().err
+
+
+ASLEEP = """
+import sys
+from engine.bench.gpu import __main__ as command
+command.measure = lambda *_: [command._run([sys.executable, "-c", "import time; time.sleep(60)"], 60)]
+command.main(["--emulate", "--out", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("ended", [signal.SIGTERM, signal.SIGHUP])
+def test_no_part_outlives_what_has_started_it(tmp_path: Path, ended: signal.Signals) -> None:
+    """It would have the GPU still. Nor do models that were made stay."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", ASLEEP, str(tmp_path / "out")], cwd=ROOT, env=environment) as process:
+        started = psutil.Process(process.pid)
+        deadline = time.monotonic() + 60
+        while not (children := started.children()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(ended)
+        assert process.wait(60) == 128 + ended
+    assert children
+    assert not any(child.is_running() for child in children)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 TOO_MUCH = {"7B": "offloaded it takes 166 GB of the host's 128"}
