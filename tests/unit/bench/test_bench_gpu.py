@@ -21,7 +21,7 @@ from engine.bench.gpu import __main__ as command
 from engine.bench.gpu import host_memory, learner_step, process, sglang_plugin, trained_models
 from engine.bench.gpu.models import folders
 from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
-from engine.bench.provenance import ROOT
+from engine.bench.provenance import ROOT, save
 from engine.bench.report import SECTIONS, Measured, at, page
 from engine.models.enlarge import enlarged_config
 from engine.models.folder import DRAFTER, TINY, read_config
@@ -61,8 +61,6 @@ def test_a_part_that_fails_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_part_that_is_killed_while_it_writes_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save = process.save
-
     def cut_off(file: Path, result: dict[str, Any], *rest: Any) -> None:
         if "second" in result:
             file.write_text('{"first": 1, "seco', encoding="utf-8")
