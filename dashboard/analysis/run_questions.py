@@ -1,6 +1,6 @@
 """The first questions of every visitor - is it training, is it faster, why? - answered in numbers, over every step that is done."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboard.analysis.run_config import speculates
 from dashboard.text.formats import count, duration, last_steps, number, percent, ratio
@@ -9,6 +9,7 @@ from longtail.schemas.run_statistics import RunStatistics, SavedSeconds
 from longtail.schemas.runs import Run
 
 WITHIN = 0.01
+NOT_YET = "Not yet"
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,16 @@ class Answer:
     detail: str
 
 
+def of_ended(answer: Answer) -> Answer:
+    """The same of a run that has ended: what was not there yet never came."""
+    return replace(answer, headline="Never") if answer.headline == NOT_YET else answer
+
+
 def is_it_training(found: RunStatistics, steps: int) -> Answer:
     """Compares the first with the last third of the rewards; a change is called one from two standard errors on."""
     question, trend = "Is it training?", found.reward_trend
     if found.reward is None:
-        return Answer(question, "Not yet", "no step has finished")
+        return Answer(question, NOT_YET, "no step has finished")
     if trend is None:
         return Answer(question, f"Reward {found.reward:.2f}", f"{found.rewarded_steps:,} of {steps:,} steps: too early to tell")
     change = trend.last - trend.first
@@ -36,7 +42,7 @@ def is_it_faster(run: Run, found: RunStatistics, baseline: ComparedRun | None, t
     """``baseline`` and ``tlt`` are the plain and the speculating run of the same configuration, over the steps both have."""
     question = "Is it faster?"
     if found.step_seconds is None:
-        return Answer(question, "Not yet", "no step has finished")
+        return Answer(question, NOT_YET, "no step has finished")
     if baseline is None or tlt is None or tlt.e2e_speedup is None:
         kind = "plain" if not speculates(run.config) else "TLT"
         other = "TLT" if kind == "plain" else "plain"
@@ -60,9 +66,9 @@ def why(run: Run, found: RunStatistics) -> Answer:
     longest = f"the longest response is {number(found.tail, 1)}× the median" if found.tail else "no rollout has finished"
     longest += f" in the {last_steps(found.tail_steps)}" if found.tail and found.tail_steps < found.steps else ""
     if not speculates(run.config):
-        return Answer(question, f"{duration(waited)} idle" if waited else "Not yet", f"workers waited for the tail: {longest}")
+        return Answer(question, f"{duration(waited)} idle" if waited else NOT_YET, f"workers waited for the tail: {longest}")
     if found.accept_length is None:
-        return Answer(question, "Not yet", longest)
+        return Answer(question, NOT_YET, longest)
     detail = f"of the target, in the {last_steps(found.accept_steps)} (plain decoding: 1); {longest}"
     if waited:
         used, published = percent((found.trained_seconds or 0.0) / waited), count(found.published, "new version")

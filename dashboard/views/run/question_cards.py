@@ -30,7 +30,8 @@ def question_cards(data: RunData, comparison: Comparison | None) -> None:
     if (found := data.statistics) is not None:
         training = run_questions.is_it_training(found, run.steps)
         faster = run_questions.is_it_faster(run, found, pair.get(False), pair.get(True))
-        _cards((training, faster, run_questions.why(run, found)))
+        answers = (training, faster, run_questions.why(run, found))
+        _cards(tuple(map(run_questions.of_ended, answers)) if run.finished else answers)
 
 
 def _cards(answers: Sequence[run_questions.Answer]) -> None:

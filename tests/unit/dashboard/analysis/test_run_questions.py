@@ -4,7 +4,7 @@ import pytest
 from example_runs import compared_run, run
 
 from backend.demo_data import telemetry
-from dashboard.analysis.run_questions import is_it_faster, is_it_training, why
+from dashboard.analysis.run_questions import Answer, is_it_faster, is_it_training, of_ended, why
 from longtail.schemas.run_statistics import RewardTrend, RunStatistics, SavedSeconds
 
 NOTHING: dict[str, Any] = dict.fromkeys(RunStatistics.model_fields) | {
@@ -41,6 +41,13 @@ def test_training_calls_a_change_only_if_it_is_clear(found: RunStatistics, calle
 def test_training_says_when_it_is_too_early() -> None:
     assert is_it_training(statistics(), 30).headline == "Not yet"
     assert is_it_training(statistics(reward=0.35, rewarded_steps=2), 30).detail == "2 of 30 steps: too early to tell"
+
+
+def test_what_a_run_has_not_shown_by_its_end_is_not_said_to_come() -> None:
+    nothing = is_it_training(statistics(), 30)
+    assert of_ended(nothing) == Answer(nothing.question, "Never", "no step has finished")
+    some = is_it_training(statistics(reward=0.35, rewarded_steps=2), 30)
+    assert of_ended(some) == some
 
 
 def test_faster_shows_share_and_speedup_together() -> None:
