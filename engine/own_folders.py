@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-
-
 LONGEST = 13
 """Bytes of a path below which there is room for that of a socket, which ends at 107: Ray's takes 64, and our folder's name up to 30."""
 SHORT = "/tmp"

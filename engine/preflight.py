@@ -140,7 +140,9 @@ def check_drafter(config: RunConfig) -> None:
     be made could not draft what a strategy asks for."""
     path, size = config.drafter.path, config.drafter.draft_vocabulary
     widest = max((strategy.top_k for strategy in config.speculation.strategies), default=0)
-    if config.speculation.enabled and path is None and config.drafter.pretrain_minutes > 0 and 0 < size < widest:
+    built_in = config.model.path in BUILT_IN and RECIPE_KINDS[config.drafter.recipe] == "eagle"
+    made = path is None or (path in ("builtin", "auto") and not built_in)
+    if config.speculation.enabled and made and config.drafter.pretrain_minutes > 0 and 0 < size < widest:
         raise ConfigError(
             f"drafter.draft_vocabulary: {size} tokens are fewer than the {widest} branches (top_k) of a strategy; raise it, or set it to 0 "
             "for all tokens"

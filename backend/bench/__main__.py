@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from backend.bench import api, ingest, pages, platform
-from backend.stack.local_stack import interruptible
 from engine.bench.provenance import save
+from engine.interruption import interruptible
 
 BENCHES = {"api": api.run, "ingest": ingest.run, "pages": pages.run, "platform": platform.run}
 

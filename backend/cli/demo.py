@@ -16,7 +16,8 @@ from backend.cli.demo_progress import cancel, follow
 from backend.settings import Settings
 from backend.stack.child_process import answers
 from backend.stack.home_folder import read_server_file
-from backend.stack.local_stack import Stack, interruptible
+from backend.stack.local_stack import Stack
+from engine.interruption import interruptible
 from longtail import Longtail
 from longtail.identity import shown_address
 from longtail.schemas.runs import Run

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,6 @@ from backend.storage.private_home import tighten_home
 from longtail.schemas.credentials import private_folder, write_private
 
 LOCK = "stack.lock"
-SOCKET_FOLDER = 8  # with a longer temporary folder Ray's unix sockets pass the 107 bytes that their paths may have
 
 
 @contextmanager
@@ -77,7 +75,6 @@ def child_environment(settings: Settings) -> dict[str, str]:
         "MPLCONFIGDIR": user / "matplotlib",
         "TORCHINDUCTOR_CACHE_DIR": user / "inductor",
     }
-    temporary = {} if len(tempfile.gettempdir()) <= SOCKET_FOLDER else {"TMPDIR": "/tmp"}
     quiet = {"HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
     findable = {"SPT_NOENV": "1"}  # else setproctitle, where there is one, overwrites the environment by which processes are known
-    return inherited | own | {name: str(folder) for name, folder in folders.items()} | temporary | quiet | findable
+    return inherited | own | {name: str(folder) for name, folder in folders.items()} | quiet | findable

@@ -1,14 +1,12 @@
 """Everything on one machine: API, job worker and dashboard as child processes on loopback. ``longtail up`` runs it."""
 
 import logging
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Self
 
 from backend import logs
@@ -18,6 +16,7 @@ from backend.settings import Settings
 from backend.stack.child_process import ChildProcess, StackError, answers
 from backend.stack.home_folder import child_environment, lock_home, write_server_file
 from backend.stack.ports import Port
+from engine.interruption import interruptible
 from longtail import Longtail
 from longtail.identity import shown_address
 
@@ -27,7 +26,6 @@ POLL_SECONDS = 0.25
 RESTARTS = 5
 STEADY_SECONDS = 60.0
 NO_WAIT_FOR_STEPS = {"LONGTAIL_HANDOVER_STEPS": "0"}  # who presses Ctrl-C does not want to wait for a step
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 logger = logging.getLogger(__name__)
 
@@ -149,21 +147,3 @@ def main(port: int | None = None, dashboard_port: int | None = None, dashboard: 
         with Longtail(stack.url, stack.token) as client:
             print(f"API        {stack.url}\nDashboard  {shown_address(client, stack.dashboard_url)}\nCtrl-C stops.", flush=True)
         stack.wait()
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """In the block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; later ones do not disturb the stopping."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in heeded:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    heeded = [number for number in INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores SIGHUP
-    before = {number: signal.signal(number, interrupt) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

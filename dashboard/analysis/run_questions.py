@@ -14,25 +14,28 @@ NOT_YET = "Not yet"
 
 @dataclass(frozen=True)
 class Answer:
+    """``at_the_end``: the headline of a run that has ended, where it is another one."""
+
     question: str
     headline: str
     detail: str
+    at_the_end: str = ""
 
 
 def of_ended(answer: Answer) -> Answer:
-    """The same of a run that has ended: what was not there yet never came."""
-    return replace(answer, headline="Never") if answer.headline == NOT_YET else answer
+    """The same of a run from which nothing more comes."""
+    return replace(answer, headline=answer.at_the_end or answer.headline)
 
 
 def is_it_training(found: RunStatistics, steps: int) -> Answer:
     """Compares the first with the last third of the rewards; a change is called one from two standard errors on."""
     question, trend = "Is it training?", found.reward_trend
     if found.reward is None:
-        return Answer(question, NOT_YET, "no step has finished")
+        return Answer(question, NOT_YET, "no step has finished", "No step")
     if trend is None:
-        return Answer(question, f"Reward {found.reward:.2f}", f"{found.rewarded_steps:,} of {steps:,} steps: too early to tell")
+        return Answer(question, f"Reward {found.reward:.2f}", f"{found.rewarded_steps:,} of {steps:,} steps: too few to tell")
     change = trend.last - trend.first
-    called = "no clear change yet" if abs(change) <= 2 * trend.error else "rising" if change > 0 else "falling"
+    called = "no clear change" if abs(change) <= 2 * trend.error else "rising" if change > 0 else "falling"
     over = f"mean reward, first against last {trend.steps:,} of {found.rewarded_steps:,} steps"
     detail = f"{over}: {called} ({change:+.3f} ± {2 * trend.error:.3f})"
     return Answer(question, f"Reward {trend.first:.2f} → {trend.last:.2f}", detail)
@@ -42,7 +45,7 @@ def is_it_faster(run: Run, found: RunStatistics, baseline: ComparedRun | None, t
     """``baseline`` and ``tlt`` are the plain and the speculating run of the same configuration, over the steps both have."""
     question = "Is it faster?"
     if found.step_seconds is None:
-        return Answer(question, NOT_YET, "no step has finished")
+        return Answer(question, NOT_YET, "no step has finished", "No step")
     if baseline is None or tlt is None or tlt.e2e_speedup is None:
         kind = "plain" if not speculates(run.config) else "TLT"
         other = "TLT" if kind == "plain" else "plain"
@@ -66,9 +69,10 @@ def why(run: Run, found: RunStatistics) -> Answer:
     longest = f"the longest response is {number(found.tail, 1)}× the median" if found.tail else "no rollout has finished"
     longest += f" in the {last_steps(found.tail_steps)}" if found.tail and found.tail_steps < found.steps else ""
     if not speculates(run.config):
-        return Answer(question, f"{duration(waited)} idle" if waited else NOT_YET, f"workers waited for the tail: {longest}")
+        idle = f"{duration(waited)} idle"
+        return Answer(question, idle if waited else NOT_YET, f"workers waited for the tail: {longest}", "" if waited else "No waiting")
     if found.accept_length is None:
-        return Answer(question, NOT_YET, longest)
+        return Answer(question, NOT_YET, longest, "No drafts")
     detail = f"of the target, in the {last_steps(found.accept_steps)} (plain decoding: 1); {longest}"
     if waited:
         used, published = percent((found.trained_seconds or 0.0) / waited), count(found.published, "new version")

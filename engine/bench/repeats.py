@@ -1,7 +1,7 @@
 """``bench e2e --scenario repeats``: a data set so small that every prompt comes back, as in a run of several epochs.
 
-What was written to a prompt in earlier epochs drafts for it (engine.speculation.ngram): by itself, and beside the learned drafter. So that
-it shows what that memory is worth, both run once more with a memory of a few prompts, which forgets them before they come back.
+What was written to a prompt in earlier epochs drafts for it (engine.speculation.ngram), by itself or beside the learned drafter. In the
+first epoch there are only siblings of the same step to draft from: how much faster the later ones are is what that memory is worth.
 """
 
 import json
@@ -15,13 +15,9 @@ from engine.bench.arm_comparison import spread
 from engine.bench.arms import LONG_TAILED, Config, Runs, Scale, take_turns
 from engine.bench.runs import steps, wall_seconds
 from engine.bench.testbed import machine
-from engine.config import merged
 from engine.tasks.countdown import Problem, generate, reward
 
 ARMS = ("plain", "ngram", "tlt")
-FORGETFUL = ("ngram", "tlt")
-FEW_BYTES = 2**16
-"""The least memory that can be set."""
 
 
 def scored(row: dict[str, Any], response: str) -> float:
@@ -49,11 +45,6 @@ def sizes(quick: bool) -> tuple[int, int, int, int]:
     return (4, 2, 2, 128) if quick else (64, 8, 8, 1024)
 
 
-def forgetful(chosen: Scale) -> Scale:
-    few: Config = {"speculation": {"suffix": {"memory_bytes": FEW_BYTES}}}
-    return Scale(chosen.model, merged(chosen.config, few), FORGETFUL, chosen.seeds)
-
-
 def run(quick: bool, model: str, folder: Path, seeds: int | None) -> dict[str, Any]:
     """``folder`` gets the runs and their data."""
     count, epochs, *_ = sizes(quick)
@@ -62,13 +53,11 @@ def run(quick: bool, model: str, folder: Path, seeds: int | None) -> dict[str, A
     data.write_text("".join(json.dumps(row) + "\n" for row in problems(count)), encoding="utf-8")
     chosen = scale(quick, model, data)
     turns = seeds or chosen.seeds
-    kept = take_turns(folder, "repeats", chosen, turns)
-    forgot = take_turns(folder, "forgetful", forgetful(chosen), turns)
-    runs = [{**one, **{f"{arm}, forgetful": events for arm, events in other.items()}} for one, other in zip(kept, forgot, strict=True)]
+    runs = take_turns(folder, "repeats", chosen, turns)
     return {
         "facts": machine() | {"workers": 2, "model": model, "prompts": count},
         "seeds": turns,
-        "repeats": {"steps": chosen.steps, "epochs": epochs, "arms": {arm: course(runs, arm, epochs) for arm in runs[0]}},
+        "repeats": {"steps": chosen.steps, "epochs": epochs, "arms": {arm: course(runs, arm, epochs) for arm in ARMS if arm != "plain"}},
     }
 
 

@@ -17,6 +17,8 @@ ASSETS = Path(__file__).parent / "assets"
 TINY = ASSETS / "tiny"
 DRAFTER = ASSETS / "drafter"
 BUILT_IN = ("tiny", "small")
+SMALL_WIDTH, SMALL_LAYERS = 2, 36
+"""Of ``small``, which is made of ``tiny`` when it is first needed: times its width, and layers."""
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 CAUSAL_LM = re.compile(r"\w+(ForCausalLM|LMHeadModel)")
 SIZES = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd", "vocab_size": "vocab_size", "max_position_embeddings": "n_positions"}

@@ -80,7 +80,7 @@ def _check_room(file: Path, needed: int, folder: Path) -> None:
     """``needed``: bytes of the weights, as they are written."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise ModelError(f"{file}: as a model folder it takes {needed / GB:,.1f} GB, and {free / GB:,.1f} GB are free in {folder.parent}")
+        raise ModelError(f"{file}: as a model folder it takes {needed / GB:,.1f} GB, and {free / GB:,.1f} GB are free in {folder}")
 
 
 def _model(file: Path, dtype: torch.dtype, head_dim: int | None, held: int) -> Any:

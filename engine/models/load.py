@@ -17,14 +17,12 @@ from transformers.utils import logging
 from engine.drafter.kind import DrafterKind
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge, enlarge_drafter
-from engine.models.folder import DRAFTER, TINY, home, locate, read_facts, weight_files
+from engine.models.folder import DRAFTER, SMALL_LAYERS, SMALL_WIDTH, TINY, home, locate, read_facts, weight_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-
-SMALL_WIDTH, SMALL_LAYERS = 2, 36
 
 
 def resolve(path: str) -> Path:

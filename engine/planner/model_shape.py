@@ -1,10 +1,10 @@
 """Sizes of a dense causal language model of any supported family, from its config.json or by name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.folder import locate, read_config
+from engine.models.folder import SMALL_LAYERS, SMALL_WIDTH, locate, read_config
 
 NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
 
@@ -86,4 +86,12 @@ def shape(model: str) -> Shape:
     if not (folder := locate(model)).is_dir():
         known = f"{', '.join(PRESETS)}, a name that `longtail models` lists"
         raise ModelError(f"{model}: no such folder; use {known}, or a Hugging Face folder")
-    return Shape.of(read_config(folder))
+    return enlarged(Shape.of(read_config(folder)), model)
+
+
+def enlarged(found: Shape, model: str) -> Shape:
+    """The shape of ``model`` where that of its folder is ``found``: ``small`` is made of ``tiny``, and may not be there yet."""
+    if model != "small":
+        return found
+    wider = {name: SMALL_WIDTH * getattr(found, name) for name in ("hidden", "intermediate", "heads", "kv_heads")}
+    return replace(found, layers=SMALL_LAYERS, **wider)

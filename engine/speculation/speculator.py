@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from engine.config import DrafterName, SpeculationConfig
 from engine.speculation.acceptance_watchdog import Notice, Watchdog
+from engine.speculation.catch_up import caught_up
 from engine.speculation.counterfactual import Counterfactual, DecodeSeconds
 from engine.speculation.drafter_selection import DrafterSelector
 from engine.speculation.elastic_switch import ElasticSwitch
@@ -225,7 +226,7 @@ class Speculator:
         lengths = [request.length for request in batch]
         generated = sum(request.generated for request in batch) / len(batch)
         horizon = self._lengths.outlook(generated, self._limit)
-        behind = max(length - request.drafted for length, request in zip(lengths, batch, strict=True))
+        behind = caught_up([length - request.drafted for length, request in zip(lengths, batch, strict=True)])
         length, versions = sum(lengths) / len(batch), self._versions
         self._fresh = FRESH - 1
         self._now = Context(len(batch), length, versions["target"], versions["drafter"], drafters, horizon, behind)

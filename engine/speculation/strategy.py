@@ -47,7 +47,7 @@ OFF = Strategy("none", 0, 0, 0)
 class Context:
     """A decode step to come: ``batch`` running requests of ``length`` known tokens on average, the versions of the weights, and the
     drafters that can be asked now (always with "none"). ``horizon``: tokens that each request is predicted to need still; ``behind``:
-    tokens that the learned drafter has not seen yet, of the request that has most of them."""
+    tokens that the learned drafter reads of each before it drafts, see ``engine.speculation.catch_up``."""
 
     batch: int
     length: float = 0.0

@@ -24,6 +24,7 @@ ENGINE_FOR_BACKEND = {
     "engine.config",
     "engine.errors",
     "engine.events",
+    "engine.interruption",
     "engine.models.library",
     "engine.planner.hardware",
     "engine.preflight",

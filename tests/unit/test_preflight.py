@@ -39,9 +39,12 @@ def test_responses_to_pretrain_on_are_looked_at(random_model: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("tokens", "minutes", "fits"), [(3, 1, False), (4, 1, True), (0, 1, True), (3, 0, True)])
-def test_a_drafter_that_is_made_has_tokens_for_all_branches(random_model: Path, tokens: int, minutes: int, fits: bool) -> None:
-    """Else its first version would be refused, when all has been trained."""
-    asked = config(random_model, drafter={"path": None, "draft_vocabulary": tokens, "pretrain_minutes": minutes})
+@pytest.mark.parametrize("path", [None, "builtin", "auto"])
+def test_a_drafter_that_is_made_has_tokens_for_all_branches(
+    random_model: Path, path: str | None, tokens: int, minutes: int, fits: bool
+) -> None:
+    """Else its first version would be refused, when all has been trained. For a model of one's own none is built in."""
+    asked = config(random_model, drafter={"path": path, "draft_vocabulary": tokens, "pretrain_minutes": minutes})
     with nullcontext() if fits else pytest.raises(ConfigError, match=r"^drafter\.draft_vocabulary: 3 tokens .* 4 branches"):
         check_light(asked)
 

@@ -67,9 +67,11 @@ def axis_values(item: ComparedRun, axes: Sequence[str], settings: Sequence[str])
 
 
 def setting_of(item: ComparedRun, field: str) -> Value:
-    value = dict(flat(item.run.config)).get(field)
+    """None if the run has no such setting; one that is null is a value like others."""
+    settings = dict(flat(item.run.config))
+    value = settings.get(field)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else None if value is None else one_line_yaml(value)  # type: ignore[arg-type]
+    return float(value) if is_number else one_line_yaml(value) if field in settings else None  # type: ignore[arg-type]
 
 
 def figure_of(item: ComparedRun, key: str) -> float | None:

@@ -64,7 +64,10 @@ def _run_shown() -> str | None:
 
 def _offer() -> None:
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour-offer"):
-        st.markdown("**New here?** A short tour shows what there is to see. If you leave it, Help goes on with it.", width="stretch")
+        st.markdown(
+            "**New here?** A short tour shows what there is to see. If you leave it, Help goes on with it until you load the page anew.",
+            width="stretch",
+        )
         st.button("Show me around", type="primary", on_click=begin)
         st.button("No, thanks", on_click=_end)
 

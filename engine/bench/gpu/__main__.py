@@ -4,26 +4,27 @@ Each part writes a file of its own whenever it has found something, so that a ru
 """
 
 import argparse
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import psutil
 
 from engine.bench.gpu.parts import MINUTES
 from engine.bench.provenance import ROOT
+from engine.interruption import interruptible
 
 RESULTS = ROOT / "tests" / "gpu" / "results"
 SPARE_SECONDS = 10
 """At the end, for what is still to be written."""
 GONE_SECONDS = 10
 """For processes that were killed to be gone."""
+INTERRUPTED = 130
+"""The exit code of what was told to end."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,15 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
     out: Path = (options.out or RESULTS).absolute()  # parts run in the folder of the sources
     try:
         out.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out).close()
     except OSError as error:
-        parser.error(f"--out: {error}")
-    if not os.access(out, os.W_OK):
-        parser.error(f"--out: nothing can be written to {out}")
-    for ended in (signal.SIGTERM, signal.SIGHUP):  # whoever ends it, the part that runs ends with it
-        signal.signal(ended, lambda number, _: sys.exit(128 + number))
-    with TemporaryDirectory(prefix="longtail-gpu-") as scratch:
+        parser.error(f"--out: nothing can be written to {out}: {error}")
+    with suppress(KeyboardInterrupt), interruptible(), TemporaryDirectory(prefix="longtail-gpu-") as scratch:
         states = measure(options.parts, out, Path(scratch), options.minutes * 60, options.emulate)
-    return 0 if all(state == 0 for state in states) else 1
+        return 0 if all(state == 0 for state in states) else 1
+    return INTERRUPTED
 
 
 def gpu() -> bool:

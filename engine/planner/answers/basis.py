@@ -15,7 +15,7 @@ from engine.planner.hardware import GIGA, Machines
 from engine.planner.memory import Hardware, Load
 from engine.planner.memory_plan import MemoryPlan, load_of
 from engine.planner.memory_plan import plan as plan_memory
-from engine.planner.model_shape import NEEDED, PRESETS, Shape
+from engine.planner.model_shape import NEEDED, PRESETS, Shape, enlarged
 from engine.planner.simulation.decode_costs import Roofline
 from engine.planner.simulation.phase_costs import by_operations
 from engine.planner.simulation.response_lengths import Recorded, ResponseLengths, assumed
@@ -58,7 +58,7 @@ def model_shape(path: str) -> Shape:
         raise ModelError(
             f"model.path: {path}/config.json lacks {', '.join(missing)}; take a Hugging Face folder, or one of {', '.join(PRESETS)}"
         )
-    return Shape.of(config)
+    return enlarged(Shape.of(config), path)
 
 
 def basis(

@@ -1,7 +1,6 @@
 """The learned drafter at work: it catches up with the target, then drafts a chain or a tree on its own predictions."""
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -15,23 +14,10 @@ from engine.rollout.native.placement import Placement
 from engine.rollout.native.reach import written_behind
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.response import Response
+from engine.speculation.catch_up import catch_up_ranges
 from engine.speculation.strategy import Strategy
 
 TOKENS_PER_PASS = 4096
-FAR = 32
-"""Positions behind which a request is that has just come, or was decoded plainly; drafts alone leave fewer."""
-
-
-def alike(behind: Sequence[int]) -> list[tuple[int, int]]:
-    """Ranges of slots that catch up by themselves: one, or two where that spares a third. For those who came last lie last, and have
-    all of their prompt to catch up with, of which the others would repeat as much."""
-    n, most = len(behind), max(behind)
-    if most < FAR:
-        return [(0, n)]
-    before, after = list(accumulate(behind, max)), list(accumulate(reversed(behind), max))[::-1]
-    read = [cut * before[cut - 1] + (n - cut) * after[cut] for cut in range(1, n)]
-    cut = min(range(1, n), key=lambda each: read[each - 1], default=n)
-    return [(0, cut), (cut, n)] if cut < n and 3 * read[cut - 1] <= 2 * n * most else [(0, n)]
 
 
 def scratch(strategy: Strategy, device: torch.device) -> int:
@@ -105,7 +91,7 @@ class Drafting:
         others, or than they may be as far as the host knows, repeat some positions, to no effect."""
         cache = self._cache
         behind = [response.length - 1 - response.drafted + self._unread for response in self._batch]
-        for first, after in alike(behind):
+        for first, after in catch_up_ranges(behind):
             most = max(behind[first:after])
             older = (self._newest[first:after] - most + cache.positions[: most - 1]).clamp_min_(0)
             for part in torch.split(older, max(1, TOKENS_PER_PASS // (after - first)), 1) if most > 1 else ():

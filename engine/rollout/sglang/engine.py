@@ -150,9 +150,9 @@ class SGLangEngine:
                     self.host.plugin("begin", limit=sampling.max_new_tokens, learn=self._learns)
                 generation.run(self.host)
             except HostLostError as error:
-                generation.give_up()
                 attempts = 1 if len(done) > before else attempts + 1
                 self._lost(error, attempts)
+                generation.give_up()  # also what was to be aborted meanwhile
         self._generation = None
         completions = [done[request.id] for request in requests]
         self._statistics.seconds += time.perf_counter() - began

@@ -46,8 +46,7 @@ class GoodputTuner:
     """Chooses argmax of batch * (1 + expected accepted) / seconds; plain decoding is one more arm.
 
     AcceptanceRates is pooled over batch sizes. Seconds are those of the cost table, or a guess, times a correction learnt live. A decision
-    holds for ``interval`` steps at one power-of-two bucket of batch sizes. Now and then an arm that is not the best is tried, see
-    exploration.py.
+    holds for ``interval`` steps at one power-of-two bucket of batch sizes, a new one for fewer. exploration.py tries the other arms.
 
     ``predicted(strategy, context)`` gives the seconds of a step before correction, of any strategy.
     """

@@ -23,7 +23,6 @@ SCALES = {
     for name, scale in (
         e2e.scales(quick)
         | {"drift": drift.scale(quick, "tiny"), "cold": cold_start.scale(quick, "tiny"), "repeats": repeats.scale(quick, "tiny", DATA)}
-        | {"forgetful": repeats.forgetful(repeats.scale(quick, "tiny", DATA))}
     ).items()
 }
 

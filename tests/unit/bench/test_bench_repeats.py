@@ -35,10 +35,3 @@ def test_every_problem_comes_once_an_epoch_and_a_right_answer_is_rewarded() -> N
         prompts, epochs, a_step, _ = repeats.sizes(quick)
         assert prompts % a_step == 0
         assert repeats.scale(quick, "tiny", Path("rows.jsonl")).steps == epochs * prompts / a_step
-
-
-def test_what_forgets_differs_by_its_memory_alone() -> None:
-    kept = repeats.scale(False, "tiny", Path("rows.jsonl"))
-    forgetful = repeats.forgetful(kept)
-    assert {**forgetful.config, "speculation": {}} == {**kept.config, "speculation": {}}
-    assert forgetful.config["speculation"] == {"suffix": {"memory_bytes": repeats.FEW_BYTES}}

@@ -15,6 +15,7 @@ from engine.drafter import law_loss
 from engine.drafter.recipe import RECIPES
 from engine.planner import drafter_memory, memory
 from engine.planner.__main__ import MOST, main
+from engine.planner.answers.basis import model_shape
 from engine.planner.drafter_memory import UNROLLS
 from engine.planner.memory import GB, HALF, TOKEN, Hardware, Load
 from engine.planner.memory_plan import decode_steps, plan
@@ -25,6 +26,11 @@ from engine.rollout.native.runner import Runner
 
 FSDP = LearnerConfig(parallel="fsdp", precision="bfloat16", activation_checkpointing=True)
 OFFLOADED = FSDP.model_copy(update={"cpu_offload": True})
+
+
+def test_small_has_the_sizes_that_it_is_made_with() -> None:
+    assert shape("small").parameters == pytest.approx(38_778_368, rel=1e-3)  # as ``bench rollout`` counted them, with biases
+    assert model_shape("small") == shape("small")
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])

@@ -8,7 +8,6 @@ from transformers import PreTrainedModel
 
 from engine.drafter.model import Drafter
 from engine.rollout.interface import Request, Sampling
-from engine.rollout.native.drafting import alike
 from engine.rollout.native.forward_passes import ForwardPasses
 from engine.rollout.native.placement import Placement
 
@@ -107,19 +106,3 @@ def test_those_who_came_last_catch_up_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert max(positions for first, positions in shown if first == 1) < 60
     plain = make_engine(target, slots=2, end_tokens=ends)
     assert found == {done.request.id: done.tokens for done in plain.generate(requests, Sampling(max_new_tokens=LIMIT, seed=5))}
-
-
-@pytest.mark.parametrize(
-    ("behind", "ranges"),
-    [
-        ([300], [(0, 1)]),
-        ([1, 9, 1, 20], [(0, 4)]),
-        ([4, 2, 40], [(0, 2), (2, 3)]),
-        ([1, 1, 300, 200], [(0, 2), (2, 4)]),
-        ([100, 1, 1], [(0, 1), (1, 3)]),
-        ([90, 80, 30], [(0, 3)]),
-        ([1, 300, 1, 300], [(0, 4)]),
-    ],
-)
-def test_two_ranges_catch_up_by_themselves_where_that_spares_a_third(behind: list[int], ranges: list[tuple[int, int]]) -> None:
-    assert alike(behind) == ranges

@@ -37,7 +37,7 @@ def show(data: RunData) -> None:
             )
             chart(response_lengths.survival(_compared(data.lengths, picked), limit, log), f"survival-{_name(picked)}")
         else:
-            empty("How many responses are how long will appear here.")
+            empty("How many responses are how long will appear here." if not data.lengths else "The run has no such step.")
     left, right = st.columns(2)
     with left:
         length_percentiles(data)

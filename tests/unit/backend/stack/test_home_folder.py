@@ -87,8 +87,3 @@ def test_parts_get_the_settings_and_write_nowhere_else(settings: Settings, monke
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert Settings() == given
-
-
-def test_a_long_temporary_folder_is_not_for_sockets(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 20)))
-    assert child_environment(settings)["TMPDIR"] == "/tmp"

@@ -4,7 +4,7 @@ import pytest
 from example_runs import compared_run, run
 
 from backend.demo_data import telemetry
-from dashboard.analysis.run_questions import Answer, is_it_faster, is_it_training, of_ended, why
+from dashboard.analysis.run_questions import is_it_faster, is_it_training, of_ended, why
 from longtail.schemas.run_statistics import RewardTrend, RunStatistics, SavedSeconds
 
 NOTHING: dict[str, Any] = dict.fromkeys(RunStatistics.model_fields) | {
@@ -29,8 +29,8 @@ def trend(first: float, last: float, error: float) -> RunStatistics:
     [
         (trend(0.3, 0.5, 0.01), "rising (+0.200 ± 0.020)"),
         (trend(0.5, 0.3, 0.01), "falling"),
-        (trend(0.4, 0.42, 0.05), "no clear change yet"),
-        (trend(0.0, 0.0, 0.0), "no clear change yet"),
+        (trend(0.4, 0.42, 0.05), "no clear change"),
+        (trend(0.0, 0.0, 0.0), "no clear change"),
         (trend(-0.5, -0.3, 0.01), "rising (+0.200 ± 0.020)"),
     ],
 )
@@ -40,12 +40,14 @@ def test_training_calls_a_change_only_if_it_is_clear(found: RunStatistics, calle
 
 def test_training_says_when_it_is_too_early() -> None:
     assert is_it_training(statistics(), 30).headline == "Not yet"
-    assert is_it_training(statistics(reward=0.35, rewarded_steps=2), 30).detail == "2 of 30 steps: too early to tell"
+    assert is_it_training(statistics(reward=0.35, rewarded_steps=2), 30).detail == "2 of 30 steps: too few to tell"
 
 
 def test_what_a_run_has_not_shown_by_its_end_is_not_said_to_come() -> None:
     nothing = is_it_training(statistics(), 30)
-    assert of_ended(nothing) == Answer(nothing.question, "Never", "no step has finished")
+    assert of_ended(nothing).headline == "No step"
+    assert of_ended(why(run("x", telemetry.config(True)), statistics(steps=2, tail=3.0, tail_steps=2))).headline == "No drafts"
+    assert of_ended(why(run("x", telemetry.config(False)), statistics())).headline == "No waiting"
     some = is_it_training(statistics(reward=0.35, rewarded_steps=2), 30)
     assert of_ended(some) == some
 

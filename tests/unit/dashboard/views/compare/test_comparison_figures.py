@@ -17,7 +17,7 @@ from dashboard.text.run_labels import run_labels
 from dashboard.views.compare.figures import ComparisonFigures
 from dashboard.views.compare.html_report import ReportSection, comparison_report, html_page
 from dashboard.views.compare.measures_csv import measures_csv
-from dashboard.views.compare.settings_panels import without_mark
+from dashboard.views.compare.settings_panels import setting_of, without_mark
 from dashboard.views.compare.tables import config_rows, run_rows
 from longtail.schemas.comparison import AlignedMetric, Comparison, ConfigDifference, flat
 
@@ -177,3 +177,10 @@ def test_a_metric_is_called_as_it_is_in_the_table() -> None:
     figure = comparison_curves(metric("accept_length", [1.0], [2.0]), NAMES, CurveOptions(), {})
     assert (metric_title("accept_length"), figure.layout.yaxis.title.text) == ("Accept length", "tokens per target pass")
     assert (metric_title("step_seconds"), metric_title("layer/0/norm")) == ("Seconds per step", "layer/0/norm")
+
+
+def test_a_setting_that_is_null_is_a_value_and_one_that_a_run_lacks_is_none() -> None:
+    run = compared_run(True)
+    with_null = run.model_copy(update={"run": run.run.model_copy(update={"config": {"drafter": {"path": None}}})})
+    assert setting_of(with_null, "drafter.path") == "null"
+    assert setting_of(with_null, "drafter.recipe") is None
