@@ -4,6 +4,8 @@ Each part writes a file of its own whenever it has found something, so that a ru
 """
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -91,6 +93,8 @@ def _run(command: Sequence[str], seconds: float) -> int:
                     with suppress(psutil.NoSuchProcess):
                         member.kill()
                 psutil.wait_procs(family, GONE_SECONDS)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what a part has left that ended by itself
 
 
 if __name__ == "__main__":

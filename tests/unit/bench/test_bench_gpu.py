@@ -84,6 +84,24 @@ def test_a_folder_that_nothing_can_be_written_to_is_refused(capsys: pytest.Captu
     assert "--out: nothing can be written to /proc/self" in capsys.readouterr().err
 
 
+LEAVES = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+open(sys.argv[1], "w").write(str(child.pid))
+sys.exit(3)
+"""
+
+
+def test_what_a_part_leaves_that_fails_is_ended(tmp_path: Path) -> None:
+    written = tmp_path / "pid"
+    assert command._run([sys.executable, "-c", LEAVES, str(written)], 60) == 3
+    left = int(written.read_text())
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(left) and psutil.Process(left).status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+
+
 ASLEEP = """
 import sys
 from engine.bench.gpu import __main__ as command
