@@ -2,12 +2,15 @@
 
 import os
 import re
+import tomllib
 
 import pytest
 from asked_packages import OURS, ROOT, applies, installed, named
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from engine.rollout.sglang.start_errors import CHAINS_ONLY, TESTED
 
 
 def pinned() -> list[Requirement]:
@@ -41,3 +44,11 @@ def test_what_is_installed_is_what_they_name() -> None:
     here = {name: Version(version.public) for name, version in installed(named()).items()}
     assert len(here) > 150
     assert {name: (version, versions.get(name)) for name, version in here.items() if version != versions.get(name)} == {}
+
+
+def test_of_sglang_what_was_tried_may_be_installed_and_nothing_else() -> None:
+    """All but the one that drafts chains only, which nobody should choose."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    accepted = Requirement(extras["sglang"][0]).specifier
+    assert [number for number in range(30) if f"0.5.{number}" in accepted] == [20, 23]
+    assert set(TESTED) == {CHAINS_ONLY, "0.5.20", "0.5.23"}
