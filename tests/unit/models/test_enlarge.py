@@ -12,8 +12,8 @@ from engine.drafter.export import load_drafter_folder, write_drafter_folder
 from engine.drafter.model import Drafter
 from engine.drafter.model_card import DrafterCard
 from engine.models.enlarge import enlarge, enlarge_drafter
-from engine.models.folder import TINY, read_config, read_facts, weight_files
-from engine.models.load import SMALL_LAYERS, SMALL_WIDTH, load_model, load_tokenizer
+from engine.models.folder import SMALL_LAYERS, SMALL_WIDTH, TINY, read_config, read_facts, weight_files
+from engine.models.load import load_model, load_tokenizer
 
 
 def logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
