@@ -1,11 +1,11 @@
 """The tour: alone, and on the pages of the app with a real API."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_in_process import Counted, api_with_runs
+from api_in_process import Counted
+from app_in_process import api_of_app, opened_app
 from database_copies import DatabaseCopies
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.testing.v1 import AppTest
@@ -13,14 +13,12 @@ from streamlit.testing.v1 import AppTest
 from backend.demo_data import telemetry
 from backend.demo_data.planned_runs import PlannedRun, identity
 from dashboard import page_files
-from dashboard.auth import api_client
 from dashboard.views.help import tour
 from dashboard.views.help.stations import STATIONS, Route
 from engine.config import RunConfig
 
 LAST = len(STATIONS) - 1
 OLDER, NEWEST = identity(0, 0), identity(0, 1)
-APP = Path(page_files.__file__).with_name("app.py")
 
 
 def script() -> None:
@@ -53,17 +51,14 @@ def test_the_second_click_on_next_is_not_one_on_done() -> None:
 def api(tmp_path: Path, database_copies: DatabaseCopies, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     config = RunConfig.model_validate(telemetry.config(algorithm={"steps": 2}))
     plans = [PlannedRun(run_id, config, "succeeded", 2, 1.8e9 + number) for number, run_id in enumerate((OLDER, NEWEST))]
-    with api_with_runs(tmp_path, database_copies, plans, "viewer") as api:
-        monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
+    with api_of_app(tmp_path, database_copies, monkeypatch, plans, "viewer") as api:
         yield api
-    gc.unfreeze()  # what the app keeps
 
 
 @pytest.fixture
 def page(api: Counted) -> AppTest:
     """At the second station."""
-    page = AppTest.from_file(APP, default_timeout=300)
-    page.session_state["me"] = api.me()
+    page = opened_app(api)
     page.run()
     press(page, "Show me around")
     press(page, "Next")

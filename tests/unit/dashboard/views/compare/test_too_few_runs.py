@@ -1,39 +1,25 @@
 """Compare with fewer runs than two, or with an address that somebody has cut: of a real API."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_in_process import Counted, api_with_runs
+from api_in_process import Counted
+from app_in_process import PLAIN, TLT, api_of_app, opened_app, pair
 from database_copies import DatabaseCopies
 from streamlit.testing.v1 import AppTest
 
-from backend.demo_data import telemetry
-from backend.demo_data.planned_runs import PlannedRun, identity
 from dashboard import page_files
-from dashboard.auth import api_client
-from engine.config import RunConfig
-
-PLAIN, TLT = identity(0, 0), identity(0, 1)
-APP = Path(page_files.__file__).with_name("app.py")
 
 
 @pytest.fixture
 def api(tmp_path: Path, database_copies: DatabaseCopies, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
-    plans = [
-        PlannedRun(run_id, RunConfig.model_validate(telemetry.config(speculation, algorithm={"steps": 2})), "succeeded", 2, 1.8e9)
-        for run_id, speculation in ((PLAIN, False), (TLT, True))
-    ]
-    with api_with_runs(tmp_path, database_copies, plans, "editor") as api:
-        monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
+    with api_of_app(tmp_path, database_copies, monkeypatch, pair()) as api:
         yield api
-    gc.unfreeze()  # what the app keeps
 
 
 def opened(api: Counted, **address: str) -> AppTest:
-    page = AppTest.from_file(APP, default_timeout=300)
-    page.session_state["me"] = api.me()
+    page = opened_app(api)
     page.run()
     page.switch_page(page_files.COMPARE)
     page.query_params.update(address)

@@ -1,38 +1,33 @@
 """The page of a run that is not there, or no more: of a real API."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_in_process import Counted, api_with_runs
+from api_in_process import Counted
+from app_in_process import api_of_app, opened_app
 from database_copies import DatabaseCopies
 from streamlit.testing.v1 import AppTest
 
 from backend.demo_data import telemetry
 from backend.demo_data.planned_runs import PlannedRun, identity
 from dashboard import page_files
-from dashboard.auth import api_client
 from engine.config import RunConfig
 from longtail.schemas.runs import Run
 
 RUN = identity(0, 0)
-APP = Path(page_files.__file__).with_name("app.py")
 
 
 @pytest.fixture
 def api(tmp_path: Path, database_copies: DatabaseCopies, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     plans = [PlannedRun(RUN, RunConfig.model_validate(telemetry.config(algorithm={"steps": 2})), "succeeded", 2, 1.8e9)]
-    with api_with_runs(tmp_path, database_copies, plans, "editor") as api:
-        monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
+    with api_of_app(tmp_path, database_copies, monkeypatch, plans) as api:
         yield api
-    gc.unfreeze()  # what the app keeps
 
 
 @pytest.fixture
 def page(api: Counted) -> AppTest:
-    page = AppTest.from_file(APP, default_timeout=300)
-    page.session_state["me"] = api.me()
+    page = opened_app(api)
     page.run()
     page.switch_page(page_files.RUN)
     return page

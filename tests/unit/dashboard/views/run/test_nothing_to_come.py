@@ -1,23 +1,20 @@
 """The page of a run that has ended without a step: of a real API."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_in_process import Counted, api_with_runs
+from api_in_process import Counted
+from app_in_process import api_of_app, opened_app
 from database_copies import DatabaseCopies
-from streamlit.testing.v1 import AppTest
 
 from backend.demo_data import telemetry
 from backend.demo_data.planned_runs import PlannedRun, identity
 from dashboard import page_files
-from dashboard.auth import api_client
 from dashboard.views.run.tab_list import tabs_of
 from engine.config import RunConfig
 
 ENDED, UNDER_WAY = identity(0, 0), identity(0, 1)
-APP = Path(page_files.__file__).with_name("app.py")
 PROMISE = "will appear here"
 
 
@@ -25,16 +22,13 @@ PROMISE = "will appear here"
 def api(tmp_path: Path, database_copies: DatabaseCopies, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     config = RunConfig.model_validate(telemetry.config(algorithm={"steps": 2}))
     plans = [PlannedRun(ENDED, config, "cancelled", 0, 1.8e9), PlannedRun(UNDER_WAY, config, "starting", 0, 1.8e9)]
-    with api_with_runs(tmp_path, database_copies, plans, "viewer") as api:
-        monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
+    with api_of_app(tmp_path, database_copies, monkeypatch, plans, "viewer") as api:
         yield api
-    gc.unfreeze()  # what the app keeps
 
 
 def promised(api: Counted, run_id: str) -> dict[str, list[str]]:
     """What is told to come, by tab."""
-    page = AppTest.from_file(APP, default_timeout=300)
-    page.session_state["me"] = api.me()
+    page = opened_app(api)
     page.run()
     page.switch_page(page_files.RUN)
     found = {}

@@ -1,0 +1,47 @@
+"""The whole app, on a platform with generated runs whose API is asked in this process."""
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from api_in_process import Counted, api_with_runs
+from database_copies import DatabaseCopies
+from streamlit.testing.v1 import AppTest
+
+from backend.demo_data import telemetry
+from backend.demo_data.planned_runs import PlannedRun, identity
+from dashboard import page_files
+from dashboard.auth import api_client
+from engine.config import RunConfig
+from longtail.schemas.identity import Role
+
+PLAIN, TLT = identity(0, 0), identity(0, 1)
+APP = Path(page_files.__file__).with_name("app.py")
+
+
+def pair() -> list[PlannedRun]:
+    """A plain run and one with TLT, of two steps."""
+    return [
+        PlannedRun(run_id, RunConfig.model_validate(telemetry.config(speculation, algorithm={"steps": 2})), "succeeded", 2, 1.8e9)
+        for run_id, speculation in ((PLAIN, False), (TLT, True))
+    ]
+
+
+@contextmanager
+def api_of_app(
+    home: Path, copies: DatabaseCopies, monkeypatch: pytest.MonkeyPatch, plans: Sequence[PlannedRun], role: Role = "editor"
+) -> Iterator[Counted]:
+    """That the app asks, as a user of this role."""
+    with api_with_runs(home, copies, plans, role) as api:
+        monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
+        yield api
+    gc.unfreeze()  # what the app keeps
+
+
+def opened_app(api: Counted) -> AppTest:
+    """Not drawn yet."""
+    page = AppTest.from_file(APP, default_timeout=300)
+    page.session_state["me"] = api.me()
+    return page
