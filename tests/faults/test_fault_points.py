@@ -165,16 +165,16 @@ def test_a_database_locked_for_ten_seconds(arena: Arena) -> None:
 @pytest.mark.parametrize("seconds", [-1e5, 1e5])
 def test_a_jump_of_the_clock_is_not_noticed(arena: Arena, seconds: float) -> None:
     arena.start_api()
-    arena.start_worker(FAULT_STEP_SECONDS="0.1")
+    arena.start_worker(**PATIENT, FAULT_STEP_SECONDS="0.1")
     run_id = arena.submit(steps=30)
     until_step(arena, run_id, 2)
     arena.set_clock(seconds)
-    arena.start_worker()
+    arena.start_worker(**PATIENT)
     time.sleep(LEASE)
     second = arena.submit()
     arena.until(lambda: arena.state(second) == "succeeded")
     finish(arena)
-    assert arena.attempts(run_id) == ["succeeded"]
+    assert arena.attempts(run_id) == ["succeeded"], history.story(arena.database, arena.settings, run_id)
 
 
 def test_everything_may_be_killed_and_started_again(arena: Arena) -> None:
