@@ -28,7 +28,7 @@ STATE_COLORS: dict[RunState, Color] = {
 CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]}
 MARGIN = 22
 """Above a chart, in pixels: room for what stands over its lanes."""
-TO_COME, NONE_CAME = "will appear here", "Nothing of this was recorded before the run ended."
+NONE_CAME = "Nothing of this was recorded before the run ended."
 BLANK = go.Figure(layout={"height": 10, "margin": dict.fromkeys("lrtb", 0), "xaxis": {"visible": False}, "yaxis": {"visible": False}})
 _ended: ContextVar[bool] = ContextVar("ended", default=False)
 """Whether what is being drawn is of a run from which nothing more comes."""
@@ -93,10 +93,10 @@ def _table(figure: go.Figure, key: str) -> None:
 
 def to_come(message: str) -> str:
     """The ``message`` that something will appear here, or, of a run that has ended, that nothing has."""
-    return NONE_CAME if _ended.get() and TO_COME in message else message
+    return NONE_CAME if _ended.get() else message
 
 
 def empty(message: str) -> None:
     """Stands in for a chart that has no data yet, or never will have."""
     with st.container(height=240, border=False, horizontal_alignment="center", vertical_alignment="center"):
-        st.caption(to_come(message), text_alignment="center")
+        st.caption(message, text_alignment="center")

@@ -38,19 +38,19 @@ def curves(figures: ComparisonFigures) -> None:
             if missing and key in drawn:
                 st.caption(missing)
     if not reported:
-        empty("The metrics chosen above will appear here as soon as one of the runs has reported them.")
+        empty("None of the runs has reported a metric that is chosen above.")
 
 
 def speed(figures: ComparisonFigures) -> None:
     left, right = st.columns(2)
     with left, panel("Time per phase", PHASES):
-        chart(figures.phases(), "phases", "The seconds of each phase will appear here when all runs have a step in common.")
+        chart(figures.phases(), "phases", "There is no step of which all runs have measured the phases.")
     with right, panel("What a faster rollout brings", AMDAHL):
-        missing = "The speed-ups of runs that do the baseline's work, in the rollout and end to end, will appear here."
+        missing = "No run that does the baseline's work has a speed-up in the rollout and end to end."
         chart(figures.amdahl(), "amdahl", missing)
 
 
 def lengths(figures: ComparisonFigures) -> None:
     with panel("Response lengths", TAILS) as head:
         shape = one_of("Share of responses", (LONGER, BY_LENGTH), "lengths", head, label_visibility="collapsed")
-        chart(figures.response_lengths(shape == BY_LENGTH), "tails", "How long the responses of each run are will appear here.")
+        chart(figures.response_lengths(shape == BY_LENGTH), "tails", "None of the runs has reported the lengths of its responses.")

@@ -10,7 +10,7 @@ from dashboard.data.run_data import SESSION_STEPS, DataQuery, RunData
 from dashboard.text.formats import MISSING, every
 from dashboard.views.run.artifact_downloads import artifact_downloads
 from dashboard.views.run.tabs.tab import Tab, speculating_run
-from dashboard.widgets.panel import chart, empty, panel
+from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import DrafterSession
 
 ACCURACY = (
@@ -33,14 +33,14 @@ def show(data: RunData) -> None:
         )
         found = accuracies(data.drafters, measure)
         figure = drafter_accuracy.drafter_accuracy(found, measure) if found else None
-        chart(figure, "drafters", "What each training session of the drafter brought will appear here.")
+        chart(figure, "drafters", to_come("What each training session of the drafter brought will appear here."))
     with right, panel("Dips at target updates", DIPS):
         _dips(accuracies(data.sessions, measure), measure)
     with panel("Versions", "One row for each training session, the latest first."):
         if data.sessions:
             _versions(data.sessions)
         else:
-            empty("Each training session of the drafter will appear here.")
+            empty(to_come("Each training session of the drafter will appear here."))
     if data.run.step > SESSION_STEPS:
         st.caption(f"Dips and versions are those of the last {SESSION_STEPS} steps. The curve shows {every(data.spacing)}.")
     artifact_downloads([artifact for artifact in data.artifacts if artifact.type == "drafter"])
@@ -49,7 +49,7 @@ def show(data: RunData) -> None:
 def _dips(found: Sequence[Accuracy], measure: str) -> None:
     fallen = accuracy_drops(found)
     if not fallen:
-        empty("From the second training session on, what the updates between two of them took away will appear here.")
+        empty(to_come("From the second training session on, what the updates between two of them took away will appear here."))
         return
     chart(drafter_accuracy.accuracy_drops_by_session(fallen, measure), "dips")
     st.caption(dips_told(fallen))

@@ -14,7 +14,7 @@ from dashboard.text.formats import last_steps
 from dashboard.views.run.step_input import of_step, step_input
 from dashboard.views.run.tabs.overview import length_percentiles
 from dashboard.views.run.tabs.tab import Tab, training_run
-from dashboard.widgets.panel import chart, empty, panel
+from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import Lengths
 
 Choice = Literal["latest step", "all steps", "a step"]
@@ -29,7 +29,7 @@ def show(data: RunData) -> None:
         if picked:
             _histogram(picked, limit)
         else:
-            empty("The lengths of each step's responses will appear here." if not data.lengths else "The run has no such step.")
+            empty(to_come("The lengths of each step's responses will appear here.") if not data.lengths else "The run has no such step.")
     with right, panel("Longer than", "Share of the responses that are longer than so many tokens.") as head:
         if picked:
             log = head.toggle(
@@ -37,7 +37,7 @@ def show(data: RunData) -> None:
             )
             chart(response_lengths.survival(_compared(data.lengths, picked), limit, log), f"survival-{_name(picked)}")
         else:
-            empty("How many responses are how long will appear here." if not data.lengths else "The run has no such step.")
+            empty(to_come("How many responses are how long will appear here.") if not data.lengths else "The run has no such step.")
     left, right = st.columns(2)
     with left:
         length_percentiles(data)
@@ -82,7 +82,7 @@ def _bubble(data: RunData) -> None:
     with panel("Idle in rollout", "Share of the workers' time in rollout that is spent waiting for the longest responses."):
         workers = section(data.run.config, "cluster").get("workers", 1)
         figure = idle_share.idle_share(data.metrics, workers) if data.series("idle_seconds").steps else None
-        chart(figure, "bubble", "The waiting of each step will appear here.")
+        chart(figure, "bubble", to_come("The waiting of each step will appear here."))
     if data.run.step > LENGTH_STEPS:
         st.caption(f"Lengths are those of the last {LENGTH_STEPS} steps; any earlier step can be chosen.")
 

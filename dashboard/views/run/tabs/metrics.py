@@ -17,7 +17,7 @@ from dashboard.text.escaping import escaped
 from dashboard.text.metric_meanings import meaning
 from dashboard.views.run.tabs.tab import Tab
 from dashboard.widgets.one_of import one_of
-from dashboard.widgets.panel import chart, empty, panel
+from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail import Longtail
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import Series
@@ -33,7 +33,7 @@ def show(data: RunData) -> None:
     run, api = data.run, client()
     keys = fetch_or_cached("metric-keys", run.id, lambda: [series.key for series in api.metric_keys(run.id)], data.asked_at)
     if not keys:
-        empty("Each series that the run reports will appear here.")
+        empty(to_come("Each series that the run reports will appear here."))
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         pattern = st.text_input(

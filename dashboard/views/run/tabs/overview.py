@@ -10,7 +10,7 @@ from dashboard.charts import metric_curves, phase_times, response_lengths
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.text.escaping import escaped
 from dashboard.views.run.tabs.tab import Tab, training_run
-from dashboard.widgets.panel import chart, empty, panel
+from dashboard.widgets.panel import chart, empty, panel, to_come
 
 DRAWN = ("reward_mean", *(f"phase/{name}" for name in PHASES))
 JUDGED = ("step_seconds", "entropy")
@@ -36,19 +36,19 @@ def reward(data: RunData) -> None:
         )
         rewards = data.series("reward_mean")
         figure = metric_curves.rewards({"reward": rewards}, window) if rewards.steps else None
-        chart(figure, "reward", "The reward of each step will appear here.")
+        chart(figure, "reward", to_come("The reward of each step will appear here."))
 
 
 def step_time(data: RunData) -> None:
     with panel("Time per step", "Where the seconds of each step go."):
         figure = phase_times.phases_by_step(data.metrics) if data.series("phase/rollout").steps else None
-        chart(figure, "phases", "The time of each phase will appear here.")
+        chart(figure, "phases", to_come("The time of each phase will appear here."))
 
 
 def length_percentiles(data: RunData) -> None:
     with panel("Lengths over steps", "The gap between the 90th percentile and the longest is the tail that speculation shortens."):
         figure = response_lengths.percentiles(data.lengths) if data.lengths else None
-        chart(figure, "percentiles", "Percentiles of the response lengths will appear here.")
+        chart(figure, "percentiles", to_come("Percentiles of the response lengths will appear here."))
 
 
 def to_do(data: RunData) -> None:
@@ -57,7 +57,7 @@ def to_do(data: RunData) -> None:
         if data.run.state == "failed":
             st.error(escaped(what_failed(data.run)), icon="⚠️")
         if not data.series("step_seconds").steps and data.run.state != "failed":
-            empty("What the figures of the first steps suggest will appear here.")
+            empty(to_come("What the figures of the first steps suggest will appear here."))
             return
         workers = section(data.run.config, "cluster").get("workers", 1)
         entropy = [value for _, value in finite(data.series("entropy"))]

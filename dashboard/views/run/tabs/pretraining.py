@@ -7,7 +7,7 @@ from dashboard.charts import pretraining_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.views.run.artifact_downloads import artifact_downloads
 from dashboard.views.run.tabs.tab import Tab, engine_run
-from dashboard.widgets.panel import chart, panel
+from dashboard.widgets.panel import chart, panel, to_come
 from longtail.schemas.runs import Run
 
 EXPECTED = "Tokens that one pass of the target is expected to yield with chains of 4, by responses that are never trained on. Plain: 1."
@@ -24,16 +24,16 @@ def show(data: RunData) -> None:
     rounds = data.pretraining
     left, right = st.columns(2)
     with left, panel("Expected accept length", EXPECTED):
-        chart(pretraining_curves.accept_length(rounds) if rounds else None, "pretrained-length", SOON)
+        chart(pretraining_curves.accept_length(rounds) if rounds else None, "pretrained-length", to_come(SOON))
     with right, panel("Held-out accuracy", SHARES):
-        chart(pretraining_curves.shares(rounds) if rounds else None, "pretrained-shares", SOON)
+        chart(pretraining_curves.shares(rounds) if rounds else None, "pretrained-shares", to_come(SOON))
     left, right = st.columns(2)
     with left, panel("Learned from", WRITTEN) as head:
         choices = list(pretraining_curves.COUNTS)
         what = head.segmented_control("Count", choices, default=choices[0], required=True, key="written", label_visibility="collapsed")
-        chart(pretraining_curves.written(rounds, what) if rounds else None, "pretrained-written", SOON)
+        chart(pretraining_curves.written(rounds, what) if rounds else None, "pretrained-written", to_come(SOON))
     with right, panel("Loss", "Mean of each round's micro-steps."):
-        chart(pretraining_curves.loss(rounds) if rounds else None, "pretrained-loss", SOON)
+        chart(pretraining_curves.loss(rounds) if rounds else None, "pretrained-loss", to_come(SOON))
 
 
 def pretraining_run(run: Run) -> bool:

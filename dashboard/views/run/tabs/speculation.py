@@ -13,7 +13,7 @@ from dashboard.charts.strategy_names import strategy_name, strategy_order
 from dashboard.data.run_data import SPAN_STEPS, DataQuery, RunData
 from dashboard.text.formats import MISSING, duration, every, last_steps, percent
 from dashboard.views.run.tabs.tab import Tab, speculating_run
-from dashboard.widgets.panel import chart, empty, panel
+from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import SpeculationStep
 
 SPANS = (WINDOW, 100, None)
@@ -36,15 +36,15 @@ def show(data: RunData) -> None:
     with left, panel("Accept length", ACCEPTED):
         series = accept_lengths(data.speculation) | {metric_curves.ALL: data.series("accept_length")}
         figure = metric_curves.accept_lengths(series) if data.series("accept_length").steps else None
-        chart(figure, "accept", "The accept length of each step will appear here.")
+        chart(figure, "accept", to_come("The accept length of each step will appear here."))
     with right, panel("Acceptance by position", BY_POSITION):
         figure = acceptance_by_position(data.speculation) if data.speculation else None
-        chart(figure, "acceptance", "Acceptance by draft position will appear here.")
+        chart(figure, "acceptance", to_come("Acceptance by draft position will appear here."))
     _strategies(data)
     left, right = st.columns(2)
     with left, panel("Choices", "What the tuner, which picks a strategy for each decode step, spends the time of a step's decoding on."):
         figure = tuner_choices.choices_by_step(data.speculation) if data.speculation else None
-        chart(figure, "choices", "Each strategy's share of the decode time will appear here.")
+        chart(figure, "choices", to_come("Each strategy's share of the decode time will appear here."))
     with right, panel("Regret", REGRET):
         _regret(data.speculation, data.spacing)
 
@@ -52,7 +52,7 @@ def show(data: RunData) -> None:
 def _strategies(data: RunData) -> None:
     with panel("Strategies", STRATEGIES) as head:
         if not data.speculation:
-            empty("The speed of each strategy will appear here.")
+            empty(to_come("The speed of each strategy will appear here."))
             return
         span = head.selectbox("Steps", SPANS, key="arm-steps", format_func=_last, label_visibility="collapsed", width=160)
         measure = head.segmented_control(
@@ -96,7 +96,7 @@ def _costs(uses: UsesByBatchSize) -> None:
 def _regret(steps: Sequence[SpeculationStep], spacing: int) -> None:
     found = regret(steps)
     if not found:
-        empty("What each step lost to strategies that were not the best will appear here.")
+        empty(to_come("What each step lost to strategies that were not the best will appear here."))
         return
     chart(tuner_choices.regret_by_step(found), "regret")
     lost, seconds = sum(one.lost for one in found), sum(one.seconds for one in found)

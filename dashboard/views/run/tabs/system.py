@@ -7,7 +7,7 @@ from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.text.escaping import escaped
 from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
-from dashboard.widgets.panel import chart, panel
+from dashboard.widgets.panel import chart, panel, to_come
 
 USE = "The mean over each step, of everything that runs on the machine."
 MEMORY = "The most that was taken in each step, by everything that runs on the machine."
@@ -25,7 +25,7 @@ def show(data: RunData) -> None:
             with column, panel(figure.title, figure.help):
                 series = found.get(figure.key)
                 drawn = metric_curves.values(series, figure.y, from_zero=True) if series else None
-                chart(drawn, figure.key, "How busy each machine is will appear here after the first step.")
+                chart(drawn, figure.key, to_come("How busy each machine is will appear here after the first step."))
     if hosts := found.get("cpu_percent"):
         unused = "" if "gpu_percent" in found else " No GPU was used."
         st.caption(f"On {escaped(', '.join(hosts))}, step by step.{unused}")

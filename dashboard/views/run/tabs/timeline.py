@@ -15,7 +15,7 @@ from dashboard.text.escaping import escaped
 from dashboard.text.formats import last_steps, percent
 from dashboard.views.run.step_input import of_step, step_input
 from dashboard.views.run.tabs.tab import Tab, training_run
-from dashboard.widgets.panel import chart, empty, panel
+from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import Decoding, SpeculationStep, WorkerSpan
 
 HELP = (
@@ -39,7 +39,7 @@ class ShownSteps:
 def show(data: RunData) -> None:
     with panel("Workers", HELP) as head:
         if not data.spans:
-            empty("What each worker does will appear here after the first step.")
+            empty(to_come("What each worker does will appear here after the first step."))
             return
         window = _window(data, head)
         if not window.spans:

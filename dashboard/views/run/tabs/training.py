@@ -9,7 +9,7 @@ from dashboard.analysis.unmeasured_metrics import why_unmeasured
 from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
-from dashboard.widgets.panel import chart, empty, panel
+from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import Series
 
 FIGURES = (
@@ -48,7 +48,7 @@ COLUMNS = 3
 def show(data: RunData) -> None:
     if not any(data.series(figure.key).steps for figure in FIGURES):
         with panel("Update", "Loss, KL and the like of each step's policy update."):
-            empty("The figures of each policy update will appear here.")
+            empty(to_come("The figures of each policy update will appear here."))
         return
     evaluation(data)
     for first in range(0, len(FIGURES), COLUMNS):
