@@ -11,7 +11,7 @@ window.longtailOpensByEnter ??= (() => {
     const row = /^glide-cell-\d+-(\d+)$/.exec(cell.id);
     if (!row) return;
     forget();
-    document.querySelectorAll(".run-cards a")[Number(row[1])]?.click();
+    document.querySelectorAll(".st-key-run-cards .cards a")[Number(row[1])]?.click();
   };
   addEventListener("pointerdown", forget, true);
   addEventListener("keydown", (event) => {

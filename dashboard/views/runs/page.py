@@ -21,11 +21,12 @@ from dashboard.views.runs.group_table import group_table
 from dashboard.views.runs.grouped_runs import MOST, grouped_runs
 from dashboard.views.runs.own_columns import choose_columns, own_columns
 from dashboard.views.runs.pagination import NumberedPages
-from dashboard.views.runs.run_cards import run_cards
+from dashboard.views.runs.run_cards import group_cards, run_cards
 from dashboard.views.runs.run_table import run_table
 from dashboard.views.runs.saved_views import saved_views
 from dashboard.views.runs.state_totals import state_totals
 from dashboard.widgets.api_errors import answered, show_form_errors
+from dashboard.widgets.cards import cards_html
 from dashboard.widgets.page_switch import leave
 from longtail import ApiError
 from longtail.schemas.runs import Run
@@ -92,18 +93,16 @@ def page(projects: Mapping[str, str]) -> None:
             choose_columns(runs[:PAGE])
         saved_views()
     head, told = st.container(gap="small", key="run-actions"), st.container(gap="small")
-    selected = []
-    if runs and groups:
-        selected = group_table(groups.groups, known)
-        if groups.has_more:
-            st.caption(f"These are the first {MOST:,} runs in this order. Filter, to group others.")
-    elif runs:
-        drawn = runs, known, {project_id: name for name, project_id in projects.items()}, datetime.now(UTC)
+    selected, names = [], {project_id: name for name, project_id in projects.items()}
+    if runs:
         st.toggle("As a table", key="as-table", help="To select runs, and to see all their figures.")
         with st.container(key="run-grid"):
-            selected = run_table(*drawn, own_columns())
+            selected = group_table(groups.groups, known) if groups else run_table(runs, known, names, datetime.now(UTC), own_columns())
         with st.container(key="run-cards"):
-            st.html(run_cards(*drawn))
+            cards = group_cards(groups.groups, known) if groups else run_cards(runs, known, names, datetime.now(UTC))
+            st.html(cards_html("Runs", cards))
+        if groups and groups.has_more:
+            st.caption(f"These are the first {MOST:,} runs in this order. Filter, to group others.")
         st.html(f"<script>{script()}</script>", unsafe_allow_javascript=True)
     elif len(choice) > 1:
         st.info("No run matches. Clear the search or choose otherwise.")

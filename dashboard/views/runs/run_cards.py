@@ -1,13 +1,13 @@
-"""The runs as cards, for a phone, on which one would see two columns of the grid. The style sheet shows one or the other."""
+"""The list of runs as cards."""
 
-import html
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from dashboard.text.escaping import visible
+from dashboard.analysis.run_groups import RunGroup, group_row
 from dashboard.text.formats import percent, ratio
 from dashboard.views.runs.run_table import row
+from dashboard.widgets.cards import Card
 from longtail.schemas.run_overviews import RunOverview
 from longtail.schemas.runs import Run
 
@@ -15,18 +15,27 @@ FIRST = ("State", "Kind", "Progress")
 SHOWN = ("Time", "Reward", "Speed-up", "Created")
 
 
-def run_cards(runs: Sequence[Run], glances: Mapping[str, RunOverview], projects: Mapping[str, str], now: datetime) -> str:
-    """HTML, in which nothing of a run is markup: each card is a link with the run's name, and its figures below."""
-    cards = "".join(_card(run, row(run, glances.get(run.id), now, projects)) for run in runs)
-    return f'<div class="run-cards" role="list" aria-label="Runs">{cards}</div>'
+def run_cards(runs: Sequence[Run], glances: Mapping[str, RunOverview], projects: Mapping[str, str], now: datetime) -> list[Card]:
+    return [_run_card(run, row(run, glances.get(run.id), now, projects)) for run in runs]
 
 
-def _card(run: Run, cells: Mapping[str, Any]) -> str:
-    told = {name: text for name in SHOWN if (text := _text(name, cells[name]))}
-    facts = "".join(f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(visible(text))}</dd></div>" for name, text in told.items())
-    name = html.escape(visible(run.name)) or run.id
-    first = html.escape(" · ".join(_text(name, cells[name]) for name in FIRST))
-    return f'<div role="listitem"><a href="/run?id={run.id}" target="_self">{name}</a><p>{first}</p><dl>{facts}</dl></div>'
+def group_cards(groups: Sequence[RunGroup], glances: Mapping[str, RunOverview]) -> list[Card]:
+    """Each leads to its first run."""
+    return [_group_card(group_row(group, glances), group.runs[0]) for group in groups]
+
+
+def _group_card(facts: Mapping[str, str], first: Run) -> Card:
+    name, *others = facts
+    return Card(facts[name] or first.id, {heading: facts[heading] for heading in others}, address=_address(first))
+
+
+def _run_card(run: Run, cells: Mapping[str, Any]) -> Card:
+    line = " · ".join(_text(name, cells[name]) for name in FIRST)
+    return Card(run.name or run.id, {name: _text(name, cells[name]) for name in SHOWN}, line, _address(run))
+
+
+def _address(run: Run) -> str:
+    return f"/run?id={run.id}"
 
 
 def _text(name: str, value: Any) -> str:

@@ -1,15 +1,17 @@
 """The drafter: its versions, how well they foresee the target, and why one was published or not."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
 from dashboard.analysis.drafter_training import FIELDS, Accuracy, accuracies, accuracy_drops, dips_told
 from dashboard.charts import drafter_accuracy
 from dashboard.data.run_data import SESSION_STEPS, DataQuery, RunData
-from dashboard.text.formats import MISSING, every
+from dashboard.text.formats import MISSING, SPACE, every, number
 from dashboard.views.run.artifact_downloads import artifact_downloads
 from dashboard.views.run.tabs.tab import Tab, speculating_run
+from dashboard.widgets.cards import Card, grid_or_cards
 from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import DrafterSession
 
@@ -18,6 +20,8 @@ ACCURACY = (
     "expected to accept; only what raises it is published. Top-1 and top-3: how often the target's most likely token is the drafter's, or "
     "among its three most likely."
 )
+CARDS = 30
+"""On a phone: some screens full."""
 NOISE = "Standard error of what the session gained in accepted drafts. Only a gain beyond it is published."
 DIPS = (
     "Each update of the target makes the drafter foresee it less well; training brings that back. Both against the level after the session "
@@ -79,7 +83,18 @@ def _versions(sessions: Sequence[DrafterSession]) -> None:
     in_percent = [name for name in rows[0] if name.split()[-1] in ("before", "after", "noise")]
     shares = {name: st.column_config.NumberColumn(format="%.1f %%", help=NOISE if name == "noise" else None) for name in in_percent}
     numbers = {name: st.column_config.NumberColumn(format="%.3f") for name in ("loss", "length mix off by")}
-    st.dataframe(rows, hide_index=True, column_config=shares | numbers, placeholder=MISSING)
+    grid_or_cards("Versions", rows, [_card(row, in_percent) for row in rows[:CARDS]], column_config=shares | numbers, placeholder=MISSING)
+
+
+def _card(row: Mapping[str, Any], in_percent: Collection[str]) -> Card:
+    """Of a row: before and after beside each other."""
+    told = {name: "" if row[name] is None else f"{row[name]:.1f}{SPACE}%" for name in in_percent}
+    measures = ("accepted", "top-1", "top-3")
+    facts = {measure: f"{told[f'{measure} before'] or MISSING} → {told[f'{measure} after'] or MISSING}" for measure in measures}
+    facts |= {"noise": told["noise"], "micro-steps": f"{row['micro-steps']:,}", "tokens": f"{row['tokens']:,}"}
+    facts |= {name: number(row[name], 3) for name in ("loss", "length mix off by")}
+    published = "published" if row["published"] == "yes" else "not published"
+    return Card(f"Step {row['step']}, version {row['version']}", facts, f"{published}: {row['reason']}")
 
 
 def _percent(share: float | None) -> float | None:

@@ -1,6 +1,7 @@
 """What drafts, how many of its tokens are accepted, and what the tuner makes of it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -11,8 +12,9 @@ from dashboard.charts.acceptance_by_position import acceptance_by_position
 from dashboard.charts.strategy_heatmap import MEASURES, strategy_heatmap
 from dashboard.charts.strategy_names import strategy_name, strategy_order
 from dashboard.data.run_data import SPAN_STEPS, DataQuery, RunData
-from dashboard.text.formats import MISSING, duration, every, last_steps, percent
+from dashboard.text.formats import MISSING, SPACE, duration, every, last_steps, percent
 from dashboard.views.run.tabs.tab import Tab, speculating_run
+from dashboard.widgets.cards import Card, grid_or_cards
 from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import SpeculationStep
 
@@ -84,13 +86,15 @@ def _costs(uses: UsesByBatchSize) -> None:
     """Of draft passes and one pass of the target together, as the runs' own decoding took them."""
     names = batch_size_names(uses)
     strategies = sorted({strategy for row in uses.values() for strategy in row}, key=strategy_order)
-    columns = {
-        f"{names[bucket]} requests": [row[strategy].milliseconds if strategy in row else None for strategy in strategies]
-        for bucket, row in sorted(uses.items())
-    }
-    config = {name: st.column_config.NumberColumn(format="%.2f ms") for name in columns}
-    rows = {"strategy": [strategy_name(strategy) for strategy in strategies]} | columns
-    st.dataframe(rows, hide_index=True, column_config=config, placeholder=MISSING)
+    headings = {bucket: f"{names[bucket]} requests" for bucket in sorted(uses)}
+    config = {heading: st.column_config.NumberColumn(format="%.2f ms") for heading in headings.values()}
+    rows: list[dict[str, Any]] = [
+        {"strategy": strategy_name(strategy)}
+        | {heading: uses[bucket][strategy].milliseconds if strategy in uses[bucket] else None for bucket, heading in headings.items()}
+        for strategy in strategies
+    ]
+    cards = [Card(row["strategy"], {name: f"{row[name]:.2f}{SPACE}ms" for name in config if row[name] is not None}) for row in rows]
+    grid_or_cards("Measured cost", rows, cards, column_config=config, placeholder=MISSING)
 
 
 def _regret(steps: Sequence[SpeculationStep], spacing: int) -> None:

@@ -87,9 +87,10 @@ def test_no_page_shows_foreign_markup() -> None:
     assert texts
     found = {(str(path.relative_to(DASHBOARD)), word) for path, text in texts.items() for word in unsafe if word in text}
     ours = {("app.py", ".html("), ("widgets/cell_labels.py", ".html(")}  # style sheets
-    escaped = {  # test_response_html.py, test_run_cards.py, test_chart_legend.py
+    escaped = {  # test_response_html.py, test_cards.py, test_chart_legend.py
         ("views/run/tabs/samples.py", ".html("),
         ("views/runs/page.py", ".html("),
+        ("widgets/cards.py", ".html("),
         ("widgets/panel.py", ".html("),
     }
     scripts = {  # assets/open_by_enter.js, assets/one_click_a_station.js
