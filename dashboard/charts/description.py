@@ -16,7 +16,7 @@ def description(figure: go.Figure) -> str:
     heatmaps = [trace for trace in drawn if trace.type == "heatmap"]
     lanes = [trace for trace in drawn if _is_lane(trace)]
     if heatmaps:
-        told = list(_best(heatmaps[0]) if heatmaps[0].text is not None else _latest(heatmaps[0]))
+        told = list(_best(heatmaps[0]) if heatmaps[0].customdata is not None else _latest(heatmaps[0]))
     elif lanes:
         told = [f"{_name(trace)} {sum(trace.x):.4g}" for trace in lanes]
     else:
@@ -104,10 +104,10 @@ def _is_lane(trace: Any) -> bool:
 
 
 def _cells(heatmap: Any) -> list[list[Any]]:
-    """What is written in each, by row; or the numbers, where nothing is."""
-    if heatmap.text is None:
+    """What is told of each, by row; or the numbers, where nothing is."""
+    if heatmap.customdata is None:
         return [list(row) for row in heatmap.z]
-    return [[_text(cell) for cell in row] for row in heatmap.text]
+    return [[_text(cell) for cell in row] for row in heatmap.customdata]
 
 
 def _latest(heatmap: Any) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _latest(heatmap: Any) -> Iterator[str]:
 def _best(heatmap: Any) -> Iterator[str]:
     """Of each column the row that is marked as the best, and its value."""
     for place, column in enumerate(heatmap.x):
-        for name, row in zip(heatmap.y, heatmap.text, strict=True):
+        for name, row in zip(heatmap.y, heatmap.customdata, strict=True):
             if row[place].endswith("★"):
                 yield f"{_text(column)}: {_text(name)} ({row[place].partition('<br>')[0]})"
 

@@ -12,10 +12,9 @@ FRAME, ROW_HEIGHT, FONT = 70, 36, 12
 SCALE = ("#7FA3CF", "#86CFA0", "#FFE566")
 """From the least to the greatest: ever lighter, blue to yellow, which the colour-blind tell apart, and black text can be read on all."""
 UNMEASURED = "#B8B8B8"
-THOUSANDS = 10_000
 MEASURES: Mapping[str, tuple[str, Callable[[StrategyUse], float]]] = {
-    "tokens per second": ("%{text} tokens/s", lambda use: use.rate),
-    "pulls": ("%{text} decode steps", lambda use: use.pulls),
+    "tokens per second": ("%{customdata} tokens/s", lambda use: use.rate),
+    "pulls": ("%{customdata} decode steps", lambda use: use.pulls),
 }
 
 
@@ -30,10 +29,12 @@ def strategy_heatmap(uses: UsesByBatchSize, measure: str) -> go.Figure:
     winners = {bucket: fastest(uses[bucket]) for bucket in names}
     labels = {name: strategy_label(name) for name in strategies}
     chart = figure("running requests of a worker", "", FRAME + ROW_HEIGHT * len(strategies)).update_layout(hovermode="closest")
+    told = [[_cell(uses[bucket].get(name), value, name == winner) for bucket, winner in winners.items()] for name in strategies]
     cells = {
         "x": list(names.values()),
         "y": list(labels.values()),
-        "text": [[_cell(uses[bucket].get(name), value, name == winner) for bucket, winner in winners.items()] for name in strategies],
+        "text": [[short for short, _ in row] for row in told],
+        "customdata": [[whole for _, whole in row] for row in told],
         "texttemplate": "%{text}",
         "textfont": {"color": BLACK, "size": FONT},
         "zmin": 0,
@@ -50,7 +51,7 @@ def strategy_heatmap(uses: UsesByBatchSize, measure: str) -> go.Figure:
         chart.add_heatmap(z=unmeasured, colorscale=(UNMEASURED, UNMEASURED), showscale=False, showlegend=True, name=name, **cells)
     star = {"symbol": "star", "size": FONT, "color": GREY}
     chart.add_scatter(x=[None], y=[None], name="fastest at as many requests", mode="markers", marker=star, showlegend=True)
-    chart.update_xaxes(type="category", tickangle=0, tickvals=cells["x"], ticktext=[_short(name) for name in names.values()])
+    chart.update_xaxes(type="category", tickangle=0, tickvals=cells["x"], ticktext=[_narrow(name) for name in names.values()])
     return chart.update_yaxes(
         type="category", showgrid=False, tickvals=cells["y"], ticktext=[text.replace(", ", ",<br>") for text in labels.values()]
     )
@@ -71,14 +72,19 @@ def _shade(column: Mapping[str, float], strategy: str) -> float | None:
     return (column[strategy] - least) / (most - least) if most > least else 1.0
 
 
-def _cell(use: StrategyUse | None, value: Callable[[StrategyUse], float], is_best: bool) -> str:
+def _cell(use: StrategyUse | None, value: Callable[[StrategyUse], float], is_best: bool) -> tuple[str, str]:
+    """Its amount and how that is marked: short, as a cell on a phone is narrow, and whole."""
     if use is None:
-        return ""
-    amount = value(use)
-    text = f"{amount / 1000:,.1f}k" if amount >= THOUSANDS else f"{amount:,.0f}"
-    return f"{text}{'<br>★' if is_best else '' if _measured(use) else ' ?'}"
+        return "", ""
+    amount, mark = value(use), "<br>★" if is_best else "" if _measured(use) else " ?"
+    return f"{_short(amount)}{mark}", f"{amount:,.0f}{mark}"
 
 
-def _short(batch_sizes: str) -> str:
-    """``4–7`` and ``8+``: on a phone a column is narrow."""
-    return batch_sizes.replace(" to ", "–").replace(" and more", "+")
+def _short(amount: float) -> str:
+    """``1.9k``, and from ten thousand on ``12k``."""
+    return f"{amount:.0f}" if round(amount) < 1000 else f"{amount / 1000:,.{1 if amount < 10_000 else 0}f}k"
+
+
+def _narrow(batch_sizes: str) -> str:
+    """``4–7`` and ``8+``, and of ``16 to 31`` two lines."""
+    return batch_sizes.replace(" to ", "–<br>" if len(batch_sizes) > len("8 to 15") else "–").replace(" and more", "+")

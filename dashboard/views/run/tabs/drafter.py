@@ -90,7 +90,7 @@ def _card(row: Mapping[str, Any], in_percent: Collection[str]) -> Card:
     """Of a row: before and after beside each other."""
     told = {name: "" if row[name] is None else f"{row[name]:.1f}{SPACE}%" for name in in_percent}
     measures = ("accepted", "top-1", "top-3")
-    facts = {measure: f"{told[f'{measure} before'] or MISSING} → {told[f'{measure} after'] or MISSING}" for measure in measures}
+    facts = {measure: f"{told[f'{measure} before'] or MISSING}{SPACE}→{SPACE}{told[f'{measure} after'] or MISSING}" for measure in measures}
     facts |= {"noise": told["noise"], "micro-steps": f"{row['micro-steps']:,}", "tokens": f"{row['tokens']:,}"}
     facts |= {name: number(row[name], 3) for name in ("loss", "length mix off by")}
     published = "published" if row["published"] == "yes" else "not published"

@@ -86,7 +86,7 @@ def _costs(uses: UsesByBatchSize) -> None:
     """Of draft passes and one pass of the target together, as the runs' own decoding took them."""
     names = batch_size_names(uses)
     strategies = sorted({strategy for row in uses.values() for strategy in row}, key=strategy_order)
-    headings = {bucket: f"{names[bucket]} requests" for bucket in sorted(uses)}
+    headings = {bucket: f"{names[bucket]} {'request' if names[bucket] == '1' else 'requests'}" for bucket in sorted(uses)}
     config = {heading: st.column_config.NumberColumn(format="%.2f ms") for heading in headings.values()}
     rows: list[dict[str, Any]] = [
         {"strategy": strategy_name(strategy)}

@@ -61,6 +61,19 @@ def test_the_heat_map_has_a_cell_for_each_arm_and_marks_the_fastest() -> None:
     assert [list(row) for row in strategy_heatmap(uses, "pulls").data[0].text] == [["10<br>★", ""], ["10", "10<br>★"]]
 
 
+def test_a_cell_is_short_for_a_phone_and_what_is_told_of_it_whole() -> None:
+    uses = strategy_uses([step(0, arm(SLOW, 999, 1.0), arm(FAST, 1907, 1.0), arm(SLOW, 23_456, 1.0, bucket=16))])
+    heat = strategy_heatmap(uses, "tokens per second").data[0]
+    assert [list(row) for row in heat.text] == [["1.9k<br>★", ""], ["999", "23k<br>★"]]
+    assert [list(row) for row in heat.customdata] == [["1,907<br>★", ""], ["999", "23,456<br>★"]]
+    assert "%{customdata} tokens/s" in heat.hovertemplate
+
+
+def test_sizes_of_two_digits_stand_in_two_lines() -> None:
+    uses = strategy_uses([step(0, *(arm(SLOW, 20, 1.0, bucket=bucket) for bucket in (8, 16, 32)))])
+    assert list(strategy_heatmap(uses, "pulls").layout.xaxis.ticktext) == ["8–15", "16–<br>31", "32+"]
+
+
 def test_what_is_not_measured_yet_has_no_colour_of_the_scale() -> None:
     rare = Arm(strategy=FAST, bucket=1, pulls=MEASURED_PULLS - 1, requests=900, accepted=0, seconds=1.0)
     heat, unmeasured, _ = strategy_heatmap(strategy_uses([step(0, arm(SLOW, 20, 1.0), rare)]), "tokens per second").data
