@@ -7,6 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Literal, Protocol, TypeVar
 
+from dashboard.analysis.run_config import section
 from longtail import Longtail
 from longtail.schemas.artifacts import Artifact
 from longtail.schemas.run_statistics import RunStatistics
@@ -17,22 +18,22 @@ from longtail.schemas.telemetry import (
     Lengths,
     LogLine,
     PretrainingRound,
-    SampleItem,
     Series,
     SpeculationStep,
     WorkerSpan,
 )
 
-LENGTH_STEPS, SPAN_STEPS, SESSION_STEPS, SAMPLES, LOG_LINES = 500, 50, 500, 40, 500
+LENGTH_STEPS, SPAN_STEPS, SESSION_STEPS, LOG_LINES = 500, 50, 500, 500
+MOST_RESPONSES = 250_000
+"""Whose lengths and rewards are held: some 15 MB."""
+LATE_STEPS = 20
+"""So many steps after its own a value of a metric may still come."""
 REQUESTS_AT_ONCE = 3
 MOST_STEPS = 1000
 """Of the speculation and the drafter; of a longer run every second step, every fourth and so on."""
 ANY = "*"
-ALL_METRICS = (ANY,)
 
-RecordKind = Literal[
-    "lengths", "spans", "decoding", "recent", "speculation", "drafters", "sessions", "pretraining", "samples", "alarms", "artifacts"
-]
+RecordKind = Literal["lengths", "spans", "decoding", "recent", "speculation", "drafters", "sessions", "pretraining", "alarms", "artifacts"]
 
 
 class OfStep(Protocol):
@@ -61,17 +62,19 @@ class DataQuery:
 
 @dataclass(frozen=True)
 class RunData:
-    """Everything that the run page draws; of a long run only the latest lengths, spans, samples and alarms, and of the speculation and
+    """Everything that the run page draws; of a long run only the latest lengths, spans and alarms, and of the speculation and
     the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one, and
     ``sessions`` are those of the drafter in the latest SESSION_STEPS. Of a long pretraining, too, only some rounds. ``statistics`` are
-    over all steps, None where nobody asked for them. ``latest`` are the metrics of the latest steps, every
-    one, where that is asked for. ``asked_at``: when the API was asked last, in seconds of ``time.monotonic``."""
+    over all steps, None where nobody asked for them. ``until``: at how many steps the run was when a key or a pattern of ``metrics`` was
+    asked for last. ``latest`` are the metrics of the latest steps, every one, where that is asked for. ``asked_at``: when the API was
+    asked last, in seconds of ``time.monotonic``."""
 
     run: Run
     spacing: int = 1
     asked_at: float = 0.0
     statistics: RunStatistics | None = None
     metrics: Mapping[str, Series] = field(default_factory=dict)
+    until: Mapping[str, int] = field(default_factory=dict)
     latest: Mapping[str, Series] = field(default_factory=dict)
     lengths: Sequence[Lengths] = ()
     spans: Sequence[WorkerSpan] = ()
@@ -81,12 +84,20 @@ class RunData:
     drafters: Sequence[DrafterSession] = ()
     sessions: Sequence[DrafterSession] = ()
     pretraining: Sequence[PretrainingRound] = ()
-    samples: Sequence[SampleItem] = ()
     alarms: Sequence[LogLine] = ()
     artifacts: Sequence[Artifact] = ()
 
     def series(self, key: str) -> Series:
         return self.metrics.get(key, Series())
+
+    def held_of(self, key: str) -> int:
+        """The last step of which nothing more comes for a key or a pattern of ``metrics``, and which no bucket of theirs goes beyond."""
+        if key not in self.until:
+            return -1
+        last = max(self.until[key] - 1 - LATE_STEPS, -1)
+        prefix = key.removesuffix(ANY)
+        series = [each for name, each in self.metrics.items() if name == key or (prefix != key and name.startswith(prefix))]
+        return min((_bucket_before(each, last) for each in series), default=last)
 
 
 def refreshed(data: RunData, client: Longtail, query: DataQuery, run: Run | None = None) -> RunData:
@@ -97,32 +108,34 @@ def refreshed(data: RunData, client: Longtail, query: DataQuery, run: Run | None
     spaced = spacing(run.step)
     data = replace(data, run=run) if (run.attempt, spaced) == (data.run.attempt, data.spacing) else RunData(run, spaced)
     if run.kind == "tracked":
-        data = replace(data, metrics={})
+        data = replace(data, metrics={}, until={})
     wanted: dict[str, Callable[[], Any]] = {kind: partial(FETCH[kind], data, client) for kind in query.records}
     if query.statistics:
         wanted["statistics"] = lambda: client.statistics(run.id)
     if query.latest_steps:
-        wanted["latest"] = lambda: client.metrics(run.id, since_step=max(run.step - 1 - query.latest_steps, -1)).series
+        wanted["latest"] = lambda: client.metrics(run.id, since_step=last_before(run, query.latest_steps)).series
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
         metrics = pool.submit(_metrics, data, client, query.metric_keys)
         records: dict[str, Any] = dict(zip(wanted, pool.map(lambda fetch: fetch(), wanted.values()), strict=True))
-        return replace(data, metrics=metrics.result(), asked_at=monotonic(), **records)
+        until = {**data.until, **dict.fromkeys(query.metric_keys, run.step)}
+        return replace(data, metrics=metrics.result(), until=until, asked_at=monotonic(), **records)
 
 
 def _metrics(data: RunData, client: Longtail, keys: Sequence[str]) -> Mapping[str, Series]:
+    """A key that is no longer told has nothing new, however long ago its last value came."""
     named = [key for key in dict.fromkeys(keys) if not key.endswith(ANY)]
-    known = [key for key in named if data.series(key).steps]
-    fresh = [key for key in named if key not in known]
+    known = [key for key in named if key in data.until]
+    fresh = [key for key in named if key not in data.until]
     metrics = data.metrics
     if known:
-        held = min(data.series(key).steps[-1] for key in known) - 1
+        held = min(map(data.held_of, known))
         metrics = extended(metrics, client.metrics(data.run.id, known, held).series, held)
     if fresh:
         metrics = {**metrics, **client.metrics(data.run.id, fresh).series}
     for pattern in dict.fromkeys(key for key in keys if key.endswith(ANY)):
-        prefix = pattern.removesuffix(ANY)
-        held = min((series.steps[-1] for key, series in metrics.items() if key.startswith(prefix)), default=0) - 1
-        metrics = extended(metrics, client.metrics(data.run.id, since_step=held, prefix=prefix).series, held)
+        held = data.held_of(pattern)
+        found = client.metrics(data.run.id, since_step=held, prefix=pattern.removesuffix(ANY)).series
+        metrics = extended(metrics, found, held)
     return metrics
 
 
@@ -131,13 +144,28 @@ def held(items: Sequence[OfStep]) -> int:
     return items[-1].step - 1 if items else -1
 
 
+def length_steps(run: Run) -> int:
+    """The latest so many steps have their lengths held: fewer than LENGTH_STEPS where a step has very many responses."""
+    if run.kind == "tracked":
+        return LENGTH_STEPS
+    algorithm = section(run.config, "algorithm")
+    responses = algorithm.get("prompts_per_step", 1) * algorithm.get("group_size", 1)
+    return max(1, min(LENGTH_STEPS, MOST_RESPONSES // max(responses, 1)))
+
+
 def _lengths(data: RunData, client: Longtail) -> Sequence[Lengths]:
-    since = max(held(data.lengths), data.run.step - LENGTH_STEPS)
-    return appended(data.lengths, client.lengths(data.run.id, since), since)[-LENGTH_STEPS:]
+    most = length_steps(data.run)
+    since = max(held(data.lengths), last_before(data.run, most))
+    return appended(data.lengths, client.lengths(data.run.id, since), since)[-most:]
+
+
+def last_before(run: Run, steps: int) -> int:
+    """The last step before the latest so many: -1 if there is none."""
+    return max(run.step - steps, 0) - 1
 
 
 def _latest(data: RunData, old: Sequence[Item], ask: Callable[[str, int], Sequence[Item]]) -> Sequence[Item]:
-    recent = data.run.step - SPAN_STEPS
+    recent = last_before(data.run, SPAN_STEPS)
     since = max(held(old), recent)
     return [item for item in appended(old, ask(data.run.id, since), since) if item.step > recent]
 
@@ -148,7 +176,7 @@ def _spaced(data: RunData, old: Sequence[Item], ask: Callable[..., Sequence[Item
 
 
 def _sessions(data: RunData, client: Longtail) -> Sequence[DrafterSession]:
-    recent = data.run.step - SESSION_STEPS
+    recent = last_before(data.run, SESSION_STEPS)
     since = max(held(data.sessions), recent)
     return [item for item in appended(data.sessions, client.drafters(data.run.id, since), since) if item.step > recent]
 
@@ -158,11 +186,6 @@ def _pretraining(data: RunData, client: Longtail) -> Sequence[PretrainingRound]:
     every = spacing(data.run.pretraining.round) if data.run.pretraining else 1
     known = [one for one in data.pretraining if one.round % every == 0]
     return [*known, *client.pretraining(data.run.id, known[-1].round if known else -1, every)]
-
-
-def _samples(data: RunData, client: Longtail) -> Sequence[SampleItem]:
-    since = held(data.samples)
-    return appended(data.samples, client.samples(data.run.id, since, SAMPLES), since)[-SAMPLES:]
 
 
 def _alarms(data: RunData, client: Longtail) -> Sequence[LogLine]:
@@ -179,7 +202,6 @@ FETCH: Mapping[RecordKind, Callable[[RunData, Longtail], Sequence[Any]]] = {
     "drafters": lambda data, client: _spaced(data, data.drafters, client.drafters),
     "sessions": _sessions,
     "pretraining": _pretraining,
-    "samples": _samples,
     "alarms": _alarms,
     "artifacts": lambda data, client: client.artifacts(data.run.id),
 }
@@ -198,6 +220,12 @@ def appended(old: Sequence[Item], new: Sequence[Item], held: int) -> list[Item]:
 def extended(old: Mapping[str, Series], new: Mapping[str, Series], held: int) -> dict[str, Series]:
     """Each series of ``old``: up to step ``held``, then of ``new`` where that has it."""
     return {key: _extended(old.get(key, Series()), new[key], held) if key in new else old[key] for key in {**old, **new}}
+
+
+def _bucket_before(series: Series, last: int) -> int:
+    """``last``, or the step before the bucket that it is in the midst of."""
+    start = max((step for step in series.steps if step <= last), default=last)
+    return start - 1 if start < last < start + series.width - 1 else last
 
 
 def _extended(old: Series, new: Series, held: int) -> Series:

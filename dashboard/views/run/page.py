@@ -87,8 +87,16 @@ def follow(run: Run, following: bool) -> None:
         st.rerun()
 
 
+def forget_others(run: Run) -> None:
+    """What is known of runs that were looked at before: it may be some 20 MB each."""
+    for key in [str(key) for key in st.session_state if str(key).startswith(("known-", "pace-"))]:
+        if not key.endswith(run.id):
+            del st.session_state[key]
+
+
 with answered((page_files.RUNS, "All runs")), charts_ahead():
     run = chosen_run()
+    forget_others(run)
     st.set_page_config(page_title=f"{visible(run.name)} · Longtail")
     following = header.heading(run, partner(run))
     st.fragment(follow, run_every=REFRESH_SECONDS if following else None)(run, following)

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.analysis.run_config import length_limit, section
 from dashboard.auth.api_client import client
 from dashboard.charts import idle_share, response_lengths
-from dashboard.data.run_data import LENGTH_STEPS, DataQuery, RunData
+from dashboard.data.run_data import DataQuery, RunData, length_steps
 from dashboard.text.formats import last_steps
 from dashboard.views.run.step_input import of_step, step_input
 from dashboard.views.run.tabs.overview import length_percentiles
@@ -46,7 +46,8 @@ def show(data: RunData) -> None:
 
 
 def _picked(data: RunData, head: DeltaGenerator) -> Sequence[Lengths]:
-    at_hand = last_steps(LENGTH_STEPS) if data.run.step > LENGTH_STEPS else "all steps"
+    most = length_steps(data.run)
+    at_hand = last_steps(most) if data.run.step > most else "all steps"
     choice = head.segmented_control(
         "Steps",
         CHOICES,
@@ -83,8 +84,8 @@ def _bubble(data: RunData) -> None:
         workers = section(data.run.config, "cluster").get("workers", 1)
         figure = idle_share.idle_share(data.metrics, workers) if data.series("idle_seconds").steps else None
         chart(figure, "bubble", to_come("The waiting of each step will appear here."))
-    if data.run.step > LENGTH_STEPS:
-        st.caption(f"Lengths are those of the last {LENGTH_STEPS} steps; any earlier step can be chosen.")
+    if data.run.step > (most := length_steps(data.run)):
+        st.caption(f"Lengths are those of the last {most} steps; any earlier step can be chosen.")
 
 
 TAB = Tab("Long tail", show, DataQuery(("lengths",), ("idle_seconds", "trained_seconds", "phase/rollout")), training_run)
