@@ -149,7 +149,7 @@ def length_steps(run: Run) -> int:
     if run.kind == "tracked":
         return LENGTH_STEPS
     algorithm = section(run.config, "algorithm")
-    responses = algorithm.get("prompts_per_step", 1) * algorithm.get("group_size", 1)
+    responses = int(algorithm.get("prompts_per_step", 1)) * int(algorithm.get("group_size", 1))
     return max(1, min(LENGTH_STEPS, MOST_RESPONSES // max(responses, 1)))
 
 

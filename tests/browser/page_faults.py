@@ -12,6 +12,7 @@ LAYOUT = """() => {
     const name = part => (part.getAttribute("aria-label") || part.textContent || "").trim().slice(0, 40);
     const told = part => `${part.tagName.toLowerCase()} "${name(part)}"`;
     const shown = part => part.checkVisibility({visibilityProperty: true, opacityProperty: true}) && part.getBoundingClientRect().width > 2;
+    const turned = text => /rotate\\((?!0[,)])/.test(text.getAttribute("transform") || "");
     const scrolls = style => ["auto", "scroll"].includes(style.overflowX);
     if (main.scrollWidth > main.clientWidth + 1) found.push(`the page is ${main.scrollWidth} wide in a window of ${main.clientWidth}`);
     const parts = "button, a[href], [role=radio], [role=tab], [role=combobox], input[type=text], input[type=number], textarea, " +
@@ -38,11 +39,17 @@ LAYOUT = """() => {
     for (const chosen of main.querySelectorAll("[data-testid=stMultiSelectTagsContainer]"))
         if (chosen.scrollWidth > chosen.clientWidth + 1) found.push(`of what is chosen, a part is out of sight: ${chosen.textContent}`);
     for (const plot of main.querySelectorAll(".js-plotly-plot")) {
-        const edge = plot.getBoundingClientRect();
+        const edge = plot.getBoundingClientRect(), written = [];
         for (const text of plot.querySelectorAll("text")) {
             const box = text.getBoundingClientRect();
             if (box.width && shown(text) && (box.right > edge.right + 2 || box.left < edge.left - 2 || box.bottom > edge.bottom + 2))
                 found.push(`in a chart, "${text.textContent.slice(0, 40)}" is cut off`);
+            if (!box.width || !shown(text) || turned(text)) continue;
+            for (const [other, there] of written)
+                if (Math.min(box.right, there.right) - Math.max(box.left, there.left) > 2
+                    && Math.min(box.bottom, there.bottom) - Math.max(box.top, there.top) > 4)
+                    found.push(`in a chart, "${text.textContent.slice(0, 40)}" is written over "${other.textContent.slice(0, 40)}"`);
+            written.push([text, box]);
         }
     }
     return [...new Set(found)];
