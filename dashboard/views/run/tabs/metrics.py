@@ -41,7 +41,7 @@ def show(data: RunData) -> None:
         )
         over = one_of("Over", (STEPS, TIME, TOKENS), "metric-over")
         window = st.selectbox("Smoothing (steps)", WINDOWS, key="metric-window", bind="query-params", width=140)
-        log_x, log_y = st.toggle("Log x", key="metric-log-x"), st.toggle("Log y", key="metric-log-y")
+        log_x, log_y = (st.toggle(f"Log {axis}", key=f"metric-log-{axis}", bind="query-params") for axis in "xy")
         st.space("stretch")
         place = st.container(width="content")
     pinned = preference(PINNED)
