@@ -40,7 +40,7 @@ class Response:
             if ends.reached(self.tokens):
                 self.finish = "stop"
                 break
-            if len(self.tokens) == limit:
+            if len(self.tokens) >= limit:
                 self.finish = "length"
                 break
         kept = len(self.tokens) - self.generated

@@ -5,7 +5,7 @@ from itertools import product
 
 import torch
 
-from engine.rollout.interface import Request
+from engine.rollout.interface import PartialResponse, Request
 from engine.rollout.native.layout.pages import Pages
 from engine.rollout.native.scheduler import Scheduler
 from engine.rollout.response import Response, StopCondition
@@ -115,3 +115,10 @@ def test_a_response_ends_at_its_end_token_or_at_the_limit_inside_a_draft() -> No
         assert response.finish == finish
         assert response.length == 2 + kept
         assert len(response.logprobs) == kept
+
+
+def test_a_response_that_was_begun_under_a_higher_limit_ends_with_its_next_token() -> None:
+    begun = PartialResponse((5, 6, 7), (-1.0, -1.0, -1.0), ((0, 3),))
+    response = Response(Request(0, 0, (3, 3), begun))
+    assert response.extend([8, 9], [-1.0, -1.0], StopCondition({1}), 2) == 1
+    assert (response.tokens, response.finish) == ([5, 6, 7, 8], "length")
