@@ -20,40 +20,53 @@ MEASURES: Mapping[str, str] = {
     "accept_length": "accept length",
     "harvest": "harvest",
 }
-SCATTER = "A mark for each run: a setting in which they differ, and any figure. Few runs show a trend, never a cause."
-PARALLEL = "A line for each run, through its settings and what came of them. Each axis goes from its least to its greatest value."
+NOT_OF_ONE_STEP = frozenset({"reward_recent", "reward_spread"})
+"""Keys of a summary."""
+OVER = "Figures are over the steps that all these runs have, but for those of the latest step, of which each run has its own."
+SCATTER = f"A mark for each run: a setting in which they differ, and any figure. Few runs show a trend, never a cause. {OVER}"
+PARALLEL = f"A line for each run, through its settings and what came of them. Each axis goes from its least to its greatest value. {OVER}"
 
 
 def settings_panels(figures: ComparisonFigures) -> None:
     items, names = figures.comparison.items, figures.names
     settings = [difference.field for difference in figures.comparison.config_diff]
-    measures = [*MEASURES, *sorted({key for item in items for key in item.run.summary}, key=natural_order)]
+    titles = figure_titles(items)
+
+    def title(axis: str) -> str:
+        return titles.get(axis, axis)
+
     with panel("Any figure against any setting", SCATTER) as head:
         if not settings:
             empty("The runs have the same configuration.")
             return
         x = head.selectbox("Setting", settings, key="setting", bind="query-params", label_visibility="collapsed", width=220)
         y = head.selectbox(
-            "Figure", measures, format_func=_title, key="figure", bind="query-params", label_visibility="collapsed", width=220
+            "Figure", list(titles), format_func=title, key="figure", bind="query-params", label_visibility="collapsed", width=220
         )
         points = {names[item.run.id]: (setting_of(item, x), figure_of(item, y)) for item in items}
-        chart(scatter(points, x, _title(y)), "scatter", "No run has both.")
+        chart(scatter(points, x, title(y)), "scatter", "No run has both.")
         if missing := without_mark(points):
             st.caption(missing)
     with panel("Settings and what came of them", PARALLEL) as head:
         first = [*settings[:4], "reward_last", "seconds_per_step"]
         axes = head.multiselect(
             "Axes",
-            [*settings, *measures],
+            [*settings, *titles],
             first,
-            format_func=_title,
+            format_func=title,
             key="axes",
             label_visibility="collapsed",
             width=620,
             max_selections=10,
         )
         lines = {names[item.run.id]: axis_values(item, axes, settings) for item in items}
-        chart(parallel_coordinates(lines, [_title(axis) for axis in axes]), "parallel", "Choose two axes or more.")
+        chart(parallel_coordinates(lines, [title(axis) for axis in axes]), "parallel", "Choose two axes or more.")
+
+
+def figure_titles(items: Sequence[ComparedRun]) -> dict[str, str]:
+    """By key: the measures, and what the runs' summaries know of their latest steps beside these."""
+    known = {key for item in items for key in item.run.summary} - MEASURES.keys() - NOT_OF_ONE_STEP
+    return {**MEASURES, **{key: f"{key}, latest step" for key in sorted(known, key=natural_order)}}
 
 
 def without_mark(points: Mapping[str, tuple[Value, Value]]) -> str | None:
@@ -75,9 +88,5 @@ def setting_of(item: ComparedRun, field: str) -> Value:
 
 
 def figure_of(item: ComparedRun, key: str) -> float | None:
-    found = getattr(item, key) if key in MEASURES else item.run.summary.get(key)
+    found = getattr(item.shared, key, None) if key in MEASURES else item.run.summary.get(key)
     return None if found is None else float(found)
-
-
-def _title(key: str) -> str:
-    return MEASURES.get(key, key)

@@ -17,7 +17,7 @@ from dashboard.text.run_labels import run_labels
 from dashboard.views.compare.figures import ComparisonFigures
 from dashboard.views.compare.html_report import ReportSection, comparison_report, html_page
 from dashboard.views.compare.measures_csv import measures_csv
-from dashboard.views.compare.settings_panels import setting_of, without_mark
+from dashboard.views.compare.settings_panels import MEASURES, figure_of, figure_titles, setting_of, without_mark
 from dashboard.views.compare.tables import config_rows, run_rows
 from longtail.schemas.comparison import AlignedMetric, Comparison, ConfigDifference, flat
 
@@ -163,6 +163,23 @@ def test_runs_without_a_mark_are_named() -> None:
     points = {"plain": (1e-3, None), "tlt": (1e-4, 0.5), "*": (None, None)}
     assert without_mark(points) == "Without a mark, as one of the two is not known: plain, \\*"
     assert without_mark({"tlt": (1e-4, 0.5)}) is None
+
+
+def test_figures_against_settings_are_over_the_steps_that_all_runs_have() -> None:
+    item = compared_run(True, seconds_per_step=4.0, reward_last=0.5)
+    own = item.model_copy(update={"seconds_per_step": 9.0, "reward_last": 0.9})
+    assert [figure_of(own, key) for key in ("seconds_per_step", "reward_last", "harvest")] == [4.0, 0.5, None]
+    assert figure_of(own.model_copy(update={"shared": None}), "seconds_per_step") is None
+
+
+def test_a_figure_of_the_latest_step_is_called_that_and_none_is_offered_twice() -> None:
+    summary = {"kl": 0.1, "harvest": 0.2, "accept_length": 2.0, "rollout_share": 0.5, "reward_recent": 0.3}
+    item = compared_run(True)
+    item = item.model_copy(update={"run": item.run.model_copy(update={"summary": summary})})
+    titles = figure_titles([item])
+    assert [titles[key] for key in ("kl", "harvest")] == ["kl, latest step", "harvest"]
+    assert {*titles} - {*MEASURES} == {"kl"}
+    assert figure_of(item, "kl") == 0.1
 
 
 def test_the_figures_as_a_table() -> None:
