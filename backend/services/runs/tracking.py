@@ -17,7 +17,7 @@ from backend.services.runs.lookup import find
 from backend.services.runs.submission import SubmissionKey, digest_of, earlier_submission, keep_key, refuse_archived
 from backend.services.telemetry import metric_storage
 from backend.services.telemetry.metric_storage import SeriesExtent
-from backend.services.telemetry.run_statistics import recent_reward
+from backend.services.telemetry.run_statistics import recent_figures
 from backend.services.webhooks.notifications import queue_deliveries
 from longtail.schemas.base import FieldError
 from longtail.schemas.runs import RunState
@@ -100,10 +100,9 @@ def close(session: Session, run_id: str, state: RunState, error: str | None, cod
     if not transition(session, run_id, state, lease_expires_at=None, **why):
         return False
     affected(session, delete(Batch).where(Batch.run_id == run_id))
-    reward, spread = recent_reward(session, run_id)
     summary = session.scalars(select(Run.summary).where(Run.id == run_id)).one()
-    if reward is not None:
-        summary = summary | {"reward_recent": reward, "reward_spread": spread}
+    if recent := recent_figures(session, run_id):
+        summary = summary | recent
         affected(session, update(Run).where(Run.id == run_id).values(summary=summary))
     search_index.index_summary(session, run_id, summary)
     return True

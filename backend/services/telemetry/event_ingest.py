@@ -41,7 +41,7 @@ from backend.services.telemetry.event_rows import (
     unmeasured,
 )
 from backend.services.telemetry.falling_figures import fallen_reward_line
-from backend.services.telemetry.run_statistics import recent_reward
+from backend.services.telemetry.run_statistics import recent_figures
 from backend.services.webhooks.notifications import queue_deliveries
 from engine.events import (
     AnyEvent,
@@ -215,7 +215,7 @@ class EventRowWriter:
         beyond = (PretrainingRound.run_id == self._run_id, PretrainingRound.round > event.round)
         affected(self._session, delete(PretrainingRound).where(*beyond))
         latest = pretraining_round(event)
-        summary = {name: latest[name] for name in ("accept_length", "drafter_version")}
+        summary = {name: latest[name] for name in ("accept_length", "drafter_version")} | {"accept_recent": latest["accept_length"]}
         self._progress |= {"pretraining": latest, "summary": summary}
 
     def _engine(self, event: RunStarted) -> None:
@@ -233,13 +233,12 @@ class EventRowWriter:
         self._flush()
         if "summary" in self._progress:
             if self._last_step is not None:
-                self._sum_rewards_up(self._last_step)
+                self._sum_up(self._last_step)
             search_index.index_summary(self._session, self._run_id, self._progress["summary"])
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
 
-    def _sum_rewards_up(self, step: int) -> None:
-        reward, spread = recent_reward(self._session, self._run_id)
-        self._progress["summary"] |= {"reward_recent": reward, "reward_spread": spread}
+    def _sum_up(self, step: int) -> None:
+        self._progress["summary"] |= recent_figures(self._session, self._run_id)
         if self._notifies and (line := fallen_reward_line(self._session, self._run_id, step)):
             self._rows[LogLine] = [line]
             self._flush()

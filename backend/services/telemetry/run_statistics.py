@@ -15,7 +15,8 @@ REWARD, SECONDS, ACCEPT, IDLE, TRAINED = "reward_mean", "step_seconds", "accept_
 DECODING = "decode_seconds"
 PLAIN, NGRAM, UNTRAINED = (f"{DECODING}/{otherwise}" for otherwise in ("plain", "ngram", "untrained"))
 SUMS = (REWARD, SECONDS, IDLE, TRAINED, DECODING, PLAIN, NGRAM, UNTRAINED)
-RECENT_REWARDS, RECENT_ACCEPTS, TAIL_STEPS = 10, 5, 500
+RECENT_STEPS, RECENT_ACCEPTS, TAIL_STEPS = 10, 5, 500
+RECENT_MEANS = {"step_seconds_recent": SECONDS, "accept_recent": ACCEPT}
 LEAST_STEPS, MOST_TREND_STEPS = 4, 10_000
 NOTHING = SeriesSum(0.0, 0)
 
@@ -46,9 +47,17 @@ def run_statistics(session: Session, run: Run) -> RunStatistics:
     )
 
 
+def recent_figures(session: Session, run_id: str) -> dict[str, float | None]:
+    """What a run's summary says of its latest steps together; nothing of what none of them has a number of."""
+    reward, spread = recent_reward(session, run_id)
+    told = {key: latest_values(session, run_id, series, RECENT_STEPS) for key, series in RECENT_MEANS.items()}
+    rewards = {} if reward is None else {"reward_recent": reward, "reward_spread": spread}
+    return rewards | {key: fmean(values) for key, values in told.items() if values}
+
+
 def recent_reward(session: Session, run_id: str) -> tuple[float | None, float | None]:
     """Mean and standard deviation of the latest steps' mean rewards; None where there are too few."""
-    values = latest_values(session, run_id, REWARD, RECENT_REWARDS)
+    values = latest_values(session, run_id, REWARD, RECENT_STEPS)
     return fmean(values) if values else None, stdev(values) if len(values) > 1 else None
 
 

@@ -20,7 +20,7 @@ MEASURES: Mapping[str, str] = {
     "accept_length": "accept length",
     "harvest": "harvest",
 }
-NOT_OF_ONE_STEP = frozenset({"reward_recent", "reward_spread"})
+NOT_OF_ONE_STEP = frozenset({"reward_recent", "reward_spread", "step_seconds_recent", "accept_recent"})
 """Keys of a summary."""
 OVER = "Figures are over the steps that all these runs have, but for those of the latest step, of which each run has its own."
 SCATTER = f"A mark for each run: a setting in which they differ, and any figure. Few runs show a trend, never a cause. {OVER}"

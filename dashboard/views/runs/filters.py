@@ -21,10 +21,10 @@ SORTS: Mapping[str, str] = {
     "shortest first": "duration",
     "highest reward": "-summary.reward_recent",
     "lowest reward": "summary.reward_recent",
-    "longest accept length": "-summary.accept_length",
-    "shortest accept length": "summary.accept_length",
-    "fastest steps": "summary.step_seconds",
-    "slowest steps": "-summary.step_seconds",
+    "longest accept length": "-summary.accept_recent",
+    "shortest accept length": "summary.accept_recent",
+    "fastest steps": "summary.step_seconds_recent",
+    "slowest steps": "-summary.step_seconds_recent",
 }
 BY_COLUMN: Mapping[str, Sequence[str]] = {
     "Name": ("name, A to Z", "name, Z to A"),

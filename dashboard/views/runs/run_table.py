@@ -41,8 +41,8 @@ HELP: Mapping[str, str] = {
     "Rewards": "Mean reward over the steps, each run on its own scale",
     "Reward": "Mean reward of the latest ten steps, and the standard deviation of these",
     "Speed-up": "How many times as fast as the plain run of the same configuration, over the steps that both have",
-    "Accept length": "Tokens that a pass of the target yields, its own included; plain decoding: 1",
-    "Time a step": "Mean of the latest steps",
+    "Accept length": "Tokens that a pass of the target yields, its own included, as a mean of the latest ten steps; plain decoding: 1",
+    "Time a step": "Mean of the latest ten steps",
 }
 
 
@@ -59,7 +59,7 @@ def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[s
         "Rewards": [value for value in glance.reward if value is not None] if glance else [],
         "Reward": reward(run.summary),
         "Speed-up": glance.speedup if glance and run_kind(run) == "TLT" else None,
-        "Accept length": run.summary.get("accept_length"),
+        "Accept length": run.summary.get("accept_recent", run.summary.get("accept_length")),
         "Time a step": typeable(duration(pace)),
         "Created": typeable(ago(run.created_at, now)),
         "User": run.owner,

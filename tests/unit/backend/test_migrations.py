@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 
@@ -154,6 +155,30 @@ def test_a_kl_that_was_not_measured_becomes_null_and_the_latest_rewards_are_summ
         ]
         assert session.scalar(text("SELECT value FROM metrics WHERE key = 'kl'")) is None
     downgrade(bare_database, "0018")
+    upgrade(bare_database)
+
+
+def test_runs_from_before_are_sorted_by_the_means_of_their_latest_steps(bare_database: Database) -> None:
+    upgrade(bare_database, "0021")
+    summary = {"step_seconds": 9.0, "accept_length": 3.5}
+    with bare_database.write() as session:
+        session.execute(text(INSERT_RUN))
+        session.execute(text("UPDATE runs SET summary = :summary"), {"summary": json.dumps(summary)})
+        for step in range(12):
+            row = {"step": step, "value": float(step)}
+            session.execute(
+                text("INSERT INTO metrics (run_id, key, step, value) VALUES ('aaaaaaaaaaaaaaaa', 'step_seconds', :step, :value)"), row
+            )
+    upgrade(bare_database)
+    with bare_database.read() as session:
+        recent = {"step_seconds_recent": 6.5, "accept_recent": 3.5}
+        assert session.get_one(Run, "a" * 16).summary == summary | recent
+        found = session.execute(select(RunValue.field, RunValue.number)).all()
+        assert {tuple(row) for row in found} == {(f"summary.{key}", mean) for key, mean in recent.items()}
+    downgrade(bare_database, "0021")
+    with bare_database.read() as session:
+        assert json.loads(session.scalars(text("SELECT CAST(summary AS TEXT) FROM runs")).one()) == summary
+        assert session.scalar(text("SELECT COUNT(*) FROM run_values")) == 0
     upgrade(bare_database)
 
 

@@ -4,7 +4,7 @@ from longtail.schemas.base import Schema
 
 
 class RunOverview(Schema):
-    """``reward``: its course, as means over equal spans of steps. ``step_seconds``: the mean of the latest steps.
+    """``reward``: its course, as means over equal spans of steps. ``step_seconds``: the mean of the latest ten steps.
 
     ``partner_id`` is the newest run of the project with at least one step and the same configuration but for its name and for speculation
     being on or off; ``speedup`` is how many times as fast the speculating one of the two is, over the steps that both have. null: unknown.

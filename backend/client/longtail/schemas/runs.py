@@ -117,7 +117,9 @@ class Run(Schema):
     ``source`` is the git state of the folder that it was submitted from.
 
     ``summary`` holds the latest step's metrics, with ``step_seconds``, ``rollout_share`` and ``harvest`` (trained / idle seconds), and
-    ``reward_recent``, the mean reward of the latest ten steps, with their standard deviation, ``reward_spread``. null: not measured.
+    means over the latest ten steps: ``reward_recent``, with their standard deviation ``reward_spread``, ``step_seconds_recent`` and
+    ``accept_recent``, which before the first step is what training the drafter lets expect. A run that a script tracks has these means
+    once it is finished. null: not measured.
     """
 
     id: str

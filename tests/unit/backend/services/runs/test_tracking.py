@@ -141,6 +141,14 @@ def test_only_a_tracked_run_is_told_about(api: TestClient, run_id: str) -> None:
     assert send(api, "0" * 16, "1").status_code == send(api, "nonsense", "1").status_code == 404
 
 
+def test_at_its_end_the_latest_steps_are_summed_up(api: TestClient, tracked: str) -> None:
+    send(api, tracked, "1", *((step, float(step)) for step in range(12)), key="step_seconds")
+    assert api.post(f"{RUNS}/{tracked}/finish", json={"state": "succeeded"}).json()["summary"] == {
+        "step_seconds": 11.0,
+        "step_seconds_recent": 6.5,
+    }
+
+
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
 def test_the_end_is_final(api: TestClient, database: Database, tracked: str, state: str) -> None:
     send(api, tracked, "1", (0, 1.0))

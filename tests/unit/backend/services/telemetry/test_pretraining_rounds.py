@@ -77,6 +77,7 @@ def test_rounds_are_told_by_rest_and_say_how_far_the_run_is(
     run = RunReply.model_validate(api.get(f"/api/v1/runs/{run_id}").json())
     assert run.pretraining is not None
     assert (run.share_done, run.pretraining.seconds_left, run.summary["accept_length"]) == (0.25, 450, 3.4)
+    assert run.summary["accept_recent"] == 3.4, "lists are sorted by it"
     assert run.pretrains
     assert terminal.done(run) == "drafter 2.5/10.0 min"
     assert "round 2, 2.5 min of at most 10.0, about 7.5 min to go; 128 responses" in terminal.pretraining(run)

@@ -61,6 +61,9 @@ def test_every_number_is_that_of_the_events(database: Database, run_id: str, tmp
     assert (statistics.saved is None) == (steps == 1)
     assert (statistics.reward_trend is None) == (steps < 4)
     assert run.summary["reward_recent"] == pytest.approx(expected.reward, rel=1e-9)
+    latest = [event for event in told(steps) if isinstance(event, events.StepFinished)][-10:]
+    assert run.summary["step_seconds_recent"] == pytest.approx(fmean(step.seconds for step in latest), rel=1e-9)
+    assert run.summary["accept_recent"] == pytest.approx(fmean(step.metrics["accept_length"] for step in latest), rel=1e-9)
     assert run.summary["reward_spread"] == (pytest.approx(expected.reward_spread, rel=1e-6) if steps > 1 else None)
 
 

@@ -29,6 +29,15 @@ def test_the_reward_is_smoothed_and_sorted_by_what_is_shown() -> None:
     assert row(told.model_copy(update={"summary": {"reward_mean": 0.9}}), GLANCE, NOW, {})["Reward"] == "0.900"
 
 
+def test_accept_length_and_pace_are_sorted_by_what_is_shown() -> None:
+    told = TLT.model_copy(update={"summary": {"accept_length": 9.0, "accept_recent": 2.5, "step_seconds": 9.0, "step_seconds_recent": 2.0}})
+    cells = row(told, GLANCE, NOW, {})
+    assert (cells["Accept length"], cells["Time a step"]) == (2.5, "2.00 s")
+    assert {SORTS[order] for order in BY_COLUMN["Accept length"]} == {"summary.accept_recent", "-summary.accept_recent"}
+    assert {SORTS[order] for order in BY_COLUMN["Time a step"]} == {"summary.step_seconds_recent", "-summary.step_seconds_recent"}
+    assert row(told.model_copy(update={"summary": {"accept_length": 3.4}}), GLANCE, NOW, {})["Accept length"] == 3.4
+
+
 def test_a_plain_run_has_no_speed_up_of_its_own() -> None:
     assert row(run("b", telemetry.config(False)), GLANCE, NOW, {})["Speed-up"] is None
 
