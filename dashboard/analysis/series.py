@@ -1,6 +1,7 @@
 """Series by step: thinned so that a long run draws as fast as a short one, and smoothed so that a noisy one can be read."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TypeVar
 
@@ -26,6 +27,27 @@ def chunks(items: Sequence[Item], limit: int = MAX_POINTS) -> list[Sequence[Item
     """Equal runs of neighbours, at most ``limit`` of them: so few that they can be drawn."""
     stride = max(-(-len(items) // limit), 1)
     return [items[i : i + stride] for i in range(0, len(items), stride)]
+
+
+def extents(series: Series) -> list[int]:
+    """How many steps each point stands for: of an envelope as many as until the next point, which may be a single one."""
+    ends = [*series.steps[1:], *(step + series.width for step in series.steps[-1:])]
+    return [min(end - begin, series.width) for begin, end in zip(series.steps, ends, strict=True)]
+
+
+def stacked(lines: Mapping[str, Series], limit: int) -> tuple[list[float], dict[str, list[float]]]:
+    """Of all ``lines`` means over the same runs of neighbours, at most ``limit`` of them, so that bars of them stand on each other: the
+    middle of each run, and by name the means. A step that a line lacks counts as 0; a line without a value is left out."""
+    lines = {name: line for name, line in lines.items() if finite(line)}
+    longest = max(lines.values(), key=lambda line: len(line.steps), default=Series())
+    parts = chunks([*zip(longest.steps, extents(longest), strict=True)], limit)
+    begins, sizes = [part[0][0] for part in parts], [sum(size for _, size in part) for part in parts]
+    means = {name: [0.0] * len(parts) for name in lines}
+    for name, line in lines.items():
+        for step, value, size in zip(line.steps, line.values, extents(line), strict=True):
+            place = max(bisect_right(begins, step) - 1, 0)
+            means[name][place] += (value or 0.0) * size / sizes[place]
+    return [fmean(step for step, _ in part) for part in parts], means
 
 
 def smoothed(points: Sequence[tuple[float, float]], window: int) -> Points:

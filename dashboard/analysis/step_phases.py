@@ -20,12 +20,11 @@ def phase_means(metrics: Sequence[AlignedMetric], run_ids: Sequence[str]) -> dic
     return {name: means for name in usual if (means := _means(found[name], run_ids))}
 
 
-def share_of_rollout(metrics: Mapping[str, Series], key: str, workers: int) -> list[tuple[float, float]]:
-    """A series of worker seconds by what all workers had in the rollout of the same step."""
-    rollout = dict(finite(metrics.get("phase/rollout", Series())))
-    return [
-        (step, seconds / (workers * rollout[step])) for step, seconds in finite(metrics.get(key, Series())) if rollout.get(step, 0.0) > 0
-    ]
+def share_of_rollout(metrics: Mapping[str, Series], key: str, workers: int) -> Series:
+    """A series of worker seconds by what all workers had in the rollout of the same step, without those of which that is not known."""
+    series, rollout = metrics.get(key, Series()), dict(finite(metrics.get("phase/rollout", Series())))
+    points = [(step, seconds / (workers * rollout[step])) for step, seconds in finite(series) if rollout.get(step, 0.0) > 0]
+    return Series(steps=[int(step) for step, _ in points], values=[share for _, share in points], width=series.width)
 
 
 def _means(metric: AlignedMetric, run_ids: Sequence[str]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboard.analysis.series import band, finite, smoothed, thinned
+from dashboard.analysis.series import band, extents, finite, smoothed, thinned
 from dashboard.charts.theme import BLUE, add_curve, faded, figure, label, range_mode
 from longtail.schemas.telemetry import Series
 
@@ -24,8 +24,7 @@ class RunningTotal:
     def of(cls, series: Series, unit: str) -> "RunningTotal":
         """Of a series of amounts; of an envelope each bucket counts as often as it has steps."""
         ends = [*series.steps[1:], *(step + series.width for step in series.steps[-1:])]
-        spans = [(begin, end, value or 0.0) for begin, end, value in zip(series.steps, ends, series.values, strict=True)]
-        sums = np.cumsum([value * min(end - begin, series.width) for begin, end, value in spans]).tolist()
+        sums = np.cumsum([(value or 0.0) * size for value, size in zip(series.values, extents(series), strict=True)]).tolist()
         return cls((float(series.steps[0]), *map(float, ends)), (0.0, *sums), unit)
 
     def at(self, step: float) -> float:

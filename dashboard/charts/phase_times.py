@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from dashboard.analysis.series import finite, thinned
+from dashboard.analysis.series import stacked
 from dashboard.analysis.step_phases import phase_means
 from dashboard.charts.theme import PHASE_COLORS, PHASE_SHAPES, figure, filled, height_for_runs, label_in_lines
 from longtail.schemas.comparison import AlignedMetric
@@ -16,12 +16,10 @@ MAX_BARS = 150
 def phases_by_step(metrics: Mapping[str, Series]) -> go.Figure:
     """Seconds by phase, stacked, from the series ``phase/<name>``; neighbouring steps of a long run share a bar (their mean)."""
     chart = figure("step", "seconds per step")
-    for name, shade in PHASE_COLORS.items():
-        points = thinned(finite(metrics.get(f"phase/{name}", Series())), MAX_BARS)
-        if not points:
-            continue
-        steps, seconds = [step for step, _ in points], [value for _, value in points]
-        chart.add_bar(x=steps, y=seconds, name=name, marker=filled(shade, PHASE_SHAPES[name]), hovertemplate="%{y:.2f} s")
+    steps, phases = stacked({name: metrics.get(f"phase/{name}", Series()) for name in PHASE_COLORS}, MAX_BARS)
+    for name, seconds in phases.items():
+        marker = filled(PHASE_COLORS[name], PHASE_SHAPES[name])
+        chart.add_bar(x=steps, y=seconds, name=name, marker=marker, hovertemplate="%{y:.2f} s")
     return chart.update_layout(barmode="stack", legend_traceorder="normal")
 
 

@@ -94,6 +94,20 @@ def test_phases_stack_up_to_the_step(events: list[AnyEvent]) -> None:
     assert sum(trace.y[2] for trace in figure.data) == pytest.approx(steps[2].seconds)
 
 
+def test_bars_of_phases_that_not_every_step_has_stand_on_the_others() -> None:
+    steps = list(range(600))
+    metrics = {
+        "phase/rollout": Series(steps=steps, values=[1.0] * 600),
+        "phase/update": Series(steps=steps[:300], values=[0.5] * 300),
+        "phase/evaluation": Series(steps=steps[9::10], values=[8.0] * 60),
+    }
+    rollout, update, evaluation = phase_times.phases_by_step(metrics).data
+    assert list(rollout.x) == list(update.x) == list(evaluation.x)
+    assert len(rollout.x) == phase_times.MAX_BARS
+    assert (update.y[0], update.y[-1]) == (0.5, 0.0)
+    assert sum(evaluation.y) * 4 == pytest.approx(60 * 8.0), "of four steps that share a bar the mean"
+
+
 def test_histogram_counts_every_response_and_marks_the_tail() -> None:
     figure = response_lengths.histogram([10] * 50 + [100] * 13 + [1024], 1024)
     assert sum(figure.data[0].y) == 64

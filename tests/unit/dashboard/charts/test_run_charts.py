@@ -61,6 +61,19 @@ def test_the_bubble_is_waiting_by_all_worker_time_of_the_rollout() -> None:
     assert not idle_share.idle_share({}, 2).data
 
 
+def test_what_was_trained_stands_on_what_was_idle_where_one_of_them_has_a_gap() -> None:
+    steps = list(range(600))
+    metrics = {
+        "idle_seconds": Series(steps=steps, values=[4.0] * 600),
+        "trained_seconds": Series(steps=steps[300:], values=[1.0] * 300),
+        "phase/rollout": Series(steps=steps, values=[5.0] * 600),
+    }
+    trained, waiting = idle_share.idle_share(metrics, workers=1).data
+    assert list(trained.x) == list(waiting.x)
+    assert (trained.y[0], waiting.y[0]) == (0, pytest.approx(80))
+    assert (trained.y[-1], waiting.y[-1]) == (pytest.approx(20), pytest.approx(60))
+
+
 def test_a_strip_tells_what_drafts_while_requests_run() -> None:
     points = [(0.0, 9, "off"), (1.0, 8, "eagle d4 k1 v4"), (1.5, 5, "eagle d4 k1 v4"), (2.0, 3, "mixed"), (3.0, 0, "off")]
     item = Decoding(step=7, worker=1, start=100.0, points=points)
