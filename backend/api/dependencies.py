@@ -118,7 +118,7 @@ Cursor = Annotated[str | None, Query(max_length=200, description="next_cursor of
 LongCursor = Annotated[str | None, Query(max_length=4000, description="next_cursor of the page before")]
 SinceStep = Annotated[int, Query(ge=-1, le=LAST_STEP, description="Only steps after this one; -1: all")]
 UntilStep = Annotated[int, Query(ge=0, le=LAST_STEP, description="Only steps up to this one")]
-Every = Annotated[int, Query(ge=1, le=2**20, description="Only steps that are multiples of it: enough to see a long run by")]
+Every = Annotated[int, Query(ge=1, le=2**20, description="Of so many steps only the first that has any: enough to see a long run by")]
 
 
 async def _step_range(since_step: SinceStep = -1, until_step: UntilStep = LAST_STEP, every: Every = 1) -> StepRange:

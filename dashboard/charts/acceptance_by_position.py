@@ -6,21 +6,25 @@ import plotly.graph_objects as go
 
 from dashboard.analysis.acceptance import SOURCE_NAMES, DraftSource, PositionCounts, position_counts
 from dashboard.charts.theme import BLUE, ORANGE, figure, filled
-from dashboard.text.formats import last_steps
+from dashboard.text.formats import every, last_steps
 from longtail.schemas.telemetry import SpeculationStep
 
 COLORS: Mapping[DraftSource, str] = {"eagle": BLUE, "ngram": ORANGE}
 EARLY = "/"
 
 
-def acceptance_by_position(steps: Sequence[SpeculationStep], last: int = 5) -> go.Figure:
-    """Share of each source's tokens that were accepted at each draft position, in the first (hatched) and in the ``last`` steps."""
+def acceptance_by_position(
+    steps: Sequence[SpeculationStep], recent: Sequence[SpeculationStep] = (), spacing: int = 1, last: int = 5
+) -> go.Figure:
+    """Share of each source's tokens that were accepted at each draft position, in the first (hatched) and in the ``last`` steps. Of a long
+    run ``steps`` are only some, ``spacing`` apart, and ``recent`` the latest, every one."""
     chart = figure("draft position", "accepted (%)").update_layout(hovermode="x", showlegend=True)
-    late = steps[-last:]
+    late = (steps if spacing == 1 else recent)[-last:]
+    first = f"first {last} steps" if spacing == 1 else f"{every(spacing)} to {(last - 1) * spacing}"
     for source, name in SOURCE_NAMES.items():
         shade = COLORS[source]
         if len(steps) > last:
-            _add_acceptance(chart, position_counts(steps[:last], source), f"{name}, first {last} steps", shade, EARLY)
+            _add_acceptance(chart, position_counts(steps[:last], source), f"{name}, {first}", shade, EARLY)
         _add_acceptance(chart, position_counts(late, source), f"{name}, {last_steps(len(late))}", shade)
     return chart.update_xaxes(dtick=1).update_yaxes(range=[0, 100])
 

@@ -44,7 +44,8 @@ class Longtail(Files, FollowAndTrack, Plans, Queue, Webhooks):
     """``with Longtail() as longtail: run = longtail.submit({"name": "first"})``. Every method raises ApiError.
 
     Without a URL and a token it finds them by itself (longtail.logins). ``since_step`` (default -1: everything) asks for later steps
-    only, ``until_step`` for none after that one, ``every`` for those that are multiples of it, ``since`` for log lines with a higher id.
+    only, ``until_step`` for none after that one, ``every`` for the first that has any of so many steps, ``since`` for log lines with a
+    higher id.
     """
 
     def schema(self) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Row, Select, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from backend.models import PretrainingRound, Sample, Stepped
 from longtail.schemas.telemetry import RIGHT, SEARCHED_SAMPLES, Outcome
@@ -14,7 +14,8 @@ LAST_STEP = 2**31 - 1
 
 
 class StepRange(NamedTuple):
-    """Steps after ``since`` up to ``until``; of a long run, only those that are multiples of ``every``."""
+    """Steps after ``since`` up to ``until``. A long run is cut at the multiples of ``every``: of each part only the first step that there
+    is something of."""
 
     since: int = -1
     until: int = LAST_STEP
@@ -28,12 +29,19 @@ def rows_of_steps(
     whole steps: at most ``most``, unless a single step has more."""
     inside = [model.run_id == run_id, model.step > step_range.since, model.step <= step_range.until]
     if step_range.every > 1:
-        inside.append(model.step % step_range.every == 0)
+        inside.append(model.step.in_(_first_steps(model, run_id, step_range)))
     last = _last_step(session, model, inside, most)
     if last is not None:
         inside.append(model.step <= last)
     query = select(*model.__table__.columns).where(*inside)
     return session.execute(query.order_by(model.step, *model.__table__.primary_key)).all(), last
+
+
+def _first_steps(model: type[Stepped], run_id: str, step_range: StepRange) -> Select[int]:
+    """Also of the part in which ``since`` is."""
+    row = aliased(model)
+    near = (row.run_id == run_id, row.step > step_range.since - step_range.every)
+    return select(func.min(row.step)).where(*near).group_by(row.step // step_range.every)
 
 
 def _last_step(session: Session, model: type[Stepped], inside: Sequence[ColumnElement[bool]], most: int) -> int | None:

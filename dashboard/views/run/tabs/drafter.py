@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.analysis.drafter_training import FIELDS, Accuracy, accuracies, accuracy_drops, dips_told
 from dashboard.charts import drafter_accuracy
 from dashboard.data.run_data import SESSION_STEPS, DataQuery, RunData
-from dashboard.text.formats import MISSING, SPACE, every, number
+from dashboard.text.formats import MISSING, SPACE, number
 from dashboard.views.run.artifact_downloads import artifact_downloads
 from dashboard.views.run.tabs.tab import Tab, speculating_run
 from dashboard.widgets.cards import Card, grid_or_cards
@@ -46,7 +46,8 @@ def show(data: RunData) -> None:
         else:
             empty(to_come("Each training session of the drafter will appear here."))
     if data.run.step > SESSION_STEPS:
-        st.caption(f"Dips and versions are those of the last {SESSION_STEPS} steps. The curve shows {every(data.spacing)}.")
+        shown = "every session" if data.spacing == 1 else f"the first session of every {data.spacing} steps"
+        st.caption(f"Dips and versions are those of the last {SESSION_STEPS} steps. The curve shows {shown}.")
     artifact_downloads([artifact for artifact in data.artifacts if artifact.type == "drafter"])
 
 

@@ -27,10 +27,6 @@ STRATEGIES = (
     "Plain: nothing is drafted. Chain 4: the drafter proposes 4 tokens in a row. Tree 6x3, verify 12: 6 tokens deep with 3 candidates "
     "at each, of which the target checks the best 12. N-gram 8: up to 8 tokens that followed the same words in other responses."
 )
-REGRET = (
-    f"Seconds that the fastest strategy of each batch size would have saved, as measured over the {WINDOW} steps before. The trials "
-    "by which the tuner learns are among them."
-)
 
 
 def show(data: RunData) -> None:
@@ -40,15 +36,24 @@ def show(data: RunData) -> None:
         figure = metric_curves.accept_lengths(series) if data.series("accept_length").steps else None
         chart(figure, "accept", to_come("The accept length of each step will appear here."))
     with right, panel("Acceptance by position", BY_POSITION):
-        figure = acceptance_by_position(data.speculation) if data.speculation else None
+        figure = acceptance_by_position(data.speculation, data.recent, data.spacing) if data.speculation else None
         chart(figure, "acceptance", to_come("Acceptance by draft position will appear here."))
     _strategies(data)
     left, right = st.columns(2)
     with left, panel("Choices", "What the tuner, which picks a strategy for each decode step, spends the time of a step's decoding on."):
         figure = tuner_choices.choices_by_step(data.speculation) if data.speculation else None
         chart(figure, "choices", to_come("Each strategy's share of the decode time will appear here."))
-    with right, panel("Regret", REGRET):
+    with right, panel("Regret", regret_help(data.spacing)):
         _regret(data.speculation, data.spacing)
+
+
+def regret_help(spacing: int) -> str:
+    """Of a long run only some steps are at hand, ``spacing`` apart."""
+    over = f"the {WINDOW} steps" if spacing == 1 else f"{WINDOW} of the {WINDOW * spacing:,} steps"
+    return (
+        f"Seconds that the fastest strategy of each batch size would have saved, as measured over {over} before. The trials by which "
+        "the tuner learns are among them."
+    )
 
 
 def _strategies(data: RunData) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,10 @@ def test_of_a_long_run_one_may_ask_for_some_steps_only(api: TestClient, database
     whole = api.get(path).json()["items"]
     assert len({item["step"] for item in whole}) > 0.5 * plan.step
     some = api.get(path, params={"every": 16, "since_step": 31}).json()["items"]
-    assert some == [item for item in whole if item["step"] % 16 == 0 and item["step"] > 31]
+    firsts = {min(steps) for _, steps in groupby((item["step"] for item in whole), key=lambda step: step // 16)}
+    assert some == [item for item in whole if item["step"] in firsts and item["step"] > 31]
+    if what != "drafters":  # which not every step has
+        assert {item["step"] % 16 for item in some} == {0}
     assert api.get(path, params={"every": 0}).status_code == 422
 
 

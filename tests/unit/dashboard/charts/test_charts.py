@@ -19,6 +19,7 @@ from dashboard.charts import (
 )
 from dashboard.charts.strategy_names import strategy_fills, strategy_label, strategy_order
 from dashboard.charts.theme import BLUE, GREY, PHASE_COLORS, label
+from dashboard.views.run.tabs.speculation import regret_help
 from engine.config import SpeculationConfig
 from engine.events import AnyEvent
 from engine.speculation.strategy import Strategy
@@ -157,6 +158,20 @@ def test_acceptance_is_accepted_over_drafted() -> None:
     assert list(first.y) == [50, 20]
     assert list(last.x) == [1, 3]
     assert list(last.y) == [80, 40]
+
+
+def test_acceptance_in_a_long_run_says_of_which_steps_it_is() -> None:
+    """Of which all but every eighth step is left out, but not of the latest."""
+    spaced = [SpeculationStep(step=8 * i, arms=[], drafted_by_position=[100], accepted_by_position=[50]) for i in range(1000)]
+    recent = [SpeculationStep(step=7950 + i, arms=[], drafted_by_position=[100], accepted_by_position=[80]) for i in range(50)]
+    first, last = acceptance_by_position.acceptance_by_position(spaced, recent, 8).data
+    assert (first.name, list(first.y)) == ("learned drafter, every 8th step to 32", [50])
+    assert (last.name, list(last.y)) == ("learned drafter, last 5 steps", [80])
+
+
+def test_regret_says_over_how_many_steps_it_was_measured() -> None:
+    assert "over the 20 steps before" in regret_help(1)
+    assert "over 20 of the 160 steps before" in regret_help(8)
 
 
 def test_acceptance_and_accept_length_are_told_by_drafter() -> None:
