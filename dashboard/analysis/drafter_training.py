@@ -64,16 +64,13 @@ def accuracy_drops(found: Sequence[Accuracy]) -> list[AccuracyDrop]:
 
 
 def dips_told(found: Sequence[AccuracyDrop]) -> str:
-    """How many of them were dips, and how many of these one session made good."""
+    """How many of the sessions found a dip, and how many of these dips one session made good. Any number of updates lies between two."""
     dips = [drop for drop in found if drop.is_dip]
-    least = percent(1 - RECOVERED)
+    less = f"found less than {percent(RECOVERED)} of the level before"
     if not dips:
-        return f"No update took more than {least} of the level before."
+        return f"No session {less}."
     made_good = sum(dip.recovered for dip in dips)
-    return (
-        f"{len(dips)} of {count(len(found), 'update')} took more than {least} of the level before; "
-        f"the training after it brought {percent(RECOVERED)} of that level back in {made_good or 'none'} of these."
-    )
+    return f"{len(dips)} of {count(len(found), 'session')} {less}; its training brought that back in {made_good or 'none'} of these."
 
 
 def untrained_reasons(steps: Sequence[SpeculationStep]) -> list[str]:

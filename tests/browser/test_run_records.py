@@ -65,7 +65,7 @@ def test_the_heat_map_shows_speed_or_use_and_the_cost_of_a_step(page: Page, pair
 def test_the_drafter_is_measured_and_taken_away(page: Page, api: Longtail, pair: Pair, tmp_path: Path) -> None:
     (artifact,) = api.artifacts(pair[1].id)
     open_tab(page, pair[1], "Drafter")
-    expect(page.get_by_text(re.compile(r"(No update|\d+ of \d+ updates) took more than 5\s% of the level before"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"(No session|\d+ of \d+ sessions) found less than 95\s% of the level before"))).to_be_visible()
     page.get_by_role("radio", name="top-3").click()
     expect(page.get_by_text("top-3 (%)")).to_be_visible()
     expect(page.get_by_test_id("stDataFrame")).to_be_visible()
