@@ -70,12 +70,13 @@ def why(run: Run, found: RunStatistics) -> Answer:
     longest += f" in the {last_steps(found.tail_steps)}" if found.tail and found.tail_steps < found.steps else ""
     if not speculates(run.config):
         idle = f"{duration(waited)} idle"
-        return Answer(question, idle if waited else NOT_YET, f"workers waited for the tail: {longest}", "" if waited else "No waiting")
+        none = "No step" if not found.steps else "Not measured" if found.idle_seconds is None else "No waiting"
+        return Answer(question, idle if waited else NOT_YET, f"workers waited for the tail: {longest}", "" if waited else none)
     if found.accept_length is None:
-        return Answer(question, NOT_YET, longest, "No drafts")
+        return Answer(question, NOT_YET, longest, "No drafts" if found.steps else "No step")
     detail = f"of the target, in the {last_steps(found.accept_steps)} (plain decoding: 1); {longest}"
-    if waited:
-        used, published = percent((found.trained_seconds or 0.0) / waited), count(found.published, "new version")
+    if waited and found.trained_seconds is not None:
+        used, published = percent(found.trained_seconds / waited), count(found.published, "new version")
         detail += f"; {used} of the waiting trained the drafter ({published})"
     return Answer(question, f"{found.accept_length:.2f} tokens a pass", f"{detail}; {shortened(found.saved, found.steps)}")
 

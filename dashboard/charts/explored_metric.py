@@ -14,18 +14,22 @@ SMALL = 230
 
 @dataclass(frozen=True)
 class RunningTotal:
-    """What a run has come to, in ``unit``, when ``done`` steps are done: seconds, or tokens."""
+    """What a run has come to, in ``unit``, when ``done`` steps are done: seconds, or tokens. Steps whose amount is ``unknown`` add
+    nothing."""
 
     done: tuple[float, ...]
     totals: tuple[float, ...]
     unit: str
+    unknown: int
 
     @classmethod
     def of(cls, series: Series, unit: str) -> "RunningTotal":
         """Of a series of amounts; of an envelope each bucket counts as often as it has steps."""
         ends = [*series.steps[1:], *(step + series.width for step in series.steps[-1:])]
-        sums = np.cumsum([(value or 0.0) * size for value, size in zip(series.values, extents(series), strict=True)]).tolist()
-        return cls((float(series.steps[0]), *map(float, ends)), (0.0, *sums), unit)
+        amounts = [*zip(series.values, extents(series), strict=True)]
+        sums = np.cumsum([(value or 0.0) * size for value, size in amounts]).tolist()
+        known = sum(size for value, size in amounts if value is not None)
+        return cls((float(series.steps[0]), *map(float, ends)), (0.0, *sums), unit, ends[-1] - series.steps[0] - known)
 
     def at(self, step: float) -> float:
         return float(np.interp(step, self.done, self.totals))

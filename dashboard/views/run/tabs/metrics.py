@@ -14,6 +14,7 @@ from dashboard.data.offline_cache import fetch_or_cached
 from dashboard.data.preferences import change, preference
 from dashboard.data.run_data import RunData
 from dashboard.text.escaping import escaped
+from dashboard.text.formats import count
 from dashboard.text.metric_meanings import meaning
 from dashboard.views.run.tabs.tab import Tab
 from dashboard.widgets.one_of import one_of
@@ -58,6 +59,8 @@ def show(data: RunData) -> None:
     if over in TOTALS and not _known(series, TOTALS[over][0]):
         st.caption(f"Over steps, as the run does not report {TOTALS[over][0]}.")
     total = RunningTotal.of(series[TOTALS[over][0]], TOTALS[over][1]) if over in TOTALS and _known(series, TOTALS[over][0]) else None
+    if total is not None and (short := short_axis(total)):
+        st.caption(short)
     options = ExploreOptions(window, log_x, log_y, total)
     place.download_button(
         "Download points",
@@ -69,6 +72,10 @@ def show(data: RunData) -> None:
     )
     st.caption(f"{len(found):,} series of {len(keys):,}")
     _charts(shown, series, options, pinned)
+
+
+def short_axis(total: RunningTotal) -> str | None:
+    return f"The axis is too short: {total.unit} is not known of {count(total.unknown, 'step')}." if total.unknown else None
 
 
 def _charts(keys: Sequence[str], series: dict[str, Series], options: ExploreOptions, pinned: Sequence[str]) -> None:

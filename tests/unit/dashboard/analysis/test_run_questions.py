@@ -47,7 +47,7 @@ def test_what_a_run_has_not_shown_by_its_end_is_not_said_to_come() -> None:
     nothing = is_it_training(statistics(), 30)
     assert of_ended(nothing).headline == "No step"
     assert of_ended(why(run("x", telemetry.config(True)), statistics(steps=2, tail=3.0, tail_steps=2))).headline == "No drafts"
-    assert of_ended(why(run("x", telemetry.config(False)), statistics())).headline == "No waiting"
+    assert [of_ended(why(run("x", telemetry.config(kind)), statistics())).headline for kind in (True, False)] == ["No step", "No step"]
     some = is_it_training(statistics(reward=0.35, rewarded_steps=2), 30)
     assert of_ended(some) == some
 
@@ -108,4 +108,12 @@ def test_why_says_by_how_much_each_part_shortened_the_run(saved: SavedSeconds | 
 
 
 def test_why_of_a_plain_run_is_the_waiting() -> None:
-    assert why(run("x", telemetry.config(False)), statistics(idle_seconds=4.0)).headline == "4.00\xa0s idle"
+    plain = run("x", telemetry.config(False))
+    assert why(plain, statistics(idle_seconds=4.0)).headline == "4.00\xa0s idle"
+    told = [of_ended(why(plain, statistics(steps=2, idle_seconds=waited))).headline for waited in (0.0, None)]
+    assert told == ["No waiting", "Not measured"]
+
+
+def test_training_that_was_not_measured_is_not_told_as_none() -> None:
+    waited = statistics(steps=20, accept_length=2.5, accept_steps=5, idle_seconds=8.0)
+    assert "of the waiting" not in why(run("x", telemetry.config(True)), waited).detail

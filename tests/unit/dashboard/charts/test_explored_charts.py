@@ -8,6 +8,7 @@ from dashboard.charts.explored_metric import ExploreOptions, RunningTotal, explo
 from dashboard.charts.group_bands import group_bands
 from dashboard.charts.metric_curves import rewards
 from dashboard.charts.settings_against_figures import parallel_coordinates, scatter
+from dashboard.views.run.tabs.metrics import short_axis
 from longtail.schemas.comparison import AlignedMetric
 from longtail.schemas.telemetry import Lengths, Series
 
@@ -20,6 +21,14 @@ def test_an_axis_of_tokens_counts_what_was_generated_by_then() -> None:
     figure = explored_metric("kl", Series(steps=[0, 1, 2], values=[1.0, 2.0, 3.0]), ExploreOptions(total=total))
     assert figure is not None
     assert (list(figure.data[0].x), figure.layout.xaxis.title.text) == ([10, 10, 40], "generated tokens")
+
+
+def test_an_axis_that_lacks_steps_says_so() -> None:
+    whole = RunningTotal.of(Series(steps=[0, 4], values=[10.0, 20.0], low=[1, 1], high=[2, 2], width=4), "training time (seconds)")
+    assert (whole.unknown, short_axis(whole)) == (0, None)
+    gaps = RunningTotal.of(Series(steps=[0, 1, 4], values=[10.0, None, 30.0]), "training time (seconds)")
+    assert gaps.unknown == 3
+    assert short_axis(gaps) == "The axis is too short: training time (seconds) is not known of 3 steps."
 
 
 def test_the_axis_of_what_is_never_negative_has_no_negative_part() -> None:
