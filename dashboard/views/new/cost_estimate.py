@@ -1,6 +1,7 @@
 """What a configuration is going to cost: what its numbers say, and the time that a run like it took."""
 
 from collections.abc import Sequence
+from math import ceil
 
 import streamlit as st
 
@@ -18,14 +19,21 @@ def cost_estimate(config: Config) -> None:
     if trains_drafter_only(config):
         _show([pretraining])
         return
-    algorithm, limit = config["algorithm"], config["rollout"]["max_new_tokens"]
-    responses = algorithm["prompts_per_step"] * algorithm["group_size"]
-    lines = [f"**{count(responses, 'response')} a step**, {responses * limit:,} tokens at most"]
-    evaluation = config["evaluation"]
-    if evaluation["every"]:
-        lines.append(f"and {evaluation['prompts'] * evaluation['samples']:,} at most in each evaluation")
-    lines += duration_lines(similar_run(conditions(config)), algorithm["steps"])
+    lines = [*size_lines(config), *duration_lines(similar_run(conditions(config)), config["algorithm"]["steps"])]
     _show([pretraining, *lines] if pretraining else lines)
+
+
+def size_lines(config: Config) -> list[str]:
+    """How many responses, and how many tokens if all were as long as they may be. Of those that over-sampling begins, some are stopped."""
+    algorithm, rollout, evaluation = config["algorithm"], config["rollout"], config["evaluation"]
+    limit, prompts, group = rollout["max_new_tokens"], algorithm["prompts_per_step"], algorithm["group_size"]
+    begun = ceil(prompts * rollout["scheduling"]["over_sampling"]) * group
+    of_more = f", of {begun:,} that are begun" if begun > prompts * group else ""
+    lines = [f"**{count(prompts * group, 'response')} a step**{of_more}, {begun * limit:,} tokens at most"]
+    if evaluation["every"]:
+        responses = evaluation["prompts"] * evaluation["samples"]
+        lines.append(f"and {count(responses, 'response')} in each evaluation, {responses * limit:,} tokens at most")
+    return lines
 
 
 def duration_lines(similar: SimilarRun | None, steps: int) -> list[str]:

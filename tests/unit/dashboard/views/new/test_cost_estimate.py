@@ -7,7 +7,7 @@ from backend.services.runs.listing import CONDITION
 from backend.services.runs.presets import presets
 from dashboard.analysis.start_of_run import SimilarRun
 from dashboard.data.similar_runs import SIMILAR_IN, conditions
-from dashboard.views.new.cost_estimate import duration_lines
+from dashboard.views.new.cost_estimate import duration_lines, size_lines
 from dashboard.views.new.schema_fields import Config
 from engine.config import merged
 from longtail.schemas.runs import Preset
@@ -26,6 +26,24 @@ def test_texts_that_are_too_long_are_cut() -> None:
     found = conditions(config)
     assert all(re.fullmatch(CONDITION, condition) for condition in found)
     assert "config.speculation.enabled=false" in found
+
+
+def test_prompts_beyond_those_that_are_learned_from_are_counted() -> None:
+    """Over-sampling rounds the number of groups up, and what is stopped has cost as many tokens as it has."""
+    config: Config = merged(
+        presets()[0].config,
+        {
+            "algorithm": {"prompts_per_step": 5, "group_size": 4},
+            "rollout": {"max_new_tokens": 100, "scheduling": {"over_sampling": 1.5}},
+            "evaluation": {"every": 2, "prompts": 8, "samples": 2},
+        },
+    )
+    assert size_lines(config) == [
+        "**20 responses a step**, of 32 that are begun, 3,200 tokens at most",
+        "and 16 responses in each evaluation, 1,600 tokens at most",
+    ]
+    plain: Config = merged(config, {"rollout": {"scheduling": {"over_sampling": 1}}, "evaluation": {"every": 0}})
+    assert size_lines(plain) == ["**20 responses a step**, 2,000 tokens at most"]
 
 
 @pytest.mark.parametrize(
