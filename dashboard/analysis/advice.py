@@ -165,3 +165,10 @@ def latest_alarms(lines: Sequence[LogLine]) -> list[tuple[LogLine, int]]:
     counts = Counter(line.code for line in lines)
     latest = {line.code: line for line in lines}
     return sorted(((line, counts[code]) for code, line in latest.items()), key=lambda found: -found[0].id)
+
+
+def how_often(line: LogLine, count: int, more: bool = False) -> str:
+    """An alarm of which ``line`` is the latest, raised ``count`` times among the lines at hand; ``more``: there may be earlier ones."""
+    times = "once" if count == 1 else f"{count:,} times"
+    last = "" if line.step is None else f" at step {line.step}" if count == 1 and not more else f", last at step {line.step}"
+    return f"{'at least ' if more else ''}{times}{last}"

@@ -2,12 +2,12 @@
 
 import streamlit as st
 
-from dashboard.analysis.advice import RECENT, advice, latest_alarms, recent_steps, what_failed
+from dashboard.analysis.advice import RECENT, advice, how_often, latest_alarms, recent_steps, what_failed
 from dashboard.analysis.run_config import section, speculates
 from dashboard.analysis.series import finite
 from dashboard.analysis.step_phases import PHASES
 from dashboard.charts import metric_curves, phase_times, response_lengths
-from dashboard.data.run_data import DataQuery, RunData
+from dashboard.data.run_data import LOG_LINES, DataQuery, RunData
 from dashboard.text.escaping import escaped
 from dashboard.views.run.tabs.tab import Tab, training_run
 from dashboard.widgets.panel import chart, empty, panel, to_come
@@ -65,8 +65,8 @@ def to_do(data: RunData) -> None:
         found = advice(seen)
         raised = latest_alarms(data.alarms)
         for line, count in raised:
-            often = "once" if count == 1 else f"{count} times, last"
-            st.warning(f"**{escaped(line.code)}**, {often} at step {line.step}: {escaped(line.message)}", icon="⚠️")
+            often = how_often(line, count, more=len(data.alarms) >= LOG_LINES)
+            st.warning(f"**{escaped(line.code)}**, {often}: {escaped(line.message)}", icon="⚠️")
         for one in found:
             st.info(f"**{escaped(one.seen)}.** {escaped(one.do)}")
         if not raised and not found and data.run.state != "failed":

@@ -6,7 +6,7 @@ import pytest
 from example_runs import run
 
 from backend.demo_data import telemetry
-from dashboard.analysis.advice import RECENT, RecentSteps, advice, latest_alarms, recent_steps, what_failed
+from dashboard.analysis.advice import RECENT, RecentSteps, advice, how_often, latest_alarms, recent_steps, what_failed
 from longtail.schemas.telemetry import Lengths, LogLine, Series, SpeculationStep
 
 PHASES = {"rollout": 0.8, "reward": 0.0, "inference": 0.05, "update": 0.15, "sync": 0.0, "evaluation": 0.0}
@@ -123,6 +123,22 @@ def test_alarms_are_counted_by_code_the_newest_first() -> None:
         for number, code in enumerate(["truncated", "collapsed", "truncated"], 1)
     ]
     assert [(line.message, count) for line, count in latest_alarms(lines)] == [("truncated 3", 2), ("collapsed 2", 1)]
+
+
+@pytest.mark.parametrize(
+    ("step", "count", "more", "told"),
+    [
+        (7, 1, False, "once at step 7"),
+        (7, 3, False, "3 times, last at step 7"),
+        (None, 1, False, "once"),
+        (None, 1200, True, "at least 1,200 times"),
+        (7, 1, True, "at least once, last at step 7"),
+    ],
+)
+def test_how_often_an_alarm_was_raised_is_told_with_or_without_a_step(step: int | None, count: int, more: bool, told: str) -> None:
+    """A line of the event file that cannot be read, for one, has none."""
+    line = LogLine(id=1, time=0.0, level="alarm", step=step, code="bad_event", message="line 3 is not JSON")
+    assert how_often(line, count, more) == told
 
 
 def test_a_failed_run_says_what_failed() -> None:
