@@ -12,21 +12,30 @@ from longtail.schemas.comparison import ComparedRun
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs of one configuration. Those of the same seed repeat it: together they are one observation, by their mean."""
+    """Runs of one configuration. Those of the same seed repeat it: together they are one observation, by their mean. So are those whose
+    seeds nobody knows, as they may be one."""
 
     items: tuple[ComparedRun, ...]
 
     @property
     def seeds(self) -> int:
+        """Observations."""
         return len({seed(item.run) for item in self.items})
+
+    @property
+    def all_known(self) -> bool:
+        return all(seed(item.run) is not None for item in self.items)
 
     @property
     def repeats(self) -> bool:
         """Whether a seed has several runs."""
-        return len(self.items) > self.seeds
+        known = [number for item in self.items if (number := seed(item.run)) is not None]
+        return len(known) > len({*known})
 
     def told(self) -> str:
-        """``3 seeds``, or ``3 runs of 1 seed`` where they are repeated."""
+        """``3 seeds``, or ``3 runs of 1 seed`` where they are repeated, or ``3 runs, seeds not known``."""
+        if not self.all_known:
+            return "seed not known" if len(self.items) == 1 else f"{len(self.items):,} runs, seeds not known"
         seeds = count(self.seeds, "seed")
         return f"{count(len(self.items), 'run')} of {seeds}" if self.repeats else seeds
 

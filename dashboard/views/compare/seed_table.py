@@ -30,7 +30,7 @@ def rows(items: Sequence[ComparedRun], names: Mapping[str, str]) -> list[dict[st
     return [
         {
             "Runs": title(group, names),
-            "Seeds": group.told() if group.repeats else str(group.seeds),
+            "Seeds": str(group.seeds) if group.all_known and not group.repeats else group.told(),
             "Speed-up, seed by seed": _speedup(found[0], group),
         }
         | {heading: _cell(found[0], group, field, form) for field, (heading, form) in MEASURES.items()}
@@ -56,7 +56,7 @@ def _seeds_remark(items: Sequence[ComparedRun]) -> str:
     found = seed_groups(items)
     if max(group.seeds for group in found) == 1:
         return (
-            "No two of these runs differ in their seed only, so nobody can tell a difference from luck. "
+            "No two of these runs are known to differ in their seed only, so nobody can tell a difference from luck. "
             f"Add runs of the same configurations with other seeds: {MIN_SEEDS} of one and {MIN_SEEDS + 1} of the other at least."
         )
     sizes = [(found[0].seeds, group.seeds) for group in found[1:]]

@@ -51,6 +51,26 @@ def test_runs_that_repeat_a_seed_are_no_further_seeds() -> None:
     assert "nobody can tell a difference from luck" in seed_table.remark(plain)
 
 
+def test_runs_whose_seeds_nobody_knows_are_not_said_to_repeat_one() -> None:
+    """Such as those of a script that does not tell it: whether they are seeds or repeats cannot be known, so that they count as one."""
+
+    def script(name: str, seconds: float) -> ComparedRun:
+        one = compared_seed(name, 1, seconds_per_step=seconds)
+        told = {"kind": "tracked", "config": {"lr": 0.1}}
+        return one.model_copy(update={"run": one.run.model_copy(update=told)})
+
+    items = [script(name, seconds) for name, seconds in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
+    (group,) = seed_groups(items)
+    assert (group.told(), group.repeats, group.seeds) == ("3 runs, seeds not known", False, 1)
+    assert group.ids_by_seed() == [["a", "b", "c"]]
+    (row,) = rows(items)
+    assert (row["Seeds"], row["Time a step"]) == ("3 runs, seeds not known", "2.00\xa0s")
+    assert seed_table.REPEATED not in seed_table.remark(items)
+    assert "nobody can tell a difference from luck" in seed_table.remark(items)
+    (alone,) = seed_groups(items[:1])
+    assert alone.told() == "seed not known"
+
+
 @given(NUMBERS, NUMBERS)
 def test_the_p_value_is_that_of_an_exact_permutation_test(one: list[float], other: list[float]) -> None:
     def gap(first: Any, second: Any, axis: int) -> Any:
