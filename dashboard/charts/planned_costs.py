@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from dashboard.charts.theme import BLUE, GREY, ORANGE, PHASE_COLORS, SKY, figure, height_for_runs
+from dashboard.charts.theme import BLUE, GREY, ORANGE, PHASE_COLORS, PHASE_SHAPES, SKY, SYMBOLS, figure, filled, height_for_runs
 from longtail.schemas.plans import Influence, Offer, PlannedArm
 
 
@@ -18,7 +18,7 @@ def phases_by_arm(arms: Sequence[PlannedArm]) -> go.Figure:
         if any(seconds):
             names = [arm.name for arm in arms]
             hover = f"{phase} %{{x:.3g}} s<extra></extra>"
-            chart.add_bar(orientation="h", x=seconds, y=names, name=phase, marker_color=shade, hovertemplate=hover)
+            chart.add_bar(orientation="h", x=seconds, y=names, name=phase, marker=filled(shade, PHASE_SHAPES[phase]), hovertemplate=hover)
     chart.update_yaxes(autorange="reversed", type="category", rangemode="normal")
     return chart.update_layout(legend_traceorder="normal")
 
@@ -31,14 +31,13 @@ def costs_by_gpus(offers: Sequence[Offer]) -> go.Figure:
     mode = "lines+markers" if len({offer.machines.partition(":")[0] for offer in offers}) == 1 else "markers"
     lines = (
         ("TLT, hours", [offer.hours for offer in offers], BLUE, "solid", "y"),
-        ("plain, hours", [offer.plain_hours for offer in offers], GREY, "solid", "y"),
+        ("plain, hours", [offer.plain_hours for offer in offers], GREY, "dot", "y"),
         ("TLT, dollars", [offer.dollars for offer in offers], ORANGE, "dash", "y2"),
-        ("plain, dollars", [offer.plain_dollars for offer in offers], SKY, "dash", "y2"),
+        ("plain, dollars", [offer.plain_dollars for offer in offers], SKY, "dashdot", "y2"),
     )
-    for name, values, shade, dash, axis in lines:
-        style = {"color": shade, "dash": dash, "width": 2}
-        hover = "%{text}: %{y:,.3g}"
-        chart.add_scatter(x=gpus, y=values, name=name, mode=mode, line=style, yaxis=axis, text=told, hovertemplate=hover)
+    for (name, values, shade, dash, axis), symbol in zip(lines, SYMBOLS, strict=False):
+        look = {"mode": mode, "line": {"color": shade, "dash": dash, "width": 2}, "marker": {"symbol": symbol, "size": 8}}
+        chart.add_scatter(x=gpus, y=values, name=name, yaxis=axis, text=told, hovertemplate="%{text}: %{y:,.3g}", **look)
     chart.update_xaxes(type="log", tickvals=sorted(set(gpus)), ticktext=[str(count) for count in sorted(set(gpus))])
     right = {"title": "dollars", "overlaying": "y", "side": "right", "rangemode": "tozero", "showgrid": False}
     return chart.update_layout(yaxis2=right)
@@ -48,8 +47,9 @@ def influences(found: Sequence[Influence], now: float) -> go.Figure:
     """From the step with half of an input to that with twice as much; ``now``: seconds of a step as configured."""
     chart = figure("seconds per step", "", height_for_runs(len(found))).update_layout(hovermode="closest", showlegend=True)
     names = [each.input for each in found]
-    for name, values, shade in (("half", [each.half for each in found], SKY), ("twice", [each.twice for each in found], ORANGE)):
-        marker = {"size": 12, "color": shade}
+    half, twice = [each.half for each in found], [each.twice for each in found]
+    for name, values, shade, symbol in (("half", half, SKY, "circle"), ("twice", twice, ORANGE, "diamond")):
+        marker = {"size": 12, "color": shade, "symbol": symbol}
         hover = f"{name}: %{{x:.3g}} s<extra></extra>"
         chart.add_scatter(orientation="h", x=values, y=names, name=name, mode="markers", marker=marker, hovertemplate=hover)
     chart.add_vline(x=now, line={"dash": "dot", "width": 1, "color": GREY})

@@ -5,11 +5,12 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contrast import between, contrast, distance, over
 
-from dashboard.charts import learning_signal, theme
+from dashboard.charts import learning_signal, planned_costs, theme
 from dashboard.charts.strategy_heatmap import SCALE, UNMEASURED
 from dashboard.charts.strategy_names import COLORS, strategy_fills
 from dashboard.charts.worker_timeline import MAX_LANES, STRIP
@@ -18,6 +19,7 @@ from dashboard.views.runs.run_table import KINDS, STATES
 from dashboard.widgets.panel import STATE_COLORS
 from engine.config import SpeculationConfig
 from engine.speculation.strategy import Strategy
+from longtail.schemas.plans import Influence, Offer, PlannedArm
 from longtail.schemas.telemetry import Series
 
 DASHBOARD = Path(__file__).parents[3] / "dashboard"
@@ -59,6 +61,19 @@ def test_primary_buttons_and_choices_can_be_read_in_either_theme() -> None:
     assert len(grounds) == 3, "buttons at rest and under the mouse, and what is chosen of many"
     assert all(contrast(text, ground) >= TEXT for ground in grounds)
     assert all(contrast(grounds[0], of_theme(name)[1]) >= GRAPHICS for name in THEMES)
+
+
+def test_what_colours_tell_apart_in_a_plan_patterns_do_too() -> None:
+    offers = [Offer(machines=f"h100:{n}", gpus=n, hours=1.0, dollars=1.0, plain_hours=2.0, plain_dollars=2.0) for n in (8, 16)]
+    costs = planned_costs.costs_by_gpus(offers).data
+    assert len({line.line.dash for line in costs}) == len(costs)
+    assert len({line.marker.symbol for line in costs}) == len(costs)
+    marks = planned_costs.influences([Influence(input="response length", half=3.0, twice=9.0)], 5.0).data
+    assert len({mark.marker.symbol for mark in marks}) == len(marks)
+    arm: dict[str, Any] = {"step_seconds": 6.0, "hours": 1.0, "dollars": 1.0, "checkpoint": 0.0, "idle_share": 0.1, "accept_length": 1.0}
+    phases = dict.fromkeys(theme.PHASE_COLORS, 1.0)
+    bars = planned_costs.phases_by_arm([PlannedArm(name="TLT", phases=phases, unused_share=0.0, strategies={}, **arm)]).data
+    assert len({bar.marker.pattern.shape for bar in bars}) == len(bars) == len(phases)
 
 
 @pytest.mark.parametrize("name", THEMES)
