@@ -37,11 +37,13 @@ STATES: Mapping[str, str] = {
 }
 KINDS: Mapping[str, str] = {"TLT": SKY, "plain": GREY, "tracked": ORANGE, "drafter": PURPLE}
 column = st.column_config
+UNDER_WAY = "of a script's run under way the latest value"
 HELP: Mapping[str, str] = {
     "Rewards": "Mean reward over the steps, each run on its own scale",
-    "Reward": "Mean reward of the latest ten steps, and the standard deviation of these",
+    "Reward": f"Mean reward of the latest ten steps, and the standard deviation of these; {UNDER_WAY}",
     "Speed-up": "How many times as fast as the plain run of the same configuration, over the steps that both have",
-    "Accept length": "Tokens that a pass of the target yields, its own included, as a mean of the latest ten steps; plain decoding: 1",
+    "Accept length": "Tokens that a pass of the target yields, its own included; plain decoding: 1. "
+    f"Mean of the latest ten steps; {UNDER_WAY}",
     "Time a step": "Mean of the latest ten steps",
 }
 

@@ -6,7 +6,7 @@ from example_runs import NOW, run
 
 from backend.demo_data import telemetry
 from dashboard.views.runs.filters import BY_COLUMN, SORTS
-from dashboard.views.runs.run_table import STATES, columns, row
+from dashboard.views.runs.run_table import HELP, STATES, columns, row
 from longtail.schemas.run_overviews import RunOverview
 
 TLT = run("a", telemetry.config(True))
@@ -26,7 +26,9 @@ def test_the_reward_is_smoothed_and_sorted_by_what_is_shown() -> None:
     told = TLT.model_copy(update={"summary": {"reward_mean": 0.9, "reward_recent": 0.412, "reward_spread": 0.031}})
     assert row(told, GLANCE, NOW, {})["Reward"] == "0.412 ± 0.031"
     assert {SORTS[order] for order in BY_COLUMN["Reward"]} == {"summary.reward_recent", "-summary.reward_recent"}
-    assert row(told.model_copy(update={"summary": {"reward_mean": 0.9}}), GLANCE, NOW, {})["Reward"] == "0.900"
+    script = told.model_copy(update={"kind": "tracked", "summary": {"reward_mean": 0.9}})
+    assert row(script, GLANCE, NOW, {})["Reward"] == "0.900"
+    assert all("of a script's run under way the latest value" in HELP[name] for name in ("Reward", "Accept length"))
 
 
 def test_accept_length_and_pace_are_sorted_by_what_is_shown() -> None:
