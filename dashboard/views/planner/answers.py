@@ -9,9 +9,9 @@ from dashboard.auth.api_client import client
 from dashboard.charts.planned_costs import costs_by_gpus, influences, phases_by_arm
 from dashboard.charts.worker_timeline import worker_timeline
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import SPACE, duration, number, percent, ratio, typeable
+from dashboard.text.formats import SPACE, count, duration, number, percent, ratio, typeable
 from dashboard.widgets.panel import chart, panel
-from longtail.schemas.plans import BreakEven, Plan
+from longtail.schemas.plans import BreakEven, ComparedStep, Plan
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import WorkerSpan
 
@@ -50,10 +50,14 @@ def _head(plan: Plan) -> None:
         st.metric("A step", duration(tlt.step_seconds), f"plain {duration(plain.step_seconds)}", delta_color="off", delta_arrow="off")
         if plan.memory:
             st.metric("Fullest GPU", f"{max(plan.memory.values()):.0f}{SPACE}GB")
-    told = [f"{plan.workers} workers on {plan.machines}", f"lengths {plan.lengths}", *plan.notes]
+    told = [machines_told(plan.workers, plan.machines), f"lengths {plan.lengths}", *plan.notes]
     if plan.correction != 1:
         told.append(f"decoding takes {plan.correction:.2g} times what was computed, by the recorded run")
     st.caption(escaped(" · ".join(told)))
+
+
+def machines_told(workers: int, machines: str) -> str:
+    return f"{count(workers, 'worker')} on {machines}"
 
 
 def _arms(plan: Plan) -> None:
@@ -106,10 +110,15 @@ def _timelines(plan: Plan, recorded: Run | None) -> None:
         decoding = client().decoding(recorded.id, -1, SHOWN_STEPS - 1)
         chart(worker_timeline(spans, _first(spans), decoding) if spans else None, "plan-measured", "It has told of no workers.")
         if plan.recorded:
-            steps = plan.recorded
-            measured, predicted = (sum(getattr(step, side) for step in steps) for side in ("measured_s", "predicted_s"))
-            fitted = f"the plan, which was fitted to them, gives them {duration(predicted)}"
-            st.caption(f"{len(steps)} recorded steps took {duration(measured)}; {fitted}.")
+            st.caption(fitted(plan.recorded))
+
+
+def fitted(steps: Sequence[ComparedStep]) -> str:
+    """How long recorded steps took, and by a plan that was made by them."""
+    measured, predicted = (sum(getattr(step, side) for step in steps) for side in ("measured_s", "predicted_s"))
+    them = "it" if len(steps) == 1 else "them"
+    took = f"{count(len(steps), 'recorded step')} took {duration(measured)}"
+    return f"{took}; the plan, which was fitted to {them}, gives {them} {duration(predicted)}."
 
 
 def _first(spans: Sequence[WorkerSpan]) -> float:

@@ -11,7 +11,7 @@ from dashboard.analysis.series import finite
 from dashboard.analysis.start_of_run import SimilarRun, beginning, is_beginning
 from dashboard.data.similar_runs import conditions, similar_run
 from dashboard.text.escaping import escaped
-from dashboard.text.formats import ago, duration, number, ratio, short
+from dashboard.text.formats import ago, count, duration, number, ratio, short
 from dashboard.views.run.action_buttons import action_buttons
 from dashboard.views.run.record import record
 from dashboard.widgets.page_switch import go_from
@@ -76,7 +76,7 @@ def progress(run: Run, seconds: Series, speedup: float | None) -> None:
         if speedup is not None:
             st.badge(f"{ratio(speedup)} as fast as plain", color="green" if speedup >= 1 else "orange")
         steps = f"step {_step(run)} · {pace(run, seconds, datetime.now(UTC))}"
-        st.progress(run.share_done, text=_pretraining(run) if run.pretrains else steps)
+        st.progress(run.share_done, text=pretraining_told(run) if run.pretrains else steps)
 
 
 def _similar(run: Run) -> SimilarRun | None:
@@ -85,12 +85,12 @@ def _similar(run: Run) -> SimilarRun | None:
     return similar_run(conditions(run.config)) if begun else None
 
 
-def _pretraining(run: Run) -> str:
+def pretraining_told(run: Run) -> str:
     latest = run.pretraining
     if latest is None or run.finished or run.state in ("queued", "paused"):
         done = f"round **{latest.round}**" if latest else "drafter"
         return f"{done} · {pace(run, Series(), datetime.now(UTC))}"
-    then = f", then {run.steps} steps" if run.steps else ""
+    then = f", then {count(run.steps, 'step')}" if run.steps else ""
     return f"drafter: round **{latest.round}** · {duration(latest.seconds)} · about {duration(latest.seconds_left)} left{then}"
 
 

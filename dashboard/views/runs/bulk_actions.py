@@ -115,7 +115,7 @@ def confirmation_and_outcome() -> None:
     """What there is to confirm, and what came of the last action."""
     if runs := state.get("to cancel"):
         with st.container(border=True, horizontal=True, vertical_alignment="center", key="confirm"):
-            st.markdown(f"**Cancel {_named(runs)}?** They stop within seconds; what they have written stays.", width="stretch")
+            st.markdown(cancel_question(runs), width="stretch")
             st.button("Keep running", on_click=state.pop, args=("to cancel", None))
             cancel = ("Cancelled", lambda api, run: api.cancel(run.id), runs)
             st.button(f"Cancel {_count(runs)}", type="primary", on_click=apply_to_all, args=cancel)
@@ -129,6 +129,16 @@ def confirmation_and_outcome() -> None:
         st.button("Dismiss", type="tertiary", on_click=state.pop, args=("outcome", None))
     if outcome.refused:
         st.error("\n".join(f"- {escaped(each)}" for each in outcome.refused))
+
+
+def cancel_question(runs: Sequence[Run]) -> str:
+    """As Markdown."""
+    stop = (
+        "It stops within seconds; what it has written stays."
+        if len(runs) == 1
+        else "They stop within seconds; what they have written stays."
+    )
+    return f"**Cancel {_named(runs)}?** {stop}"
 
 
 def _able(runs: Sequence[Run], action: Action) -> list[Run]:

@@ -10,7 +10,7 @@ from dashboard.analysis.run_config import length_limit, section
 from dashboard.auth.api_client import client
 from dashboard.charts import idle_share, response_lengths
 from dashboard.data.run_data import DataQuery, RunData, length_steps
-from dashboard.text.formats import last_steps
+from dashboard.text.formats import count, last_steps
 from dashboard.views.run.step_input import of_step, step_input
 from dashboard.views.run.tabs.overview import length_percentiles
 from dashboard.views.run.tabs.tab import Tab, training_run
@@ -65,9 +65,13 @@ def _picked(data: RunData, head: DeltaGenerator) -> Sequence[Lengths]:
 
 def _histogram(picked: Sequence[Lengths], limit: int) -> None:
     responses = [length for item in picked for length in item.lengths]
-    cut = sum(item.truncated for item in picked)
     chart(response_lengths.histogram(responses, limit), f"lengths-{_name(picked)}")
-    st.caption(f"{_name(picked)}: {len(responses):,} responses, {cut:,} cut at the limit of {limit:,} tokens")
+    st.caption(lengths_told(picked, limit))
+
+
+def lengths_told(picked: Sequence[Lengths], limit: int) -> str:
+    responses, cut = sum(len(item.lengths) for item in picked), sum(item.truncated for item in picked)
+    return f"{_name(picked)}: {count(responses, 'response')}, {cut:,} cut at the limit of {count(limit, 'token')}"
 
 
 def _name(picked: Sequence[Lengths]) -> str:

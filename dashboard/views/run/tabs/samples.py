@@ -63,7 +63,7 @@ def _among(steps: int, wanted: Mapping[str, Any]) -> str:
 
 def _group(data: RunData, group: SampleGroup) -> None:
     with st.container(border=True):
-        st.markdown(f"**step {group.step}**{_rewards(group)}")
+        st.markdown(f"**step {group.step}**{rewards_told(group)}")
         place = f"{data.run.id}-{group.step}-{group.items[0].prompt_number}-{hash(group.prompt)}"
         st.code(visible(group.prompt), language=None, wrap_lines=True)
         more = st.expander(ELSEWHERE, key=f"elsewhere-{place}", on_change="rerun")
@@ -78,14 +78,13 @@ def _group(data: RunData, group: SampleGroup) -> None:
                     _response(item)
 
 
-def _rewards(group: SampleGroup) -> str:
+def rewards_told(group: SampleGroup) -> str:
     """Those of all responses to the prompt, not only of those shown."""
     rewards = group.rewards
     if not rewards:
         return ""
-    return (
-        f" · {len(rewards)} responses, rewards {', '.join(f'{reward:g}' for reward in rewards)}, mean {number(sum(rewards) / len(rewards))}"
-    )
+    listed = ", ".join(f"{reward:g}" for reward in rewards)
+    return f" · {count(len(rewards), 'response')}, rewards {listed}, mean {number(sum(rewards) / len(rewards))}"
 
 
 def _response(item: SampleItem) -> None:
