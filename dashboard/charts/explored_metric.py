@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import band, extents, finite, smoothed, thinned
-from dashboard.charts.theme import BLUE, add_curve, faded, figure, label, range_mode
+from dashboard.charts.theme import BLUE, add_band, add_curve, figure, label, range_mode
 from longtail.schemas.telemetry import Series
 
 SMALL = 230
@@ -57,10 +57,7 @@ def explored_metric(key: str, series: Series, options: ExploreOptions) -> go.Fig
         return total.at(step + 1) if total else step + options.log_x
 
     if around := band(series):
-        there, back = [(place(step), low) for step, low, _ in around], [(place(step), high) for step, _, high in reversed(around)]
-        x, y = zip(*there, *back, strict=True)
-        style = {"fill": "toself", "fillcolor": faded(BLUE, 0.2), "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        chart.add_scatter(x=x, y=y, **style)
+        add_band(chart, [(place(step), low, high) for step, low, high in around], BLUE)
     span = (points[-1][0] - points[0][0]) / max(len(points) - 1, 1) or 1.0
     curve = [(place(step), value) for step, value in smoothed(points, round(options.window / span))]
     add_curve(chart, curve, name=label(key), line={"color": BLUE, "width": 2}, hovertemplate="%{y:.4g}", showlegend=False)

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from dashboard.analysis.seed_means import means_by
 from dashboard.charts.comparison_curves import TITLES, CurveOptions, curve_points
-from dashboard.charts.theme import add_curve, color, faded, figure, height_for_curves, label, line, range_mode
+from dashboard.charts.theme import add_band, add_curve, color, figure, height_for_curves, label, line, range_mode
 from longtail.schemas.comparison import AlignedMetric
 
 
@@ -23,15 +23,7 @@ def group_bands(metric: AlignedMetric, groups: Mapping[str, Sequence[Sequence[st
                 values.setdefault(x, []).append(value)
         xs = sorted(values)
         if len(seeds) > 1 and xs:
-            around = [*((x, min(values[x])) for x in xs), *((x, max(values[x])) for x in reversed(xs))]
-            style = {
-                "fill": "toself",
-                "fillcolor": faded(color(index), 0.2),
-                "line": {"width": 0},
-                "hoverinfo": "skip",
-                "showlegend": False,
-            }
-            chart.add_scatter(x=[x for x, _ in around], y=[y for _, y in around], **style)
+            add_band(chart, [(x, min(values[x]), max(values[x])) for x in xs], color(index))
         drawn += [value for found in values.values() for value in found]
         mean = [(x, sum(values[x]) / len(values[x])) for x in xs]
         add_curve(chart, mean, name=label(name), line=line(index), hovertemplate="%{y:.4g}")

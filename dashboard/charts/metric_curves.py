@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from dashboard.analysis.series import band, finite, smoothed, thinned
-from dashboard.charts.theme import GREY, PURPLE, add_curve, color, dash, faded, figure, label
+from dashboard.charts.theme import GREY, PURPLE, add_band, add_curve, color, dash, faded, figure, label
 from longtail.schemas.telemetry import Series
 
 SMALL = 210
@@ -43,7 +43,7 @@ def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.F
     for index, (name, series) in enumerate(runs.items()):
         points = thinned(finite(series))
         if series.width > 1:
-            _band(chart, series, color(index))
+            add_band(chart, band(series), color(index))
         elif window > 1:
             dots = {"size": 5, "color": faded(color(index), 0.5)}
             steps, values = [step for step, _ in points], [value for _, value in points]
@@ -58,11 +58,3 @@ def _curves(runs: Mapping[str, Series], y: str, hover: str, window: int) -> go.F
 def _points_of(steps: int, points: Sequence[tuple[float, float]]) -> int:
     """How many neighbouring points of a thinned series so many steps are."""
     return max(round(steps * (len(points) - 1) / max(points[-1][0] - points[0][0], 1.0)), 1) if len(points) > 1 else 1
-
-
-def _band(chart: go.Figure, series: Series, color: str) -> None:
-    """Down along the least values and back along the greatest, filled."""
-    there = band(series)
-    around = [*((step, low) for step, low, _ in there), *((step, high) for step, _, high in reversed(there))]
-    steps, edge = [step for step, _ in around], [value for _, value in around]
-    chart.add_scatter(x=steps, y=edge, fill="toself", fillcolor=faded(color, 0.2), line={"width": 0}, showlegend=False, hoverinfo="skip")

@@ -99,6 +99,13 @@ def add_curve(chart: go.Figure, points: Sequence[tuple[float, float]], **style: 
     chart.add_scatter(x=x, y=y, mode="lines" if len(points) > 1 else "markers", **style)
 
 
+def add_band(chart: go.Figure, edges: Sequence[tuple[float, float, float]], color: str) -> None:
+    """Around a curve, from its place, least and greatest value: down along the least and back along the greatest, filled."""
+    outline = [*((x, low) for x, low, _ in edges), *((x, high) for x, _, high in reversed(edges))]
+    x, y = [x for x, _ in outline], [y for _, y in outline]
+    chart.add_scatter(x=x, y=y, fill="toself", fillcolor=faded(color, 0.2), line={"width": 0}, showlegend=False, hoverinfo="skip")
+
+
 def range_mode(values: Iterable[float]) -> str:
     """Of an axis: it goes no further down than 0 if no value does. Plotly itself draws what is always 0 in the middle from -1 to 1."""
     return "nonnegative" if min(values, default=0) >= 0 else "normal"
