@@ -8,7 +8,7 @@ from dashboard.analysis.series import finite
 from dashboard.analysis.unmeasured_metrics import why_unmeasured
 from dashboard.charts import learning_signal, metric_curves
 from dashboard.data.run_data import DataQuery, RunData
-from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
+from dashboard.views.run.tabs.tab import ENTROPY, KL, MetricChart, Tab, training_run
 from dashboard.widgets.panel import chart, panel
 from longtail.schemas.telemetry import Series
 
@@ -22,8 +22,8 @@ FIGURES = (
     MetricChart("truncated_share", "Cut at the limit", "share of responses", "Responses that stopped at rollout.max_new_tokens."),
     MetricChart("reward_std", "Spread of the rewards", "standard deviation", "Of all rewards of a step. Near 0 nothing is left to learn."),
     MetricChart("kept_share", "Learned from", "share of responses", "The rest is of groups that teach nothing, where these are left out."),
-    MetricChart("entropy", "Entropy", "entropy (nats a token)", "It falls slowly as the policy gets surer. Near 0 nothing new is tried."),
-    MetricChart("kl", "KL", "KL to the start policy (nats)", "How far the policy has come. A slow rise is healthy, a jump is not."),
+    ENTROPY,
+    KL,
     MetricChart("stale_share", "Staleness", "share of the tokens", "Tokens learned from that an older policy wrote (rollout.scheduling)."),
 )
 PREEMPTIONS = MetricChart(

@@ -32,6 +32,10 @@ class MetricChart(NamedTuple):
     help: str
 
 
+ENTROPY = MetricChart(
+    "entropy", "Entropy", "entropy (nats a token)", "It falls slowly as the policy gets surer. Near 0 nothing new is tried."
+)
+KL = MetricChart("kl", "KL", "KL to the start policy (nats)", "How far the policy has come. A slow rise is healthy, a jump is not.")
 NOTHING = DataQuery()
 
 

@@ -8,25 +8,20 @@ from dashboard.analysis.series import finite
 from dashboard.analysis.unmeasured_metrics import why_unmeasured
 from dashboard.charts import metric_curves
 from dashboard.data.run_data import DataQuery, RunData
-from dashboard.views.run.tabs.tab import MetricChart, Tab, training_run
+from dashboard.views.run.tabs.tab import ENTROPY, KL, MetricChart, Tab, training_run
 from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import Series
 
 FIGURES = (
     MetricChart("loss", "Loss", "loss", "It hovers around 0 and need not fall: whether the run learns is seen in the reward."),
-    MetricChart("kl", "KL", "KL to the start policy (nats)", "How far the policy has come. A slow rise is healthy, a jump is not."),
+    KL,
     MetricChart(
         "gradient_norm",
         "Gradient norm",
         "norm before clipping",
         "Steady is healthy. Above algorithm.max_gradient_norm it is clipped; peaks that last tell of a learning rate that is too high.",
     ),
-    MetricChart(
-        "entropy",
-        "Entropy",
-        "entropy (nats a token)",
-        "It falls slowly as the policy gets surer. Near 0 nothing new is tried.",
-    ),
+    ENTROPY,
     MetricChart(
         "clip_share",
         "Clip share",
