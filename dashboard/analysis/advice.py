@@ -153,11 +153,14 @@ def _about_learning(seen: RecentSteps) -> Iterator[Advice]:
         )
 
 
+def where_failed(run: Run) -> str:
+    return "while its drafter was being trained" if run.pretrains else f"at step {run.step}" + (f" of {run.steps}" if run.steps else "")
+
+
 def what_failed(run: Run) -> str:
     """Of a failed run: where it broke off, and the first line of the reason."""
-    place = "while its drafter was being trained" if run.pretrains else f"at step {run.step}" + (f" of {run.steps}" if run.steps else "")
     reason = (run.error or "no reason was recorded").strip().splitlines()[0]
-    return f"The run failed {place} ({run.error_code or 'error'}): {reason}"
+    return f"The run failed {where_failed(run)} ({run.error_code or 'error'}): {reason}"
 
 
 def latest_alarms(lines: Sequence[LogLine]) -> list[tuple[LogLine, int]]:

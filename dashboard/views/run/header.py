@@ -6,6 +6,7 @@ from statistics import median
 import streamlit as st
 
 from dashboard import page_files
+from dashboard.analysis.advice import where_failed
 from dashboard.analysis.run_config import run_kind, seed, speculates
 from dashboard.analysis.series import finite
 from dashboard.analysis.start_of_run import SimilarRun, beginning, is_beginning
@@ -63,8 +64,7 @@ def _origin(run: Run) -> str:
 
 def failure(run: Run) -> None:
     if run.state == "failed":
-        place = "while its drafter was being trained" if run.pretrains else f"at step {_step(run)}"
-        st.error(f"**This run failed** ({escaped(run.error_code or 'error')}) {place}.", icon="⚠️")
+        st.error(f"**This run failed** ({escaped(run.error_code or 'error')}) {where_failed(run)}.", icon="⚠️")
         with st.container(border=True):
             st.text(run.error or "no reason was recorded")  # as code, the browser would first read what colours 300 languages
 
