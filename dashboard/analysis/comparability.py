@@ -7,6 +7,8 @@ from dashboard.analysis.run_config import run_kind
 from dashboard.text.formats import short
 from longtail.schemas.comparison import ComparedRun, ConfigDifference
 
+MOST_COMPARED = 10
+"""Runs, the baseline among them."""
 MOST, LONGEST = 4, 60
 UNKNOWN = "not known, as a script tracks "
 

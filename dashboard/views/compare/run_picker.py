@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from dashboard.analysis.comparability import MOST_COMPARED
 from dashboard.auth.api_client import client, run_if_any
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import short
 from dashboard.text.run_labels import run_labels
 from longtail.schemas.runs import Run
 
-MOST_RUNS = 10
 OFFERED = 100
 ID = re.compile("[0-9a-f]{16}")
 state = st.session_state
@@ -22,10 +22,10 @@ def chosen_runs() -> list[Run]:
     address = st.query_params.get("runs", "")
     wanted = list(dict.fromkeys(run_id for run_id in address.split(",") if run_id))
     if "chosen" not in state or state.get("compared") != address:
-        state["chosen"] = wanted[:MOST_RUNS]
+        state["chosen"] = wanted[:MOST_COMPARED]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         query = st.text_input("Find", type="search", max_chars=200, placeholder="name, notes or id", key="find", live=True, width=220)
-        offers = _offers(query, dict.fromkeys([*wanted[:MOST_RUNS], *state["chosen"]]))
+        offers = _offers(query, dict.fromkeys([*wanted[:MOST_COMPARED], *state["chosen"]]))
         if not offers.keys() >= set(state["chosen"]):
             state["chosen"] = [run_id for run_id in state["chosen"] if run_id in offers]
         names = run_labels(list(offers.values()))
@@ -34,7 +34,7 @@ def chosen_runs() -> list[Run]:
             list(offers),
             format_func=names.__getitem__,
             key="chosen",
-            max_selections=MOST_RUNS,
+            max_selections=MOST_COMPARED,
             placeholder="Choose two runs or more",
             width="stretch",
         )
@@ -55,16 +55,16 @@ def to_choose(chosen: Sequence[Run]) -> str:
 
 def _explain(wanted: Sequence[str], offers: Mapping[str, Run]) -> None:
     """What of the address is left out."""
-    unknown = [escaped(short(run_id)) for run_id in wanted[:MOST_RUNS] if run_id not in offers]
+    unknown = [escaped(short(run_id)) for run_id in wanted[:MOST_COMPARED] if run_id not in offers]
     if unknown:
         st.warning(f"Left out, as there is no such run in your sight: {', '.join(unknown)}", icon="⚠️")
-    if len(wanted) > MOST_RUNS:
-        st.warning(f"The address names {len(wanted)} runs: these are the first {MOST_RUNS}, which is the most.", icon="⚠️")
+    if len(wanted) > MOST_COMPARED:
+        st.warning(f"The address names {len(wanted)} runs: these are the first {MOST_COMPARED}, which is the most.", icon="⚠️")
 
 
 def _offers(query: str, wanted: Mapping[str, object]) -> dict[str, Run]:
     """The chosen runs, as far as they are there, and the newest that match, by id."""
     found = {run.id: run for run in client().runs(q=query or None, limit=OFFERED).items}
     missing = [run_id for run_id in wanted if run_id not in found and ID.fullmatch(run_id)]
-    at_hand = found | ({run.id: run for run in client().runs(run=missing, limit=MOST_RUNS).items} if missing else {})
+    at_hand = found | ({run.id: run for run in client().runs(run=missing, limit=MOST_COMPARED).items} if missing else {})
     return {run_id: run for run_id in wanted if (run := at_hand.get(run_id) or run_if_any(run_id)) is not None} | found

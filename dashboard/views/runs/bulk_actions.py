@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard import page_files
+from dashboard.analysis.comparability import MOST_COMPARED
 from dashboard.analysis.run_config import speculates
 from dashboard.auth.api_client import client, me
 from dashboard.text.escaping import escaped
@@ -17,7 +18,6 @@ from dashboard.views.runs.state_totals import totals
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import Action, Run
 
-MOST_COMPARED = 10
 LONGEST_TAG = 64
 ASKED = "asked"
 """Key of the session: what a button was pressed for, and the runs that it spoke of."""
