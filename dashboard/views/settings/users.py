@@ -38,12 +38,14 @@ def new_user() -> None:
 
 
 def row(user: User) -> None:
+    """What was drawn of a user whom another admin has changed since is not heard any more."""
     name, role, state, created, action = st.columns(WIDTHS, vertical_alignment="center")
     name.text(user.name)
-    chosen = role.selectbox("Role", ROLES, ROLES.index(user.role), key=f"role-{user.id}", label_visibility="collapsed")
+    chosen = role.selectbox("Role", ROLES, ROLES.index(user.role), key=f"role-{user.id}-{user.role}", label_visibility="collapsed")
     state.badge("disabled" if user.disabled else "active", color="gray" if user.disabled else "green")
     created.caption(f"{user.created_at:%Y-%m-%d}")
-    clicked = action.button("Enable" if user.disabled else "Disable", key=f"disable-{user.id}")
+    change = "Enable" if user.disabled else "Disable"
+    clicked = action.button(change, key=f"{change.lower()}-{user.id}")
     try:
         if clicked:
             client().change_user(user.id, disabled=not user.disabled)
