@@ -8,6 +8,7 @@ from dashboard import page_files
 from dashboard.analysis.run_config import plain_baseline, run_kind
 from dashboard.auth.api_client import client, me
 from dashboard.data.glances import glances
+from dashboard.data.submission_key import submission_key, submitted
 from dashboard.text.escaping import escaped
 from dashboard.text.run_labels import run_labels
 from dashboard.widgets.api_errors import explained
@@ -34,5 +35,7 @@ def _plain_twin(run: Run, name: str, twin_id: str | None) -> None:
             switch_page(page_files.COMPARE, {"runs": f"{twin_id},{run.id}"})
     elif me().may_write and st.button(f"Run the plain twin of {name}", key=f"twin-{run.id}", type="primary"):
         with explained():
-            made = client().clone(run.id, plain_baseline(run.config))
+            plain = plain_baseline(run.config)
+            made = client().clone(run.id, plain, idempotency_key=submission_key(plain, run.id))
+            submitted()
             switch_page(page_files.RUN, {"id": made.id})

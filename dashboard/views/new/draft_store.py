@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 
 from dashboard.auth.api_client import me
+from dashboard.data.submission_key import NONCE
 from dashboard.views.new.edited_config import EditedConfig
 from dashboard.views.new.kept_draft import FORM, YAML, KeptDraft, draft_of, text_of
 from dashboard.views.new.submission_options import LONGEST_NOTES, blank_options
@@ -51,7 +52,7 @@ def present_draft(origin: str, tags: str) -> KeptDraft:
 
 def drop_draft() -> None:
     """All that was typed, whatever it was typed into."""
-    for name in ("nonce", "draft", BACK, *blank_options(state.get("from", ""), "")):
+    for name in (NONCE, "draft", BACK, *blank_options(state.get("from", ""), "")):
         state.pop(name, None)
     state["unwritten"] = True
 

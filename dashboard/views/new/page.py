@@ -1,10 +1,8 @@
 """Start a run: from a preset or another run, by form or YAML. The API judges at every change; what it says stands at the field."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -13,6 +11,7 @@ from dashboard import page_files
 from dashboard.analysis.run_config import plain_baseline, speculates, trains_drafter_only
 from dashboard.auth.api_client import client, me
 from dashboard.data.config_schema import config_schema
+from dashboard.data.submission_key import submission_key
 from dashboard.text.escaping import escaped
 from dashboard.views.new.config_editor import choose_origin, edit_config, origin_title
 from dashboard.views.new.config_form import ErrorSlots
@@ -40,8 +39,7 @@ def projects() -> dict[str, str]:
 
 def submit(config: Config, options: Mapping[str, Any], parent: Run | None, with_plain: bool) -> Run:
     """A click that is repeated after a failure submits nothing twice."""
-    body = json.dumps([config, options, parent and parent.id], sort_keys=True)
-    key = hashlib.sha256((state.setdefault("nonce", uuid4().hex) + body).encode()).hexdigest()
+    key = submission_key(config, options, parent and parent.id)
 
     def send(config: Config, key: str) -> Run:
         if parent is None:

@@ -5,6 +5,7 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.analysis.run_config import speculates
 from dashboard.auth.api_client import client, me
+from dashboard.data.submission_key import submission_key, submitted
 from dashboard.views.planner.answers import answers
 from dashboard.views.planner.form import Wish, form, origin
 from dashboard.widgets.api_errors import answered, explained
@@ -25,7 +26,8 @@ def submit(wish: Wish, workers: int) -> None:
     """The configuration that was planned, on as many workers."""
     config = {**wish.config, "cluster": {**wish.config["cluster"], "workers": workers}}
     with explained():
-        run = client().submit(config)
+        run = client().submit(config, idempotency_key=submission_key(config))
+        submitted()
         switch_page(page_files.RUN, {"id": run.id})
 
 

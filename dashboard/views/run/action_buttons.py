@@ -1,6 +1,7 @@
 """What can be done with a run, as buttons. The API says which; what makes a new run leads to that one's page."""
 
 from collections.abc import Callable
+from uuid import uuid4
 
 import streamlit as st
 
@@ -11,7 +12,7 @@ from dashboard.widgets.api_errors import explain
 from longtail import ApiError, Longtail
 from longtail.schemas.runs import Action, Run
 
-BUTTONS: dict[Action, tuple[str, str, Callable[[Longtail, str], Run]]] = {
+BUTTONS: dict[Action, tuple[str, str, Callable[..., Run]]] = {
     "pause": ("Pause", "Stops at the next step boundary, or after the round of a pretraining, with a checkpoint.", Longtail.pause),
     "resume": ("Resume", "Goes on from the last checkpoint.", Longtail.resume),
     "retry": ("Retry", "Makes a new run that goes on from the last checkpoint of this one.", Longtail.retry),
@@ -20,12 +21,14 @@ ASKED, REFUSED = "cancelling", "refused"
 
 
 def action_buttons(run: Run) -> None:
-    """Nothing for those who may only look. A click acts before the page is drawn: a page that is being drawn anew would lose it."""
+    """Nothing for those who may only look. A click acts before the page is drawn: a page that is being drawn anew would lose it. Clicked
+    twice, a button that was drawn once makes one new run."""
     if not me().may_write:
         return
     for action, (label, explanation, act) in BUTTONS.items():
         if action in run.actions:
-            st.button(label, help=explanation, key=f"{action}-{run.id}", on_click=_do, args=(run.id, act))
+            once = {"idempotency_key": uuid4().hex} if action == "retry" else {}
+            st.button(label, help=explanation, key=f"{action}-{run.id}", on_click=_do, args=(run.id, act), kwargs=once)
     if "clone" in run.actions:
         st.page_link(page_files.NEW_RUN, label="Clone", help="Opens the form with this run's configuration.", query_params={"from": run.id})
     if not run.finished:
@@ -53,10 +56,10 @@ def confirm_cancel(run_id: str, name: str) -> None:
             st.rerun()
 
 
-def _do(run_id: str, act: Callable[[Longtail, str], Run]) -> None:
+def _do(run_id: str, act: Callable[..., Run], **once: str) -> None:
     _forget()
     st.session_state[REFUSED] = {}
     try:
-        st.query_params["id"] = act(client(), run_id).id
+        st.query_params["id"] = act(client(), run_id, **once).id
     except ApiError as error:
         st.session_state[REFUSED] = {run_id: error}

@@ -4,10 +4,13 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_in_process import Counted, api_with_runs
 from database_copies import DatabaseCopies
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
+from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
 from streamlit.testing.v1 import AppTest
 
 from backend.demo_data import telemetry
@@ -16,6 +19,7 @@ from dashboard import page_files
 from dashboard.auth import api_client
 from engine.config import RunConfig
 from longtail.schemas.identity import Role
+from longtail.schemas.runs import Run
 
 PLAIN, TLT = identity(0, 0), identity(0, 1)
 APP = Path(page_files.__file__).with_name("app.py")
@@ -45,3 +49,29 @@ def opened_app(api: Counted) -> AppTest:
     page = AppTest.from_file(APP, default_timeout=300)
     page.session_state["me"] = api.me()
     return page
+
+
+def clicked(page: AppTest, label: str) -> WidgetStates:
+    """What the browser says of a click on the button."""
+    button = next(button for button in page.button if button.label == label)
+    states = page._tree.get_widget_states()
+    states.widgets.append(WidgetState(id=button.proto.id, trigger_value=True))
+    return states
+
+
+def double_click(page: AppTest, api: Counted, monkeypatch: pytest.MonkeyPatch, label: str) -> None:
+    """The second click is there while the API accepts what the first one submits."""
+    click, accept = clicked(page, label), api._accept
+
+    def accept_and_hear(*asked: Any) -> Run:
+        run = accept(*asked)
+        monkeypatch.setattr(api, "_accept", accept)
+        context = get_script_run_ctx()
+        assert context is not None
+        assert context.script_requests is not None
+        context.script_requests.request_rerun(RerunData(context.query_string, click, page_script_hash=context.page_script_hash))
+        return run
+
+    monkeypatch.setattr(api, "_accept", accept_and_hear)
+    page._run(click)
+    assert not page.exception

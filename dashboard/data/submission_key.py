@@ -1,0 +1,23 @@
+"""What keeps a click that is heard twice, or repeated after a failure, from starting two runs."""
+
+import hashlib
+import json
+from typing import Any
+from uuid import uuid4
+
+import streamlit as st
+
+NONCE = "nonce"
+"""Key of the session: makes what is submitted next unlike what was submitted before."""
+
+
+def submission_key(*body: Any) -> str:
+    """The idempotency key of ``body``: the same until something is ``submitted``."""
+    nonce: str = st.session_state.setdefault(NONCE, uuid4().hex)
+    return hashlib.sha256((nonce + json.dumps(body, sort_keys=True)).encode()).hexdigest()
+
+
+def submitted() -> None:
+    """What is submitted from now on is another run, though it may say the same. Streamlit hears the second one of two clicks no later than
+    here, and begins anew with the nonce as it is."""
+    st.session_state.pop(NONCE, None)
