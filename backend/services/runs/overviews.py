@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import and_, func, not_, select
+from sqlalchemy import ColumnElement, and_, func, not_, select
 from sqlalchemy.orm import Session, aliased
 
 from backend.models import Metric, MetricKey, Run
 from backend.services.telemetry.metric_means import SeriesSum, bucket_sums, series_sums, step_ranges
 from backend.services.telemetry.metric_series import bucket_steps
 from longtail.schemas.run_overviews import RunOverview
+from longtail.schemas.runs import TERMINAL_STATES
 
 POINTS = 32
 PACE_STEPS = 10
@@ -18,7 +19,7 @@ REWARD, SECONDS = "reward_mean", "step_seconds"
 
 def run_overviews(session: Session, runs: Sequence[Run]) -> list[RunOverview]:
     ids = [run.id for run in runs]
-    partner = partners(session, ids)
+    partner, awaited = partners(session, ids), awaited_partners(session, ids)
     rewards, seconds = step_ranges(session, ids, REWARD), step_ranges(session, {*ids, *partner.values()}, SECONDS)
     curve, pace = _curves(session, rewards), _paces(session, ids)
     last = {pair: min(seconds[run_id][1] for run_id in pair) for pair in partner.items() if seconds.keys() >= set(pair)}
@@ -36,6 +37,7 @@ def run_overviews(session: Session, runs: Sequence[Run]) -> list[RunOverview]:
             reward=curve.get(run.id, []),
             step_seconds=pace.get(run.id),
             partner_id=partner.get(run.id),
+            awaited_id=awaited.get(run.id),
             speedup=speedup(run),
         )
         for run in runs
@@ -45,9 +47,20 @@ def run_overviews(session: Session, runs: Sequence[Run]) -> list[RunOverview]:
 def partners(session: Session, ids: Collection[str]) -> dict[str, str]:
     """By run, for those that have one."""
     other = aliased(Run)
+    return _newest(session, ids, other, other.step > 0)
+
+
+def awaited_partners(session: Session, ids: Collection[str]) -> dict[str, str]:
+    """By run, for those that have one which may still do its first step."""
+    other = aliased(Run)
+    return _newest(session, ids, other, other.step == 0, other.state.not_in(TERMINAL_STATES))
+
+
+def _newest(session: Session, ids: Collection[str], other: type[Run], *conditions: ColumnElement[bool]) -> dict[str, str]:
+    """By run, the newest of the ``other`` runs that are a pair with it."""
     like = (other.likeness == Run.likeness, other.plain == not_(Run.plain), other.project_id == Run.project_id)
-    begun = (other.kind == "engine", other.step > 0, other.deleted_at.is_(None))
-    newest = select(other.id).where(*like, *begun).order_by(other.created_at.desc()).limit(1).correlate(Run).scalar_subquery()
+    there = (other.kind == "engine", other.deleted_at.is_(None))
+    newest = select(other.id).where(*like, *there, *conditions).order_by(other.created_at.desc()).limit(1).correlate(Run).scalar_subquery()
     found = session.execute(select(Run.id, newest).where(Run.id.in_(ids), Run.kind == "engine"))
     return {run_id: partner_id for run_id, partner_id in found if partner_id is not None}
 

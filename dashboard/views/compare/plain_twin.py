@@ -1,4 +1,4 @@
-"""The plain twin of a run: where there is one, the way to it, else a button that starts it."""
+"""The plain twin of a run: where there is one, be it yet to begin, the way to it, else a button that starts it."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard import page_files
 from dashboard.analysis.run_config import plain_baseline, run_kind
 from dashboard.auth.api_client import client, me
-from dashboard.data.glances import glances
+from dashboard.data.glances import glances, look_again
 from dashboard.data.submission_key import submission_key, submitted
 from dashboard.text.escaping import escaped
 from dashboard.text.run_labels import run_labels
@@ -26,7 +26,7 @@ def plain_twins(runs: Sequence[Run], compared: Sequence[Run]) -> None:
     with st.container(horizontal=True):
         for run in runs:
             if run.id in known:
-                _plain_twin(run, escaped(names[run.id]), known[run.id].partner_id)
+                _plain_twin(run, escaped(names[run.id]), known[run.id].partner_id or known[run.id].awaited_id)
 
 
 def _plain_twin(run: Run, name: str, twin_id: str | None) -> None:
@@ -38,4 +38,5 @@ def _plain_twin(run: Run, name: str, twin_id: str | None) -> None:
             plain = plain_baseline(run.config)
             made = client().clone(run.id, plain, idempotency_key=submission_key(plain, run.id))
             submitted()
+            look_again(run.id)
             switch_page(page_files.RUN, {"id": made.id})

@@ -83,7 +83,17 @@ def test_a_partner_is_the_newest_that_has_begun_in_the_same_project(runs: Runs) 
     assert runs.glance(tlt)["partner_id"] == old
     with runs.database.write() as session:
         session.execute(update(Run).where(Run.id == old).values(project_id="f" * 16))
-    assert runs.glance(tlt) == {"run_id": tlt, "reward": [], "step_seconds": None, "partner_id": None, "speedup": None}
+    assert runs.glance(tlt)["partner_id"] is None
+
+
+@pytest.mark.parametrize(("state", "is_awaited"), [("queued", True), ("starting", True), ("failed", False), ("cancelled", False)])
+def test_a_partner_without_a_step_is_awaited_unless_it_has_ended(runs: Runs, state: str, is_awaited: bool) -> None:
+    tlt, plain = runs.add(at=2.0), runs.add(plain=True, at=1.0, step=0)
+    with runs.database.write() as session:
+        session.execute(update(Run).where(Run.id == plain).values(state=state))
+    glance = runs.glance(tlt)
+    assert (glance["partner_id"], glance["awaited_id"]) == (None, plain if is_awaited else None)
+    assert runs.glance(plain)["awaited_id"] is None, "its partner has begun"
 
 
 def test_a_script_s_run_has_no_partner_but_a_curve(runs: Runs) -> None:
@@ -95,6 +105,7 @@ def test_a_script_s_run_has_no_partner_but_a_curve(runs: Runs) -> None:
         "reward": [1.0, None, 3.0],
         "step_seconds": None,
         "partner_id": None,
+        "awaited_id": None,
         "speedup": None,
     }
 
