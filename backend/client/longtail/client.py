@@ -34,7 +34,7 @@ from longtail.schemas.telemetry import (
     WorkerSpan,
 )
 from longtail.schemas.validation import Validation
-from longtail.transport import ApiError, sendable
+from longtail.transport import ApiError, last_part, sendable
 from longtail.webhooks import Webhooks
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -88,7 +88,7 @@ class Longtail(Files, FollowAndTrack, Plans, Queue, Webhooks):
         return self._accept("/api/v1/runs", {"config": sendable(config), "tags": list(tags)} | options | place, idempotency_key)
 
     def run(self, run_id: str) -> Run:
-        return self._get(Run, f"/api/v1/runs/{run_id}")
+        return self._get(Run, f"/api/v1/runs/{last_part(run_id)}")
 
     def cancel(self, run_id: str) -> Run:
         return self._do(run_id, "cancel")

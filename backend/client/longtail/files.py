@@ -13,7 +13,7 @@ from longtail.identity import Identity
 from longtail.logins import for_browsers
 from longtail.schemas.artifacts import Artifact, ArtifactCard, ArtifactPage, ArtifactType, RunArtifactPage
 from longtail.schemas.credentials import LinkKey
-from longtail.transport import ApiError
+from longtail.transport import ApiError, last_part
 
 TRIES = 5
 """Without a single byte between them."""
@@ -112,4 +112,4 @@ class Files(Identity):
 
 
 def _path(artifact_id: str) -> str:
-    return f"/api/v1/artifacts/{artifact_id}"
+    return f"/api/v1/artifacts/{last_part(artifact_id)}"

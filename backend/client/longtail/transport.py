@@ -86,11 +86,7 @@ class Transport:
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         if not _PATH.fullmatch(path):
-            asked = path.split("/", 4)[-1]  # behind /api/v1/runs/ and the like
-            shown = asked if len(asked) <= LONGEST_SHOWN else asked[:LONGEST_SHOWN] + "..."
-            raise ApiError(
-                NOT_FOUND, "Not found", f"nothing has such an id or name: {shown!r}; they are of letters, digits, '.', '_' and '-'"
-            )
+            raise _no_such_name(path.split("/", 4)[-1])  # behind /api/v1/runs/ and the like
         try:
             response = self._http.request(method, path, **options)
         except httpx.TransportError as error:
@@ -111,6 +107,19 @@ class Transport:
         lacks_token = problem.status == UNAUTHORIZED and response.request.url.path != "/api/v1/sessions"
         hint = f"; get in with: longtail login {self.base_url}" if lacks_token else ""
         raise ApiError(problem.status, problem.title, problem.detail + hint, problem.errors)
+
+
+def last_part(name: str) -> str:
+    """Of a path; ApiError 404 if it has parts of its own, as those would lead elsewhere."""
+    if "/" in name:
+        raise _no_such_name(name)
+    return name
+
+
+def _no_such_name(asked: str) -> ApiError:
+    shown = asked if len(asked) <= LONGEST_SHOWN else asked[:LONGEST_SHOWN] + "..."
+    told = f"nothing has such an id or name: {shown!r}; they are of letters, digits, '.', '_' and '-'"
+    return ApiError(NOT_FOUND, "Not found", told)
 
 
 def sendable(config: Mapping[str, Any]) -> Any:

@@ -64,7 +64,7 @@ def test_a_run_that_is_deleted_while_its_page_is_open_is_told_in_place_of_its_ta
     assert not [caption.value for caption in page.caption if "will appear here" in caption.value]
 
 
-@pytest.mark.parametrize("asked", ["../../x", "a b", "x?y=1", "<b>"])
+@pytest.mark.parametrize("asked", ["../../x", "a b", "x?y=1", "<b>", f"{RUN}/metrics"])
 def test_what_was_asked_for_is_shown_as_it_is(page: AppTest, asked: str) -> None:
     page.query_params["id"] = asked
     page.run()
