@@ -63,7 +63,7 @@ def nothing_to_come(ended: bool) -> Iterator[None]:
 def panel(title: str, help: str | None = None) -> Iterator[DeltaGenerator]:
     """A frame; gives the right end of its title row, for a control."""
     with st.container(border=True, height="stretch"):
-        head = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=f"head-{title}")
+        head = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
         head.markdown(f"**{title}**", help=help, width="content")
         yield head
 
