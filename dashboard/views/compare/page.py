@@ -43,14 +43,20 @@ def lengths(reader: str, run_id: str, attempt: int, step: int) -> list[int]:  # 
     return [length for item in client().lengths(run_id, max(-1, step - LENGTH_STEPS - 1)) for length in item.lengths]
 
 
+def live(runs: Sequence[Run]) -> bool:
+    return any(not run.finished for run in runs)
+
+
 @explained()
-def show(chosen: Sequence[Run]) -> None:
+def show(chosen: list[Run]) -> None:
+    """``chosen``: the runs as they were at the last look, and after this one as they are now."""
     keys = sorted({key for run in chosen for key in metric_keys(me().token_id, run.id, run.attempt, run.step)}, key=natural_order)
     metrics, how, by_group, place = chosen_metrics(keys)
     ids = [run.id for run in chosen]
     comparison = whole_comparison(client().compare(ids[0], ids[1:], [*metrics, *ALWAYS], POINTS))
     runs = [item.run for item in comparison.items]
     names = run_labels(runs)
+    was_live, chosen[:] = live(chosen), runs
     tails = {run.id: lengths(me().token_id, run.id, run.attempt, run.step) for run in runs}
     figures = ComparisonFigures(comparison, names, tails, metrics, how, by_group)
     with place:
@@ -76,6 +82,8 @@ def show(chosen: Sequence[Run]) -> None:
             table(found)
         else:
             st.caption("The runs have the same configuration.")
+    if was_live and not live(runs):
+        st.rerun()  # with the metrics of the last step, and without looking again
 
 
 st.header("Compare", anchor=False)
@@ -86,5 +94,4 @@ with answered(), charts_ahead():
     if len(chosen) < 2:
         st.info(to_choose(chosen))
     else:
-        live = any(not run.finished for run in chosen)
-        st.fragment(show, run_every=REFRESH_SECONDS if live else None)(chosen)
+        st.fragment(show, run_every=REFRESH_SECONDS if live(chosen) else None)(chosen)

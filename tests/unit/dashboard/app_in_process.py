@@ -3,15 +3,17 @@
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from api_in_process import Counted, api_with_runs
 from database_copies import DatabaseCopies
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
-from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1 import AppTest, local_script_runner
 
 from backend.demo_data import telemetry
 from backend.demo_data.planned_runs import PlannedRun, identity
@@ -48,6 +50,29 @@ def opened_app(api: Counted) -> AppTest:
     """Not drawn yet."""
     page = AppTest.from_file(APP, default_timeout=300)
     page.session_state["me"] = api.me()
+    return page
+
+
+def parts_that_look(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The fragments that the browser is told to have drawn anew now and then, from now on, the latest last."""
+    runner, found = local_script_runner.LocalScriptRunner, list[str]()
+    enqueue = runner._enqueue_forward_msg
+
+    def note(self: local_script_runner.LocalScriptRunner, message: ForwardMsg) -> None:
+        if message.HasField("auto_rerun"):
+            found.append(message.auto_rerun.fragment_id)
+        enqueue(self, message)
+
+    monkeypatch.setattr(runner, "_enqueue_forward_msg", note)
+    return found
+
+
+def look(page: AppTest, monkeypatch: pytest.MonkeyPatch, part: str) -> AppTest:
+    """Draws that fragment of the page alone; the whole page if that asks for it."""
+    with monkeypatch.context() as looking:
+        looking.setattr(local_script_runner, "RerunData", partial(RerunData, fragment_id_queue=[part], is_auto_rerun=True))
+        page.run()
+    assert not page.exception
     return page
 
 
