@@ -13,24 +13,26 @@ slower the API answers, the less often they do."""
 
 @dataclass
 class RefreshPace:
-    """Of one run on one page. ``times`` is when its data was asked for last, by what, and ``took`` the seconds until it was there."""
+    """Of one run on one page. By what was looked at, such as a tab: the run at the last look, the looks that it is still asked for, and
+    the time when it was asked for last. ``took``: the seconds until that was there."""
 
-    run: Run | None = None
-    settling: int = 0
+    runs: dict[str, Run] = field(default_factory=dict)
+    settling: dict[str, int] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
     took: float = 0.0
 
     def is_due(self, run: Run, what: str, now: float) -> bool:
-        """Whether to ask for ``what`` at ``now`` (seconds): if the run has changed since the last look, for some looks after that, as the
+        """Whether to ask for ``what`` at ``now`` (seconds): if the run has changed since the last look at that, for some looks after, as the
         API may have had only a part of a step, and after half a minute in any case; but not before the page has rested, unless the run
         is in another state: nobody looks again after its end."""
-        entered = self.run is not None and run.state != self.run.state
-        if run != self.run:
-            self.run, self.settling = run, SETTLING_LOOKS
+        seen = self.runs.get(what)
+        entered = seen is not None and run.state != seen.state
+        if run != seen:
+            self.runs[what], self.settling[what] = run, SETTLING_LOOKS
         waited = now - self.times.get(what, -LONGEST_SECONDS)
-        due = entered or waited >= LONGEST_SECONDS or (self.settling > 0 and waited >= REST * self.took)
+        due = entered or waited >= LONGEST_SECONDS or (self.settling[what] > 0 and waited >= REST * self.took)
         if due:
-            self.settling = max(self.settling - 1, 0)
+            self.settling[what] = max(self.settling[what] - 1, 0)
             self.times[what] = now
         return due
 

@@ -64,3 +64,21 @@ def test_a_page_that_rests_is_told_that_its_run_has_ended() -> None:
     assert pace.is_due(going, "Overview", 0.0)
     assert not pace.is_due(going.model_copy(update={"step": 2}), "Overview", 2.0)
     assert pace.is_due(going.model_copy(update={"state": "cancelled"}), "Overview", 3.0)
+
+
+def test_a_tab_that_was_closed_when_the_run_ended_is_told_of_the_end_once_it_is_open_again() -> None:
+    """Also while the answers are slow, as nobody looks at a finished run of itself."""
+    pace = RefreshPace(took=5.0)
+    going = at(1).model_copy(update={"state": "running"})
+    ended = at(9).model_copy(update={"state": "succeeded"})
+    assert pace.is_due(going, "Speculation", 0.0)
+    assert [pace.is_due(ended, "Learning", now) for now in (8.0, 10.0, 12.0)] == [True, False, False]
+    assert pace.is_due(ended, "Speculation", 16.0)
+    assert not pace.is_due(ended, "Speculation", 18.0)
+
+
+def test_steps_that_were_done_while_a_tab_was_closed_are_asked_for() -> None:
+    pace = RefreshPace()
+    assert pace.is_due(at(1), "Speculation", 0.0)
+    assert looks(pace, [2, 2, 2]) == [True, True, False]
+    assert pace.is_due(at(2), "Speculation", 6.0)
