@@ -42,7 +42,7 @@ def _row(run: Run) -> None:
         if run.kind == "engine":
             popover("Reproduce", f"reproduce-{run.id}", partial(_reproduce, run))
             popover("Memory plan", f"memory-{run.id}", partial(_memory_plan, run))
-            if run.step:
+            if run.step or (run.steps and not run.finished):
                 name = f"{run.id}-trace.json"
                 help = f"The timeline of at most the last {TRACED_STEPS} steps, for ui.perfetto.dev"
                 make = partial(trace, client(), run)
@@ -50,6 +50,8 @@ def _row(run: Run) -> None:
 
 
 def trace(api: Longtail, run: Run) -> str:
+    """Of the steps that are the last by now: ``run`` is as it was when its page was opened."""
+    run = api.run(run.id)
     since = max(run.step - TRACED_STEPS - 1, -1)
     metrics = api.metrics(run.id, [f"phase/{name}" for name in PHASES], since).series
     return chrome_trace(api.spans(run.id, since), api.decoding(run.id, since), metrics)
