@@ -33,7 +33,7 @@ def heading(run: Run, partner: Run | None) -> bool:
         st.space("stretch")
         if partner is not None:
             _comparison(run, partner)
-        live = not run.finished and st.toggle("Live", True, help="Off: the charts hold still, to zoom in and read.")
+        live = not run.finished and st.toggle("Live", True, key=f"live-{run.id}", help="Off: the charts hold still, to zoom in and read.")
         if run.kind == "engine" and run.steps:
             st.page_link(page_files.PLANNER, label="Plan this run", query_params={"from": run.id})
         action_buttons(run)

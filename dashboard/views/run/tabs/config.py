@@ -47,7 +47,8 @@ def _differences(run: Run) -> None:
     with panel("Differences", HELP) as head:
         found = {name: config_differences(_core(run.config), _core(config)) for name, config in presets.items()}
         nearest = min(range(len(found)), key=lambda place: len([*found.values()][place]))
-        other = head.selectbox("Compared with", list(presets), nearest, key="config-other", label_visibility="collapsed", width=280)
+        key = f"config-other-{run.id}"
+        other = head.selectbox("Compared with", list(presets), nearest, key=key, label_visibility="collapsed", width=280)
         if not found[other]:
             st.caption(f"Nothing but name and seed differs from {escaped(other)}.")
             return

@@ -54,11 +54,11 @@ def _picked(data: RunData, head: DeltaGenerator) -> Sequence[Lengths]:
         default=CHOICES[0],
         required=True,
         format_func=lambda each: at_hand if each == "all steps" else each,
-        key="length-steps",
+        key=f"length-steps-{data.run.id}",
         label_visibility="collapsed",
     )
     if choice == "a step":
-        step = step_input(head, "length-step", data.lengths[-1].step)
+        step = step_input(head, f"length-step-{data.run.id}", data.lengths[-1].step)
         return of_step(data, data.lengths, step, "lengths-of-step", client().lengths)
     return data.lengths if choice == "all steps" else data.lengths[-1:]
 

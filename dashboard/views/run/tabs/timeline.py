@@ -54,11 +54,11 @@ def show(data: RunData) -> None:
 def _window(data: RunData, head: DeltaGenerator) -> ShownSteps:
     counts = (1, 3, 10, SPAN_STEPS, A_STEP)
     count = head.segmented_control(
-        "Steps shown", counts, default=3, required=True, key="window", format_func=_last, label_visibility="collapsed"
+        "Steps shown", counts, default=3, required=True, key=f"window-{data.run.id}", format_func=_last, label_visibility="collapsed"
     )
     last = max(span.step for span in data.spans)
     if count == A_STEP:
-        step, api = step_input(head, "timeline-step", last), client()
+        step, api = step_input(head, f"timeline-step-{data.run.id}", last), client()
         return ShownSteps(
             f"step {step}",
             of_step(data, data.spans, step, "spans-of-step", api.spans),

@@ -22,6 +22,7 @@ from dashboard.views.run.tabs import logs
 from dashboard.views.run.tabs.tab import Tab
 from engine.config import RunConfig
 
+RUN = identity(0, 0)
 STEPS, LOOKS, LOOK_SECONDS = SPAN_STEPS + 5, 3, 2.0
 
 
@@ -33,7 +34,7 @@ class Asking(NamedTuple):
 
 
 ASKING = {
-    "Timeline": Asking({"spans", "decoding", "speculation"}, {"window": 0, "timeline-step": 2}),
+    "Timeline": Asking({"spans", "decoding", "speculation"}, {f"window-{RUN}": 0, f"timeline-step-{RUN}": 2}),
     "Samples": Asking({"samples", "runs"}),
     "Metrics": Asking({"metrics", "keys"}, {"metric-find": "^loss$"}),
     "Logs": Asking({"logs"}),
@@ -68,7 +69,7 @@ def script(page: "OpenPage") -> None:
 def api(tmp_path_factory: pytest.TempPathFactory, database_copies: DatabaseCopies) -> Iterator[Counted]:
     """Of a platform with one run, which is under way."""
     config = RunConfig.model_validate(telemetry.config(algorithm={"steps": 2 * STEPS}))
-    plans = [PlannedRun(identity(0, 0), config, "running", STEPS, 1.8e9)]
+    plans = [PlannedRun(RUN, config, "running", STEPS, 1.8e9)]
     with api_with_runs(tmp_path_factory.mktemp("home"), database_copies, plans, "viewer") as api:
         yield api
 
