@@ -6,7 +6,9 @@ import streamlit as st
 
 from longtail import ApiError, Longtail
 from longtail.schemas.identity import Me
+from longtail.schemas.projects import Project
 from longtail.schemas.runs import Run
+from longtail.transport import MOST
 
 SESSIONS = 256
 UNAUTHORIZED, NOT_FOUND = 401, 404
@@ -31,6 +33,11 @@ def me() -> Me:
     """Who looks at the page; app.py asks the API before every page."""
     known: Me = st.session_state["me"]
     return known
+
+
+def all_projects(archived: bool = False) -> list[Project]:
+    """That are in the visitor's sight; those that are ``archived`` only if asked for."""
+    return list(client().every(client().projects, archived=archived, limit=MOST))
 
 
 def run_if_any(run_id: str) -> Run | None:

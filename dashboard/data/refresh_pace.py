@@ -22,9 +22,9 @@ class RefreshPace:
     took: float = 0.0
 
     def is_due(self, run: Run, what: str, now: float) -> bool:
-        """Whether to ask for ``what`` at ``now`` (seconds): if the run has changed since the last look at that, for some looks after, as the
-        API may have had only a part of a step, and after half a minute in any case; but not before the page has rested, unless the run
-        is in another state: nobody looks again after its end."""
+        """Whether to ask for ``what`` at ``now`` (seconds): if the run has changed since the last look at that, for some looks after, as
+        the API may have had only a part of a step, and after half a minute in any case; but not before the page has rested, unless the
+        run is in another state: nobody looks again after its end."""
         seen = self.runs.get(what)
         entered = seen is not None and run.state != seen.state
         if run != seen:

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import page_files
 from dashboard.analysis.run_config import plain_baseline, speculates, trains_drafter_only
-from dashboard.auth.api_client import client, me
+from dashboard.auth.api_client import all_projects, client, me
 from dashboard.data.config_schema import config_schema
 from dashboard.data.submission_key import submission_key
 from dashboard.text.escaping import escaped
@@ -34,7 +34,7 @@ state = st.session_state
 @st.cache_data(ttl=60, scope="session", show_spinner=False)
 def projects() -> dict[str, str]:
     """Ids by name."""
-    return {project.name: project.id for project in client().projects(limit=200).items}
+    return {project.name: project.id for project in all_projects()}
 
 
 def submit(config: Config, options: Mapping[str, Any], parent: Run | None, with_plain: bool) -> Run:

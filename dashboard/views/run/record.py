@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.analysis.chrome_trace import chrome_trace
 from dashboard.analysis.reproduction import commands, config_yaml, memory_command, versions
 from dashboard.analysis.step_phases import PHASES
-from dashboard.auth.api_client import client, me
+from dashboard.auth.api_client import all_projects, client, me
 from dashboard.data.offline_cache import fetch_or_cached
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING
@@ -19,7 +19,6 @@ from longtail.schemas.projects import Project
 from longtail.schemas.runs import Run
 
 TRACED_STEPS = 500
-PROJECTS = 200
 
 
 def record(run: Run) -> None:
@@ -58,7 +57,7 @@ def trace(api: Longtail, run: Run) -> str:
 
 
 def _projects() -> Sequence[Project]:
-    return fetch_or_cached("projects", None, lambda: client().projects(limit=PROJECTS).items) or ()
+    return fetch_or_cached("projects", None, all_projects) or ()
 
 
 def _memory_plan(run: Run) -> None:

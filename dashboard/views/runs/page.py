@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.auth.api_client import client
+from dashboard.auth.api_client import all_projects, client
 from dashboard.data.glances import glances
 from dashboard.serving.preloaded_files import CHARTS, modules
 from dashboard.text.escaping import escaped
@@ -120,4 +120,4 @@ def page(projects: Mapping[str, str]) -> None:
 
 st.header("Runs", anchor=False)
 with answered():
-    page({project.name: project.id for project in client().projects(limit=200).items})
+    page({project.name: project.id for project in all_projects()})

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from dashboard.auth.api_client import client, me
+from dashboard.auth.api_client import all_projects, client, me
 from dashboard.text.escaping import escaped
 from dashboard.widgets.api_errors import explained
 from dashboard.widgets.cell_labels import row_headings
@@ -14,7 +14,6 @@ from longtail.schemas.projects import DEFAULT_PROJECT, Member, Project
 
 WIDTHS = (3, 1.5, 1.2)
 ROWS, HEADINGS = "rows-members", ("Member", "Role", "")
-MOST = 200
 WANTED = {
     "name": "**Name**: 1 to 64 characters, such as long tails",
     "user_name": "**User to let in**: the name of one who has an account here",
@@ -26,7 +25,7 @@ def projects() -> None:
     with panel("Projects", HELP):
         if me().may_write:
             _new()
-        found = {project.id: project for project in client().projects(archived=True, limit=MOST).items}
+        found = {project.id: project for project in all_projects(archived=True)}
         if not found:
             st.caption("You have no part in any project.")
             return

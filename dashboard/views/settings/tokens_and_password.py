@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import streamlit as st
 
-from dashboard.auth.api_client import client, me
+from dashboard.auth.api_client import all_projects, client, me
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago
 from dashboard.widgets.api_errors import explained
@@ -12,6 +12,7 @@ from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import panel
 from longtail import ApiError
 from longtail.schemas.identity import ROLES, Token, allows
+from longtail.transport import MOST
 
 WIDTHS = (2.8, 1, 1.2, 2, 2, 1.4)
 ROWS, HEADINGS = "rows-tokens", ("What it is for", "Kind", "Acts as", "Last used", "Expires", "")
@@ -28,7 +29,7 @@ def tokens() -> None:
         new_token()
         with st.container(key=ROWS):
             row_headings(ROWS, WIDTHS, HEADINGS)
-            for token in client().tokens(limit=200).items:
+            for token in client().every(client().tokens, limit=MOST):
                 if not token.is_over:
                     row(token)
 
@@ -39,7 +40,7 @@ def new_token() -> None:
         name = st.text_input("What it is for", max_chars=100, width=280)
         scope = st.selectbox("It may act as", [role for role in ROLES if allows(me().user_role, role)], width=160)
         days = st.number_input("Days until it expires", 1, 3650, 90, width=160)
-        projects = {project.id: project.name for project in client().projects(limit=200).items}
+        projects = {project.id: project.name for project in all_projects()}
         project = st.selectbox("It opens", [None, *projects], format_func=lambda each: projects.get(each, ALL), width=200)
         wanted = st.form_submit_button("Create token")
     if wanted:

@@ -9,6 +9,7 @@ from dashboard.widgets.cell_labels import row_headings
 from dashboard.widgets.panel import panel
 from longtail import ApiError
 from longtail.schemas.identity import ROLES, User
+from longtail.transport import MOST
 
 WIDTHS = (3, 1.5, 1.5, 2, 1.2)
 ROWS, HEADINGS = "rows-users", ("Name", "Role", "State", "Since", "")
@@ -20,7 +21,7 @@ def users() -> None:
         new_user()
         with st.container(key=ROWS):
             row_headings(ROWS, WIDTHS, HEADINGS)
-            for user in client().users(limit=200).items:
+            for user in client().every(client().users, limit=MOST):
                 row(user)
 
 

@@ -5,15 +5,16 @@ from typing import get_args
 
 import streamlit as st
 
-from dashboard.auth.api_client import client
+from dashboard.auth.api_client import all_projects, client
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import MISSING
 from dashboard.widgets.api_errors import answered, explained
 from dashboard.widgets.panel import panel
 from dashboard.widgets.table import table
 from longtail.schemas.webhooks import ENDINGS, Delivery, Event, Webhook
+from longtail.transport import MOST
 
-MOST, MOST_PROJECTS, LATEST = 50, 200, 20
+LATEST = 20
 WANTED = {
     "url": "**Address**: https:// and a host, up to 500 characters, such as https://example.org/longtail",
     "events": "**Events**: choose one or more",
@@ -23,9 +24,9 @@ REFRESH_SECONDS = 2
 
 def webhooks() -> None:
     with panel("Webhooks", "A message to an address for every event of these kinds, signed as the Standard Webhooks specification says."):
-        projects = {project.id: project.name for project in client().projects(limit=MOST_PROJECTS).items}
+        projects = {project.id: project.name for project in all_projects()}
         _new(projects)
-        for webhook in client().webhooks(MOST).items:
+        for webhook in client().every(client().webhooks, limit=MOST):
             _webhook(webhook, projects.get(webhook.project_id, "one project") if webhook.project_id else "all projects")
 
 
