@@ -42,4 +42,4 @@ def promised(api: Counted, run_id: str) -> dict[str, list[str]]:
 
 def test_a_run_that_has_ended_promises_nothing_more(api: Counted) -> None:
     assert promised(api, ENDED) == {}
-    assert promised(api, UNDER_WAY).keys() >= {"Overview", "Timeline", "Samples", "Metrics"}
+    assert promised(api, UNDER_WAY).keys() >= {"Overview", "Timeline", "Samples", "Metrics", "Files"}
