@@ -159,7 +159,7 @@ def where_failed(run: Run) -> str:
 
 def what_failed(run: Run) -> str:
     """Of a failed run: where it broke off, and the first line of the reason."""
-    reason = (run.error or "no reason was recorded").strip().splitlines()[0]
+    reason = ((run.error or "").strip() or "no reason was recorded").splitlines()[0]
     return f"The run failed {where_failed(run)} ({run.error_code or 'error'}): {reason}"
 
 

@@ -40,8 +40,8 @@ class PreloadedFiles:
 
 @lru_cache
 def modules(name: str) -> list[str]:
-    """The paths of a module of Streamlit's, which comes first, and of those that it imports, without what every page begins with. None if
-    there is no such module: they are Streamlit's own affair."""
+    """The paths of a module of Streamlit's, which comes first, and of those that it imports, without what every page begins with. Empty
+    if there is no such module: they are Streamlit's own affair."""
     folder = Path(get_static_dir()) / "static" / "js"
     begun = set(re.findall(r"static/js/([\w.-]+\.js)", (Path(get_static_dir()) / "index.html").read_text(encoding="utf-8")))
     found = [file.name for file in folder.glob(f"{name}.*.js")]

@@ -146,4 +146,6 @@ def test_a_failed_run_says_what_failed() -> None:
         update={"state": "failed", "error_code": "data", "error": "line 7 is not JSON\nmend it"}
     )
     assert what_failed(failed) == "The run failed at step 5 of 30 (data): line 7 is not JSON"
-    assert what_failed(failed.model_copy(update={"error": None, "error_code": None})).endswith("(error): no reason was recorded")
+    for nothing in (None, "", " \n"):
+        told = what_failed(failed.model_copy(update={"error": nothing, "error_code": None}))
+        assert told.endswith("(error): no reason was recorded")
