@@ -25,41 +25,57 @@ state = st.session_state
 
 
 @dataclass(frozen=True)
-class BulkResult:
-    """``undo``: the runs that a deletion can be taken back for."""
+class BulkAction:
+    """``done``: what is said of it afterwards, before the number of runs. ``undo``: what takes it back."""
 
     done: str
+    act: Callable[[Longtail, Run], object]
+    undo: "BulkAction | None" = None
+
+
+@dataclass(frozen=True)
+class BulkResult:
+    """``changed``: the runs to which it was done."""
+
+    action: BulkAction
+    changed: Sequence[Run]
     refused: Sequence[str] = ()
-    undo: Sequence[Run] = ()
 
 
-def apply_to_all(done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
+PAUSE = BulkAction("Paused", lambda api, run: api.pause(run.id))
+RESUME = BulkAction("Resumed", lambda api, run: api.resume(run.id))
+CANCEL = BulkAction("Cancelled", lambda api, run: api.cancel(run.id))
+RESTORE = BulkAction("Restored", lambda api, run: api.restore(run.id))
+DELETE = BulkAction("Deleted", lambda api, run: api.delete(run.id), RESTORE)
+
+
+def apply_to_all(action: BulkAction, runs: Sequence[Run]) -> None:
     """Does it to each of the runs, whatever was refused of the others."""
     refused: dict[str, str] = {}
     for run in runs:
         try:
-            act(client(), run)
+            action.act(client(), run)
         except ApiError as error:
             refused[run.id] = f"{run.name}: {error}"
     changed = [run for run in runs if run.id not in refused]
-    state["outcome"] = BulkResult(f"{done} {_count(changed)}", [*refused.values()], changed if done == "Deleted" else ())
+    state["outcome"] = BulkResult(action, changed, [*refused.values()])
     state.pop("to cancel", None)
     state.pop(GROUPED, None)
     totals.clear()  # runs that the list does not show may have changed
 
 
-def ask(done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
+def ask(action: BulkAction, runs: Sequence[Run]) -> None:
     """For the callback of a button: see ``carry_out``."""
-    state[ASKED] = done, act, runs
+    state[ASKED] = action, runs
 
 
 def carry_out() -> None:
     """What a button was pressed for, once the page has heard all that was clicked: of a run that was deselected a moment before, the
     button may still have spoken. Before any page is drawn or left, so that it is done now or not at all."""
     if asked := state.pop(ASKED, None):
-        done, act, runs = asked
+        action, runs = asked
         if still := [run for run in runs if run.id in state.get(SELECTED, ())]:
-            apply_to_all(done, act, still)
+            apply_to_all(action, still)
 
 
 def action_bar(runs: Sequence[Run], deleted: bool) -> None:
@@ -68,7 +84,7 @@ def action_bar(runs: Sequence[Run], deleted: bool) -> None:
         if not deleted:
             _look(runs)
         if deleted and me().may_write:
-            _button("Restore", "Restored", lambda api, run: api.restore(run.id), runs)
+            _button("Restore", RESTORE, runs)
         elif me().may_write:
             _change(runs)
         st.markdown(f"**{_count(runs)}** selected" if runs else ":gray[Select runs to open, compare or change them]", width="content")
@@ -87,13 +103,13 @@ def _change(runs: Sequence[Run]) -> None:
     one = runs[0].id if len(runs) == 1 and runs[0].kind == "engine" else ""
     help = "Opens the form with this run's configuration."
     st.button("Clone", disabled=not one, help=help, on_click=go, args=(page_files.NEW_RUN, "from", one))
-    _button("Pause", "Paused", lambda api, run: api.pause(run.id), _able(runs, "pause"))
-    _button("Resume", "Resumed", lambda api, run: api.resume(run.id), _able(runs, "resume"))
+    _button("Pause", PAUSE, _able(runs, "pause"))
+    _button("Resume", RESUME, _able(runs, "resume"))
     able = _able(runs, "cancel")
     st.button(_label("Cancel", able), disabled=not able, on_click=state.update, args=({"to cancel": able},))
     with st.popover("Tag", key="tagging", disabled=not runs):
         _tag(runs)
-    _button("Delete", "Deleted", lambda api, run: api.delete(run.id), _able(runs, "delete"))
+    _button("Delete", DELETE, _able(runs, "delete"))
 
 
 def _tag(runs: Sequence[Run]) -> None:
@@ -106,9 +122,9 @@ def _tag(runs: Sequence[Run]) -> None:
         api.change_run(run.id, run.revision, tags=[each for each in run.tags if each != tag])
 
     with st.container(horizontal=True):
-        st.button("Add", type="primary", disabled=not tag, on_click=ask, args=("Tagged", add, runs))
+        st.button("Add", type="primary", disabled=not tag, on_click=ask, args=(BulkAction("Tagged", add), runs))
         tagged = [run for run in runs if tag in run.tags]
-        st.button(_label("Remove", tagged), disabled=not tagged, on_click=ask, args=("Took the tag from", remove, tagged))
+        st.button(_label("Remove", tagged), disabled=not tagged, on_click=ask, args=(BulkAction("Took the tag from", remove), tagged))
 
 
 def confirmation_and_outcome() -> None:
@@ -117,15 +133,14 @@ def confirmation_and_outcome() -> None:
         with st.container(border=True, horizontal=True, vertical_alignment="center", key="confirm"):
             st.markdown(cancel_question(runs), width="stretch")
             st.button("Keep running", on_click=state.pop, args=("to cancel", None))
-            cancel = ("Cancelled", lambda api, run: api.cancel(run.id), runs)
-            st.button(f"Cancel {_count(runs)}", type="primary", on_click=apply_to_all, args=cancel)
+            st.button(f"Cancel {_count(runs)}", type="primary", on_click=apply_to_all, args=(CANCEL, runs))
     outcome: BulkResult | None = state.get("outcome")
     if outcome is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", key="outcome"):
-        st.markdown(f":green[**{escaped(outcome.done)}**]", width="content")
-        if outcome.undo:
-            st.button("Undo", on_click=apply_to_all, args=("Restored", lambda api, run: api.restore(run.id), outcome.undo))
+        st.markdown(f":green[**{escaped(f'{outcome.action.done} {_count(outcome.changed)}')}**]", width="content")
+        if outcome.action.undo and outcome.changed:
+            st.button("Undo", on_click=apply_to_all, args=(outcome.action.undo, outcome.changed))
         st.button("Dismiss", type="tertiary", on_click=state.pop, args=("outcome", None))
     if outcome.refused:
         st.error("\n".join(f"- {escaped(each)}" for each in outcome.refused))
@@ -145,8 +160,8 @@ def _able(runs: Sequence[Run], action: Action) -> list[Run]:
     return [run for run in runs if action in run.actions]
 
 
-def _button(label: str, done: str, act: Callable[[Longtail, Run], object], runs: Sequence[Run]) -> None:
-    st.button(_label(label, runs), disabled=not runs, on_click=ask, args=(done, act, runs), key=label)
+def _button(label: str, action: BulkAction, runs: Sequence[Run]) -> None:
+    st.button(_label(label, runs), disabled=not runs, on_click=ask, args=(action, runs), key=label)
 
 
 def _label(label: str, runs: Sequence[Run]) -> str:

@@ -3,6 +3,7 @@
 import gc
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from backend.demo_data import telemetry
 from backend.demo_data.planned_runs import PlannedRun, identity
 from dashboard import page_files
 from dashboard.auth import api_client
+from dashboard.views.runs import bulk_actions
 from engine.config import RunConfig
 
 RUNS = 3
@@ -87,6 +89,18 @@ def test_a_tag_spares_it_too(api: Counted, label: str, before: list[str], after:
     hear(page, pressed(page, label), selected(page, 0))
     assert not page.exception
     assert [run.tags for run in api.runs().items] == [after, before, before]
+
+
+def test_what_is_deleted_can_be_taken_back_whatever_that_is_called(api: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_actions, "DELETE", replace(bulk_actions.DELETE, done="Put away"))
+    page = opened(PAGE, api)
+    before = runs_left(api)
+    hear(page, pressed(page, "Delete 2"))
+    assert [text.value for text in page.markdown if "Put away" in text.value] == [":green[**Put away 2 runs**]"]
+    hear(page, pressed(page, "Undo"))
+    assert not page.exception
+    assert runs_left(api) == before
+    assert not [button for button in page.button if button.label == "Undo"]
 
 
 def test_delete_is_done_before_a_click_on_a_name_leads_away(api: Counted) -> None:

@@ -24,11 +24,11 @@ def script() -> None:
     import streamlit as st
 
     from dashboard.auth.api_client import client
-    from dashboard.views.runs.bulk_actions import apply_to_all
+    from dashboard.views.runs.bulk_actions import DELETE, apply_to_all
     from dashboard.views.runs.state_totals import state_totals
 
     if deleted := st.session_state.get("delete"):
-        apply_to_all("Deleted", lambda api, run: api.delete(run.id), deleted)
+        apply_to_all(DELETE, deleted)
     state_totals({"sort": "-created"}, client().runs(limit=1).items)
 
 
