@@ -1,7 +1,7 @@
 """What an open page asks the API for while nothing happens to its run: of a real API, for tabs that ask for something by themselves."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,13 +14,12 @@ from backend.demo_data.planned_runs import PlannedRun, identity
 from dashboard import page_files
 from dashboard.auth import api_client
 from dashboard.data import offline_cache, run_data
-from dashboard.data.refresh_pace import LONGEST_SECONDS, SETTLING_LOOKS, RefreshPace
-from dashboard.data.run_data import SPAN_STEPS, RunData, refreshed
-from dashboard.views.run import question_cards
-from dashboard.views.run.tab_list import TABS
+from dashboard.data.refresh_pace import LONGEST_SECONDS, SETTLING_LOOKS
+from dashboard.data.run_data import SPAN_STEPS
+from dashboard.views.run import follow
 from dashboard.views.run.tabs import logs
-from dashboard.views.run.tabs.tab import Tab
 from engine.config import RunConfig
+from longtail.schemas.runs import Run
 
 RUN = identity(0, 0)
 STEPS, LOOKS, LOOK_SECONDS = SPAN_STEPS + 5, 3, 2.0
@@ -43,26 +42,15 @@ ASKING = {
 
 
 @dataclass
-class OpenPage:
-    """Looks every LOOK_SECONDS of a clock of its own, as ``dashboard.views.run.page.follow`` does."""
-
-    api: Counted
-    data: RunData
-    tab: Tab
-    pace: RefreshPace = field(default_factory=RefreshPace)
+class Clock:
     now: float = 1000.0
 
-    def look(self) -> None:
-        run = self.api.run(self.data.run.id)
-        if self.pace.is_due(run, self.tab.name, self.now):
-            self.data = refreshed(self.data, self.api, self.tab.query.merged(question_cards.QUERY), run)
-        self.tab.show(self.data)
-        self.now += LOOK_SECONDS
 
-
-def script(page: "OpenPage") -> None:
+def script(run: "Run") -> None:
     """Its source is read and run elsewhere, where nothing of this file is known."""
-    page.look()
+    from dashboard.views.run.follow import follow
+
+    follow(run, True)
 
 
 @pytest.fixture(scope="module")
@@ -79,28 +67,29 @@ def test_a_page_that_is_left_open_asks_whether_the_run_goes_on_and_hardly_more(
     api: Counted, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     run = api.runs().items[0]
-    (tab,) = (tab for tab in TABS if tab.name == name)
-    page = OpenPage(api, RunData(run), tab)
-    for module in (run_data, offline_cache, logs):
-        monkeypatch.setattr(module, "monotonic", lambda: page.now)
+    clock = Clock()
+    for module in (follow, run_data, offline_cache, logs):
+        monkeypatch.setattr(module, "monotonic", lambda: clock.now)
     monkeypatch.setattr(api_client, "client_of_session", lambda _: api)
     monkeypatch.setattr(page_files, "RUN", "http://localhost/run")  # only app.py knows the pages by their files
-    shown = AppTest.from_function(script, args=(page,), default_timeout=300)
-    for key, value in {"me": api.me(), **ASKING[name].choice}.items():
+    shown = AppTest.from_function(script, args=(run,), default_timeout=300)
+    for key, value in {"me": api.me(), "tab": name, **ASKING[name].choice}.items():
         shown.session_state[key] = value
     if name == "Samples":
         latest = api.samples(run.id, limit=1)[0]
         shown.session_state[f"elsewhere-{run.id}-{latest.step}-{latest.prompt_number}-{hash(latest.prompt)}"] = True
     for _ in range(SETTLING_LOOKS):
         assert not shown.run().exception
+        clock.now += LOOK_SECONDS
     if name == "Metrics":
         assert [caption.value for caption in shown.caption if caption.value.startswith("1 series of ")], "one is a series, too"
     api.asked.clear()
     for _ in range(LOOKS):
         shown.run()
+        clock.now += LOOK_SECONDS
     lines = [path for path in api.asked if path.endswith("/logs")]
     assert [path for path in api.asked if path not in lines] == [f"/api/v1/runs/{run.id}"] * LOOKS
     assert len(lines) == (name == "Logs"), "which come in the midst of a step, too"
-    page.now += LONGEST_SECONDS
+    clock.now += LONGEST_SECONDS
     shown.run()
     assert ASKING[name].paths <= {path.rsplit("/", 1)[-1] for path in api.asked}
