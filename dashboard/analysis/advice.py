@@ -8,7 +8,7 @@ from statistics import fmean
 from dashboard.analysis.machine_metrics import by_kind
 from dashboard.analysis.series import finite
 from dashboard.analysis.step_phases import PHASES
-from dashboard.text.formats import number, percent, ratio
+from dashboard.text.formats import number, percent, ratio, short
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import Lengths, LogLine, Series, SpeculationStep
 
@@ -23,6 +23,7 @@ HIGH_LOGPROB_GAP = 0.05
 HIGH_CLIP_SHARE = 0.2
 COLLAPSED_ENTROPY = 0.2
 FULL_MEMORY_PERCENT = 90
+LONGEST_REASON = 300
 INTENDED = "acceptance is flat"
 """Begins the reason why nobody trained where more training would not help."""
 
@@ -160,7 +161,7 @@ def where_failed(run: Run) -> str:
 def what_failed(run: Run) -> str:
     """Of a failed run: where it broke off, and the first line of the reason."""
     reason = ((run.error or "").strip() or "no reason was recorded").splitlines()[0]
-    return f"The run failed {where_failed(run)} ({run.error_code or 'error'}): {reason}"
+    return f"The run failed {where_failed(run)} ({run.error_code or 'error'}): {short(reason, LONGEST_REASON)}"
 
 
 def latest_alarms(lines: Sequence[LogLine]) -> list[tuple[LogLine, int]]:

@@ -31,14 +31,15 @@ def is_it_training(found: RunStatistics, steps: int) -> Answer:
     """Compares the first with the last third of the rewards; a change is called one from two standard errors on."""
     question, trend = "Is it training?", found.reward_trend
     if found.reward is None:
-        return Answer(question, NOT_YET, "no step has finished", "No step")
+        unmeasured = Answer(question, "Reward not measured", f"in none of {count(found.steps, 'step')}")
+        return unmeasured if found.steps else Answer(question, NOT_YET, "no step has finished", "No step")
     if trend is None:
-        return Answer(question, f"Reward {found.reward:.2f}", f"{found.rewarded_steps:,} of {steps:,} steps: too few to tell")
+        return Answer(question, f"Reward {number(found.reward)}", f"{found.rewarded_steps:,} of {steps:,} steps: too few to tell")
     change = trend.last - trend.first
     called = "no clear change" if abs(change) <= 2 * trend.error else "rising" if change > 0 else "falling"
     over = f"mean reward, first against last {trend.steps:,} of {found.rewarded_steps:,} steps"
     detail = f"{over}: {called} ({change:+.3f} ± {2 * trend.error:.3f})"
-    return Answer(question, f"Reward {trend.first:.2f} → {trend.last:.2f}", detail)
+    return Answer(question, f"Reward {number(trend.first)} → {number(trend.last)}", detail)
 
 
 def is_it_faster(run: Run, found: RunStatistics, baseline: ComparedRun | None, tlt: ComparedRun | None) -> Answer:
@@ -65,20 +66,30 @@ def is_it_faster(run: Run, found: RunStatistics, baseline: ComparedRun | None, t
 def why(run: Run, found: RunStatistics) -> Answer:
     """The tail that workers wait for, the tokens that a target pass yields, the waiting time that trains the drafter, and what all that
     brings in seconds."""
-    question, waited = "Why?", found.idle_seconds or 0.0
+    question = "Why?"
     longest = f"the longest response is {number(found.tail, 1)}× the median" if found.tail else "no rollout has finished"
     longest += f" in the {last_steps(found.tail_steps)}" if found.tail and found.tail_steps < found.steps else ""
     if not speculates(run.config):
-        idle = f"{duration(waited)} idle"
-        none = "No step" if not found.steps else "Not measured" if found.idle_seconds is None else "No waiting"
-        return Answer(question, idle if waited else NOT_YET, f"workers waited for the tail: {longest}", "" if waited else none)
+        return _waiting(question, found, longest)
     if found.accept_length is None:
         return Answer(question, NOT_YET, longest, "No drafts" if found.steps else "No step")
     detail = f"of the target, in the {last_steps(found.accept_steps)} (plain decoding: 1); {longest}"
-    if waited and found.trained_seconds is not None:
-        used, published = percent(found.trained_seconds / waited), count(found.published, "new version")
+    waited, trained = found.idle_seconds, found.trained_seconds
+    if waited and trained is not None and trained <= waited:  # more is of steps of which the waiting was not told
+        used, published = percent(trained / waited), count(found.published, "new version")
         detail += f"; {used} of the waiting trained the drafter ({published})"
     return Answer(question, f"{found.accept_length:.2f} tokens a pass", f"{detail}; {shortened(found.saved, found.steps)}")
+
+
+def _waiting(question: str, found: RunStatistics, longest: str) -> Answer:
+    """Of a plain run."""
+    if not found.steps:
+        return Answer(question, NOT_YET, longest, "No step")
+    if found.idle_seconds is None:
+        return Answer(question, "Waiting not measured", longest)
+    if not found.idle_seconds:
+        return Answer(question, "No waiting", longest)
+    return Answer(question, f"{duration(found.idle_seconds)} idle", f"workers waited for the tail: {longest}")
 
 
 def shortened(saved: SavedSeconds | None, steps: int) -> str:

@@ -34,5 +34,19 @@ def sample_groups(items: Sequence[SampleItem], longest_first: bool = False) -> l
     return sorted(groups, key=lambda group: -group.longest if longest_first else -group.step)
 
 
+def in_pages(groups: Sequence[SampleGroup], characters: int) -> list[list[SampleGroup]]:
+    """Pages of responses of at most so many ``characters`` together; a group is on one page, alone on it if it has more."""
+    pages: list[list[SampleGroup]] = []
+    room = 0
+    for group in groups:
+        taken = sum(len(item.response) for item in group.items)
+        if not pages or taken > room:
+            pages.append([])
+            room = characters
+        pages[-1].append(group)
+        room -= taken
+    return pages
+
+
 def _worst_last(item: SampleItem) -> float:
     return float("inf") if item.reward is None else -item.reward

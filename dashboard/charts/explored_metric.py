@@ -46,9 +46,9 @@ class ExploreOptions:
 
 
 def explored_metric(key: str, series: Series, options: ExploreOptions) -> go.Figure | None:
-    """None if it has no value."""
+    """None if it has no value, or none that can stand on a logarithmic axis."""
     points = thinned(finite(series))
-    if not points:
+    if not points or (options.log_y and max(value for _, value in points) <= 0):
         return None
     total = options.total
     chart = figure(total.unit if total else "steps done" if options.log_x else "step", "", SMALL)

@@ -63,7 +63,7 @@ class DataQuery:
 @dataclass(frozen=True)
 class RunData:
     """Everything that the run page draws; of a long run only the latest lengths, spans and alarms, and of the speculation and
-    the drafter only steps that are multiples of ``spacing``. ``recent`` is the speculation of the steps that have spans, every one, and
+    the drafter only some: one step of each ``spacing``. ``recent`` is the speculation of the steps that have spans, every one, and
     ``sessions`` are those of the drafter in the latest SESSION_STEPS. Of a long pretraining, too, only some rounds. ``statistics`` are
     over all steps, None where nobody asked for them. ``until``: at how many steps the run was when a key or a pattern of ``metrics`` was
     asked for last. ``latest`` are the metrics of the latest steps, every one, where that is asked for. ``asked_at``: when the API was

@@ -1,5 +1,7 @@
 """Addresses that people type by hand, such as that of the list of runs by its name: Streamlit knows its first page as ``/`` only."""
 
+from urllib.parse import urlencode
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -10,4 +12,9 @@ async def first_page(request: Request) -> Response:
     return RedirectResponse(f"/?{request.url.query}" if request.url.query else "/")
 
 
-ROUTES = [Route("/runs", first_page), Route("/runs/", first_page)]
+async def run_page(request: Request) -> Response:
+    """Of an id behind a slash."""
+    return RedirectResponse(f"/run?{urlencode({'id': request.path_params['run_id']})}")
+
+
+ROUTES = [Route("/runs", first_page), Route("/runs/", first_page), Route("/run/{run_id}", run_page)]

@@ -22,6 +22,9 @@ def speedup_cards(baseline: ComparedRun, other: ComparedRun, name: str, differen
     if other.confounders or not work_is_known(baseline, other):
         _not_comparable(baseline, other, differences)
         return
+    if not other.steps:
+        st.info("**No speed-up can be told yet: these two have no step in common.**")
+        return
     share, speedup = baseline.rollout_share, other.rollout_speedup
     predicted = end_to_end(share, speedup) if share is not None and speedup else None
     gain = other.reward_last - baseline.reward_last if other.reward_last is not None and baseline.reward_last is not None else None

@@ -56,6 +56,21 @@ def show(file: str) -> None:
         _leave(at)
 
 
+def follow_tab(run_id: str, tab: str) -> bool:
+    """Whether the reader has gone to another ``tab`` of the run than the station tells of: then the tour is at that tab's station, or left
+    where there is none, and the page has to be drawn anew."""
+    way: Route | None = state.get(ROUTE)
+    at: int | None = state.get(AT)
+    if way is None or at is None or at != state.get(DRAWN) or way.run_id != run_id or way.stations[at].tab in ("", tab):
+        return False
+    there = next((number for number, station in enumerate(way.stations) if station.tab == tab), None)
+    if there is None:
+        _leave(at)
+    else:
+        state[AT] = there
+    return True
+
+
 def _run_shown() -> str | None:
     """On the page of a run; see chosen_run."""
     shown: str | None = st.query_params.get("id") or state.get(LAST)

@@ -11,6 +11,7 @@ from dashboard.data.glances import partner
 from dashboard.data.refresh_pace import RefreshPace
 from dashboard.data.run_data import RunData, refreshed
 from dashboard.text.guides import GUIDES
+from dashboard.views.help import tour
 from dashboard.views.run import header, question_cards
 from dashboard.views.run.chosen_run import LAST_TAB
 from dashboard.views.run.tab_list import tabs_of
@@ -59,6 +60,8 @@ def follow(run: Run, following: bool) -> None:
     chosen, place = tab_row([tab.name for tab in tabs])
     tab = next(tab for tab in tabs if tab.name == chosen)
     st.session_state[LAST_TAB] = chosen
+    if tour.follow_tab(run.id, chosen):
+        st.rerun()
     shown, data, comparison = st.session_state.get(key, ((), RunData(run), None))
     if following or tab.name not in shown or run.finished:
         with explained():
@@ -73,15 +76,17 @@ def follow(run: Run, following: bool) -> None:
                 if data.run.finished or pace.is_old("comparison", began, COMPARISON_SECONDS):
                     comparison = compared(data.run, partner(data.run))
                 pace.took = monotonic() - began
-                st.session_state[key] = {*shown, tab.name}, data, comparison
+                shown = {*shown, tab.name}
+                st.session_state[key] = shown, data, comparison
     with head_place:
         header.failure(data.run)
         header.progress(data.run, data.series("step_seconds"), speedup(data.run, comparison))
-        if engine_run(run):
+        if engine_run(run) and shown:
             question_cards.question_cards(data, comparison)
     with place, nothing_to_come(data.run.finished):
         how_to_read(tab.name, run)
-        tab.show(data)
+        if tab.name in shown:  # without an answer of the API nothing is told of it
+            tab.show(data)
     if following and (data.run.state, data.run.actions) != (run.state, run.actions):
         st.rerun()
 

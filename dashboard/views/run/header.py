@@ -21,6 +21,8 @@ from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import Series
 
 PACE_STEPS, LONGEST_PARTNER = 10, 24
+LONG_REASON, TALLEST_REASON = 2000, 400
+"""Characters from which on the reason of a failure scrolls, and how high it is then, in pixels."""
 
 
 def heading(run: Run, partner: Run | None) -> bool:
@@ -65,8 +67,9 @@ def _origin(run: Run) -> str:
 def failure(run: Run) -> None:
     if run.state == "failed":
         st.error(f"**This run failed** ({escaped(run.error_code or 'error')}) {where_failed(run)}.", icon="⚠️")
-        with st.container(border=True):
-            st.text(run.error or "no reason was recorded")  # as code, the browser would first read what colours 300 languages
+        reason = (run.error or "").strip() or "no reason was recorded"
+        with st.container(border=True, height=TALLEST_REASON if len(reason) > LONG_REASON else "content"):
+            st.text(reason)  # as code, the browser would first read what colours 300 languages
 
 
 def progress(run: Run, seconds: Series, speedup: float | None) -> None:

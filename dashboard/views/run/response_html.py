@@ -3,6 +3,7 @@
 import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from dashboard.charts.theme import BLUE, ORANGE, faded
@@ -33,24 +34,29 @@ STYLES: Mapping[str, SourceStyle] = {
 }
 
 
+SHEET = "".join(f".from-{source}{{{style.css}}}" for source, style in STYLES.items() if style.css)
+"""The style sheet of the page that responses stand on: a response of 30,000 tokens has thousands of spans."""
+
+
 def response(text: str, pieces: Sequence[Piece] | None) -> str:
     """``text`` in one element, each of its ``pieces`` in the style of its source; without them, all in none."""
     spans, start = [], 0
-    for piece in pieces or ():
-        spans.append(_span(text[start : start + piece.characters], piece.source))
-        start += piece.characters
+    for source, of_source in groupby(pieces or (), lambda piece: piece.source):
+        characters = sum(piece.characters for piece in of_source)
+        if part := text[start : start + characters]:
+            spans.append(_span(part, source))
+        start += characters
     return f'<pre dir="auto" style="{TEXT}">{"".join(spans)}{html.escape(visible(text[start:]))}</pre>'
 
 
 def _span(text: str, source: str) -> str:
-    style = STYLES[source]
-    return f'<span title="{html.escape(style.name)}" style="{style.css}">{html.escape(visible(text))}</span>'
+    return f'<span class="from-{source}">{html.escape(visible(text))}</span>' if STYLES[source].css else html.escape(visible(text))
 
 
 def legend() -> str:
-    """The styles, each with its name."""
-    samples = "&nbsp; ".join(f'<span style="{style.css};padding:0 0.3em">{html.escape(style.name)}</span>' for style in STYLES.values())
-    return f"<p>Tokens of: {samples}</p>"
+    """The styles, each with its name, and their sheet."""
+    named = (f'<span class="from-{source}" style="padding:0 0.3em">{html.escape(style.name)}</span>' for source, style in STYLES.items())
+    return f"<style>{SHEET}</style><p>Tokens of: {'&nbsp; '.join(named)}</p>"
 
 
 def outcome(word: str, shade: str) -> str:

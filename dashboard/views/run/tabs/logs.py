@@ -35,7 +35,9 @@ def show(data: RunData) -> None:
     wanted: dict[str, Any] = {"before": before, "levels": levels, "contains": contains}
     api, run_id = client(), data.run.id
     asked, since = (run_id, contains, *levels, before), max(data.asked_at, monotonic() - LONGEST_SECONDS)
-    lines = fetch_or_cached("log-lines", asked, lambda: api.logs(run_id, tail=PAGE, **wanted), since) or []
+    lines = fetch_or_cached("log-lines", asked, lambda: api.logs(run_id, tail=PAGE, **wanted), since)
+    if lines is None:
+        return
     buttons.button("Older", disabled=len(lines) < PAGE, on_click=lambda: pages.append(lines[0].id), key="log-older")
     buttons.button("Newer", disabled=not pages, on_click=lambda: pages.pop(), key="log-newer")
     buttons.download_button(

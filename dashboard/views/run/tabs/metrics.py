@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import streamlit as st
 
 from dashboard.analysis.metric_search import PatternError, matching
+from dashboard.analysis.series import finite
 from dashboard.auth.api_client import client
 from dashboard.charts.explored_metric import ExploreOptions, RunningTotal, explored_metric
 from dashboard.data.offline_cache import fetch_or_cached
@@ -33,6 +34,8 @@ WINDOWS = (1, 3, 5, 9, 15, 25, 51, 101)
 def show(data: RunData) -> None:
     run, api = data.run, client()
     keys = fetch_or_cached("metric-keys", run.id, lambda: [series.key for series in api.metric_keys(run.id)], data.asked_at)
+    if keys is None:
+        return
     if not keys:
         empty(to_come("Each series that the run reports will appear here."))
         return
@@ -86,7 +89,11 @@ def _charts(keys: Sequence[str], series: dict[str, Series], options: ExploreOpti
                 head.button(
                     label, key=f"pin-{key}", type="tertiary", on_click=_pin, args=(key,), help="Pinned charts come first, of every run"
                 )
-                chart(explored_metric(key, series.get(key, Series()), options), f"metric-{key}", "Not measured.")
+                chart(
+                    explored_metric(key, series.get(key, Series()), options),
+                    f"metric-{key}",
+                    "No value above 0." if options.log_y and finite(series.get(key, Series())) else "Not measured.",
+                )
 
 
 def _pin(key: str) -> None:

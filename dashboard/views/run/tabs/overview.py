@@ -35,7 +35,7 @@ def reward(data: RunData) -> None:
             "Smoothing", (1, 3, 5, 9, 15, 25), 2, key="smoothing", format_func=_over, label_visibility="collapsed", width=160
         )
         rewards = data.series("reward_mean")
-        figure = metric_curves.rewards({"reward": rewards}, window) if rewards.steps else None
+        figure = metric_curves.rewards({"reward": rewards}, window) if finite(rewards) else None
         chart(figure, "reward", to_come("The reward of each step will appear here."))
 
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import streamlit as st
 
 from dashboard import page_files
-from dashboard.analysis.sample_groups import SampleGroup, sample_groups
+from dashboard.analysis.sample_groups import SampleGroup, in_pages, sample_groups
 from dashboard.auth.api_client import client
 from dashboard.charts.theme import GREEN, GREY, VERMILION
 from dashboard.data.offline_cache import fetch_or_cached
@@ -25,6 +25,8 @@ HEIGHT, LAST_STEP, MOST, OTHERS = 900, 2**31 - 1, 60, 20
 ORDERS = ("newest first", "longest first")
 ELSEWHERE = "Elsewhere: the same prompt at other steps, or in another run"
 THIS, HELP = "this run", f"This run, or one of the newest {OTHERS} that are found"
+PAGE_CHARACTERS, LONGEST_SHOWN = 100_000, 20_000
+"""Of the responses on a page, and of one that is not wanted whole: each piece of it is an element that the browser has to lay out."""
 SAMPLES_A_STEP = 4
 """At most, that are told."""
 
@@ -41,15 +43,19 @@ def show(data: RunData) -> None:
         st.html(response_html.legend(), width="content")
     asked = (run.id, contains, outcome, step, order)
     wanted: dict[str, Any] = {"step": step, "outcome": outcome, "contains": contains, "longest": order == ORDERS[1]}
-    found = fetch_or_cached("samples", asked, partial(client().samples, run.id, limit=MOST, **wanted), data.asked_at) or ()
+    found = fetch_or_cached("samples", asked, partial(client().samples, run.id, limit=MOST, **wanted), data.asked_at)
+    if found is None:
+        return
     if not found:
         chosen = contains or outcome or step is not None
         st.caption("No sample is like that." if chosen else to_come("A few responses of each step will appear here."))
         return
     groups = sample_groups(found, longest_first=order == ORDERS[1])
     st.caption(f"{count(len(found), 'response')} to {count(len(groups), 'prompt')}{_among(run.step, wanted)}")
+    pages = in_pages(groups, PAGE_CHARACTERS)
+    page = st.pagination(len(pages), key="sample-page") if len(pages) > 1 else 1
     with st.container(height=HEIGHT, border=False):
-        for group in groups:
+        for group in pages[min(page, len(pages)) - 1]:
             _group(data, group)
 
 
@@ -75,7 +81,7 @@ def _group(data: RunData, group: SampleGroup) -> None:
                 st.columns(2) if len(group.items) > 1 else [st.container()], group.items[first : first + 2], strict=False
             ):
                 with column:
-                    _response(item)
+                    _response(item, f"{place}-{group.items.index(item)}")
 
 
 def rewards_told(group: SampleGroup) -> str:
@@ -87,13 +93,17 @@ def rewards_told(group: SampleGroup) -> str:
     return f" · {count(len(rewards), 'response')}, rewards {listed}, mean {number(sum(rewards) / len(rewards))}"
 
 
-def _response(item: SampleItem) -> None:
+def _response(item: SampleItem, place: str) -> None:
+    """``place`` keeps it apart from others on the page."""
     st.html(response_html.outcome(*judged(item)))
     advantage = "" if item.advantage is None else f" · advantage **{advantage_told(item.advantage)}**"
     cut = " · cut at the limit" if item.truncated else ""
     told = escaped(response_html.drafted_shares(item.pieces))
     st.markdown(f"reward **{number(item.reward)}**{advantage}{cut} · {told}")
-    st.html(response_html.response(item.response, item.pieces))
+    text, length = item.response, len(item.response)
+    if length > LONGEST_SHOWN and not st.toggle(f"All {length:,} characters", key=f"whole-{place}"):
+        text = text[:LONGEST_SHOWN]
+    st.html(response_html.response(text, item.pieces))
 
 
 def advantage_told(advantage: float) -> str:
@@ -135,7 +145,9 @@ def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
     if nothing := not_found(data.run, runs, query):
         st.caption(nothing)
     asked, fetch = (chosen, group.prompt), partial(client().samples, chosen, limit=MOST, prompt=group.prompt)
-    found = fetch_or_cached("other-samples", asked, fetch, data.asked_at) or ()
+    found = fetch_or_cached("other-samples", asked, fetch, data.asked_at)
+    if found is None:
+        return
     there = [item for item in found if chosen != data.run.id or item.step != group.step]
     if not there:
         st.caption(
@@ -149,10 +161,10 @@ def _elsewhere(data: RunData, group: SampleGroup, place: str) -> None:
     here, other = st.columns(2)
     with here:
         st.caption(f"this run, step {group.step}")
-        _response(group.items[0])
+        _response(group.items[0], f"here-{place}")
     with other:
         st.caption(f"{escaped(names[chosen])}, step {step}")
-        _response(next(item for item in there if item.step == step))
+        _response(next(item for item in there if item.step == step), f"there-{place}")
 
 
 TAB = Tab("Samples", show, DataQuery(), training_run)

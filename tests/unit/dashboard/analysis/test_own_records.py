@@ -15,7 +15,7 @@ from dashboard.analysis.chrome_trace import chrome_trace
 from dashboard.analysis.metric_search import PatternError, matching
 from dashboard.analysis.reproduction import commands, config_yaml, memory_command, versions
 from dashboard.analysis.run_groups import group_row, run_groups
-from dashboard.analysis.sample_groups import sample_groups
+from dashboard.analysis.sample_groups import SampleGroup, in_pages, sample_groups
 from dashboard.views.runs.own_columns import cell, offered
 from engine.config import RunConfig
 from engine.planner.__main__ import _parser
@@ -59,6 +59,16 @@ def test_samples_stand_with_their_siblings() -> None:
     assert sorted(len(group.items) for group in others) == [1, 2]
     first = sample_groups(items, longest_first=True)[0]
     assert ([item.reward for item in first.items], first.rewards, first.longest) == ([1.0, 0.0], rewards, 900)
+
+
+def test_responses_of_a_page_have_a_bounded_number_of_characters() -> None:
+    def group(step: int, *sizes: int) -> SampleGroup:
+        return SampleGroup(step, "p", tuple(SampleItem(step=step, prompt="p", response="r" * size, reward=0.0) for size in sizes))
+
+    groups = [group(0, 0), group(1, 40, 40), group(2, 30), group(3, 500), group(4, 0, 100), group(5, 1)]
+    pages = in_pages(groups, 100)
+    assert [[each.step for each in page] for page in pages] == [[0, 1], [2], [3], [4], [5]]
+    assert in_pages([], 100) == []
 
 
 def test_runs_that_differ_in_their_seed_are_one_row() -> None:

@@ -109,9 +109,23 @@ def test_why_says_by_how_much_each_part_shortened_the_run(saved: SavedSeconds | 
 
 def test_why_of_a_plain_run_is_the_waiting() -> None:
     plain = run("x", telemetry.config(False))
-    assert why(plain, statistics(idle_seconds=4.0)).headline == "4.00\xa0s idle"
-    told = [of_ended(why(plain, statistics(steps=2, idle_seconds=waited))).headline for waited in (0.0, None)]
-    assert told == ["No waiting", "Not measured"]
+    seen = [why(plain, statistics(steps=2, tail=3.0, tail_steps=2, idle_seconds=waited)) for waited in (4.0, 0.0, None)]
+    assert [answer.headline for answer in seen] == ["4.00\xa0s idle", "No waiting", "Waiting not measured"]
+    assert ["waited" in answer.detail for answer in seen] == [True, False, False]
+    assert all(of_ended(answer) == answer for answer in seen)
+    assert why(plain, statistics()).headline == "Not yet"
+
+
+def test_rewards_that_were_not_measured_are_not_steps_that_are_not_done() -> None:
+    answer = is_it_training(statistics(steps=12), 12)
+    assert (answer.headline, answer.detail) == ("Reward not measured", "in none of 12 steps")
+    assert of_ended(answer) == answer
+    assert is_it_training(statistics(steps=2, reward=-1e9, rewarded_steps=2), 2).headline == "Reward -1,000,000,000.00"
+
+
+def test_more_training_than_waiting_is_of_steps_whose_waiting_was_not_told() -> None:
+    seen = statistics(steps=20, accept_length=2.5, accept_steps=5, idle_seconds=8.0, trained_seconds=9.0)
+    assert "of the waiting" not in why(run("x", telemetry.config(True)), seen).detail
 
 
 def test_training_that_was_not_measured_is_not_told_as_none() -> None:

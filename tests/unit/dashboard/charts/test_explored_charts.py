@@ -49,6 +49,9 @@ def test_a_comparison_of_what_is_never_negative_has_no_negative_part() -> None:
 
 def test_what_has_no_value_has_no_chart_and_smoothing_counts_steps() -> None:
     assert explored_metric("kl", Series(steps=[0], values=[None]), ExploreOptions()) is None
+    below = Series(steps=[0, 1], values=[-1.0, 0.0])
+    assert explored_metric("kl", below, ExploreOptions(log_y=True)) is None
+    assert explored_metric("kl", below, ExploreOptions()) is not None
     wide = Series(steps=[0, 8, 16], values=[0.0, 3.0, 6.0], low=[0, 3, 6], high=[0, 3, 6], width=8)
     for window, middle in ((5, 3.0), (24, 3.0)):
         figure = explored_metric("kl", wide, ExploreOptions(window, log_x=True))

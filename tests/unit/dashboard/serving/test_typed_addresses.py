@@ -10,9 +10,16 @@ from dashboard.serving.typed_addresses import ROUTES
 
 
 @pytest.mark.parametrize(
-    ("typed", "leads_to"), [("/runs", "/"), ("/runs/", "/"), ("/runs?tag=a%2Fb&tag=c&deleted=true", "/?tag=a%2Fb&tag=c&deleted=true")]
+    ("typed", "leads_to"),
+    [
+        ("/runs", "/"),
+        ("/runs/", "/"),
+        ("/runs?tag=a%2Fb&tag=c&deleted=true", "/?tag=a%2Fb&tag=c&deleted=true"),
+        ("/run/0123456789abcdef", "/run?id=0123456789abcdef"),
+        ("/run/a%26b%3F%0d", "/run?id=a%26b%3F%0D"),
+    ],
 )
-def test_the_list_of_runs_is_found_by_its_name(typed: str, leads_to: str) -> None:
+def test_what_is_typed_leads_to_its_page(typed: str, leads_to: str) -> None:
     pages = Route("/{path:path}", lambda _: PlainTextResponse("a page"))
     visitor = TestClient(Starlette(routes=[*ROUTES, pages]), base_url="http://localhost", follow_redirects=False)
     reply = visitor.get(typed)

@@ -100,6 +100,24 @@ def test_whoever_goes_elsewhere_is_not_followed_and_goes_on_from_help(page: AppT
     assert "Go on with the tour" not in [button.label for button in opened(page, page_files.HELP).button]
 
 
+def test_the_tour_tells_of_the_tab_that_is_shown_or_is_left(page: AppTest) -> None:
+    """On the way back, too, or by a click on a tab."""
+
+    def go_to(tab: str) -> AppTest:
+        (tabs,) = (control for control in page.segmented_control if control.label == "Tabs")
+        tabs.set_value(tab).run()
+        assert not page.exception
+        return page
+
+    press(page, "Next")
+    assert (page.session_state["tab"], told(page)) == ("Timeline", ["3 of 5"])
+    assert told(go_to("Overview")) == ["2 of 5"]
+    assert told(go_to("Speculation")) == ["4 of 5"]
+    assert told(go_to("Logs")) == []
+    press(opened(page, page_files.HELP), "Go on with the tour")
+    assert told(page) == ["4 of 5"]
+
+
 def test_the_page_of_another_run_is_elsewhere(page: AppTest) -> None:
     assert told(opened(page, page_files.RUN, id=NEWEST)) == ["2 of 5"]
     assert told(opened(page, page_files.RUN, id=OLDER)) == []

@@ -39,9 +39,21 @@ def test_nothing_of_a_response_is_markup_however_it_is_cut(size: int) -> None:
     made = [Piece(sources[place % 4], 1, min(size, len(HOSTILE) - start)) for place, start in enumerate(starts)]  # type: ignore[arg-type]
     page = Reader(response(HOSTILE, made))
     assert page.text == visible(HOSTILE)
-    assert [tag for tag, _ in page.tags] == ["pre", *["span"] * len(made)]
-    assert {tuple(attributes) for tag, attributes in page.tags if tag == "span"} == {("title", "style")}
-    assert {attributes["style"] for tag, attributes in page.tags if tag == "span"} <= {style.css for style in STYLES.values()}
+    assert [tag for tag, _ in page.tags] == ["pre", *["span"] * sum(piece.source != "target" for piece in made)]
+    assert {tuple(attributes) for tag, attributes in page.tags if tag == "span"} == {("class",)}
+    assert {attributes["class"] for tag, attributes in page.tags if tag == "span"} <= {f"from-{source}" for source in STYLES}
+
+
+def test_a_long_response_is_little_more_than_its_text() -> None:
+    """The target's own tokens need no element, and neighbours of one source are one; what is cut off has none."""
+    made = [Piece("eagle", 3, 12), Piece("target", 1, 4)] * 1000
+    assert len(response("abcd" * 4000, made)) < 4 * len("abcd" * 4000)
+    same = Reader(response("abcdefgh", [Piece("eagle", 1, 4), Piece("eagle", 1, 4), Piece("ngram", 1, 100)]))
+    assert (same.text, [tag for tag, _ in same.tags]) == ("abcdefgh", ["pre", "span"])
+
+
+def test_the_page_has_the_style_of_each_source() -> None:
+    assert all(f".from-{source}{{{style.css}}}" in legend() for source, style in STYLES.items() if style.css)
 
 
 def test_without_pieces_all_is_plain() -> None:
