@@ -79,9 +79,9 @@ def test_samples_show_what_drafted_them_by_colour_and_line(page: Page, api: Long
     newest = sample_groups(api.samples(pair[1].id))[0].items[0]
     expect(first).to_have_text(newest.response)
     seen = {}
-    for name in ("the learned drafter", "n-grams", "the target itself"):
-        style = "span => { const s = getComputedStyle(span); return [s.backgroundColor, s.textDecorationLine, s.textDecorationStyle] }"
-        seen[name] = tuple(first.get_by_title(name).first.evaluate(style))
+    for source, part in (("eagle", ".from-eagle"), ("ngram", ".from-ngram"), ("target", "xpath=.")):
+        style = "part => { const s = getComputedStyle(part); return [s.backgroundColor, s.textDecorationLine, s.textDecorationStyle] }"
+        seen[source] = tuple(first.locator(part).first.evaluate(style))
     assert len(set(seen.values())) == 3
     assert len({look[1:] for look in seen.values()}) == 3, "without their colours, too"
     expect(
