@@ -30,8 +30,10 @@ def chunks(items: Sequence[Item], limit: int = MAX_POINTS) -> list[Sequence[Item
 
 
 def extents(series: Series) -> list[int]:
-    """How many steps each point stands for: of an envelope as many as until the next point, which may be a single one."""
-    ends = [*series.steps[1:], *(step + series.width for step in series.steps[-1:])]
+    """How many steps each point stands for: of an envelope as many as until the next point, which may be a single one. So may the last one
+    be, whose least and greatest value are the same then."""
+    last_is_single = bool(series.low) and series.low[-1] == series.high[-1]
+    ends = [*series.steps[1:], *(step + (1 if last_is_single else series.width) for step in series.steps[-1:])]
     return [min(end - begin, series.width) for begin, end in zip(series.steps, ends, strict=True)]
 
 
@@ -39,7 +41,7 @@ def stacked(lines: Mapping[str, Series], limit: int) -> tuple[list[float], dict[
     """Of all ``lines`` means over the same runs of neighbours, at most ``limit`` of them, so that bars of them stand on each other: the
     middle of each run, and by name the means. A step that a line lacks counts as 0; a line without a value is left out."""
     lines = {name: line for name, line in lines.items() if finite(line)}
-    longest = max(lines.values(), key=lambda line: len(line.steps), default=Series())
+    longest = max(lines.values(), key=lambda line: sum(extents(line)), default=Series())
     parts = chunks([*zip(longest.steps, extents(longest), strict=True)], limit)
     begins, sizes = [part[0][0] for part in parts], [sum(size for _, size in part) for part in parts]
     means = {name: [0.0] * len(parts) for name in lines}

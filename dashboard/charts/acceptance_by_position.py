@@ -20,11 +20,12 @@ def acceptance_by_position(
     run ``steps`` are only some, ``spacing`` apart, and ``recent`` the latest, every one."""
     chart = figure("draft position", "accepted (%)").update_layout(hovermode="x", showlegend=True)
     late = (steps if spacing == 1 else recent)[-last:]
-    first = f"first {last} steps" if spacing == 1 else f"{every(spacing)} to {(last - 1) * spacing}"
+    early = steps[:last]
+    first = f"first {last} steps" if spacing == 1 or not early else f"{every(spacing)} from {early[0].step} to {early[-1].step}"
     for source, name in SOURCE_NAMES.items():
         shade = COLORS[source]
         if len(steps) > last:
-            _add_acceptance(chart, position_counts(steps[:last], source), f"{name}, {first}", shade, EARLY)
+            _add_acceptance(chart, position_counts(early, source), f"{name}, {first}", shade, EARLY)
         _add_acceptance(chart, position_counts(late, source), f"{name}, {last_steps(len(late))}", shade)
     return chart.update_xaxes(dtick=1).update_yaxes(range=[0, 100])
 

@@ -149,7 +149,7 @@ def length_steps(run: Run) -> int:
     if run.kind == "tracked":
         return LENGTH_STEPS
     algorithm = section(run.config, "algorithm")
-    responses = int(algorithm.get("prompts_per_step", 1)) * int(algorithm.get("group_size", 1))
+    responses = int(algorithm.get("prompts_per_step", 1)) * int(algorithm.get("group_size", 1)) * (1 + int(algorithm.get("refills", 0)))
     return max(1, min(LENGTH_STEPS, MOST_RESPONSES // max(responses, 1)))
 
 
@@ -224,8 +224,8 @@ def extended(old: Mapping[str, Series], new: Mapping[str, Series], held: int) ->
 
 def _bucket_before(series: Series, last: int) -> int:
     """``last``, or the step before the bucket that it is in the midst of."""
-    start = max((step for step in series.steps if step <= last), default=last)
-    return start - 1 if start < last < start + series.width - 1 else last
+    start = max((step for step in series.steps if step <= last), default=last - series.width)
+    return start - 1 if start <= last < start + series.width - 1 else last
 
 
 def _extended(old: Series, new: Series, held: int) -> Series:

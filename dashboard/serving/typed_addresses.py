@@ -13,8 +13,9 @@ async def first_page(request: Request) -> Response:
 
 
 async def run_page(request: Request) -> Response:
-    """Of an id behind a slash."""
-    return RedirectResponse(f"/run?{urlencode({'id': request.path_params['run_id']})}")
+    """Of an id behind a slash, with what else the address holds."""
+    rest = [(name, value) for name, value in request.query_params.multi_items() if name != "id"]
+    return RedirectResponse(f"/run?{urlencode([('id', request.path_params['run_id']), *rest])}")
 
 
 ROUTES = [Route("/runs", first_page), Route("/runs/", first_page), Route("/run/{run_id}", run_page)]

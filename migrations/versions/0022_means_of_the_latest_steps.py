@@ -50,6 +50,8 @@ def _sum_up(run: Any) -> None:
     rows = [{"field": f"summary.{key}", "run_id": run.id, "text": json.dumps(mean), "number": mean} for key, mean in means.items()]
     if rows:
         _keep(run, run.summary | means)
+        told_by_a_script = FOUND_BY.c.field.in_([row["field"] for row in rows])
+        op.get_bind().execute(sa.delete(FOUND_BY).where(FOUND_BY.c.run_id == run.id, told_by_a_script))
         op.get_bind().execute(sa.insert(FOUND_BY), rows)
 
 

@@ -41,7 +41,7 @@ from backend.services.telemetry.event_rows import (
     unmeasured,
 )
 from backend.services.telemetry.falling_figures import fallen_reward_line
-from backend.services.telemetry.run_statistics import recent_figures
+from backend.services.telemetry.run_statistics import RECENT_FIGURES, recent_figures
 from backend.services.webhooks.notifications import queue_deliveries
 from engine.events import (
     AnyEvent,
@@ -238,7 +238,7 @@ class EventRowWriter:
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
 
     def _sum_up(self, step: int) -> None:
-        self._progress["summary"] |= recent_figures(self._session, self._run_id)
+        self._progress["summary"] |= dict.fromkeys(RECENT_FIGURES) | recent_figures(self._session, self._run_id)
         if self._notifies and (line := fallen_reward_line(self._session, self._run_id, step)):
             self._rows[LogLine] = [line]
             self._flush()

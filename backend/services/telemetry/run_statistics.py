@@ -17,6 +17,7 @@ PLAIN, NGRAM, UNTRAINED = (f"{DECODING}/{otherwise}" for otherwise in ("plain", 
 SUMS = (REWARD, SECONDS, IDLE, TRAINED, DECODING, PLAIN, NGRAM, UNTRAINED)
 RECENT_STEPS, RECENT_ACCEPTS, TAIL_STEPS = 10, 5, 500
 RECENT_MEANS = {"step_seconds_recent": SECONDS, "accept_recent": ACCEPT}
+RECENT_FIGURES = ("reward_recent", "reward_spread", *RECENT_MEANS)
 LEAST_STEPS, MOST_TREND_STEPS = 4, 10_000
 NOTHING = SeriesSum(0.0, 0)
 

@@ -40,7 +40,7 @@ def rows_of_steps(
 def _first_steps(model: type[Stepped], run_id: str, step_range: StepRange) -> Select[int]:
     """Also of the part in which ``since`` is."""
     row = aliased(model)
-    near = (row.run_id == run_id, row.step > step_range.since - step_range.every)
+    near = (row.run_id == run_id, row.step > step_range.since - step_range.every, row.step <= step_range.until)
     return select(func.min(row.step)).where(*near).group_by(row.step // step_range.every)
 
 

@@ -36,7 +36,7 @@ def _plain_twin(run: Run, name: str, twin_id: str | None) -> None:
     elif me().may_write and st.button(f"Run the plain twin of {name}", key=f"twin-{run.id}", type="primary"):
         with explained():
             plain = plain_baseline(run.config)
-            made = client().clone(run.id, plain, idempotency_key=submission_key(plain, run.id))
-            submitted()
+            made = client().clone(run.id, plain, idempotency_key=submission_key("twin", plain, run.id))
+            submitted("twin")
             look_again(run.id)
             switch_page(page_files.RUN, {"id": made.id})

@@ -24,11 +24,12 @@ def cost_estimate(config: Config) -> None:
 
 
 def size_lines(config: Config) -> list[str]:
-    """How many responses, and how many tokens if all were as long as they may be. Of those that over-sampling begins, some are stopped."""
+    """How many responses, and how many tokens if all were as long as they may be. Of those that over-sampling begins, some are stopped,
+    and those of a refill come where others teach nothing."""
     algorithm, rollout, evaluation = config["algorithm"], config["rollout"], config["evaluation"]
     limit, prompts, group = rollout["max_new_tokens"], algorithm["prompts_per_step"], algorithm["group_size"]
-    begun = ceil(prompts * rollout["scheduling"]["over_sampling"]) * group
-    of_more = f", of {begun:,} that are begun" if begun > prompts * group else ""
+    begun = ceil(prompts * rollout["scheduling"]["over_sampling"]) * group * (1 + algorithm["refills"])
+    of_more = f", of {'up to ' if algorithm['refills'] else ''}{begun:,} that are begun" if begun > prompts * group else ""
     lines = [f"**{count(prompts * group, 'response')} a step**{of_more}, {begun * limit:,} tokens at most"]
     if evaluation["every"]:
         responses = evaluation["prompts"] * evaluation["samples"]

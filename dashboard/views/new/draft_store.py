@@ -9,13 +9,15 @@ import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 
 from dashboard.auth.api_client import me
-from dashboard.data.submission_key import NONCE
+from dashboard.data.submission_key import submitted
 from dashboard.views.new.edited_config import EditedConfig
 from dashboard.views.new.kept_draft import FORM, YAML, KeptDraft, draft_of, text_of
 from dashboard.views.new.submission_options import LONGEST_NOTES, blank_options
 from dashboard.views.new.yaml_editor import is_typed
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "keep_draft.js"
+NEW = "new"
+"""What its form submits for; see submission_key."""
 STORE, READ, BACK, SUBMITTED = "draft-store", "draft-read", "draft-is-back", "draft-submitted"
 """Keys of the session: the component; whether this session has a draft of its own by now; the origin of the one that the browser gave
 back; and whether the browser is to forget it."""
@@ -52,8 +54,9 @@ def present_draft(origin: str, tags: str) -> KeptDraft:
 
 def drop_draft() -> None:
     """All that was typed, whatever it was typed into."""
-    for name in (NONCE, "draft", BACK, *blank_options(state.get("from", ""), "")):
+    for name in ("draft", BACK, *blank_options(state.get("from", ""), "")):
         state.pop(name, None)
+    submitted(NEW)
     state["unwritten"] = True
 
 

@@ -16,7 +16,7 @@ from dashboard.text.escaping import escaped
 from dashboard.views.new.config_editor import choose_origin, edit_config, origin_title
 from dashboard.views.new.config_form import ErrorSlots
 from dashboard.views.new.cost_estimate import cost_estimate
-from dashboard.views.new.draft_store import SUBMITTED, draft_is_back, drop_draft, keep_draft
+from dashboard.views.new.draft_store import NEW, SUBMITTED, draft_is_back, drop_draft, keep_draft
 from dashboard.views.new.schema_fields import Config
 from dashboard.views.new.submission_options import EXPECTED, submission_options
 from dashboard.views.new.yaml_editor import NotAConfigError
@@ -39,7 +39,7 @@ def projects() -> dict[str, str]:
 
 def submit(config: Config, options: Mapping[str, Any], parent: Run | None, with_plain: bool) -> Run:
     """A click that is repeated after a failure submits nothing twice."""
-    key = submission_key(config, options, parent and parent.id)
+    key = submission_key(NEW, config, options, parent and parent.id)
 
     def send(config: Config, key: str) -> Run:
         if parent is None:

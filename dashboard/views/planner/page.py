@@ -26,8 +26,8 @@ def submit(wish: Wish, workers: int) -> None:
     """The configuration that was planned, on as many workers."""
     config = {**wish.config, "cluster": {**wish.config["cluster"], "workers": workers}}
     with explained():
-        run = client().submit(config, idempotency_key=submission_key(config))
-        submitted()
+        run = client().submit(config, idempotency_key=submission_key("plan", config))
+        submitted("plan")
         switch_page(page_files.RUN, {"id": run.id})
 
 

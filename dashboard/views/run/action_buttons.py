@@ -17,17 +17,17 @@ BUTTONS: dict[Action, tuple[str, str, Callable[..., Run]]] = {
     "resume": ("Resume", "Goes on from the last checkpoint.", Longtail.resume),
     "retry": ("Retry", "Makes a new run that goes on from the last checkpoint of this one.", Longtail.retry),
 }
-ASKED, REFUSED = "cancelling", "refused"
+ASKED, REFUSED, RETRY_KEY = "cancelling", "refused", "retry-key-"
 
 
 def action_buttons(run: Run) -> None:
     """Nothing for those who may only look. A click acts before the page is drawn: a page that is being drawn anew would lose it. Clicked
-    twice, a button that was drawn once makes one new run."""
+    twice, or again after a failure, Retry makes one new run."""
     if not me().may_write:
         return
     for action, (label, explanation, act) in BUTTONS.items():
         if action in run.actions:
-            once = {"idempotency_key": uuid4().hex} if action == "retry" else {}
+            once = {"idempotency_key": st.session_state.setdefault(RETRY_KEY + run.id, uuid4().hex)} if action == "retry" else {}
             st.button(label, help=explanation, key=f"{action}-{run.id}", on_click=_do, args=(run.id, act), kwargs=once)
     if "clone" in run.actions:
         st.page_link(page_files.NEW_RUN, label="Clone", help="Opens the form with this run's configuration.", query_params={"from": run.id})
@@ -61,5 +61,6 @@ def _do(run_id: str, act: Callable[..., Run], **once: str) -> None:
     st.session_state[REFUSED] = {}
     try:
         st.query_params["id"] = act(client(), run_id, **once).id
+        st.session_state.pop(RETRY_KEY + run_id, None)
     except ApiError as error:
         st.session_state[REFUSED] = {run_id: error}

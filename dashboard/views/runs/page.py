@@ -96,7 +96,7 @@ def page(projects: Mapping[str, str]) -> None:
     selected, names = [], {project_id: name for name, project_id in projects.items()}
     if runs:
         st.toggle("As a table", key="as-table", help="To select runs, and to see all their figures.")
-        with st.container(key="run-grid"):
+        with st.container(key="group-grid" if groups else "run-grid"):
             selected = group_table(groups.groups, known) if groups else run_table(runs, known, names, datetime.now(UTC), own_columns())
         with st.container(key="run-cards"):
             cards = group_cards(groups.groups, known) if groups else run_cards(runs, known, names, datetime.now(UTC))

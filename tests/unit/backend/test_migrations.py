@@ -182,6 +182,20 @@ def test_runs_from_before_are_sorted_by_the_means_of_their_latest_steps(bare_dat
     upgrade(bare_database)
 
 
+def test_a_script_may_have_called_its_own_figures_as_the_means_are_called(bare_database: Database) -> None:
+    upgrade(bare_database, "0021")
+    summary = {"step_seconds": 9.0, "step_seconds_recent": 1.0}
+    with bare_database.write() as session:
+        session.execute(text(INSERT_RUN))
+        session.execute(text("UPDATE runs SET kind = 'tracked', finished_at = 1.0, summary = :summary"), {"summary": json.dumps(summary)})
+        own = "INSERT INTO run_values (field, run_id, text, number) VALUES ('summary.step_seconds_recent', 'aaaaaaaaaaaaaaaa', '1.0', 1.0)"
+        session.execute(text(own))
+    upgrade(bare_database)
+    with bare_database.read() as session:
+        assert session.get_one(Run, "a" * 16).summary == summary | {"step_seconds_recent": 9.0}
+        assert session.execute(select(RunValue.field, RunValue.number)).all() == [("summary.step_seconds_recent", 9.0)]
+
+
 def test_a_run_from_before_a_setting_finds_its_twin_from_after_it(bare_database: Database) -> None:
     upgrade(bare_database)
     twins = [RunConfig(speculation=SpeculationConfig(enabled=enabled)).model_dump(mode="json") for enabled in (True, False)]

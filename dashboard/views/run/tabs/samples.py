@@ -53,7 +53,7 @@ def show(data: RunData) -> None:
     groups = sample_groups(found, longest_first=order == ORDERS[1])
     st.caption(f"{count(len(found), 'response')} to {count(len(groups), 'prompt')}{_among(run.step, wanted)}")
     pages = in_pages(groups, PAGE_CHARACTERS)
-    page = st.pagination(len(pages), key="sample-page") if len(pages) > 1 else 1
+    page = st.pagination(len(pages), key=f"sample-page-{hash(asked)}") if len(pages) > 1 else 1
     with st.container(height=HEIGHT, border=False):
         for group in pages[min(page, len(pages)) - 1]:
             _group(data, group)
@@ -76,12 +76,12 @@ def _group(data: RunData, group: SampleGroup) -> None:
         if more.open:
             with more:
                 _elsewhere(data, group, place)
-        for first in range(0, len(group.items), 2):
-            for column, item in zip(
-                st.columns(2) if len(group.items) > 1 else [st.container()], group.items[first : first + 2], strict=False
-            ):
+        numbered = [*enumerate(group.items)]
+        for first in range(0, len(numbered), 2):
+            columns = st.columns(2) if len(numbered) > 1 else [st.container()]
+            for column, (number, item) in zip(columns, numbered[first : first + 2], strict=False):
                 with column:
-                    _response(item, f"{place}-{group.items.index(item)}")
+                    _response(item, f"{place}-{number}")
 
 
 def rewards_told(group: SampleGroup) -> str:

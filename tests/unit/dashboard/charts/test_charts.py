@@ -165,7 +165,7 @@ def test_acceptance_in_a_long_run_says_of_which_steps_it_is() -> None:
     spaced = [SpeculationStep(step=8 * i, arms=[], drafted_by_position=[100], accepted_by_position=[50]) for i in range(1000)]
     recent = [SpeculationStep(step=7950 + i, arms=[], drafted_by_position=[100], accepted_by_position=[80]) for i in range(50)]
     first, last = acceptance_by_position.acceptance_by_position(spaced, recent, 8).data
-    assert (first.name, list(first.y)) == ("learned drafter, every 8th step to 32", [50])
+    assert (first.name, list(first.y)) == ("learned drafter, every 8th step from 0 to 32", [50])
     assert (last.name, list(last.y)) == ("learned drafter, last 5 steps", [80])
 
 

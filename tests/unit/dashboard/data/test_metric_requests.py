@@ -49,6 +49,8 @@ def test_a_bucket_of_an_envelope_is_asked_for_as_a_whole() -> None:
     envelope = Series(steps=[0, 8, 16, 24], values=[0.0] * 4, low=[0.0] * 4, high=[0.0] * 4, width=8)
     held = RunData(at(31), metrics={"loss": envelope, "old": Series(steps=[0], values=[1.0], width=4)}, until={"loss": 31 + LATE_STEPS})
     assert held.held_of("loss") == 23
+    at_its_start = RunData(at(25), metrics={"loss": envelope}, until={"loss": 25 + LATE_STEPS})
+    assert at_its_start.held_of("loss") == 23
     assert RunData(at(32), metrics=held.metrics, until={"old": 20 + LATE_STEPS}).held_of("old") == 19
 
 
@@ -60,6 +62,8 @@ def test_the_latest_steps_are_as_many_as_they_are_called() -> None:
 def test_of_very_many_responses_fewer_steps_are_held() -> None:
     huge = run(ID, {"name": "huge", "algorithm": {"prompts_per_step": 512, "group_size": 16}})
     assert length_steps(huge) == MOST_RESPONSES // 8192
+    refilled = run(ID, {"name": "dapo", "algorithm": {"prompts_per_step": 512, "group_size": 16, "refills": 3}})
+    assert length_steps(refilled) == MOST_RESPONSES // 4 // 8192
     assert length_steps(run(ID, {"name": "small", "algorithm": {"prompts_per_step": 8, "group_size": 8}})) == LENGTH_STEPS
     odd = run(ID, {"name": "of a script", "algorithm": {"prompts_per_step": "many"}}).model_copy(update={"kind": "tracked"})
     assert length_steps(odd) == LENGTH_STEPS

@@ -16,6 +16,7 @@ from dashboard.serving.typed_addresses import ROUTES
         ("/runs/", "/"),
         ("/runs?tag=a%2Fb&tag=c&deleted=true", "/?tag=a%2Fb&tag=c&deleted=true"),
         ("/run/0123456789abcdef", "/run?id=0123456789abcdef"),
+        ("/run/0123456789abcdef?tab=Metrics&id=other", "/run?id=0123456789abcdef&tab=Metrics"),
         ("/run/a%26b%3F%0d", "/run?id=a%26b%3F%0D"),
     ],
 )

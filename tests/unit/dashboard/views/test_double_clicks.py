@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_in_process import Counted
@@ -13,6 +14,8 @@ from backend.demo_data import telemetry
 from backend.demo_data.planned_runs import PlannedRun, identity
 from dashboard import page_files
 from engine.config import RunConfig
+from longtail import ApiError
+from longtail.schemas.runs import Run
 
 FAILED, OTHER = identity(0, 0), identity(0, 1)
 
@@ -41,6 +44,22 @@ def test_retry_makes_one_run(api: Counted, monkeypatch: pytest.MonkeyPatch) -> N
     late = clicked(page, "Retry")
     double_click(page, api, monkeypatch, "Retry")
     page._run(late)
+    assert [page.query_params["id"]] == new_runs(api)
+
+
+def test_a_retry_whose_answer_was_lost_is_not_made_again(api: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = api._accept
+
+    def accept_in_vain(*asked: Any) -> Run:
+        accept(*asked)
+        raise ApiError(0, "No server", "the answer was lost")
+
+    page = opened(api, page_files.RUN, id=FAILED)
+    with monkeypatch.context() as away:
+        away.setattr(api, "_accept", accept_in_vain)
+        page._run(clicked(page, "Retry"))
+    assert page.query_params["id"] == FAILED
+    page._run(clicked(page, "Retry"))
     assert [page.query_params["id"]] == new_runs(api)
 
 

@@ -14,13 +14,13 @@ from backend.backup.rebuild import rebuild_run
 from backend.cli import terminal
 from backend.database import Database
 from backend.jobs.engine.supervisor import RESUMABLE, Supervisor
-from backend.models import Attempt, LogLine, PretrainingRound, Run, new_id
+from backend.models import Attempt, LogLine, PretrainingRound, Run, RunValue, new_id
 from backend.services.runs import control, submission
 from backend.services.runs.attempts import Outcome, claim, settle
 from backend.settings import Settings
 from engine.checkpoint import storage
 from engine.config import RunConfig
-from engine.events import AnyEvent, RunFinished, RunStarted, RunStopped, read
+from engine.events import AnyEvent, RunFinished, RunStarted, RunStopped, StepFinished, read
 from longtail.schemas.runs import Run as RunReply
 
 DRAFTER = {"pretrain_minutes": 10}
@@ -171,3 +171,17 @@ def test_a_retry_goes_on_with_pretraining(
     assert {saved.name for saved in (folder / "pretraining").iterdir()} == {"step_000001", "step_000002"}
     assert (folder / "checkpoints" / "buffer_0" / buffer.name).exists(), "the responses that it is trained on"
     assert [event.kind for event in read(folder / "events.jsonl")] == ["run_started", "pretraining", "pretraining"]
+
+
+def test_what_was_expected_before_the_first_step_is_not_what_was_seen_in_it(database: Database, run_id: str, path: Path) -> None:
+    """Nor are lists sorted by it, where the step does not tell its accept length."""
+    known = [start(3), pretrained(1, 60)]
+    write(path, *known)
+    ingestor = begin(database, run_id, path)
+    ingestor.drain()
+    assert reply(database, run_id).summary["accept_recent"] == 3.0
+    write(path, StepFinished(step=0, seconds=1.0, phases={}, metrics={"reward_mean": 0.5}))
+    ingestor.drain()
+    assert reply(database, run_id).summary["accept_recent"] is None
+    with database.read() as session:
+        assert session.scalar(select(RunValue.number).where(RunValue.field == "summary.accept_recent")) is None

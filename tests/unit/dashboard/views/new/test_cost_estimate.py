@@ -44,6 +44,8 @@ def test_prompts_beyond_those_that_are_learned_from_are_counted() -> None:
     ]
     plain: Config = merged(config, {"rollout": {"scheduling": {"over_sampling": 1}}, "evaluation": {"every": 0}})
     assert size_lines(plain) == ["**20 responses a step**, 2,000 tokens at most"]
+    refilled: Config = merged(plain, {"algorithm": {"refills": 3}})
+    assert size_lines(refilled) == ["**20 responses a step**, of up to 80 that are begun, 8,000 tokens at most"]
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,14 @@ def api(tmp_path: Path, database_copies: DatabaseCopies, monkeypatch: pytest.Mon
         yield api
 
 
-@pytest.mark.parametrize("tab", ["Account", "Users", "Webhooks", "Projects"])
-def test_nothing_of_it_is_left_out(api: Counted, tab: str) -> None:
-    names = ["mountain", "river"]
-    for name in names:
-        api.create_token(name)
-        api.add_user(name)
-        api.add_webhook(f"https://example.org/{name}")
-        api.create_project(name)
+@pytest.mark.parametrize(("tab", "kind"), [("Account", "token"), ("Users", "user"), ("Webhooks", "hook"), ("Projects", "project")])
+def test_nothing_of_it_is_left_out(api: Counted, tab: str, kind: str) -> None:
+    names = [f"{kind}-{name}" for name in ("mountain", "river")]
+    for name in ("mountain", "river"):
+        api.create_token(f"token-{name}")
+        api.add_user(f"user-{name}")
+        api.add_webhook(f"https://example.org/hook-{name}")
+        api.create_project(f"project-{name}")
     page = AppTest.from_file(PAGE, default_timeout=300)
     page.session_state["me"] = api.me()
     page.query_params["tab"] = tab
