@@ -175,7 +175,7 @@ def test_a_retry_goes_on_with_pretraining(
 
 def test_what_was_expected_before_the_first_step_is_not_what_was_seen_in_it(database: Database, run_id: str, path: Path) -> None:
     """Nor are lists sorted by it, where the step does not tell its accept length."""
-    known = [start(3), pretrained(1, 60)]
+    known: list[AnyEvent] = [start(3), pretrained(1, 60)]
     write(path, *known)
     ingestor = begin(database, run_id, path)
     ingestor.drain()
