@@ -25,7 +25,7 @@ from longtail.schemas.telemetry import (
 
 LENGTH_STEPS, SPAN_STEPS, SESSION_STEPS, LOG_LINES = 500, 50, 500, 500
 MOST_RESPONSES = 250_000
-"""Whose lengths and rewards are held: some 15 MB."""
+"""Whose lengths and rewards are held: some 20 MB."""
 LATE_STEPS = 20
 """So many steps after its own a value of a metric may still come."""
 REQUESTS_AT_ONCE = 3

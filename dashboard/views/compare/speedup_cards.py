@@ -23,7 +23,7 @@ def speedup_cards(baseline: ComparedRun, other: ComparedRun, name: str, differen
         _not_comparable(baseline, other, differences)
         return
     if not other.steps:
-        st.info("**No speed-up can be told yet: these two have no step in common.**")
+        st.info("**No speed-up can be told: these two have no step in common.**")
         return
     share, speedup = baseline.rollout_share, other.rollout_speedup
     predicted = end_to_end(share, speedup) if share is not None and speedup else None
