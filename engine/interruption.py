@@ -10,17 +10,24 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """In the block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; later ones do not disturb the stopping."""
+    """In the block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; later ones do not disturb the stopping.
+
+    After it they are ignored until the process has ended: it is on its way out, and its exit code is its own.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
         for number in heeded:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
+    interrupted = False
     heeded = [number for number in INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores SIGHUP
     before = {number: signal.signal(number, interrupt) for number in heeded}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if not interrupted:
+            for number, handler in before.items():
+                signal.signal(number, handler)
