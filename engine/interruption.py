@@ -14,6 +14,7 @@ def interruptible() -> Iterator[None]:
 
     After it they are ignored until the process has ended: it is on its way out, and its exit code is its own.
     """
+    interrupted = False
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         nonlocal interrupted
@@ -22,7 +23,6 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    interrupted = False
     heeded = [number for number in INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores SIGHUP
     before = {number: signal.signal(number, interrupt) for number in heeded}
     try:
