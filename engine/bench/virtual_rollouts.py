@@ -7,7 +7,7 @@ on texts.
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -38,9 +38,16 @@ class VirtualRequest:
     needed: int
     rate: float
     luck: Any
-    length: int = PROMPT
-    generated: int = 0
     drafted: int = 0
+    written: list[int] = field(default_factory=list)
+
+    @property
+    def generated(self) -> int:
+        return len(self.written)
+
+    @property
+    def length(self) -> int:
+        return PROMPT + self.generated
 
     def accepts(self, shape: Strategy, limit: int) -> int:
         """Of a draft cut to ``limit`` tokens. Branches beside the likeliest one help, the more of them are checked."""
@@ -99,7 +106,7 @@ class Rollouts:
         self._speculator.loaded("target", step)
         self._speculator.loaded("drafter", step)
         for request in batch:
-            self._speculator.admit(request.id, (1, 2, 3), [])
+            self._speculator.admit(request.id, [0] * PROMPT, request.written)
         total = 0.0
         while batch:
             plan = self._speculator.plan(batch, self._learned)
@@ -120,8 +127,7 @@ class Rollouts:
         kept = [min(tokens + 1, request.needed - request.generated) for tokens, request in zip(accepted, batch, strict=True)]
         seconds = self._machine.seconds(shape, context, fmean(limits))
         for request, tokens in zip(batch, kept, strict=True):
-            request.length += tokens
-            request.generated += tokens
+            request.written += [0] * tokens
             request.drafted = request.length if plan.shape else request.drafted
         self._speculator.record(plan, accepted, kept, seconds)
         return seconds

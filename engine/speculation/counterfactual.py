@@ -1,21 +1,19 @@
 """What the decode steps of a rollout would have taken otherwise: plainly, or without the learned drafter.
 
-The tokens are the same whatever drafts, so that only seconds differ. Those of a step that did without drafts are its own. Those of others
-are predicted: by the measured cost table as the tuner corrects it, for as many steps as bring the same tokens. Without the learned drafter
-that is the faster of plain decoding and n-grams, as often accepted as the tuner has seen. N-grams are taken to find a draft at every step,
-which they do not, so that the learned drafter brings rather more than this says.
+The tokens are the same whatever drafts, so that only seconds differ. Plainly every running request gets one token a step, so the lengths of
+the responses say which steps there would have been (``plain_steps``); the measured cost table, as the tuner corrects it, says what they
+take. Steps that did without drafts count as long as they took. Without the learned drafter that is the faster of plain decoding and
+n-grams, as often accepted as the tuner has seen. N-grams are taken to find a draft at every step, which they do not, so that the learned
+drafter brings rather more than this says.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from engine.speculation.plain_steps import LENGTHS, Steps, plain_steps
 from engine.speculation.strategy import OFF, Context, Strategy
-
-LENGTHS = 128
-"""Steps of one batch size are taken together if their mean lengths are alike up to so many tokens."""
-Steps = dict[tuple[int, int], float]
-"""Tokens that each request of a batch got, by batch size and length."""
 
 
 class Knowledge(Protocol):
@@ -43,33 +41,74 @@ class DecodeSeconds(NamedTuple):
         return DecodeSeconds(*(one + another for one, another in zip(self, other, strict=True)))
 
 
+@dataclass
+class _Response:
+    """``length`` tokens of it, with its prompt, were there when it was ``begun`` tokens long itself."""
+
+    length: int
+    begun: int
+    written: Sequence[int]
+
+    def taken(self) -> tuple[int, int]:
+        """Its length and the tokens that it has got since, which are not told again."""
+        length, tokens = self.length, len(self.written) - self.begun
+        self.length, self.begun = length + tokens, len(self.written)
+        return length, tokens
+
+
 class Counterfactual:
-    """Notes decode steps until ``take``."""
+    """Notes responses and decode steps until ``take``."""
 
     def __init__(self) -> None:
+        self._running: dict[int, _Response] = {}
         self._begin()
 
     def _begin(self) -> None:
         self._seconds = dict.fromkeys(("none", "ngram", "eagle"), 0.0)
-        self._tokens: dict[str, Steps] = {drafter: defaultdict(float) for drafter in ("ngram", "eagle")}
+        self._tokens: dict[str, Steps] = {drafter: defaultdict(float) for drafter in self._seconds}
+        self._plain: Steps = defaultdict(float)
+        self._begin_rollout()
+
+    def _begin_rollout(self) -> None:
+        self._lengths = dict.fromkeys(self._running, (0, 0))
+        self._most = 1
+
+    def admit(self, request: int, prompt: Sequence[int], written: Sequence[int]) -> None:
+        """``written`` grows as the request's tokens are generated."""
+        self._running[request] = _Response(len(prompt) + len(written), len(written), written)
+        self._lengths[request] = (0, 0)
+
+    def leave(self, request: int) -> None:
+        """It has ended, or waits for another rollout."""
+        self._lengths[request] = self._running.pop(request).taken()
+
+    def end_rollout(self) -> None:
+        """What is admitted from now on would not have waited for what was there before."""
+        lengths = self._lengths | {request: response.taken() for request, response in self._running.items()}
+        for moment, steps in plain_steps(list(lengths.values()), self._most).items():
+            self._plain[moment] += steps
+        self._begin_rollout()
 
     def record(self, drafter: str, context: Context, kept: Sequence[int], seconds: float) -> None:
         """A step in which ``drafter`` drafted brought the requests ``kept`` tokens."""
+        self._most = max(self._most, context.batch)
         self._seconds[drafter] += seconds
-        if drafter != "none":
-            self._tokens[drafter][context.batch, int(context.length) // LENGTHS] += sum(kept) / len(kept)
+        self._tokens[drafter][context.batch, int(context.length) // LENGTHS] += sum(kept) / len(kept)
 
     def take(self, tuner: Knowledge, strategies: Sequence[Strategy]) -> DecodeSeconds | None:
         """Of the steps since the last call, by what ``tuner`` knows now; None if there were none."""
-        seconds, tokens = self._seconds, self._tokens
+        self.end_rollout()
+        seconds, tokens, plain = self._seconds, self._tokens, self._plain
         self._begin()
         spent = sum(seconds.values())
         if not spent:
             return None
         unlearned = [strategy for strategy in strategies if strategy.drafter == "ngram"]
-        plain = {drafter: _predicted(steps, tuner, [OFF]) for drafter, steps in tokens.items()}
-        ngram = _predicted(tokens["eagle"], tuner, [OFF, *unlearned])
-        return DecodeSeconds(spent, seconds["eagle"], seconds["none"] + sum(plain.values()), seconds["none"] + seconds["ngram"] + ngram)
+        one_by_one = {drafter: _predicted(steps, tuner, [OFF]) for drafter, steps in tokens.items()}
+        drafted = max(_predicted(plain, tuner, [OFF]) - one_by_one["none"], 0.0)
+        uneven = drafted / max(one_by_one["ngram"] + one_by_one["eagle"], 1e-9)
+        ngram = uneven * _predicted(tokens["eagle"], tuner, [OFF, *unlearned])
+        return DecodeSeconds(spent, seconds["eagle"], seconds["none"] + drafted, seconds["none"] + seconds["ngram"] + ngram)
 
 
 def _predicted(steps: Steps, tuner: Knowledge, strategies: Sequence[Strategy]) -> float:

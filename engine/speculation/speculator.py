@@ -93,6 +93,7 @@ class Speculator:
     def begin(self, limit: int) -> None:
         """A rollout starts; responses have at most ``limit`` tokens."""
         self.end()
+        self._counterfactual.end_rollout()
         self._lengths.new_step()
         self._limit, self._fresh = limit, 0
 
@@ -109,6 +110,7 @@ class Speculator:
         """``written`` grows as the request's tokens are generated."""
         self._wait[request], self._patience[request] = 0, PATIENCE
         self._fresh = 0
+        self._counterfactual.admit(request, prompt, written)
         if self._store:
             self._store.begin(request, prompt, written)
 
@@ -305,5 +307,6 @@ class Speculator:
 
     def _forget(self, request: int) -> None:
         del self._wait[request], self._patience[request]
+        self._counterfactual.leave(request)
         if self._store:
             self._store.end(request)
