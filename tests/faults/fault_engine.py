@@ -1,7 +1,8 @@
 """A light stand-in for the engine that writes true events and true checkpoints; it starts in a few hundredths of a second.
 
 The run's name may say where it kills itself, once: "mid-checkpoint", "mid-event", "between-artifact-and-row".
-The environment sets its pace (FAULT_STEP_SECONDS) and the size its files may have (FAULT_FILE_BYTES: a full disk).
+The environment sets its pace (FAULT_STEP_SECONDS), the step at which the first attempt stands still until it is ended (FAULT_HELD_AT),
+and the size its files may have (FAULT_FILE_BYTES: a full disk).
 """
 
 import hashlib
@@ -78,7 +79,10 @@ class Run:
 
     def train(self) -> int:
         self.write("run_started", first_step=self.first, steps=self.steps, workers=1, model_parameters=1, device="cpu", packages={})
+        held_at = int(os.environ.get("FAULT_HELD_AT", "-1")) if self.attempt == 1 else -1
         for step in range(self.first, self.steps):
+            if step == held_at:
+                time.sleep(3600)
             time.sleep(float(os.environ.get("FAULT_STEP_SECONDS", "0.04")))
             self.write("rollout", step=step, lengths=[step + 1], truncated=0)
             metrics = {"reward_mean": step / 8, "attempt": self.attempt}

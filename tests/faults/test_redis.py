@@ -24,7 +24,7 @@ def finish(arena: Arena) -> None:
 
 def ready(arena: Arena) -> list[str]:
     """The names of what is not."""
-    reply = httpx.get(f"{arena.client.base_url}/readyz", trust_env=False)
+    reply = httpx.get(f"{arena.client.base_url}/readyz", timeout=60, trust_env=False)
     return [error["field"] for error in reply.json().get("errors", [])]
 
 
