@@ -71,7 +71,7 @@ STUCK: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "the GPU is another run's": ({"workers": 1}, {}, 0),
     "nobody has the label": ({}, {"needs": "gpu:h200"}, 3 * HOUR),
     "nobody has so many GPUs": ({"workers": 8, "device": "cuda"}, {}, 3 * HOUR),
-    "later": ({"device": "cpu"}, {"start_after": time.time() + 1000}, 0),
+    "later": ({"device": "cpu"}, {"start_after": 4e9}, 0),
     "enough of this owner": ({"device": "cpu"}, {"owner": "anna"}, 0),
 }
 """Of a run that was queued 3 hours ago: its cluster, its wishes, and how long it is stuck."""
