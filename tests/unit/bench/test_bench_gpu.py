@@ -29,6 +29,13 @@ from engine.planner.memory import GB
 from engine.planner.model_shape import Shape
 
 
+def ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def read(folder: Path, part: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / f"gpu_{part}.json").read_text(encoding="utf-8"))
     return found
@@ -86,7 +93,7 @@ def test_a_folder_that_nothing_can_be_written_to_is_refused(capsys: pytest.Captu
 
 LEAVES = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 open(sys.argv[1], "w").write(str(child.pid))
 sys.exit(3)
 """
@@ -96,10 +103,10 @@ def test_what_a_part_leaves_that_fails_is_ended(tmp_path: Path) -> None:
     written = tmp_path / "pid"
     assert command._run([sys.executable, "-c", LEAVES, str(written)], 60) == 3
     left = int(written.read_text())
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(left) and psutil.Process(left).status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while not ended(left):
+        assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
 
 
 ASLEEP = """
@@ -212,13 +219,24 @@ def test_a_part_has_a_share_of_what_those_before_it_left(tmp_path: Path, monkeyp
 
 
 def test_nothing_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in a session of its own either, as SGLang is started."""
-    started = "subprocess.Popen(['sleep', '60'], start_new_session=True).pid"
-    part = f"import pathlib, subprocess, time; pathlib.Path('child').write_text(str({started})); time.sleep(60)"
+    """Not in a session of its own either, as SGLang is started. The part's time is over as soon as it has started that."""
+    started = "subprocess.Popen(['sleep', '600'], start_new_session=True).pid"
+    part = f"import pathlib, subprocess, time; pathlib.Path('child').write_text(str({started})); time.sleep(600)"
+    file, wait = tmp_path / "child", subprocess.Popen.wait
+
+    def until_started(process: "subprocess.Popen[bytes]", timeout: float | None = None) -> int:
+        if timeout is None:
+            return wait(process)
+        deadline = time.monotonic() + timeout
+        while not (file.exists() and file.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        raise subprocess.TimeoutExpired(process.args, timeout)
+
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    assert command._run([sys.executable, "-c", part, "part"], 3) == 1
-    child = int((tmp_path / "child").read_text())
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    monkeypatch.setattr(subprocess.Popen, "wait", until_started)
+    assert command._run([sys.executable, "-c", part, "part"], 60) == 1
+    assert ended(int(file.read_text()))
 
 
 MISTAKES = [
