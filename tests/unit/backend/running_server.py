@@ -15,7 +15,8 @@ class Running:
 
     def __init__(self, settings: Settings, **options: Any) -> None:
         self._settings, self._options = settings, OPTIONS | options
-        self._port = 0
+        self._held = self._bound(0)  # without listening: while the server is stopped, the system gives its port to nobody else
+        self._port = int(self._held.getsockname()[1])
         self.start()
 
     @property
@@ -27,12 +28,15 @@ class Running:
         in_use: int = self._app.state.database.reader.pool.checkedout()
         return in_use
 
-    def start(self) -> None:
+    def _bound(self, port: int) -> socket.socket:
         host = str(self._options["host"])
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, self._port))
-        self._port = listener.getsockname()[1]
+        bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        return bound
+
+    def start(self) -> None:
+        listener = self._bound(self._port)
         self._app = create_app(self._settings)
         self._server = ApiServer(self._app, self._settings, **self._options)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
@@ -49,3 +53,4 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._held.close()
