@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import httpx
@@ -70,7 +71,7 @@ def test_every_item_of_a_list_comes_once_however_small_its_pages_are(client: Lon
 def test_a_configuration_that_no_database_keeps_is_refused(client: Longtail, server: str, value: str) -> None:
     content = f"""{{"name": "strange", "config": {{"a": {value}}}}}"""
     headers = {"Authorization": f"Bearer {client.token}", "Content-Type": "application/json"}
-    reply = httpx.post(f"{server}/api/v1/runs/tracked", content=content, headers=headers, trust_env=False)
+    reply = httpx.post(f"{server}/api/v1/runs/tracked", content=content, headers=headers, timeout=60, trust_env=False)
     assert reply.status_code == 422, reply.text
     assert "config" in reply.text
 
@@ -164,12 +165,13 @@ def test_a_lost_answer_doubles_nothing(client: Longtail, running: Running) -> No
 
 
 def wait_until(condition: Callable[[], bool], tracker: Any) -> None:
-    for step in range(1000):
+    deadline = time.monotonic() + 60
+    for step in count():
         tracker.log(step, {"loss": 1.0})
         if condition():
             return
+        assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.01)
-    pytest.fail("waited in vain")
 
 
 @contextmanager
