@@ -27,7 +27,7 @@ from engine.tasks.sandbox import Sandbox, _specials
 
 INSTALLED = shutil.which("bwrap") is not None
 needs_bubblewrap = pytest.mark.skipif(not INSTALLED, reason="needs bubblewrap: apt-get install bubblewrap")
-LIMITED, WALLED = (Sandbox(2.0, 256, isolation) for isolation in ("limits", "namespaces"))
+LIMITED, WALLED = (Sandbox(60.0, 256, isolation) for isolation in ("limits", "namespaces"))
 BOTH = [pytest.param(LIMITED, id="limits"), pytest.param(WALLED, id="namespaces", marks=needs_bubblewrap)]
 DOUBLE = "def f(x): return 2 * x"
 
@@ -51,7 +51,7 @@ def runs(sandbox: Sandbox, program: str) -> bool:
         ("syntax error", False),
         ("\ud800", False),
         ("while True: pass", False),
-        ("import time; time.sleep(60)", False),
+        ("import time; time.sleep(600)", False),
         ("x = bytearray(2**30)", False),
         ("import tempfile; tempfile.TemporaryFile().write(b'x')", True),
         ("import tempfile; tempfile.TemporaryFile().write(bytes(64 * 2**20))", False),
@@ -61,7 +61,7 @@ def runs(sandbox: Sandbox, program: str) -> bool:
     ],
 )
 def test_which_programs_run(sandbox: Sandbox, program: str, ends: bool) -> None:
-    assert runs(sandbox, program) == ends
+    assert runs(sandbox if ends else replace(sandbox, seconds=2.0), program) == ends
 
 
 def test_tests_that_say_much_fill_no_memory_of_ours() -> None:
@@ -312,7 +312,7 @@ ROW: dict[str, object] = {"question": "Write f, which doubles.", "tests": ["asse
 def written(tmp_path: Path, *rows: dict[str, object], **settings: object) -> CodeConfig:
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return CodeConfig.model_validate({"path": path, "seconds": 2.0, "isolation": "namespaces" if INSTALLED else "limits"} | settings)
+    return CodeConfig.model_validate({"path": path, "seconds": 60.0, "isolation": "namespaces" if INSTALLED else "limits"} | settings)
 
 
 def test_rewards_of_a_task(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_programs_run_side_by_side() -> None:
     ends: list[float] = []
 
     def run() -> None:
-        assert runs(replace(LIMITED, seconds=30.0), "import time; time.sleep(1)")
+        assert runs(LIMITED, "import time; time.sleep(1)")
         ends.append(time.monotonic())
 
     threads = [Thread(target=run) for _ in range(4)]
