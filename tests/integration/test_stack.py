@@ -73,9 +73,9 @@ def served(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_every_part_answers(stack: Stack) -> None:
-    assert httpx.get(f"{stack.url}/readyz").json()["checks"].keys() >= {"database", "worker"}
-    assert httpx.get(f"{stack.dashboard_url}/", headers={"accept": "text/html"}).headers["location"].startswith("/login")
-    with Longtail(stack.url, stack.token) as client, httpx.Client(follow_redirects=True) as browser:
+    assert httpx.get(f"{stack.url}/readyz", timeout=60).json()["checks"].keys() >= {"database", "worker"}
+    assert httpx.get(f"{stack.dashboard_url}/", headers={"accept": "text/html"}, timeout=60).headers["location"].startswith("/login")
+    with Longtail(stack.url, stack.token) as client, httpx.Client(follow_redirects=True, timeout=60) as browser:
         reply = browser.get(shown_address(client, stack.dashboard_url, "/new"))
         assert (reply.status_code, str(reply.url)) == (200, f"{stack.dashboard_url}/new")
     noted = read_server_file(stack.settings)
@@ -98,7 +98,7 @@ def test_a_proxy_for_the_outside_is_not_asked(stack: Stack, monkeypatch: pytest.
         monkeypatch.delenv(name, raising=False)
     with Longtail(stack.url, stack.token) as client:
         assert client.presets()
-    assert answers(f"{stack.url}/healthz")()
+    until(answers(f"{stack.url}/healthz"))
 
 
 def test_api_and_worker_log_lines_of_json_without_secrets(stack: Stack) -> None:

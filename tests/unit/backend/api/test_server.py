@@ -47,7 +47,8 @@ def test_idle_connections_keep_nobody_out(crowded: Running, start: bytes) -> Non
         for _ in range(FLOOD):
             resources.enter_context(connected(crowded, start))
         deadline = time.monotonic() + SECONDS
-        while httpx.get(f"{crowded.url}/healthz", trust_env=False).status_code != 200:  # a request that is given up takes a moment to end
+        health = f"{crowded.url}/healthz"
+        while httpx.get(health, timeout=60, trust_env=False).status_code != 200:  # a request that is given up takes a moment to end
             assert time.monotonic() < deadline
             time.sleep(0.05)
 

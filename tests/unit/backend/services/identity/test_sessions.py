@@ -185,7 +185,7 @@ FORGED = [
 @pytest.mark.parametrize("headers", FORGED, ids=str)
 def test_nobody_is_believed_about_an_address(server: str, database: Database, headers: dict[str, str]) -> None:
     """Programs of this machine neither, unless the operator names them."""
-    assert httpx.post(f"{server}/api/v1/sessions", json={"token": "x"}, headers=headers, trust_env=False).status_code == 401
+    assert httpx.post(f"{server}/api/v1/sessions", json={"token": "x"}, headers=headers, timeout=60, trust_env=False).status_code == 401
     with database.read() as session:
         assert session.query(AuditEntry).one().address == "127.0.0.1"
 
@@ -202,7 +202,7 @@ def proxied(monkeypatch: pytest.MonkeyPatch, settings: Settings, database: Datab
     ("said", "address"), [("10.0.0.7", "10.0.0.7"), ("6.6.6.6, 10.0.0.7", "10.0.0.7"), ("10.0.0.7, 127.0.0.1", "10.0.0.7")]
 )
 def test_who_is_named_is_believed_about_the_last_one(proxied: Running, database: Database, said: str, address: str) -> None:
-    httpx.post(f"{proxied.url}/api/v1/sessions", json={"token": "x"}, headers={"X-Forwarded-For": said}, trust_env=False)
+    httpx.post(f"{proxied.url}/api/v1/sessions", json={"token": "x"}, headers={"X-Forwarded-For": said}, timeout=60, trust_env=False)
     with database.read() as session:
         assert session.query(AuditEntry).one().address == address
 
