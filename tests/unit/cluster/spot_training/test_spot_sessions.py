@@ -15,6 +15,7 @@ from sizes import ALL, only_with_all
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, same
 from engine.drafter.packing import MicroBatch
 from engine.drafter.recipe import Recipe, TrainingTruth
+from engine.drafter.spot_trainer import JUDGED_FIRST
 from engine.speculation.remaining_length import RemainingLengthPredictor
 
 SESSIONS = 50 if ALL else 24
@@ -60,12 +61,16 @@ def test_training_stops_within_a_micro_step(random_model: Path) -> None:
         worker.rollout(step, requests(step, 0), SAMPLING)
         begun_at_halt: list[int] = []
 
-        def halt(step: int = step, begun_at_halt: list[int] = begun_at_halt) -> None:
+        def halt(step: int = step, judged: int = made + JUDGED_FIRST[-1], begun_at_halt: list[int] = begun_at_halt) -> None:
+            while made <= judged:
+                time.sleep(0.001)
             worker.halt(step)
             begun_at_halt.append(made)
 
-        threading.Timer(0.3, halt).start()
+        halting = threading.Thread(target=halt, daemon=True)
+        halting.start()
         session = worker.train_drafter(step)
+        halting.join(60)
         assert session
         assert session.set_up > 0
         assert begun_at_halt, "there was enough to train on until the halt"
@@ -108,7 +113,9 @@ def test_a_training_that_fails_leaves_the_drafter_as_it_was(random_model: Path, 
     assert all(weight.isfinite().all() for weight in worker.drafter_weights().values()), "nor did the optimizer keep anything"
 
 
-def test_a_worker_says_how_long_it_will_need_while_it_generates(random_model: Path) -> None:
+def test_a_worker_says_how_long_it_will_need_while_it_generates(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In seconds of the processor, which others on the machine take nothing of."""
+    monkeypatch.setattr(time, "monotonic", time.process_time)
     worker = Crew(config(random_model), workers=1).workers[0]
     worker.rollout(0, requests(0, 0), SAMPLING)
     told: list[tuple[float, float]] = []
@@ -118,12 +125,12 @@ def test_a_worker_says_how_long_it_will_need_while_it_generates(random_model: Pa
         while not done.wait(0.005):
             seconds = worker.forecast()
             if seconds:
-                told.append((time.perf_counter(), seconds))
+                told.append((time.monotonic(), seconds))
 
     asker = threading.Thread(target=ask)
     asker.start()
     worker.rollout(1, requests(1, 0, count=64), SAMPLING)
-    ended = time.perf_counter()
+    ended = time.monotonic()
     done.set()
     asker.join()
     assert worker.forecast() == 0.0
@@ -131,5 +138,5 @@ def test_a_worker_says_how_long_it_will_need_while_it_generates(random_model: Pa
     limit = RemainingLengthPredictor().remaining(0, 0, SAMPLING.max_new_tokens)
     assert limit == SAMPLING.max_new_tokens
     middle = told[len(told) // 2]
-    assert 0.1 < middle[1] / (ended - middle[0]) < 10, "of the right order, on a busy machine too"
+    assert 0.1 < middle[1] / (ended - middle[0]) < 10, "of the right order"
     assert told[-1][1] < told[0][1]
