@@ -5,7 +5,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
 from engine_processes import ALONE, Config, finish, kill_once_there, lengths, run, start
 from forked_python.interpreter import ENGINE, forked_python
 from safetensors.torch import load_file
@@ -36,7 +35,8 @@ def test_a_drafter_is_pretrained_killed_stopped_and_goes_on(config: Config, plai
     assert [event.round for event in told] == sorted(event.round for event in told)
     assert told[-1].done
     assert {event.vocabulary for event in told} == {24}
-    assert told[-1].seconds == pytest.approx(36, abs=8)
+    assert told[-1].limit >= 36
+    assert -8 < told[-1].seconds - told[-1].limit < (8 if ALL else 60), "a busy machine is late to end"
     assert lengths(events) == lengths(list(read(plain / "events.jsonl"))), "drafts change no response"
     assert any(event.drafted_by_position[0] for event in events if isinstance(event, Speculation))
     weights = load_file(tmp_path / "artifacts/drafter/model.safetensors")
