@@ -49,7 +49,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
     def slow(*arguments: Any) -> VerifiedCheckpoint:
         gate.started.release()
-        assert gate.wait(10)
+        assert gate.wait(60)
         return save(*arguments)
 
     monkeypatch.setattr(storage, "save", slow)

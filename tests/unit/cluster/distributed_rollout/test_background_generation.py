@@ -151,6 +151,6 @@ def test_what_fails_when_nobody_waits_is_told_at_the_end(engine: Stepping) -> No
     engine.step(2)
     generation.awaited()
     engine.step(20)
-    generation._whole.exception(timeout=20)
+    generation._whole.exception(timeout=60)
     with pytest.raises(RuntimeError, match="the engine broke"):
         generation.end()
