@@ -25,6 +25,12 @@ def alive(pid: int | None) -> bool:
     return start_time(pid) is not None
 
 
+def stands_still(pid: int) -> bool:
+    """All of its threads, also one that was in the midst of a system call."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {thread.read_text().rpartition(")")[2].split()[0] for thread in threads} == {"T"}
+
+
 def test_a_run_succeeds_and_shows_everything(platform: Platform, tmp_path: Path) -> None:
     platform.worker()
     run = platform.submit(steps=5)
@@ -76,7 +82,7 @@ def test_a_worker_is_seen_to_work_as_long_as_it_looks_for_runs(platform: Platfor
     alive.unlink()
     platform.until(alive.exists)
     os.kill(pid_of(worker), signal.SIGSTOP)
-    time.sleep(0.2)
+    platform.until(lambda: stands_still(pid_of(worker)))
     alive.unlink(missing_ok=True)
     time.sleep(1.5)
     assert not alive.exists(), "three times as long as between two looks"
@@ -214,18 +220,18 @@ def test_a_worker_that_shuts_down_does_not_wait_for_a_long_step(platform: Platfo
 
 def test_pause_and_resume_at_a_step_boundary(platform: Platform) -> None:
     platform.worker(step_seconds=0.5)
-    run = platform.submit(steps=12)
+    run = platform.submit(steps=20)
     platform.until_step(run.id, 2)
     assert platform.client.pause(run.id).pause_requested
     paused = platform.until_state(run.id, "paused", "succeeded", "failed")
     assert (paused.state, paused.pause_requested) == ("paused", False)
-    assert 2 <= paused.step < 12
+    assert 2 <= paused.step < 20
     other = platform.submit("other", steps=1)
     assert platform.until_state(other.id, "succeeded").state == "succeeded", "a paused run holds no worker"
     platform.client.resume(run.id)
     assert platform.until_state(run.id, "succeeded", "failed").state == "succeeded"
     assert endings(platform, run.id) == ["handed_over", "succeeded"]
-    assert platform.client.metrics(run.id).series["reward_mean"].steps == list(range(12))
+    assert platform.client.metrics(run.id).series["reward_mean"].steps == list(range(20))
 
 
 def test_a_pause_taken_back_in_time_does_no_harm(platform: Platform) -> None:
@@ -239,14 +245,14 @@ def test_a_pause_taken_back_in_time_does_no_harm(platform: Platform) -> None:
 
 def test_a_cancelled_run_is_retried_as_a_new_one(platform: Platform) -> None:
     platform.worker(step_seconds=0.5)
-    old = platform.submit(steps=14)
+    old = platform.submit(steps=20)
     platform.until_step(old.id, 3)
     platform.client.cancel(old.id)
     platform.until_state(old.id, "cancelled")
     new = platform.client.retry(old.id)
     assert new.parent_id == old.id
     assert platform.until_state(new.id, "succeeded", "failed").state == "succeeded"
-    assert platform.client.metrics(new.id).series["reward_mean"].steps == list(range(14))
+    assert platform.client.metrics(new.id).series["reward_mean"].steps == list(range(20))
     assert platform.client.run(old.id).state == "cancelled"
 
 
