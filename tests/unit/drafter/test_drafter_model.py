@@ -34,6 +34,7 @@ def by_hand(weights: dict[str, Tensor], config: PretrainedConfig, embedded: Tens
 
 
 def test_forward_is_the_layer_written_by_hand(target: Qwen2ForCausalLM) -> None:
+    torch.manual_seed(0)
     drafter = Drafter(target.config)
     for parameter in drafter.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -50,6 +51,7 @@ def test_weights_have_the_targets_names_and_shapes(family: PretrainedConfig) -> 
 
 
 def test_starts_close_to_passing_features_through(family: PretrainedConfig) -> None:
+    torch.manual_seed(0)
     embedded, features = torch.randn(2, 1, 9, 32)
     output = Drafter(family)(0.1 * embedded, features, torch.arange(9)[None])
     assert torch.nn.functional.cosine_similarity(output, features, dim=-1).mean() > 0.7
