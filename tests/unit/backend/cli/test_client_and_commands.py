@@ -135,10 +135,10 @@ def test_nobody_answers(tmp_path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with Longtail(url) as client, pytest.raises(ApiError, match="start one with: longtail up"):
-        client.presets()
-    with Longtail(url) as client, pytest.raises(ApiError, match="no Longtail server answers"):
-        client.download("0" * 16, tmp_path / "file")
+        with Longtail(url) as client, pytest.raises(ApiError, match="start one with: longtail up"):
+            client.presets()
+        with Longtail(url) as client, pytest.raises(ApiError, match="no Longtail server answers"):
+            client.download("0" * 16, tmp_path / "file")
     assert list(tmp_path.iterdir()) == []
 
 
