@@ -56,7 +56,7 @@ def test_without_redis_runs_go_on_and_start_and_readiness_says_so(arena: Arena) 
     first = arena.submit(steps=20)
     arena.until(lambda: arena.state(first) == "running")
     arena.redis.kill()
-    arena.start_worker()  # refuses to start, and is no harm
+    arena.start_worker(**PATIENT)  # refuses to start, and is no harm
     second = arena.submit()
     arena.until(lambda: ready(arena) == ["broker"])
     arena.until(lambda: arena.state(second) == "succeeded")
