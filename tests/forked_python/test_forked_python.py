@@ -87,10 +87,10 @@ def test_files_that_are_passed_on_keep_their_numbers(python: str) -> None:
 def test_signals_reach_the_process_and_a_kill_ends_it_and_its_group(python: str, number: int, expected: int) -> None:
     code = """if True:
         import os, signal, subprocess, sys, time
-        child = subprocess.Popen(["sleep", "60"])
+        child = subprocess.Popen(["sleep", "600"])
         signal.signal(15, lambda *_: (child.kill(), os._exit(3)))
         print(os.getpid(), child.pid, flush=True)
-        time.sleep(60)"""
+        time.sleep(600)"""
     process = subprocess.Popen([python, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout
     begun = process.stdout.readline().split()
@@ -101,7 +101,7 @@ def test_signals_reach_the_process_and_a_kill_ends_it_and_its_group(python: str,
 
 
 def test_a_client_that_is_gone_at_once_harms_nobody(python: str) -> None:
-    sleeper = subprocess.Popen([python, "-c", "import time; time.sleep(60)"])
+    sleeper = subprocess.Popen([python, "-c", "import time; time.sleep(600)"])
     for data in (b"", (100).to_bytes(4, "big"), (2).to_bytes(4, "big") + b"{}"[:1]):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.connect(str(Path(python).with_name("server")))
@@ -114,7 +114,7 @@ def test_a_client_that_is_gone_at_once_harms_nobody(python: str) -> None:
 
 def test_copies_end_with_their_server() -> None:
     python, server = start_server(MARK)
-    process = subprocess.Popen([python, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"], stdout=subprocess.PIPE)
+    process = subprocess.Popen([python, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"], stdout=subprocess.PIPE)
     assert process.stdout
     copy = json.loads(process.stdout.readline())
     server.kill()
