@@ -21,6 +21,12 @@ echo "1, GPU-bbbb, NVIDIA GB10, [N/A], 580.1"
 """
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git has a minute for its answer."""
+    monkeypatch.setattr("backend.services.runs.git_state.SECONDS", 60.0)
+
+
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     return subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True, text=True).stdout.strip()
