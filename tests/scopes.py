@@ -14,12 +14,12 @@ SECONDS = {
     "sglang": 370,
     "engine_run": 235,
     "test_backend_jobs": 220,
-    "arena": 210,
+    "arena": 235,
     "test_demo_command": 65,
     **dict.fromkeys(("test_contract", "test_native_bits"), 65),
-    "test_stack": 50,
+    **dict.fromkeys(("test_stack", "test_tail_faults"), 50),
     **dict.fromkeys(("test_code_task", "test_native_lossless", "test_real_model", "test_large_artifacts"), 35),
-    **dict.fromkeys(("test_client_wheel", "test_native_laws", "test_native_endings", "test_learner_processes", "test_tail_faults"), 25),
+    **dict.fromkeys(("test_client_wheel", "test_native_laws", "test_native_endings", "test_learner_processes"), 25),
 }
 """Of the scopes that take 25 or more beside two others, on a machine that does nothing else; measured with --durations."""
 
