@@ -1,11 +1,17 @@
 """Being told to end."""
 
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 130
+"""The exit code of what was told to end."""
+ALONE, TOLD = 2.0, 30.0
+"""Seconds that a child has to end by itself, as Ctrl-C reaches it, too; and then, when it is told to, until it is killed."""
 
 
 @contextmanager
@@ -31,3 +37,19 @@ def interruptible() -> Iterator[None]:
         if not interrupted:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def run_child(command: Sequence[str], **options: Any) -> tuple[int, str]:
+    """Exit code, and what is read of standard error, of a process that does not outlive this one: who is told to end tells it, too.
+    ``options`` as of ``subprocess.Popen``. KeyboardInterrupt once it has ended."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            said = process.communicate()[1]
+        except KeyboardInterrupt:
+            for seconds, end in ((ALONE, process.terminate), (TOLD, process.kill)):
+                try:
+                    process.wait(seconds)
+                except subprocess.TimeoutExpired:
+                    end()
+            raise
+    return process.returncode, said or ""

@@ -22,6 +22,7 @@ from backend.cli.written_files import written
 from backend.services.runs.git_state import git_state
 from engine.config import load
 from engine.errors import LongtailError
+from engine.interruption import INTERRUPTED, interruptible, run_child
 from engine.models.library import kept
 from longtail import ApiError, Longtail
 from longtail.schemas.artifacts import ArtifactType
@@ -285,7 +286,12 @@ def plan(context: typer.Context) -> None:
 
 
 def _run_module(module: str, context: typer.Context, *arguments: str) -> None:
-    raise typer.Exit(subprocess.run([sys.executable, "-m", module, *arguments, *context.args], check=False).returncode)
+    try:
+        with interruptible():
+            code, _ = run_child([sys.executable, "-m", module, *arguments, *context.args])
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    raise typer.Exit(code)
 
 
 def _do(action: Callable[[Longtail, str], Run], prefix: str) -> Run:

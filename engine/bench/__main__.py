@@ -41,6 +41,7 @@ from engine.bench.planner import benchmark as planner
 from engine.bench.provenance import save
 from engine.bench.report import README, write
 from engine.errors import LongtailError
+from engine.interruption import INTERRUPTED, interruptible
 
 BENCHES = {
     "rollout": (rollout.run, "small"),
@@ -136,21 +137,15 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--minutes: give more than 0")
     if options.seeds is not None and options.seeds < 1:
         parser.error("--seeds: give at least 1")
+    if options.name == "report":
+        write()
+        print(README)
+        return 0
     try:
-        if options.name == "report":
-            write()
-            print(README)
-            return 0
-        if options.name == "real":
-            result = real.run(options.quick, options.model or PRETRAINED, options.data, options.minutes)
-        elif options.name == "draft_vocabulary":
-            result = draft_vocabulary.run(options.quick, options.model or PRETRAINED, options.data)
-        elif options.name == "sglang":
-            result = sglang.run(options.quick, options.model or PRETRAINED, options.data, options.drafter)
-        elif options.name == "equality":
-            result = equality.run(options.quick, options.model or "tiny", options.drafter)
-        else:
+        with interruptible():  # whole runs end with the benchmark that is told to
             result = _measured(options)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return 2
@@ -169,6 +164,14 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
+    if options.name == "real":
+        return real.run(options.quick, options.model or PRETRAINED, options.data, options.minutes)
+    if options.name == "draft_vocabulary":
+        return draft_vocabulary.run(options.quick, options.model or PRETRAINED, options.data)
+    if options.name == "sglang":
+        return sglang.run(options.quick, options.model or PRETRAINED, options.data, options.drafter)
+    if options.name == "equality":
+        return equality.run(options.quick, options.model or "tiny", options.drafter)
     if options.name in BENCHES:
         run, usual = BENCHES[options.name]
         run = ablation.run if options.name == "tuner" and options.ablate else run

@@ -11,6 +11,7 @@ import yaml
 
 from engine.errors import LongtailError
 from engine.events import AnyEvent, DrafterTrained, RunFinished, StepFinished, read
+from engine.interruption import run_child
 
 CONFIG = "config.yaml"
 
@@ -26,9 +27,9 @@ def run_engine(folder: Path, config: Mapping[str, Any], artifacts: bool = False)
     file = folder / CONFIG
     file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
     command = [sys.executable, "-m", "engine", "run", str(file), "--out", str(folder)]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise LongtailError(f"the run in {folder.name} failed: {done.stderr[-2000:]}")
+    code, said = run_child(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if code:
+        raise LongtailError(f"the run in {folder.name} failed: {said[-2000:]}")
     for large in ("checkpoints",) if artifacts else ("checkpoints", "artifacts"):
         shutil.rmtree(folder / large)
     events = finished(folder, config)

@@ -18,15 +18,13 @@ import psutil
 
 from engine.bench.gpu.parts import MINUTES
 from engine.bench.provenance import ROOT
-from engine.interruption import interruptible
+from engine.interruption import INTERRUPTED, interruptible
 
 RESULTS = ROOT / "tests" / "gpu" / "results"
 SPARE_SECONDS = 10
 """At the end, for what is still to be written."""
 GONE_SECONDS = 10
 """For processes that were killed to be gone."""
-INTERRUPTED = 130
-"""The exit code of what was told to end."""
 
 
 def main(arguments: list[str] | None = None) -> int:

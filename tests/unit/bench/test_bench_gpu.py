@@ -23,6 +23,7 @@ from engine.bench.gpu.models import folders
 from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
 from engine.bench.provenance import ROOT, save
 from engine.bench.report import SECTIONS, Measured, at, page
+from engine.interruption import INTERRUPTED
 from engine.models.enlarge import enlarged_config
 from engine.models.folder import DRAFTER, TINY, read_config
 from engine.planner.memory import GB
@@ -130,7 +131,7 @@ def test_no_part_outlives_what_has_started_it(tmp_path: Path, ended: signal.Sign
         while process.poll() is None and time.monotonic() < deadline:  # to the very end
             process.send_signal(ended)
             time.sleep(0.001)
-        assert process.wait(0) == command.INTERRUPTED
+        assert process.wait(0) == INTERRUPTED
     assert children
     assert not any(child.is_running() for child in children)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
