@@ -57,7 +57,9 @@ class Settings(BaseSettings):
     max_active_per_owner: int = Field(0, ge=0, description="Of one owner; 0 is no limit")
     aging_seconds: float = Field(3600.0, gt=0, description="Waiting for so long is worth one point of priority")
     least_free_bytes: int = Field(256 * 2**20, ge=0, description="A worker with less space than this in home takes no run")
-    lease_seconds: float = Field(60.0, gt=0, description="A run whose worker is silent for so long is taken from it; the same on all machines")
+    lease_seconds: float = Field(
+        60.0, gt=0, description="A run is taken from a worker that is silent for so long; the same on all machines"
+    )
     sweep_seconds: float = Field(3.0, gt=0, description="Between two looks for queued runs and lost attempts")
     poll_seconds: float = Field(0.25, gt=0, description="Between two looks at a running engine: its events, the cancel flag")
     grace_seconds: float = Field(2.0, ge=0, description="From SIGTERM to SIGKILL")

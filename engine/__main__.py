@@ -50,6 +50,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _terminate(number: int, _: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one would cut off what is being ended
     raise SystemExit(128 + number)
 
 

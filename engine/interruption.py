@@ -3,9 +3,11 @@
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
+
+import psutil
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 130
@@ -46,10 +48,19 @@ def run_child(command: Sequence[str], **options: Any) -> tuple[int, str]:
         try:
             said = process.communicate()[1]
         except KeyboardInterrupt:
-            for seconds, end in ((ALONE, process.terminate), (TOLD, process.kill)):
+            for seconds, end in ((ALONE, process.terminate), (TOLD, lambda: _kill_family(process.pid))):
                 try:
-                    process.wait(seconds)
+                    process.communicate(timeout=seconds)
                 except subprocess.TimeoutExpired:
                     end()
+            process.wait()
             raise
     return process.returncode, said or ""
+
+
+def _kill_family(pid: int) -> None:
+    """It may be waiting for children of its own."""
+    process = psutil.Process(pid)
+    for member in [*process.children(recursive=True), process]:
+        with suppress(psutil.NoSuchProcess):
+            member.kill()

@@ -137,11 +137,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--minutes: give more than 0")
     if options.seeds is not None and options.seeds < 1:
         parser.error("--seeds: give at least 1")
-    if options.name == "report":
-        write()
-        print(README)
-        return 0
     try:
+        if options.name == "report":
+            write()
+            print(README)
+            return 0
         with interruptible():  # whole runs end with the benchmark that is told to
             result = _measured(options)
     except KeyboardInterrupt:

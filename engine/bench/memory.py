@@ -68,7 +68,7 @@ def learner(arm: str) -> LearnerConfig:
 def _compared(measure: Any, *arguments: Any) -> dict[str, Any]:
     """In a process of its own, so that one measurement leaves nothing to the next."""
     here, there = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_tell, args=(there, measure, arguments))
+    process = get_context("spawn").Process(target=_tell, args=(there, measure, arguments), daemon=True)
     process.start()
     there.close()
     measured, computed = here.recv()

@@ -2,18 +2,21 @@
 
 The tokens are the same whatever drafts, so that only seconds differ. Plainly every running request gets one token a step, so the lengths of
 the responses say which steps there would have been (``plain_steps``); the measured cost table, as the tuner corrects it, says what they
-take. Steps that did without drafts count as long as they took. Without the learned drafter that is the faster of plain decoding and
-n-grams, as often accepted as the tuner has seen. N-grams are taken to find a draft at every step, which they do not, so that the learned
-drafter brings rather more than this says.
+take. Where a rollout is cut off, or a full cache lets responses wait again, its own steps count, each with the tokens that it brought a
+request in the mean. Steps that did without drafts count as long as they took.
+
+Without the learned drafter it is the faster of plain decoding and n-grams, as often accepted as the tuner has seen. N-grams are taken to
+find a draft at every step, which they do not, so that the learned drafter brings rather more than this says.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from engine.speculation.plain_steps import LENGTHS, Steps, plain_steps
 from engine.speculation.strategy import OFF, Context, Strategy
+
+DRAFTERS = ("none", "ngram", "eagle")
 
 
 class Knowledge(Protocol):
@@ -41,59 +44,51 @@ class DecodeSeconds(NamedTuple):
         return DecodeSeconds(*(one + another for one, another in zip(self, other, strict=True)))
 
 
-@dataclass
-class _Response:
-    """``length`` tokens of it, with its prompt, were there when it was ``begun`` tokens long itself."""
-
-    length: int
-    begun: int
-    written: Sequence[int]
-
-    def taken(self) -> tuple[int, int]:
-        """Its length and the tokens that it has got since, which are not told again."""
-        length, tokens = self.length, len(self.written) - self.begun
-        self.length, self.begun = length + tokens, len(self.written)
-        return length, tokens
-
-
 class Counterfactual:
     """Notes responses and decode steps until ``take``."""
 
     def __init__(self) -> None:
-        self._running: dict[int, _Response] = {}
+        self._running: dict[int, tuple[int, int, Sequence[int]]] = {}
         self._begin()
 
     def _begin(self) -> None:
-        self._seconds = dict.fromkeys(("none", "ngram", "eagle"), 0.0)
-        self._tokens: dict[str, Steps] = {drafter: defaultdict(float) for drafter in self._seconds}
+        self._seconds = dict.fromkeys(DRAFTERS, 0.0)
+        self._tokens = _no_steps()
         self._plain: Steps = defaultdict(float)
         self._begin_rollout()
 
     def _begin_rollout(self) -> None:
-        self._lengths = dict.fromkeys(self._running, (0, 0))
-        self._most = 1
+        self._of_rollout = _no_steps()
+        self._lengths: dict[int, tuple[int, int]] = {}
+        self._most, self._whole = 0, not self._running
 
     def admit(self, request: int, prompt: Sequence[int], written: Sequence[int]) -> None:
         """``written`` grows as the request's tokens are generated."""
-        self._running[request] = _Response(len(prompt) + len(written), len(written), written)
+        self._running[request] = len(prompt) + len(written), len(written), written
         self._lengths[request] = (0, 0)
 
-    def leave(self, request: int) -> None:
-        """It has ended, or waits for another rollout."""
-        self._lengths[request] = self._running.pop(request).taken()
+    def leave(self, request: int, finished: bool) -> None:
+        """Not ``finished`` is what was aborted, or waits for another rollout."""
+        length, begun, written = self._running.pop(request)
+        self._lengths[request] = length, len(written) - begun
+        self._whole &= finished
 
     def end_rollout(self) -> None:
         """What is admitted from now on would not have waited for what was there before."""
-        lengths = self._lengths | {request: response.taken() for request, response in self._running.items()}
-        for moment, steps in plain_steps(list(lengths.values()), self._most).items():
-            self._plain[moment] += steps
+        whole = self._whole and not self._running
+        parts = [plain_steps(list(self._lengths.values()), self._most)] if whole else self._of_rollout.values()
+        for steps in parts:
+            _add(self._plain, steps)
+        for drafter, steps in self._of_rollout.items():
+            _add(self._tokens[drafter], steps)
         self._begin_rollout()
 
     def record(self, drafter: str, context: Context, kept: Sequence[int], seconds: float) -> None:
         """A step in which ``drafter`` drafted brought the requests ``kept`` tokens."""
         self._most = max(self._most, context.batch)
+        self._whole &= len(self._running) <= context.batch  # else one waits again, as the cache is full
         self._seconds[drafter] += seconds
-        self._tokens[drafter][context.batch, int(context.length) // LENGTHS] += sum(kept) / len(kept)
+        self._of_rollout[drafter][context.batch, int(context.length) // LENGTHS] += sum(kept) / len(kept)
 
     def take(self, tuner: Knowledge, strategies: Sequence[Strategy]) -> DecodeSeconds | None:
         """Of the steps since the last call, by what ``tuner`` knows now; None if there were none."""
@@ -109,6 +104,15 @@ class Counterfactual:
         uneven = drafted / max(one_by_one["ngram"] + one_by_one["eagle"], 1e-9)
         ngram = uneven * _predicted(tokens["eagle"], tuner, [OFF, *unlearned])
         return DecodeSeconds(spent, seconds["eagle"], seconds["none"] + drafted, seconds["none"] + seconds["ngram"] + ngram)
+
+
+def _no_steps() -> dict[str, Steps]:
+    return {drafter: defaultdict(float) for drafter in DRAFTERS}
+
+
+def _add(steps: Steps, others: Steps) -> None:
+    for moment, count in others.items():
+        steps[moment] += count
 
 
 def _predicted(steps: Steps, tuner: Knowledge, strategies: Sequence[Strategy]) -> float:

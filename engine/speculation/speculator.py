@@ -115,13 +115,13 @@ class Speculator:
             self._store.begin(request, prompt, written)
 
     def finish(self, request: RunningRequest) -> None:
-        self._forget(request.id)
+        self._forget(request.id, finished=True)
         self._lengths.finished(request.group, request.generated)
 
     def end(self) -> None:
         """Nothing that was admitted goes on; what it wrote stays in the store."""
         for request in list(self._wait):
-            self._forget(request)
+            self._forget(request, finished=False)
 
     def remaining(self, request: RunningRequest) -> float:
         """Tokens that the request is predicted to need still."""
@@ -305,8 +305,8 @@ class Speculator:
             before = self._learned.get(str(shape), mean)
             self._learned[str(shape)] = (1 - weight) * before + weight * mean
 
-    def _forget(self, request: int) -> None:
+    def _forget(self, request: int, finished: bool) -> None:
         del self._wait[request], self._patience[request]
-        self._counterfactual.leave(request)
+        self._counterfactual.leave(request, finished)
         if self._store:
             self._store.end(request)

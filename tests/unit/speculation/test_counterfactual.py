@@ -33,9 +33,9 @@ class Rollout:
             self._written[number].extend([0] * tokens)
         self._steps.record(drafter, Context(len(kept)), list(kept.values()), seconds)
 
-    def end(self, *numbers: int) -> None:
+    def end(self, *numbers: int, finished: bool = True) -> None:
         for number in numbers:
-            self._steps.leave(number)
+            self._steps.leave(number, finished)
 
 
 def test_each_step_counts_as_long_as_its_tokens_would_have_taken() -> None:
@@ -102,11 +102,38 @@ def test_a_rollout_does_not_run_beside_the_one_before() -> None:
     assert steps.take(Known(1.0, flat=True), [EAGLE]) == DecodeSeconds(2.0, 2.0, 8.0, 8.0)
 
 
-def test_what_a_response_had_at_the_last_look_is_not_told_again() -> None:
+def test_of_a_rollout_that_is_cut_off_each_step_counts_for_itself() -> None:
+    """The one that drafts foresaw was ahead when it was aborted; a plain rollout would have been, too, with fewer tokens of it."""
     steps = Counterfactual()
     rollout = Rollout(steps, 1, 2)
-    rollout.step("eagle", {1: 4, 2: 4}, 1.0)
+    rollout.step("eagle", {1: 7, 2: 1}, 1.0)
+    rollout.end(2)
+    rollout.end(1, finished=False)
     assert steps.take(Known(1.0, flat=True), [EAGLE]) == DecodeSeconds(1.0, 1.0, 4.0, 4.0)
-    rollout.step("eagle", {1: 3, 2: 3}, 1.0)
+
+
+def test_of_a_rollout_that_goes_on_each_step_counts_for_itself() -> None:
+    steps = Counterfactual()
+    rollout = Rollout(steps, 1, 2)
+    rollout.step("eagle", {1: 7, 2: 1}, 1.0)
+    assert steps.take(Known(1.0, flat=True), [EAGLE]) == DecodeSeconds(1.0, 1.0, 4.0, 4.0)
+    rollout.step("eagle", {1: 1, 2: 3}, 1.0)
     rollout.end(1, 2)
-    assert steps.take(Known(1.0, flat=True), [EAGLE]) == DecodeSeconds(1.0, 1.0, 3.0, 3.0)
+    assert steps.take(Known(1.0, flat=True), [EAGLE]) == DecodeSeconds(1.0, 1.0, 2.0, 2.0)
+    following = Rollout(steps, 3, 4)
+    following.step("eagle", {3: 4, 4: 1}, 1.0)
+    following.end(3)
+    following.step("eagle", {4: 3}, 1.0)
+    following.end(4)
+    assert steps.take(Known(1.0, flat=True), [EAGLE]) == DecodeSeconds(2.0, 2.0, 4.0, 4.0), "known from its beginning to its end"
+
+
+def test_where_a_full_cache_lets_a_response_wait_again_each_step_counts_for_itself() -> None:
+    """As many at once as at the start would not have had room plainly either."""
+    steps = Counterfactual()
+    rollout = Rollout(steps, 1, 2)
+    rollout.step("eagle", {1: 2, 2: 2}, 1.0)
+    for number in (1, 2):
+        rollout.step("eagle", {number: 4}, 1.0)
+        rollout.end(number)
+    assert steps.take(Known(1.0, flat=True), [EAGLE]) == DecodeSeconds(3.0, 3.0, 10.0, 10.0)
