@@ -39,7 +39,10 @@ class SpotConfig(Section):
         description=f"Of a drafter that starts from nothing; it falls to learning_rate as sessions stop helping; {WIDER}",
     )
     tokens_per_microbatch: int = Field(
-        1024, ge=16, description="Tokens in one training step of the drafter; stopping waits for one at most"
+        1024,
+        ge=16,
+        description="Tokens in one training step of the drafter; stopping waits for one at most. One that starts from nothing has 256 at "
+        "most",
     )
     context: int = Field(
         4096,

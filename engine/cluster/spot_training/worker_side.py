@@ -31,7 +31,7 @@ from engine.drafter.spot_trainer import JUDGED_FIRST, SpotTrainer
 from engine.models.load import resolve_drafter
 from engine.models.weights import ends
 from engine.policy.training.training_row import TrainingRow
-from engine.pretraining.pretrainer import Pretrainer
+from engine.pretraining.pretrainer import TOKENS, Pretrainer
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Alarm
@@ -82,7 +82,10 @@ class SpotTraining:
         self._trainer.set_target(embedding, head)
 
     def _make_trainer(self, drafter: Drafter) -> SpotTrainer:
-        return SpotTrainer(drafter, self._buffer, self._config.spot, self._recipe, self._seed + self._rank)
+        spot = self._config.spot
+        if self._fresh and not self._config.pretrain_minutes:
+            spot = spot.model_copy(update={"tokens_per_microbatch": min(spot.tokens_per_microbatch, TOKENS)})
+        return SpotTrainer(drafter, self._buffer, spot, self._recipe, self._seed + self._rank)
 
     def follow(self) -> None:
         """Takes the target's embedding and head as they are now."""
