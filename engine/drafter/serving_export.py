@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def export(options: argparse.Namespace) -> None:
     """Writes the folder, whole or not at all. ConfigError or ModelError say what does not fit."""
     from engine.drafter.export import load_drafter_folder, write_serving_folder  # here, so that --help need not wait for torch
+    from engine.drafter.layout import DrafterLayout
     from engine.drafter.serving_formats import ServingFormat
     from engine.models.load import load_model, resolve
     from engine.models.weights import ends
@@ -49,3 +50,5 @@ def export(options: argparse.Namespace) -> None:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     print(f"{options.out}: the drafter for {base}, as {options.format} reads it")
+    if options.format == "sglang" and DrafterLayout.of(weights).embedding:
+        print("it has an embedding of its own: SGLang puts the model's in its place, so that fewer drafts may be accepted")

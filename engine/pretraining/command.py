@@ -61,6 +61,8 @@ def train(options: argparse.Namespace) -> None:
     if (options.out / DONE).exists():
         raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
     config, folder = _config(options), options.out / RUN
+    if not folder.exists() and options.out.exists() and any(options.out.iterdir()):
+        raise ConfigError(f"--out: {options.out} has files of something else in it; choose a new folder or an empty one")
     taken = ConfigError(f"--out: another process is training in {folder}; wait for it, or choose another folder")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ def pretrains(config: RunConfig) -> bool:
 
 @dataclass(frozen=True)
 class PretrainingState:
-    """Between two rounds. ``first``: seconds that the first responses took; ``writing``: for which the slowest worker wrote in the last
+    """Between two rounds, or before the first. ``first``: seconds that the first responses took; ``writing``: for which the slowest worker wrote in the last
     round; ``vocabulary``: None for all tokens."""
 
     schedule: PretrainingSchedule
@@ -63,7 +63,8 @@ class PretrainingState:
 
 
 class Pretraining:
-    """What ``drafter.pretrain_minutes`` asks for. It is saved below ``out`` after every round, and goes on from there."""
+    """What ``drafter.pretrain_minutes`` asks for. It is saved below ``out`` after the first responses and every round, and goes on from
+    there."""
 
     def __init__(
         self, config: RunConfig, workers: WorkerGroup, source: "Task | GivenResponses", out: Path, fence: storage.Fence = storage.unfenced
@@ -74,20 +75,27 @@ class Pretraining:
         self._state = PretrainingState(PretrainingSchedule(self._limit(0.0)))
 
     def run(self, stop: Path, resume: bool) -> Iterator[AnyEvent]:
-        """Rounds until the time is over or held-out responses gain no more. StoppedError, after a round, if the file ``stop`` appears."""
+        """Rounds until the time is over or held-out responses gain no more. StoppedError, after a round or the first responses, if the file
+        ``stop`` appears."""
         if not (resume and self._resumed()):
             yield from self._alarms(self._begin())
             yield self._begun()
+            self._save()  # the first responses may have taken hours
+            yield from self._stopped(stop)
         while not (self._state.schedule.done and self._state.drafter_version):  # one round at least
             shares, judged = self._round()
             yield from self._alarms(shares)
             yield self._event(shares, judged)
             self._save()
-            if stop.exists() and not self._state.schedule.done:
-                yield RunStopped(step=-1)
-                stop.unlink(missing_ok=True)
-                raise StoppedError("stopped while the drafter was being pretrained, as asked; --resume goes on from there")
+            yield from self._stopped(stop)
         self._workers.end_pretraining()
+
+    def _stopped(self, stop: Path) -> Iterator[RunStopped]:
+        """StoppedError if that is asked for and not all is done."""
+        if stop.exists() and not self._state.schedule.done:
+            yield RunStopped(step=-1)
+            stop.unlink(missing_ok=True)
+            raise StoppedError("stopped while the drafter was being pretrained, as asked; --resume goes on from there")
 
     def _begin(self) -> list[PretrainingRound]:
         """The first responses, and prompts, decide on the vocabulary."""
@@ -122,7 +130,11 @@ class Pretraining:
         last = state.drafter_version > 0 and state.writing + training > left
         requests = self._requests(state.round) if state.drafter_version and not last else []
         shares = self._pretrain(requests, state.schedule, state.writing if requests else 0.0)  # who has written early trains until all have
-        shares = self._trained(shares, began, left if last else min(left, time.monotonic() - began + training))
+        written = time.monotonic() - began
+        until = left if last else min(left, written + training)
+        if not any(share.microsteps for share in shares):
+            until = max(until, written + LEAST_SECONDS)  # writing has taken all that was left
+        shares = self._trained(shares, began, until)
         if not any(share.microsteps for share in shares):
             raise DataError(
                 "the drafter has nothing to be pretrained on: there are too few prompts (8 at least), or responses of one token"
@@ -136,8 +148,8 @@ class Pretraining:
         """See ``Worker.pretrain``. ConfigError if a copy of the drafter has diverged."""
         shares = self._workers.pretrain(self._state.round, requests, sampling(self._config), schedule, seconds)
         if diverged := [share.loss for share in shares if not isfinite(share.loss)]:
-            rate = self._config.drafter.pretrain_learning_rate
-            raise ConfigError(f"drafter.pretrain_learning_rate: with {rate:g} the drafter's loss is {diverged[0]}; lower it")
+            rate = f"{self._config.drafter.pretrain_learning_rate:g} the drafter's loss is {diverged[0]}"
+            raise ConfigError(f"drafter.pretrain_learning_rate (--learning-rate): with {rate}; lower it, and begin anew")
         return shares
 
     def _trained(self, shares: list[PretrainingRound], began: float, seconds: float) -> list[PretrainingRound]:

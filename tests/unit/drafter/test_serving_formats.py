@@ -152,6 +152,14 @@ def test_the_command_line_exports_a_folder(tmp_path: Path, random_model: Path, c
         assert f"--out: {place} cannot be written" in capsys.readouterr().err
 
 
+def test_an_export_says_what_sglang_puts_in_place(tmp_path: Path, random_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = AutoConfig.from_pretrained(random_model)
+    for name, layout in (("own", DrafterLayout("eagle3", embedding=True)), ("none", DrafterLayout("eagle3"))):
+        write_drafter_folder(tmp_path / name, random_weights(layout, config), config, DrafterCard(str(random_model), "countdown", 3))
+        assert main(["export", str(tmp_path / name), "--format", "sglang", "--out", str(tmp_path / f"{name} exported")]) == 0
+        assert ("SGLang puts the model's in its place" in capsys.readouterr().out) == layout.embedding
+
+
 def test_what_sglang_would_ignore_is_refused(config: PretrainedConfig) -> None:
     for name, layout in LAYOUTS.items():
         weights = random_weights(layout, config)

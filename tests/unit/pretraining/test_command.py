@@ -98,6 +98,13 @@ def test_it_is_the_only_one_until_the_drafter_is_there_and_keeps_nothing_to_go_o
     assert {file.name for file in (tmp_path / "training").iterdir()} == {"config.json", "given.sha256"}
 
 
+def test_files_of_others_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    assert train(tmp_path) == 2
+    assert f"--out: {tmp_path} has files of something else in it; choose a new folder or an empty one" in capsys.readouterr().err
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("README.md", "mine")]
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert train(tmp_path / "file" / "out") == 2

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import nan
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from engine.checkpoint import storage
+from engine.checkpoint.verification import newest
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig, parse
 from engine.drafter.held_out_evaluation import Judged
@@ -91,6 +94,45 @@ def rounds(minutes: float, group: Group, out: Path, resume: bool = False) -> lis
     return list(pretraining.run(out / "stop", resume))
 
 
+def version_saved(out: Path) -> int:
+    found = newest(out / "pretraining")
+    assert found
+    state: dict[str, Any] = storage.read(found.path / "state.json")
+    return int(state["drafter_version"])
+
+
+@pytest.mark.parametrize("seconds", [75, 85, 95])
+def test_what_wrote_slower_than_ever_at_the_end_trains_all_the_same(clock: Clock, tmp_path: Path, seconds: float) -> None:
+    """The machine was busy, or SGLang died: writing has taken all that was left, and there was no time to train beside it."""
+
+    class Slowing(Group):
+        def pretrain(self, number: int, requests: Sequence[Request], *more: Any) -> list[PretrainingRound]:
+            self._writing = 30.0 if number == 4 else 10.0
+            shares = super().pretrain(number, requests, *more)
+            schedule, told = more[1], more[2]
+            trained = int(schedule is not None and shares[0].writing < told)
+            return [replace(share, microsteps=trained) for share in shares]
+
+    *_, last = rounds(seconds / 60, Slowing(clock), tmp_path)
+    assert isinstance(last, DrafterPretrained)
+    assert last.done
+    assert clock.now <= seconds + 30
+    assert version_saved(tmp_path) == last.drafter_version
+
+
+def test_the_first_responses_are_kept(clock: Clock, tmp_path: Path) -> None:
+    """They may have taken hours, and a stop need not wait for the first round."""
+    (tmp_path / "stop").touch()
+    with pytest.raises(StoppedError):
+        rounds(1, Group(clock, writing=20.0), tmp_path)
+    assert clock.now == 20
+    assert version_saved(tmp_path) == 0
+    events = rounds(1, again := Group(clock, writing=20.0), tmp_path, resume=True)
+    assert isinstance(events[0], DrafterPretrained)
+    assert (events[0].round, clock.now) == (1, pytest.approx(60, abs=6))
+    assert again.rates
+
+
 def test_what_writes_slowly_ends_in_time_to_train(clock: Clock, tmp_path: Path) -> None:
     """All responses would take longer than what was given: some of them are enough to begin with."""
     group = Group(clock, writing=90.0)
@@ -116,10 +158,10 @@ def test_what_has_no_response_in_time_can_train_all_the_same(clock: Clock, tmp_p
 def test_a_drafter_that_diverges_is_not_published_and_says_what_to_do(clock: Clock, tmp_path: Path) -> None:
     group = Group(clock)
     group.loss = nan
-    with pytest.raises(ConfigError, match=r"drafter\.pretrain_learning_rate: with 0\.0005 the drafter's loss is nan; lower it"):
+    with pytest.raises(ConfigError, match=r"pretrain_learning_rate \(--learning-rate\): with 0\.0005 the drafter's loss is nan"):
         rounds(1, group, tmp_path)
     assert len(group.rates) == 1
-    assert not (tmp_path / "pretraining").exists()
+    assert version_saved(tmp_path) == 0
 
 
 def test_it_goes_on_for_as_long_as_is_wanted_now(clock: Clock, tmp_path: Path) -> None:
