@@ -31,6 +31,8 @@ def export(options: argparse.Namespace) -> None:
     from engine.models.weights import ends
 
     assert get_args(ServingFormat) == FORMATS
+    if not options.folder.is_dir():
+        raise ConfigError(f"{options.folder}: there is no such folder")
     out: Path = options.out.absolute()
     with writing(options.out):
         out.mkdir(parents=True, exist_ok=True)

@@ -69,6 +69,8 @@ def add(path: Path, name: str | None = None, say: Say = print) -> Path:
             _unpack(path, scratch, say)
         return _place(name)
     read_facts(path)
+    if not str(path.resolve()).isprintable():
+        raise ModelError(f"{str(path.resolve())!a}: its path cannot be shown; give the folder another name")
     with _as_model_error(_place(name)):
         _place(name).parent.mkdir(parents=True, exist_ok=True)
         _place(name).symlink_to(path.resolve())

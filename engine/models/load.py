@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+PANIC = "pyo3_runtime"
+"""The module of what the Rust below tokenizers raises when it gives up, which is no Exception."""
 
 
 def resolve(path: str) -> Path:
@@ -96,6 +98,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
         if tokenizer.chat_template:
             tokenizer.apply_chat_template([{"role": "user", "content": "?"}], tokenize=False, add_generation_prompt=True)
+        tokenizer(["?"])
     largest = max(tokenizer.get_vocab().values())
     if largest >= facts.vocabulary:
         raise ModelError(f"{folder}: the tokenizer has token {largest}, but the model's vocabulary has {facts.vocabulary} tokens")
@@ -110,7 +113,9 @@ def readable(folder: Path) -> Iterator[None]:
             yield
     except (MemoryError, ImportError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__module__ != PANIC:
+            raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"{folder}: a file in it is damaged, or of another version: {reason[:300]}") from None
 
@@ -130,12 +135,15 @@ def end_tokens(model: "PreTrainedModel", tokenizer: PreTrainedTokenizerBase) -> 
     """Every token that ends a response, by the generation config, the model config or the tokenizer."""
     generation = model.generation_config
     named = [model.config.eos_token_id, tokenizer.eos_token_id, generation.eos_token_id if generation else None]
-    tokens = {token for entry in named for token in (entry if isinstance(entry, list) else [entry])} - {None}
+    entries = [token for entry in named if entry is not None for token in (entry if isinstance(entry, list) else [entry])]
+    if wrong := [entry for entry in entries if type(entry) is not int]:
+        raise ModelError(f"{model.config.name_or_path}: eos_token_id: {wrong[0]!r} is no token; mend generation_config.json or config.json")
+    tokens = frozenset(entries)
     if not tokens:
         raise ModelError(
             f"{model.config.name_or_path}: no end token (eos_token_id) in generation_config.json, config.json or the tokenizer"
         )
-    return frozenset(tokens)
+    return tokens
 
 
 def _made(name: str, source: Path, make: Callable[[Path], None]) -> Path:

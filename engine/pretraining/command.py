@@ -87,7 +87,11 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
     """Whether an earlier attempt is to be gone on with. ConfigError if that was for something else; only time and workers may change."""
     wanted, given = config.model_dump(mode="json"), _checksum(config)
     if file.exists() and (file.parent / "pretraining").exists():
-        begun = parse(json.loads(file.read_text(encoding="utf-8"))).model_dump(mode="json")  # with what is new since then
+        try:
+            saved = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            raise ConfigError(f"--out: {file} is damaged; choose another folder, or remove {file.parent}") from None
+        begun = parse(saved).model_dump(mode="json")  # with what is new since then
         for name in ("model", "task", "rollout", "seed"):
             if begun[name] != wanted[name]:
                 raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")

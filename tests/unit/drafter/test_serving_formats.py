@@ -152,6 +152,12 @@ def test_the_command_line_exports_a_folder(tmp_path: Path, random_model: Path, c
         assert f"--out: {place} cannot be written" in capsys.readouterr().err
 
 
+def test_what_is_not_there_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(tmp_path / "nothing"), "--format", "sglang", "--out", str(tmp_path / "out")]) == 2
+    assert f"{tmp_path / 'nothing'}: there is no such folder" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_export_says_what_sglang_puts_in_place(tmp_path: Path, random_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = AutoConfig.from_pretrained(random_model)
     for name, layout in (("own", DrafterLayout("eagle3", embedding=True)), ("none", DrafterLayout("eagle3"))):

@@ -430,3 +430,14 @@ def test_a_folder_that_cannot_be_trained_gets_no_name(random_model: Path, tmp_pa
     with pytest.raises(ModelError, match="unsupported architecture"):
         add(folder)
     assert left(models) == []
+
+
+def test_a_folder_whose_name_cannot_be_shown(tmp_path: Path, models: Path, random_model: Path) -> None:
+    """Its name would be in every list of models."""
+    hidden = tmp_path / os.fsdecode(b"mod\xff")
+    hidden.symlink_to(random_model)
+    shutil.copytree(random_model, whole := tmp_path / os.fsdecode(b"whole\xff"))
+    with pytest.raises(ModelError, match="its path cannot be shown; give the folder another name"):
+        add(whole, "weird")
+    assert not (models / "weird").exists()
+    assert add(hidden, "fine").resolve() == random_model.resolve()

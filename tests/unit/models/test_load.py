@@ -210,6 +210,21 @@ def test_a_damaged_file_is_told_in_a_line(folder: Path, file: str, text: str | d
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "//////////////8="}},
+        {"model": {"type": "WordLevel", "vocab": {"a": 3}, "unk_token": "<unk>"}, "pre_tokenizer": None, "added_tokens": []},
+    ],
+    ids=["panic", "no token for what it does not know"],
+)
+def test_a_tokenizer_that_fails_with_any_text(folder: Path, damage: dict[str, object]) -> None:
+    edit_json(folder / "tokenizer.json", lambda tokenizer: tokenizer.update(damage))
+    with pytest.raises(ModelError, match="model: a file in it is damaged, or of another version: ") as refusal:
+        load_tokenizer(folder)
+    assert "\n" not in str(refusal.value)
+
+
 def test_missing_weight_is_not_made_up(folder: Path) -> None:
     edit_weights(folder, lambda weights: weights.pop("model.layers.1.mlp.up_proj.weight"))
     with pytest.raises(ModelError, match=r"1 weights are missing, such as model\.layers\.1\.mlp\.up_proj\.weight"):
@@ -225,6 +240,12 @@ def test_tokenizer_beyond_the_vocabulary(folder: Path) -> None:
 def test_end_tokens_come_from_every_source(folder: Path) -> None:
     edit_json(folder / "generation_config.json", lambda config: config.update(eos_token_id=[7, 9]))
     assert end_tokens(load_model(folder, torch.float32), load_tokenizer(folder)) == {1, 7, 9}
+
+
+def test_an_end_token_that_is_none(folder: Path) -> None:
+    edit_json(folder / "generation_config.json", lambda config: config.update(eos_token_id=[[1]]))
+    with pytest.raises(ModelError, match=r"eos_token_id: \[1\] is no token"):
+        end_tokens(load_model(folder, torch.float32), load_tokenizer(folder))
 
 
 def test_no_end_token(folder: Path) -> None:

@@ -147,6 +147,11 @@ def test_a_training_goes_on_with_what_it_began_with(tmp_path: Path, capsys: pyte
     assert (again(), again()) == (0, 0)
     assert again("--learning-rate", "1e-5") == 2
     assert "with another drafter.pretrain_learning_rate, 0.0005; choose another folder" in capsys.readouterr().err
+    config = (out / "training/config.json").read_text()
+    (out / "training/config.json").write_text(config[:100])
+    assert again() == 2
+    assert f"config.json is damaged; choose another folder, or remove {out}" in capsys.readouterr().err
+    (out / "training/config.json").write_text(config)
     given.write_text('{"prompt": "a", "response": "c"}\n')
     assert again() == 2
     assert "with other content of the file given; choose another folder" in capsys.readouterr().err
