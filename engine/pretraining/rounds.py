@@ -49,8 +49,8 @@ def pretrains(config: RunConfig) -> bool:
 
 @dataclass(frozen=True)
 class PretrainingState:
-    """Between two rounds, or before the first. ``first``: seconds that the first responses took; ``writing``: for which the slowest worker wrote in the last
-    round; ``vocabulary``: None for all tokens."""
+    """Between two rounds, or before the first. ``first``: seconds that the first responses took; ``writing``: for which the slowest worker
+    wrote in the last round; ``vocabulary``: None for all tokens."""
 
     schedule: PretrainingSchedule
     first: float = 0.0
