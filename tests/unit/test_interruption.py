@@ -14,9 +14,10 @@ from engine.interruption import INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 PARENT = """
-import sys
+import signal, sys
 from contextlib import suppress
 from engine import interruption
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 interruption.ALONE, interruption.TOLD = 0.5, float(sys.argv[1])
 with suppress(KeyboardInterrupt), interruption.interruptible():
     sys.exit(interruption.run_child([sys.executable, "-c", *sys.argv[2:]], stderr=-1, text=True)[0])
@@ -42,13 +43,16 @@ def ended(process: psutil.Process) -> bool:
 def told(number: signal.Signals, file: Path, *command: str) -> psutil.Process:
     """The last of the processes of ``command``, after the first was told to end, and has."""
     with subprocess.Popen([sys.executable, "-c", *command, str(file)], cwd=ROOT) as parent:
-        deadline = time.monotonic() + 60
-        while not file.exists() or not file.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        last = psutil.Process(parent.pid).children(recursive=True)[-1]
-        os.kill(parent.pid, number)
-        assert parent.wait(60) == INTERRUPTED
+        try:
+            deadline = time.monotonic() + 60
+            while not file.exists() or not file.read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            last = psutil.Process(parent.pid).children(recursive=True)[-1]
+            os.kill(parent.pid, number)
+            assert parent.wait(60) == INTERRUPTED
+        finally:
+            parent.kill()  # else a test that fails waits for it
     return last
 
 

@@ -111,7 +111,8 @@ def test_what_a_part_leaves_that_fails_is_ended(tmp_path: Path) -> None:
 
 
 ASLEEP = """
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 from engine.bench.gpu import __main__ as command
 command.measure = lambda *_: [command._run([sys.executable, "-c", "import time; time.sleep(60)"], 60)]
 sys.exit(command.main(["--emulate", "--out", sys.argv[1]]))
