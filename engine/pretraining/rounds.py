@@ -148,8 +148,11 @@ class Pretraining:
         """See ``Worker.pretrain``. ConfigError if a copy of the drafter has diverged."""
         shares = self._workers.pretrain(self._state.round, requests, sampling(self._config), schedule, seconds)
         if diverged := [share.loss for share in shares if not isfinite(share.loss)]:
-            rate = f"{self._config.drafter.pretrain_learning_rate:g} the drafter's loss is {diverged[0]}"
-            raise ConfigError(f"drafter.pretrain_learning_rate (--learning-rate): with {rate}; lower it, and begin anew")
+            rate = self._config.drafter.pretrain_learning_rate
+            raise ConfigError(
+                f"drafter.pretrain_learning_rate (--learning-rate): with {rate:g} the drafter's loss is {diverged[0]}; "
+                "lower it, and begin anew"
+            )
         return shares
 
     def _trained(self, shares: list[PretrainingRound], began: float, seconds: float) -> list[PretrainingRound]:
